@@ -111,7 +111,7 @@ def main() -> None:
             "\n".join(json.dumps({"type": "Person", "data": {"name": f"p{i}", "age": i % 90}}) for i in range(PEOPLE)),
             mode="append",
         )
-        graph.optimize()
+        graph.maintenance.optimize()
         with serving(location, 1) as one, serving(location, 2) as two:
             _latencies(graph, one, asked.rounds, asked.reads, asked.writes)
             _throughput(one, two, asked.rounds)

@@ -117,7 +117,7 @@ def main() -> None:
         rules.write_text(RULES)
         with omnigraph.init(place, SCHEMA) as graph:
             graph.load("\n".join(records(given.people, given.degree)), mode="append")
-            graph.ensure_indices()
+            graph.maintenance.ensure_indices()
         with (
             omnigraph.open(place, policy=rules, actor="lea") as whole,
             omnigraph.open(place, policy=rules, actor="ana") as narrowed,

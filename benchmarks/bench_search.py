@@ -103,7 +103,7 @@ class OmniGraph(SearchSystem):
                     file.write(json.dumps({"type": "Document", "data": row}) + "\n")
         graph.load(records, mode="append")
         records.unlink()
-        graph.optimize()
+        graph.maintenance.optimize()
         graph.close()
 
     def open(self) -> None:

@@ -79,7 +79,7 @@ class OmniGraph(WriteSystem):
         with omnigraph.init(self.folder, schema) as graph:
             self.graph = graph
             self._load(base_rows(rows))
-            graph.optimize()
+            graph.maintenance.optimize()
 
     def open(self) -> None:
         import omnigraph

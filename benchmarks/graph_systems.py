@@ -148,7 +148,7 @@ class OmniGraph(GraphSystem):
                 file.write(json.dumps({"edge": "Knows", "from": source, "to": target}) + "\n")
         graph.load(records, mode="append")
         records.unlink()
-        graph.optimize()
+        graph.maintenance.optimize()
         graph.close()
 
     def open(self) -> None:

@@ -85,7 +85,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         graph.load(json.dumps({"type": "Document", "data": handbook}), mode="append")
         graph.create_branch("hiring")
         graph.mutate((place / "queries/team.gq").read_text(), "hire", {"name": "Flo", "code": "web"}, branch="hiring")
-        schema_of_copies = graph.schema_text()
+        schema_of_copies = graph.schema.show()
     Graph.init(place / "copy.omni", schema_of_copies).close()
     spec = {"dimension": 4, "types": {"Project": {"target": "vector", "fields": ["title"]}}}
     (place / "embed.json").write_text(json.dumps(spec))

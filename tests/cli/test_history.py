@@ -259,7 +259,7 @@ def test_a_page_token_gives_exactly_that_page(cli: Cli, g: str) -> None:
 
     commit = cli("commit", "list", g, "--json").json["commits"][0]["graph_commit_id"]
     with Graph.open(g) as graph:
-        token = wire.to_builtins(graph.commit_changes(commit, max_changes=2))["next_page_token"]
+        token = wire.to_builtins(graph.changes.page(commit, max_changes=2))["next_page_token"]
     page = cli("commit", "changes", commit, "--uri", g, "--limit", "2", "--page-token", token, "--json").json
     assert list(page) == ["cause", "changes", "next_page_token"]
     assert len(page["changes"]) == 2

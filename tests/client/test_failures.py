@@ -121,12 +121,12 @@ def test_branches_and_schemas_are_repeated_safely(
     assert (gateway.lost, served_graph.resolve_snapshot(side)) == (2, served_graph.resolve_snapshot(branch))
 
     gateway.lose = 1
-    wider = served_graph.schema_text(side).replace("email: String?", "email: String?  nick: String?")
+    wider = served_graph.schema.show(side).replace("email: String?", "email: String?  nick: String?")
     head = served_graph.version_of(side)
-    applied = through.apply_schema(wider, branch=side)
+    applied = through.schema.apply(wider, branch=side)
     assert (applied.replayed, applied.graph_manifest_version) == (True, head + 1)
     assert [step.kind for step in applied.steps] == ["add_property"]
-    assert (served_graph.version_of(side), served_graph.schema_text(side)) == (head + 1, wider)
+    assert (served_graph.version_of(side), served_graph.schema.show(side)) == (head + 1, wider)
 
     gateway.lose = 1
     assert through.delete_branch(side) == BranchDeleted(through.uri, side, None, replayed=True)
@@ -209,7 +209,7 @@ def test_a_stream_that_breaks_off_is_no_result(through: Api, gateway: Gateway, c
     gateway.cut = cut
     out = io.BytesIO()
     with pytest.raises(AnswerBrokenError):
-        through.capture_baseline(out)
+        through.changes.baseline(out)
     assert out.getvalue().count(b"\n") < 1000
 
 
@@ -537,7 +537,7 @@ def test_a_feed_goes_on_after_lost_connections(
 ) -> None:
     start = f"after:{served_graph.resolve_snapshot(branch)}"
     served_graph.mutate(ADD, params={"name": "n0"}, branch=branch)
-    feed = cast(Any, through).follow(branch=branch, start=start)
+    feed = cast(Any, through).changes.follow(branch=branch, start=start)
     names = []
     for number in range(1, 4):
         poll = next(feed)
@@ -546,7 +546,7 @@ def test_a_feed_goes_on_after_lost_connections(
         served_graph.mutate(ADD, params={"name": f"n{number}"}, branch=branch)
         gateway.lose = 1
     assert names == ["n0", "n1", "n2"], "each once, and in order"
-    later = cast(Any, through).follow(branch=branch, cursor=poll.cursor)
+    later = cast(Any, through).changes.follow(branch=branch, cursor=poll.cursor)
     assert [change.id for change in next(later).blocks[0].changes] == ["n3"], "from where it was left"
 
 
@@ -554,11 +554,11 @@ def test_who_waits_for_a_change_gets_it_when_it_happens(
     server: RunningServer, served_graph: omnigraph.Graph, branch: str
 ) -> None:
     with omnigraph.connect(server.url, graph="kb", timeout=5) as graph:
-        cursor = graph.poll_changes(branch=branch).cursor
+        cursor = graph.changes.poll(branch=branch).cursor
         waiting = server.recorder.counts["began pollChanges"]
         found: list[Any] = []
         waiter = threading.Thread(
-            target=lambda: found.append(graph.poll_changes(branch=branch, cursor=cursor, wait_ms=60_000))
+            target=lambda: found.append(graph.changes.poll(branch=branch, cursor=cursor, wait_ms=60_000))
         )
         waiter.start()
         wait_until(lambda: server.recorder.counts["began pollChanges"] > waiting, "the poll waits")

@@ -133,7 +133,7 @@ def test_the_past_is_read_by_commit_version_and_moment(ways: dict[str, Api]) -> 
     for point in ({"version": 2}, {"snapshot": first.id}, {"branch": "main", "version": 2}, {"at": moment}):
         same(ways, lambda g, point=point: g.query(EVERYBODY, **point).read_output())
         same(ways, lambda g, point=point: g.listing(**point))
-        same(ways, lambda g, point=point: g.schema_text(**point))
+        same(ways, lambda g, point=point: g.schema.show(**point))
         same(ways, lambda g, point=point: g.entity("Person", "Ada", **point))
         same(ways, lambda g, point=point: list(g.export(**point)))
         same(ways, lambda g, point=point: g.read_blob("node", "Person", "Ada", "photo", **point).description)
@@ -180,7 +180,7 @@ def test_blobs(ways: dict[str, Api]) -> None:
 
 def test_listings(ways: dict[str, Api]) -> None:
     same(ways, lambda g: g.listing())
-    same(ways, lambda g: g.schema_text())
+    same(ways, lambda g: g.schema.show())
     same(ways, lambda g: g.list_branches())
     same(ways, lambda g: g.commits())
     assert len(same(ways, lambda g: g.commits(limit=2))["commits"]) == 2
@@ -189,10 +189,10 @@ def test_listings(ways: dict[str, Api]) -> None:
     head = ways["embedded"].resolve_snapshot()
     same(ways, lambda g: g.describe_commit(head))
     same(ways, lambda g: g.explain(EVERYBODY))
-    same(ways, lambda g: g.commit_changes(head))
-    same(ways, lambda g: list(g.iter_commit_changes(head, scope=ChangeScope.of(kinds=["edge"]))))
-    same(ways, lambda g: g.plan_schema(WIDER))
-    same(ways, lambda g: g.plan_schema(SCHEMA.replace("score: F64?", "score: String?"), allow_data_loss=True))
+    same(ways, lambda g: g.changes.page(head))
+    same(ways, lambda g: list(g.changes.of(head, scope=ChangeScope.of(kinds=["edge"]))))
+    same(ways, lambda g: g.schema.plan(WIDER))
+    same(ways, lambda g: g.schema.plan(SCHEMA.replace("score: F64?", "score: String?"), allow_data_loss=True))
 
 
 # Writing
@@ -275,12 +275,12 @@ def test_branches_and_merges(g: Api, branch: str, way: str) -> None:
 
 
 def test_schemas_of_branches(g: Api, branch: str) -> None:
-    applied = g.apply_schema(WIDER, branch=branch)
+    applied = g.schema.apply(WIDER, branch=branch)
     assert (applied.applied, applied.uri, [step.kind for step in applied.steps]) == (True, g.uri, ["add_property"])
-    assert g.schema_text(branch) == WIDER
-    assert g.schema_text() == SCHEMA
-    assert not g.apply_schema(WIDER, branch=branch).applied
-    assert g.plan_schema(WIDER, branch=branch).steps == ()
+    assert g.schema.show(branch) == WIDER
+    assert g.schema.show() == SCHEMA
+    assert not g.schema.apply(WIDER, branch=branch).applied
+    assert g.schema.plan(WIDER, branch=branch).steps == ()
 
 
 def test_branches_and_schemas_under_a_key(g: Api, branch: str, served_graph: omnigraph.Graph) -> None:
@@ -288,11 +288,11 @@ def test_branches_and_schemas_under_a_key(g: Api, branch: str, served_graph: omn
     created = g.create_branch(side, source=branch, idempotency_key=made)
     assert (created, created.replayed) == (BranchCreated(g.uri, branch, side, None), False)
     assert g.create_branch(side, source=branch, idempotency_key=made) == replayed(created)
-    applied = g.apply_schema(WIDER, branch=side, idempotency_key=changed)
-    again = g.apply_schema(WIDER, branch=side, idempotency_key=changed)
+    applied = g.schema.apply(WIDER, branch=side, idempotency_key=changed)
+    again = g.schema.apply(WIDER, branch=side, idempotency_key=changed)
     assert wire.to_builtins(again) == {**wire.to_builtins(applied), "replayed": True}
     assert g.version_of(side) == applied.graph_manifest_version
-    kind, _, fields = refusal(lambda: g.apply_schema(SCHEMA, branch=side, idempotency_key=changed))
+    kind, _, fields = refusal(lambda: g.schema.apply(SCHEMA, branch=side, idempotency_key=changed))
     assert (kind, fields) == (
         IdempotencyKeyReusedError,
         {"key": changed, "commit_id": served_graph.resolve_snapshot(side)},
@@ -319,20 +319,20 @@ def test_branches_and_schemas_under_a_key(g: Api, branch: str, served_graph: omn
 
 def test_feeds_and_baselines(ways: dict[str, Api], branch: str) -> None:
     here = ways["embedded"]
-    cursor = here.poll_changes(branch=branch).cursor
+    cursor = here.changes.poll(branch=branch).cursor
     here.mutate(ADD, params={"name": "Mia"}, branch=branch)
     here.mutate(AGE, params={"name": "Mia", "age": 5}, branch=branch)
-    polled = same(ways, lambda g: g.poll_changes(branch=branch, cursor=cursor))
+    polled = same(ways, lambda g: g.changes.poll(branch=branch, cursor=cursor))
     assert [block["changes"][0]["op"] for block in polled["blocks"]] == ["insert", "update"]
-    assert same(ways, lambda g: g.poll_changes(branch=branch, start="beginning", max_commits=1))["caught_up"] is False
-    page = same(ways, lambda g: g.poll_changes(branch=branch, start="beginning", max_changes=2))
-    same(ways, lambda g: g.poll_changes(branch=branch, page_token=page["next_page_token"], max_changes=2))
+    assert same(ways, lambda g: g.changes.poll(branch=branch, start="beginning", max_commits=1))["caught_up"] is False
+    page = same(ways, lambda g: g.changes.poll(branch=branch, start="beginning", max_changes=2))
+    same(ways, lambda g: g.changes.poll(branch=branch, page_token=page["next_page_token"], max_changes=2))
     scope = ChangeScope.of(kinds=["node"], types=["Person"], ops=["update"])
-    same(ways, lambda g: g.poll_changes(branch=branch, start="beginning", scope=scope))
+    same(ways, lambda g: g.changes.poll(branch=branch, start="beginning", scope=scope))
     baselines = []
     for graph in ways.values():
         out = io.BytesIO()
-        baseline = graph.capture_baseline(out, branch=branch, scope=ChangeScope.of(types=["Person"]))
+        baseline = graph.changes.baseline(out, branch=branch, scope=ChangeScope.of(types=["Person"]))
         baselines.append((out.getvalue(), baseline))
         assert [json.loads(line)["data"]["name"] for line in out.getvalue().splitlines()][-1] == "Mia"
     assert baselines == [baselines[0]] * 3
@@ -377,13 +377,13 @@ REFUSED: dict[str, tuple[Callable[[Api], Any], type[OmniGraphError]]] = {
     "bad params": (lambda g: g.query(BY_AGE, params=[1]), BadRequestError),  # type: ignore[arg-type]
     "unknown export type": (lambda g: list(g.export(types=["Persn"])), BadRequestError),
     "unknown type of a diff": (lambda g: g.diff("main", "main", PERSN), BadRequestError),
-    "unknown type of a commit": (lambda g: g.commit_changes(g.commits().commits[0].id, scope=PERSN), BadRequestError),
-    "unknown type of a feed": (lambda g: g.poll_changes(scope=PERSN), BadRequestError),
+    "unknown type of a commit": (lambda g: g.changes.page(g.commits().commits[0].id, scope=PERSN), BadRequestError),
+    "unknown type of a feed": (lambda g: g.changes.poll(scope=PERSN), BadRequestError),
     "unknown type of a feed from its beginning": (
-        lambda g: g.poll_changes(start="beginning", scope=PERSN),
+        lambda g: g.changes.poll(start="beginning", scope=PERSN),
         BadRequestError,
     ),
-    "unknown type of a baseline": (lambda g: g.capture_baseline(io.BytesIO(), scope=PERSN), BadRequestError),
+    "unknown type of a baseline": (lambda g: g.changes.baseline(io.BytesIO(), scope=PERSN), BadRequestError),
     "constraint": (lambda g: g.load(person("Ned", age=200), mode="append"), ConstraintError),
     "record": (lambda g: g.load('{"type":"Person"', mode="append"), ConstraintError),
     "no record": (lambda g: g.load("people.jsonl", mode="append"), BadRequestError),
@@ -401,18 +401,18 @@ REFUSED: dict[str, tuple[Callable[[Api], Any], type[OmniGraphError]]] = {
     "preview of nothing": (lambda g: g.preview_merge("none"), BranchNotFoundError),
     "diff of nothing": (lambda g: g.diff("none", "main"), NotFoundError),
     "commit of nothing": (lambda g: g.describe_commit("01M7GW98VK00000019F8ZGQ2TW"), NotFoundError),
-    "changes of nothing": (lambda g: g.commit_changes("01M7GW98VK00000019F8ZGQ2TW"), NotFoundError),
+    "changes of nothing": (lambda g: g.changes.page("01M7GW98VK00000019F8ZGQ2TW"), NotFoundError),
     "changes of the first": (
-        lambda g: g.commit_changes(g.commits(before=2).commits[0].id),
+        lambda g: g.changes.page(g.commits(before=2).commits[0].id),
         CommitHasNoParentError,
     ),
-    "a foreign cursor": (lambda g: g.poll_changes(cursor="bm90aGluZw"), ChangeCursorRejectedError),
-    "too many changes": (lambda g: g.poll_changes(max_changes=9_000), ResourceLimitError),
-    "too many commits": (lambda g: g.poll_changes(max_commits=9_000), ResourceLimitError),
-    "two starts": (lambda g: g.poll_changes(start="now", cursor="x"), BadRequestError),
-    "baseline of nothing": (lambda g: g.capture_baseline(io.BytesIO(), branch="none"), BranchNotFoundError),
-    "schema that does not parse": (lambda g: g.plan_schema("node {"), CompileError),
-    "schema that does not fit": (lambda g: g.apply_schema(SCHEMA.replace("F64?", "Date?")), OmniGraphError),
+    "a foreign cursor": (lambda g: g.changes.poll(cursor="bm90aGluZw"), ChangeCursorRejectedError),
+    "too many changes": (lambda g: g.changes.poll(max_changes=9_000), ResourceLimitError),
+    "too many commits": (lambda g: g.changes.poll(max_commits=9_000), ResourceLimitError),
+    "two starts": (lambda g: g.changes.poll(start="now", cursor="x"), BadRequestError),
+    "baseline of nothing": (lambda g: g.changes.baseline(io.BytesIO(), branch="none"), BranchNotFoundError),
+    "schema that does not parse": (lambda g: g.schema.plan("node {"), CompileError),
+    "schema that does not fit": (lambda g: g.schema.apply(SCHEMA.replace("F64?", "Date?")), OmniGraphError),
     "blob of no kind": (lambda g: g.read_blob("vertex", "Person", "Ada", "photo"), BadRequestError),
     "blob of no type": (lambda g: g.read_blob("node", "Persn", "Ada", "photo"), NotFoundError),
     "blob of nobody": (lambda g: g.read_blob("node", "Person", "nobody", "photo"), NotFoundError),

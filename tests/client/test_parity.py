@@ -592,4 +592,4 @@ def test_a_feed_begins_with_the_call(ways: dict[str, Any], branch: str, way: str
     for feed in feeds:
         assert [change.id for change in next(feed).blocks[0].changes] == ["Mia"]
     with pytest.raises(BranchNotFoundError):
-        graph.follow(branch="nope")
+        graph.changes.follow(branch="nope")

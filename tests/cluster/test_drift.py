@@ -36,7 +36,7 @@ def files(tmp_path: Path) -> ClusterFiles:
 
 def test_a_schema_that_was_changed_by_hand(files: ClusterFiles) -> None:
     with omnigraph.open(files.graph_uri("kb")) as graph:
-        graph.apply_schema(LARGER_SCHEMA)
+        graph.schema.apply(LARGER_SCHEMA)
     assert codes(files.plan()) == ["cluster_recovery_pending"]
     held = files.apply()
     assert held.ok
@@ -62,7 +62,7 @@ def test_a_schema_that_was_changed_by_hand(files: ClusterFiles) -> None:
 def test_a_schema_that_was_changed_by_hand_to_what_is_declared(files: ClusterFiles) -> None:
     """That is no contradiction: it is recorded, and nothing is left to do."""
     with omnigraph.open(files.graph_uri("kb")) as graph:
-        graph.apply_schema(LARGER_SCHEMA)
+        graph.schema.apply(LARGER_SCHEMA)
     files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": QUERIES})})
     report = files.apply()
     assert codes(report) == ["cluster_recovery_rolled_forward"]
@@ -314,7 +314,7 @@ def test_what_was_held_up_once_is_applied_when_it_is_taken_back(files: ClusterFi
 def test_a_graph_that_is_to_go_can_be_refreshed_too(files: ClusterFiles) -> None:
     """Somebody changed its schema by hand; without a refresh nobody could delete it."""
     with omnigraph.open(files.graph_uri("kb")) as graph:
-        graph.apply_schema(LARGER_SCHEMA)
+        graph.schema.apply(LARGER_SCHEMA)
     files.write({})
     assert outcomes(files.apply())["graph.kb"] == "delete blocked cluster_recovery_pending"
     assert files.refresh().ok
@@ -337,7 +337,7 @@ def test_who_made_a_schema_is_found_below_later_commits(files: ClusterFiles) -> 
             graph.load([{"name": f"p{number}"}], type="Person", mode="append")
             made = schema_made_by(files.graph_uri("kb"))
             assert made is not None
-        graph.apply_schema(LARGER_SCHEMA)
+        graph.schema.apply(LARGER_SCHEMA)
         for number in range(5):
             assert schema_made_by(files.graph_uri("kb")) is None
             graph.load([{"name": f"q{number}"}], type="Person", mode="append")
@@ -350,7 +350,7 @@ def test_a_pipeline_that_moves_away_from_a_graph_that_goes(files: ClusterFiles) 
     files.write(graphs, pipelines={"load": {"file": "load.yaml", "graph": "kb"}})
     assert files.apply().converged
     with omnigraph.open(files.graph_uri("lab")) as graph:
-        graph.apply_schema(LARGER_SCHEMA)
+        graph.schema.apply(LARGER_SCHEMA)
     del graphs["kb"]
     files.write(graphs, pipelines={"load": {"file": "load.yaml", "graph": "lab"}})
     assert files.approve("graph.kb").ok
@@ -368,7 +368,7 @@ def test_rules_that_move_to_another_file_move_together(files: ClusterFiles) -> N
     files.write(graphs, policies={"old": {"file": "p.yaml", "applies_to": ["kb"]}})
     assert files.apply().converged
     with omnigraph.open(files.graph_uri("kb")) as graph:
-        graph.apply_schema(LARGER_SCHEMA)
+        graph.schema.apply(LARGER_SCHEMA)
     files.write(graphs, policies={"new": {"file": "p.yaml", "applies_to": ["kb"]}})
     assert outcomes(files.apply()) == {
         "policy.new": "create blocked cluster_recovery_pending",

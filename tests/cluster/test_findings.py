@@ -262,7 +262,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
 
 def change_by_hand(files: ClusterFiles) -> None:
     with omnigraph.open(files.graph_uri("kb")) as graph:
-        graph.apply_schema(SCHEMA.replace("age: I32?", "height: I32?\n    age: I32?"))
+        graph.schema.apply(SCHEMA.replace("age: I32?", "height: I32?\n    age: I32?"))
 
 
 @provokes("cluster_recovery_pending", WARNING)

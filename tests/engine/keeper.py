@@ -43,18 +43,18 @@ def tidy(graph: Graph, label: str, i: int) -> None:
     """Optimize; a number as label makes it wait until so many commits were made since the last time."""
     if label.isdigit():
         wait_until(lambda: graph.snapshot().version >= int(label) * (i + 1), "others commit")
-    report = graph.optimize()
+    report = graph.maintenance.optimize()
     say("tidied", "none" if report.commit is None else report.commit.version)
 
 
 def clean(graph: Graph, label: str, i: int) -> None:
-    report = graph.cleanup(keep_versions=int(label), grace=GRACE)
+    report = graph.maintenance.cleanup(keep_versions=int(label), grace=GRACE)
     errors = [row.error for row in report.datasets if row.error is not None]
     say("cleaned", report.versions_removed, len(errors), *errors[:1])
 
 
 def clean_all(graph: Graph, label: str, i: int) -> None:
-    report = graph.cleanup(keep_versions=int(label), grace=timedelta(0))
+    report = graph.maintenance.cleanup(keep_versions=int(label), grace=timedelta(0))
     say("cleaned", report.versions_removed)
 
 

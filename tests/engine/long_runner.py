@@ -48,8 +48,8 @@ def upkeep(graph: Graph, count: int) -> None:
     watching = threading.Thread(target=watch)
     watching.start()
     for _ in range(count):
-        graph.optimize()
-        graph.cleanup(keep_versions=1)
+        graph.maintenance.optimize()
+        graph.maintenance.cleanup(keep_versions=1)
     done.set()
     watching.join()
     say(most, most_of_store)

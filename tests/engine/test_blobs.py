@@ -140,7 +140,7 @@ def test_an_external_value_is_described_and_never_opened(tmp_path: Path) -> None
     load(graph.with_external_blobs(policy), [book("a", cover=f"file://{picture}"), book("b")], "overwrite")
     picture.unlink()
     load(graph, [book("c")])
-    graph.optimize()
+    graph.maintenance.optimize()
     found = graph.read_blob("node", "Book", "a", "cover")
     assert found.content == ExternalBlob(f"file://{picture}", 0, None)
     stat = wire.to_builtins(found.description)
@@ -153,7 +153,7 @@ def test_a_renamed_type_and_property_read_their_past(graph: Graph) -> None:
     renamed = SCHEMA.replace("node Book {", 'node Tome @rename_from("Book") {').replace(
         "Reader -> Book", "Reader -> Tome"
     )
-    graph.apply_schema(renamed.replace("cover: Blob?", 'jacket: Blob? @rename_from("cover")'))
+    graph.schema.apply(renamed.replace("cover: Blob?", 'jacket: Blob? @rename_from("cover")'))
     old = graph.read_blob("node", "Tome", "inline", "jacket", version=before).content
     assert isinstance(old, ManagedBlob)
     assert old.reader.read() == value(10)[:10]
@@ -163,8 +163,8 @@ def test_a_renamed_type_and_property_read_their_past(graph: Graph) -> None:
 
 def test_a_property_added_again_does_not_show_its_earlier_life(graph: Graph) -> None:
     before = graph.snapshot().version
-    graph.apply_schema(SCHEMA.replace("cover: Blob?", ""))
-    graph.apply_schema(SCHEMA)
+    graph.schema.apply(SCHEMA.replace("cover: Blob?", ""))
+    graph.schema.apply(SCHEMA)
     with pytest.raises(NotFoundError, match="did not exist"):
         managed(graph, "inline", version=before)
     with pytest.raises(NotFoundError):

@@ -33,4 +33,4 @@ def test_every_branch_that_was_written_and_merged_back_is_in_main(tmp_path: Path
         assert people == {f"{branch}-{who}" for branch in written for who in "ab"}
         kinds = [commit.kind for commit in graph.commit_history(limit=1_000).commits]
         assert kinds.count("merge") == len(written)
-        assert graph.verify().clean
+        assert graph.maintenance.verify().clean

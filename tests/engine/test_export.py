@@ -197,7 +197,7 @@ def test_writing_into_a_buffer_counts_the_entities(museum: Graph) -> None:
 def test_csv_files_load_back_unchanged(museum: Graph, tmp_path: Path) -> None:
     """Every type, edges with their ends, nulls beside empty texts, lists, vectors, blobs and dates."""
     museum.export_files(tmp_path / "files", format="csv")
-    copy = Graph.init(tmp_path / "copy", museum.schema_text())
+    copy = Graph.init(tmp_path / "copy", museum.schema.show())
     for kind in ("node", "edge"):
         for file in sorted((tmp_path / "files").glob(f"{kind}.*.csv")):
             copy.load(file, type=file.name.split(".")[1], mode="append")

@@ -60,13 +60,13 @@ def test_a_fast_forward_changes_what_the_target_did_not_have(graph: Graph) -> No
 def test_a_rename_changes_no_table_and_a_new_type_is_one(graph: Graph) -> None:
     add(graph, "a", "x")
     renamed = SCHEMA.replace("node B {", 'node C @rename_from("B") {').replace("-> B", "-> C") + "node D { n: I32? }\n"
-    graph.apply_schema(renamed)
+    graph.schema.apply(renamed)
     assert published(graph) == {"edge:E": 1, "node:A": 2, "node:C": 1, "node:D": 3}
 
 
 def test_optimize_publishes_new_versions(graph: Graph) -> None:
     add(graph, "a", "x")
-    graph.optimize()
+    graph.maintenance.optimize()
     assert published(graph)["node:A"] == 3
 
 

@@ -157,7 +157,7 @@ def test_what_is_no_message_is_refused(library: omnigraph.Graph, body: bytes) ->
 
 
 def test_integers_that_parsers_round_are_texts(library: omnigraph.Graph) -> None:
-    library.apply_schema(library.schema_text() + "\nnode Count { name: String @key  n: I64 }")
+    library.schema.apply(library.schema.show() + "\nnode Count { name: String @key  n: I64 }")
     library.load("\n".join([record("Count", name="a", n=2**53 + 1), record("Count", name="b", n=5)]), mode="merge")
     counts = "query counts() { match { $c: Count } return { $c.n as n } order { n } }"
     with running({"kb": library}, agents=endpoint) as server:

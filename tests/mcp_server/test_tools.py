@@ -86,7 +86,7 @@ def test_the_schema_is_summarised_type_by_type(library: omnigraph.Graph) -> None
         assert (types["WroteBy"]["from"], types["WroteBy"]["to"]) == ("Book", "Author")
         one = await agent.call("schema", type="edge:Follows")
         assert [each["type"] for each in one["types"]] == ["Follows"]
-        assert (await agent.call("schema", source=True))["source"] == library.schema_text()
+        assert (await agent.call("schema", source=True))["source"] == library.schema.show()
         assert "did you mean 'Book'" in (await agent.refused("schema", type="Bok"))["error"]
 
     run(library, script)
@@ -119,7 +119,7 @@ def test_a_state_is_read_by_its_own_schema(library: omnigraph.Graph) -> None:
     """A type that main does not have."""
     library.create_branch("work")
     tags = "node Tag { name: String @key @index  since: Date? }  edge Tagged: Book -> Tag"
-    library.apply_schema(f"{library.schema_text()}\n{tags}", branch="work")
+    library.schema.apply(f"{library.schema.show()}\n{tags}", branch="work")
     loaded = library.load(record("Tag", name="ocean", since="2020-01-02"), mode="merge", branch="work").commit
     tagged = library.mutate('query tag() { insert Tagged { from: "1", to: "ocean" } }', branch="work").commit
     assert loaded is not None
@@ -154,7 +154,7 @@ def test_the_schema_is_continued_as_it_was(library: omnigraph.Graph) -> None:
         pages = await agent.pages(
             "schema",
             "types",
-            lambda: library.apply_schema(f"node Aaa{next(counts)} {{ name: String @key }}\n{library.schema_text()}"),
+            lambda: library.schema.apply(f"node Aaa{next(counts)} {{ name: String @key }}\n{library.schema.show()}"),
         )
         assert len(pages) > 1
         assert [each["type"] for page in pages for each in page] == [
@@ -390,8 +390,8 @@ def test_a_write_that_is_repeated_by_its_key_writes_once(library: omnigraph.Grap
         first, again = await agent.call("mutate", **add), await agent.call("mutate", **add)
         assert again["commit"] == first["commit"]
         assert again["replayed"] is True
-        renamed = library.schema_text().replace("Author", "Writer")
-        library.apply_schema(renamed.replace("node Writer", 'node Writer @rename_from("Author")'), branch="work")
+        renamed = library.schema.show().replace("Author", "Writer")
+        library.schema.apply(renamed.replace("node Writer", 'node Writer @rename_from("Author")'), branch="work")
         assert await agent.call("mutate", **add) == again, "whatever became of the schema"
         stale = await agent.refused("mutate", **{**add, "idempotency_key": "two", "if_commit": "01NOTTHEHEAD"})
         assert stale["type"] == "precondition_failed"
@@ -650,7 +650,7 @@ def test_resources_and_prompts(library: omnigraph.Graph) -> None:
         async def text(uri: str) -> str:
             return (await client.read_resource(uri)).contents[0].text  # type: ignore[union-attr]
 
-        assert await text("omnigraph://schema") == await text("omnigraph://schema/main") == library.schema_text()
+        assert await text("omnigraph://schema") == await text("omnigraph://schema/main") == library.schema.show()
         assert await text("omnigraph://guide") == GUIDE
         assert json.loads(await text("omnigraph://entity/Author/l%65m"))["born"] == "1921-09-12"
         for unknown in ("omnigraph://nothing", "file:///etc/passwd", "omnigraph://entity/Author/none"):

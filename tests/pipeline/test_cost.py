@@ -35,7 +35,7 @@ def test_a_run_costs_the_same_at_any_depth_table_count_and_branch(
                 graph.create_branch(branch)
             graph.snapshot(branch)
             log = settled(graph, s3_server, lambda: run(records(tmp_path), graph=graph, branch=branch, spark=spark))
-            assert graph.verify().clean
+            assert graph.maintenance.verify().clean
         return len(log)
 
     plain = cost("plain")

@@ -151,7 +151,7 @@ def test_what_was_written_is_stored_and_what_is_no_row_is_told(tmp_path: Path, s
     assert "#" not in json.dumps([wire.to_builtins(report)["types"], *rejected_rows(report.quarantine)]).replace(
         "#row", ""
     )
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
     export_types(spark, graph, str(tmp_path / "out"), format="csv", types=["Text"])
     copy = Graph.init(tmp_path / "copy", SCHEMA)

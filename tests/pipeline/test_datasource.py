@@ -111,7 +111,7 @@ def test_a_frame_is_written_as_one_commit(graph: Graph, spark: SparkSession) -> 
     assert rows(graph, "node:Reader")["ann"]["age"] == 9
     write(spark.sql("select 'cid' as src, '2' as dst"), graph, "Borrowed", mode="overwrite")
     assert [e["src"] for e in rows(graph, "edge:Borrowed").values()] == ["cid"]
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 BAD_FRAMES = [
@@ -141,7 +141,7 @@ def test_optimize_on_executors_keeps_the_content(graph: Graph, spark: SparkSessi
     table = graph.snapshot().table("node:Book")
     assert table.state.fragments == 1
     assert len(table.read(filter="id = 'more3'")) == 1
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     assert optimize_on_spark(spark, graph).commit is None
 
 

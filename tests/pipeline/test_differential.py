@@ -109,7 +109,7 @@ def test_a_run_takes_and_refuses_what_the_loader_takes_and_refuses(
     left = "\n".join("" if number in reasons else line for number, line in enumerate(lines, 1))
     in_process.load(left, mode=mode)
     assert everything(through_spark) == everything(in_process)
-    assert through_spark.verify().clean
+    assert through_spark.maintenance.verify().clean
 
     oracle = Loader(Graph.init(tmp_path / "oracle", SCHEMA + RULES), cases, mode)
     for case, begin in zip(cases, begins, strict=True):

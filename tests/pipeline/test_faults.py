@@ -100,7 +100,7 @@ def check_complete(graph: Graph, names: set[str]) -> None:
     assert len(stored) == len(names)
     assert set(stored) == names
     assert graph.snapshot().version == 2
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def every_mode(directory: Path, graph: Path) -> list[Path]:
@@ -166,7 +166,7 @@ def test_executors_of_their_own_make_the_same_graph_though_some_are_killed(tmp_p
     assert [told(report) for report in reports] == [told(report) for report in local]
     assert all(report["rejected"] for report in reports[:2])
     assert contents(there) == contents(here)
-    assert there.verify().clean
+    assert there.maintenance.verify().clean
 
 
 def test_a_driver_killed_around_its_publish_leaves_one_commit_or_none(tmp_path: Path, spark: SparkSession) -> None:
@@ -182,7 +182,7 @@ def test_a_driver_killed_around_its_publish_leaves_one_commit_or_none(tmp_path: 
         assert process.returncode == -signal.SIGKILL
     before, after = graphs
     assert (before.snapshot().version, after.snapshot().version) == (1, 2)
-    assert before.verify().clean
+    assert before.maintenance.verify().clean
     again = [run(records(tmp_path / "in"), graph=graph, spark=spark) for graph in graphs]
     assert [report.replayed for report in again] == [False, True]
     for graph in graphs:
@@ -202,4 +202,4 @@ def test_a_graph_in_an_object_store_is_a_target_like_any_other(
     found = everything(graph)
     assert {name: row["age"] for name, row in found["node:Reader"].items()} == {"ann": 2, "bob": None}
     assert [e["src"] for e in found["edge:Likes"].values()] == ["bob"]
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean

@@ -97,7 +97,7 @@ def test_a_repeated_run_is_answered_whatever_became_of_the_schema_and_its_inputs
     sink.save()
     first = [way() for way in ways]
     file.unlink()
-    graph.apply_schema(
+    graph.schema.apply(
         SCHEMA.replace("Reader ->", "Guest ->").replace("node Reader {", 'node Guest @rename_from("Reader") {')
     )
     version = graph.snapshot().version

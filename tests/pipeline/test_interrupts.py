@@ -63,4 +63,4 @@ def test_an_interrupted_run_ends_with_one_line_and_without_its_jvm(tmp_path: Pat
         assert java
         wait_until(lambda java=java: not any(Path(f"/proc/{pid}").exists() for pid in java), "Java has ended")
         assert graphs[point].snapshot().version == 1
-        assert graphs[point].verify().clean
+        assert graphs[point].maintenance.verify().clean

@@ -62,7 +62,7 @@ def test_missing_vectors_are_filled_and_then_all_are_made_anew(tmp_path: Path, s
         mode="append",
     )
     created.load(page("d", "one"), mode="append")
-    created.optimize()
+    created.maintenance.optimize()
 
     graph = Graph.open(created.uri, trace=OtherWriter(created.uri, page("e", "five")))
     outcome = reembed(graph, "Page", "vec", spark=spark, config=MOCK, index=True, actor="nightly")
@@ -76,20 +76,20 @@ def test_missing_vectors_are_filled_and_then_all_are_made_anew(tmp_path: Path, s
     assert stored["a"]["photo"] == b"hi"
     assert outcome.commit is not None
     assert outcome.commit.actor_id == "nightly"
-    changed = {c.id for c in graph.iter_commit_changes(outcome.commit.commit_id)}
+    changed = {c.id for c in graph.changes.of(outcome.commit.commit_id)}
     assert changed == {"a", "d", "e"}
     assert reembed(graph, "Page", "vec", spark=spark, config=MOCK).commit is None
 
     again = reembed(graph, "Page", "vec", spark=spark, config=MOCK, only_missing=False, index=True)
     assert again.embedded == 4
     assert rows(graph, "node:Page")["b"]["vec"] == pytest.approx(expected("two"))
-    assert {c.id for c in graph.iter_commit_changes(again.commit.commit_id if again.commit else "")} == {"b"}
+    assert {c.id for c in graph.changes.of(again.commit.commit_id if again.commit else "")} == {"b"}
     nearest = graph.query(
         "query near($v: Vector(3)) { match { $p: Page } return { $p.name } order { nearest($p.vec, $v) } limit 1 }",
         params={"v": np.array(expected("two")).tolist()},
     )
     assert [list(row.values()) for row in nearest.rows()] == [["b"]]
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_only_properties_with_an_embed_source_can_be_made_anew(tmp_path: Path, spark: SparkSession) -> None:

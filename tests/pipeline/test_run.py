@@ -77,7 +77,7 @@ def test_sources_of_several_formats_become_one_commit(tmp_path: Path, graph: Gra
     assert {"read", "write", "check", "index", "publish"} <= {e.stage for e in events if e.seconds is not None}
     indexes = {i.name for i in lance_of(graph.snapshot().table("node:Book")).describe_indices()}
     assert {"id_btree", "title_full_text"} <= indexes
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     assert json.loads(json.dumps(wire.to_builtins(report)))["commit_id"] == report.commit_id
     assert any(report.commit_id and report.commit_id in line for line in report.lines())
 
@@ -156,7 +156,7 @@ def test_a_bad_row_fails_the_run_with_its_place_and_reason(
     assert reason in raised.value.samples[0]
     assert (raised.value.rule, raised.value.line) == (rule, len(given))
     assert graph.snapshot().commit_id == head
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_bad_rows_go_to_the_quarantine_and_the_rest_is_loaded(
@@ -278,7 +278,7 @@ def test_after_a_publish_was_tried_a_run_takes_nothing_back(tmp_path: Path, grap
         run(records(tmp_path / "b"), graph=graph, spark=spark)
     graph._workspace.root.objects.interceptor = None
     assert set(rows(graph, "node:Reader")) == {"ann", "bob"}
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_a_strict_run_never_rebases_itself(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:

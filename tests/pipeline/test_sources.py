@@ -135,7 +135,7 @@ def test_rows_of_every_format_arrive_and_bad_ones_are_found_in_their_files(tmp_p
         for case in given
         for file, row, reason in case.bad
     }
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
     with session_of_run(spark, pipeline.spark) as own:
         frames = SourceFrames(own, pipeline)

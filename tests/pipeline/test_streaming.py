@@ -83,4 +83,4 @@ def test_a_stream_that_was_killed_goes_on_where_it_was_and_repeats_nothing(tmp_p
     # A micro-batch per commit of the library; the one that brought a book had nothing to write.
     assert batches == [f"stream:{query}:{batch}" for batch in (0, 1, 2, 4)]
     assert versions(checkpoint) == [2, 3, 4, 5, 6]
-    assert notes.verify().clean
+    assert notes.maintenance.verify().clean

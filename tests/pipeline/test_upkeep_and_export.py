@@ -90,7 +90,7 @@ def test_optimize_tells_the_same_on_both_engines(
     assert stable(there) == stable(here)
     assert any(row["fragments_removed"] > row["fragments_added"] for row in there)
     assert everything(graph) == before
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_executors_write_entities_as_an_export_does(tmp_path: Path, spark: SparkSession) -> None:

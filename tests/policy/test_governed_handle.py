@@ -123,7 +123,7 @@ def test_taking_everything_out_is_not_reading_it(made: Path) -> None:
             lambda: graph.export_to(io.BytesIO()),
             lambda: graph.export_files("nowhere"),
             lambda: list(state.export()),
-            lambda: graph.capture_baseline(io.BytesIO()),
+            lambda: graph.changes.baseline(io.BytesIO()),
         ):
             with pytest.raises(PolicyError, match="policy denied action 'export' on branch 'main'"):
                 export()
@@ -137,7 +137,7 @@ def test_a_feed_and_a_diff_show_what_their_reader_sees(place: Path) -> None:
         whole.mutate(NEW.replace("public: true", "public: false"))
         whole.mutate('query q() { update Note set { public: true } where slug = "pay" }')
     with opened(place, "agent-research") as graph:
-        feed = graph.poll_changes(start="beginning")
+        feed = graph.changes.poll(start="beginning")
         assert [[change.id for change in block.changes] for block in feed.blocks[1:]] == [[], ["pay", "lea-pay"]]
         changes = graph.diff(graph.snapshot(version=2), "main").changes
         assert [(change.id, change.op) for change in changes] == [("lea-pay", "insert"), ("pay", "insert")]
@@ -156,7 +156,7 @@ CALLS: dict[str, Callable[[Graph], object]] = {
     "at": lambda g: g.at(1),
     "branch": lambda g: g.branch("work"),
     "stored_queries": lambda g: g.stored_queries(),
-    "follow": lambda g: next(g.follow()),
+    "follow": lambda g: next(g.changes.follow()),
     "entity": lambda g: g.entity("node:Person", "ana"),
     "read_blob": lambda g: g.read_blob("node", "Person", "ana", "photo"),
     "export": lambda g: list(g.export()),
@@ -177,19 +177,19 @@ CALLS: dict[str, Callable[[Graph], object]] = {
     "commit_history": lambda g: g.commit_history(),
     "describe_commit": lambda g: g.describe_commit(_commit(g)),
     "diff": lambda g: g.diff("main", "work"),
-    "commit_changes": lambda g: g.commit_changes(_commit(g)),
-    "iter_commit_changes": lambda g: list(g.iter_commit_changes(_commit(g))),
-    "poll_changes": lambda g: g.poll_changes(start="beginning"),
-    "capture_baseline": lambda g: g.capture_baseline(io.BytesIO()),
-    "schema_text": lambda g: g.schema_text(),
-    "plan_schema": lambda g: g.plan_schema(SCHEMA),
-    "apply_schema": lambda g: g.apply_schema(SCHEMA),
-    "ensure_indices": lambda g: g.ensure_indices(),
-    "optimize": lambda g: g.optimize(),
-    "cleanup": lambda g: g.cleanup(keep_versions=1),
-    "verify": lambda g: g.verify(),
-    "repair": lambda g: g.repair(),
-    "maintain": lambda g: g.maintain(),
+    "commit_changes": lambda g: g.changes.page(_commit(g)),
+    "iter_commit_changes": lambda g: list(g.changes.of(_commit(g))),
+    "poll_changes": lambda g: g.changes.poll(start="beginning"),
+    "capture_baseline": lambda g: g.changes.baseline(io.BytesIO()),
+    "schema_text": lambda g: g.schema.show(),
+    "plan_schema": lambda g: g.schema.plan(SCHEMA),
+    "apply_schema": lambda g: g.schema.apply(SCHEMA),
+    "ensure_indices": lambda g: g.maintenance.ensure_indices(),
+    "optimize": lambda g: g.maintenance.optimize(),
+    "cleanup": lambda g: g.maintenance.cleanup(keep_versions=1),
+    "verify": lambda g: g.maintenance.verify(),
+    "repair": lambda g: g.maintenance.repair(),
+    "maintain": lambda g: g.maintenance.maintain(),
 }
 MORE: dict[str, Callable[[Graph], object]] = {
     "catalog": lambda g: g.catalog,
@@ -240,8 +240,8 @@ def test_upkeep_takes_an_admin_who_is_also_told_why_not(place: Path, tmp_path: P
         "  - {id: write, allow: {actors: {group: staff}, actions: [change], branch_scope: unprotected}}\n"
     )
     with opened(place, "oli", rules) as graph:
-        assert graph.verify().clean
-        graph.optimize()
+        assert graph.maintenance.verify().clean
+        graph.maintenance.optimize()
         with pytest.raises(PolicyError) as denied:
             graph.mutate(NEW)
         assert denied.value.reasons == (
@@ -252,7 +252,7 @@ def test_upkeep_takes_an_admin_who_is_also_told_why_not(place: Path, tmp_path: P
             graph.mutate(NEW)
         assert denied.value.reasons == ()
         with pytest.raises(PolicyError, match="policy denied action 'admin'"):
-            graph.optimize()
+            graph.maintenance.optimize()
 
 
 def test_every_decision_is_noted_once_without_a_word_of_any_row(place: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -46,8 +46,8 @@ def test_branches_that_gave_one_number_to_two_things_are_told_apart(place: Path)
     with omnigraph.init(place, "node Person { name: String @key }") as graph:
         graph.create_branch("side")
         for branch, new, types in (("main", "region", f"{alpha} {beta}"), ("side", "colour", beta)):
-            graph.apply_schema(person.replace("NEW", new), branch=branch)
-            graph.apply_schema(f"{person.replace('NEW', new)} {types}", branch=branch)
+            graph.schema.apply(person.replace("NEW", new), branch=branch)
+            graph.schema.apply(f"{person.replace('NEW', new)} {types}", branch=branch)
         graph.load('{"type": "Person", "data": {"name": "bob", "colour": "eu"}}', mode="append", branch="side")
         graph.load('{"type": "Beta", "data": {"name": "x", "open": true, "kind": "y"}}', mode="append", branch="side")
     rows = 'rows: {Person: region = "eu", Alpha: open = true, Beta: kind = "x"}'
@@ -64,7 +64,7 @@ def test_a_rename_on_a_branch_opens_nothing(place: Path) -> None:
         graph.load('{"type": "Person", "data": {"name": "eva", "region": "eu"}}', mode="append")
         graph.create_branch("side")
         renamed = 'node Human @rename_from("Person") { name: String @key  area: String @rename_from("region") }'
-        graph.apply_schema(renamed, branch="side")
+        graph.schema.apply(renamed, branch="side")
     with opened(place, "ana", 'rows: {Person: region = "eu"}') as ana:
         assert names(ana, "Person") == names(ana, "Human", branch="side") == ["eva"]
 
@@ -86,7 +86,7 @@ def forgotten(place: Path) -> Iterator[int]:
             mode="append",
         )
         version = graph.version_of()
-        graph.apply_schema("node Person { name: String @key  region: String }")
+        graph.schema.apply("node Person { name: String @key  region: String }")
         yield version
 
 
@@ -114,7 +114,7 @@ def test_what_the_schema_gets_later_is_shown_until_a_rule_names_it(place: Path) 
         omnigraph.init(place, "node Person { name: String @key  region: String }") as graph,
         opened(place, "ana", 'rows: {Person: region = "eu"}') as ana,
     ):
-        graph.apply_schema("node Person { name: String @key  region: String } node Note { name: String @key }")
+        graph.schema.apply("node Person { name: String @key  region: String } node Note { name: String @key }")
         graph.load('{"type": "Note", "data": {"name": "n"}}', mode="append")
         assert names(ana, "Note") == ["n"]
 
@@ -125,7 +125,7 @@ def test_a_vector_that_a_later_schema_makes_of_what_is_hidden_is_hidden(place: P
         omnigraph.init(place, schema.replace("VECTOR", "")) as graph,
         opened(place, "ana", "hide: {Person: [ssn]}") as ana,
     ):
-        graph.apply_schema(schema.replace("VECTOR", "made: Vector(2)? @embed(ssn)  other: Vector(2)?"))
+        graph.schema.apply(schema.replace("VECTOR", "made: Vector(2)? @embed(ssn)  other: Vector(2)?"))
         record = {"name": "eva", "ssn": "1", "made": [1, 2], "other": [1, 2]}
         graph.load(json.dumps({"type": "Person", "data": record}), mode="append")
         near = (

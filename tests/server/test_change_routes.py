@@ -96,7 +96,7 @@ def test_the_first_commit_has_no_changes(server: RunningServer, history: list[st
 
 def test_a_commit_that_changed_the_schema(tmp_path: Any) -> None:
     with people(tmp_path / "kb") as graph, running({"kb": graph}) as server:
-        graph.apply_schema(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"))
+        graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"))
         answer = server.client.get(f"/graphs/kb/commits/{graph.resolve_snapshot('main')}/changes")
     assert answer.status_code == 409
     assert answer.json()["change_diff_refusal"]["reason"] == "schema_boundary"

@@ -72,7 +72,7 @@ def test_a_schema_is_applied_to_the_branch_that_is_named(server: RunningServer, 
             return other.client.post("/graphs/kb/schema/apply", json=body, headers=bearer("of-ana")).status_code
 
         assert [apply(None), apply("main"), apply(" wider ")] == [403, 403, 200]
-    assert (graph.schema_text("wider"), graph.schema_text()) == (WIDER, SCHEMA)
+    assert (graph.schema.show("wider"), graph.schema.show()) == (WIDER, SCHEMA)
 
 
 def test_a_refusal_before_the_body_arrives_whole(server: RunningServer) -> None:

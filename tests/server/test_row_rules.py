@@ -72,7 +72,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     """People of two regions; then one moves into sight and one out of it, and two branches that can't be merged."""
     with omnigraph.init(tmp_path_factory.mktemp("rules") / "kb", SCHEMA) as graph:
         graph.load("\n".join([*HIDDEN, *SHOWN, *EDGES]), mode="append")
-        graph.ensure_indices()
+        graph.maintenance.ensure_indices()
         graph.create_branch("side")
         for branch, bio in (("main", "one"), ("side", "two")):
             text = f'query q() {{ update Person set {{ bio: "{WORD} {bio}" }} where name = "{WORD}-6" }}'
@@ -85,7 +85,7 @@ def smaller(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A graph that holds only what is seen."""
     with omnigraph.init(tmp_path_factory.mktemp("smaller") / "kb", SCHEMA) as made:
         made.load("\n".join([*SHOWN, EDGES[0]]), mode="append")
-        made.ensure_indices()
+        made.maintenance.ensure_indices()
         yield made
 
 

@@ -327,7 +327,7 @@ def test_a_repeat_is_answered_whatever_became_of_the_schema(server: RunningServe
         ]
 
     first, lines = [write(number).json() for number in range(len(asked))], load_lines()
-    graph.apply_schema(WITHOUT_SCORE.replace("edge Knows:", "edge Likes:"), branch=branch, allow_data_loss=True)
+    graph.schema.apply(WITHOUT_SCORE.replace("edge Knows:", "edge Likes:"), branch=branch, allow_data_loss=True)
     head = graph.resolve_snapshot(branch)
     assert [write(number).json() for number in range(len(asked))] == [{**told, "replayed": True} for told in first]
     assert load_lines() == [{**told, "replayed": True} for told in lines]

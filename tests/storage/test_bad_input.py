@@ -255,7 +255,7 @@ def test_verify_names_what_is_missing(local_place: Place) -> None:
     state = graph.snapshot().entry.tables[PEOPLE]
     data = next((Path(graph.uri) / state.path / "data").iterdir())
     data.unlink()
-    problems = Graph.open(graph.uri).verify().problems
+    problems = Graph.open(graph.uri).maintenance.verify().problems
     assert [(p.where, data.name in p.reason) for p in problems] == [(f"{PEOPLE} on branch main", True)]
 
 

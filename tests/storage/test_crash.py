@@ -41,7 +41,7 @@ def check_survivor(uri: str, said: list[list[str]], probe: str, new: int = 0) ->
     Branches are looked at one by one from the `new`th line on; the last check of a test looks at all.
     """
     graph = Graph.open(uri)
-    report = graph.verify()
+    report = graph.maintenance.verify()
     assert report.clean, report.problems
 
     people = ids(graph)
@@ -106,7 +106,7 @@ def test_an_init_killed_at_a_named_point(place: Place, point: str) -> None:
         with pytest.raises(NotFoundError):
             Graph.open(place.uri)
         graph = Graph(Workspace.create(place.uri, {PEOPLE: NODE}, force=True))
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     append_one(graph, "first")
     assert ids(graph) == ["first"]
 

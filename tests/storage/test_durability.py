@@ -76,7 +76,7 @@ def test_a_power_cut_leaves_the_old_state_or_the_new_one(
     assert before != after
     for number, (moment, survivor) in enumerate(cuts.survivors):
         found = Graph.open(survivor)
-        assert found.verify().problems == (), moment
+        assert found.maintenance.verify().problems == (), moment
         assert state(found) in ([before, after] if number < acknowledged else [after]), moment
         if number >= acknowledged - 2:  # around the last flush, where old and new meet
             append_one(found, "later")
@@ -99,7 +99,7 @@ def test_a_power_cut_during_init_leaves_no_graph_or_a_whole_one(
             found = Graph.open(survivor)
         except NotFoundError:
             continue
-        assert found.verify().problems == (), moment
+        assert found.maintenance.verify().problems == (), moment
         append_one(found, "ann")
         opened += 1
     assert opened >= 3, "before and after the last flush of the claim, and after the answer"
@@ -250,7 +250,7 @@ def test_what_fails_before_the_link_has_not_happened(
     assert state(Graph.open(graph.uri)) == before
     assert not [name for name in files(graph) if unfinished(name)]
     append_one(graph, "bob")
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_a_file_system_without_hard_links_is_refused_by_name(tmp_path: Path, calls: FailingCalls) -> None:
@@ -320,7 +320,7 @@ def test_an_init_whose_claim_the_disk_never_confirms_removes_nothing(tmp_path: P
     calls.heal()
     graph = Graph.open(tmp_path / "graph")
     append_one(graph, "ann")
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 # Temporary files
@@ -340,15 +340,15 @@ def test_unfinished_files_are_never_listed_and_are_swept_when_they_are_old(graph
     (Path(graph.uri) / f"__manifest/hints/{entry.branch_id}").unlink()
     assert fresh.snapshot().version == entry.version
     assert fresh.list_branches() == ["main", "side"]
-    assert fresh.verify().clean
-    fresh.cleanup(keep_versions=100)
+    assert fresh.maintenance.verify().clean
+    fresh.maintenance.cleanup(keep_versions=100)
     assert all(file.exists() for file in left), "a write may be in flight"
     long_ago = (datetime.now(UTC) - timedelta(days=8)).timestamp()
     for file in left:
         os.utime(file, (long_ago, long_ago))
-    fresh.cleanup(keep_versions=100)
+    fresh.maintenance.cleanup(keep_versions=100)
     assert not any(file.exists() for file in left)
-    assert fresh.verify().clean
+    assert fresh.maintenance.verify().clean
 
 
 def test_of_many_creates_of_one_name_one_wins(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_a_full_disk_is_said_to_be_full_and_harms_nothing(tmp_path: Path) -> Non
         assert graph.list_branches() == ["main"]
         disk.free()
         append_one(graph, "cid")
-        assert graph.verify().clean
+        assert graph.maintenance.verify().clean
         graph.close()
 
 

@@ -115,7 +115,7 @@ def test_server_errors_are_ridden_out(s3_server: S3Server, s3_place: Place, stat
             append_one(graph, f"p{i}")
     assert ids(graph) == sorted(f"p{i}" for i in range(10))
     assert graph.snapshot().version == 11
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_responses_lost_on_the_wire_neither_double_nor_lose_commits(s3_server: S3Server, s3_place: Place) -> None:
@@ -134,7 +134,7 @@ def test_responses_lost_on_the_wire_neither_double_nor_lose_commits(s3_server: S
         append_one(graph, name, idempotency_key=f"k{name[1:]}")
     assert ids(graph) == sorted(f"p{i}" for i in range(20))
     assert graph.snapshot().version == 21
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_a_store_that_is_down_is_a_transient_error_and_changes_nothing(s3_server: S3Server, s3_place: Place) -> None:
@@ -185,7 +185,7 @@ def test_a_failed_init_leaves_nothing_behind(s3_server: S3Server, s3_place: Plac
         new_graph(s3_place.uri)
     assert refused.value.kind is StorageErrorKind.CONFIGURATION
     assert "Contents" not in s3_server.client().list_objects_v2(Bucket=bucket, Prefix=prefix)
-    assert new_graph(s3_place.uri).verify().clean
+    assert new_graph(s3_place.uri).maintenance.verify().clean
 
 
 def test_of_two_racing_inits_one_wins_and_the_other_cleans_up(place: Place) -> None:
@@ -201,7 +201,7 @@ def test_of_two_racing_inits_one_wins_and_the_other_cleans_up(place: Place) -> N
     graph = Graph.open(place.uri)
     assert graph.id == winners[0]
     append_one(graph, "ann")
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     tables = {o.path.split("/")[1] for o in graph._workspace.root.objects.below("nodes")}
     assert tables == {s.table_id for k, s in graph.snapshot().entry.tables.items() if k.startswith("node:")}
     assert PEOPLE in graph.snapshot().types()
@@ -260,12 +260,12 @@ def test_cleanups_at_once_delete_everything_on_a_gateway_that_misses_what_is_gon
         append_one(graph, name)
     other = Graph.open(s3_place.uri)
     monkeypatch.setattr(s3_server, "deletes_what_is_gone", False)
-    deletions = OnDeletions(nth, lambda: other.cleanup(keep_versions=1))
+    deletions = OnDeletions(nth, lambda: other.maintenance.cleanup(keep_versions=1))
     graph._workspace.root.objects.interceptor = deletions
-    report = graph.cleanup(keep_versions=1)
+    report = graph.maintenance.cleanup(keep_versions=1)
     assert deletions.happened
     assert [row.error for row in report.datasets if row.error] == []
-    assert Graph.open(s3_place.uri).verify().clean
+    assert Graph.open(s3_place.uri).maintenance.verify().clean
     left = {
         path for path in stored(s3_server, s3_place) if "/reclaims/" in path or ("/d" in path and "/_versions/" in path)
     }
@@ -314,7 +314,7 @@ def test_a_write_is_not_refused_for_what_an_earlier_one_met(
             with pytest.raises(StorageError):
                 append_one(graph, "ann")
     write(graph)
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_a_refused_repetition_of_a_publish_that_happened_is_a_success(s3_server: S3Server, s3_place: Place) -> None:

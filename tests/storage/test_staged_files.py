@@ -74,4 +74,4 @@ def test_what_may_have_been_published_is_never_taken_back(tmp_path: Path) -> Non
     files.keep()
     files.discard()
     assert ids(graph) == ["ann"]
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean

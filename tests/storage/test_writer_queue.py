@@ -60,7 +60,7 @@ def test_a_slow_writer_gets_its_turn_among_fast_ones(local_place: Place) -> None
         process.acknowledged()
     assert attempts < 10
     assert "slow" in ids(graph)
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_a_writer_alone_never_queues(local_place: Place) -> None:

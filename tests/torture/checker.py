@@ -141,7 +141,7 @@ class Checker:
         self._judge_keys()
         self._judge_names(graph)
         self._judge_readability(graph)
-        report = graph.verify()
+        report = graph.maintenance.verify()
         for problem in report.problems:
             self.findings.add(f"verify: {neutral(problem.reason)}", f"{problem.where}: {problem.reason}")
 

@@ -94,7 +94,7 @@ def _do_unbranch(graph: Graph, operation: Mapping[str, Any], arguments: Argument
 
 def _do_schema(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
     text = rendered(arguments["document"])
-    done = graph.apply_schema(
+    done = graph.schema.apply(
         text,
         branch=operation["branch"],
         allow_data_loss=arguments["hard"],
@@ -105,7 +105,7 @@ def _do_schema(graph: Graph, operation: Mapping[str, Any], arguments: Arguments,
 
 
 def _do_cleanup(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
-    report = graph.cleanup(
+    report = graph.maintenance.cleanup(
         keep_versions=arguments.get("keep"),
         older_than=arguments.get("older"),
         grace=timedelta(seconds=memory.grace),
@@ -117,18 +117,18 @@ def _do_cleanup(graph: Graph, operation: Mapping[str, Any], arguments: Arguments
 
 
 def _do_optimize(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
-    report = graph.optimize(operation["branch"], actor=operation["op"])
+    report = graph.maintenance.optimize(operation["branch"], actor=operation["op"])
     return {"commit": None if report.commit is None else report.commit.commit_id}
 
 
 def _do_indices(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
-    graph.ensure_indices(operation["branch"], actor=operation["op"])
+    graph.maintenance.ensure_indices(operation["branch"], actor=operation["op"])
     return {}
 
 
 def _do_maintain(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
     policy = MaintenancePolicy(small_fragments=3, deleted_share=0.05, retention=Retention(keep_versions=5))
-    report = graph.maintain(policy, branch=operation["branch"], actor=operation["op"])
+    report = graph.maintenance.maintain(policy, branch=operation["branch"], actor=operation["op"])
     return {"reasons": report.reasons}
 
 
@@ -146,7 +146,7 @@ def _do_diff(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, m
 def _do_changes(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
     changes, token = [], None
     while True:
-        page = graph.commit_changes(arguments["commit"], page_token=token, max_changes=arguments["page"])
+        page = graph.changes.page(arguments["commit"], page_token=token, max_changes=arguments["page"])
         changes += _told(page.block)
         token = page.next_page_token
         if token is None:
@@ -158,7 +158,7 @@ def _do_poll(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, m
     branch = operation["branch"]
     if branch not in memory.streams:
         digest = _Digest()
-        baseline = graph.capture_baseline(digest, branch=branch)
+        baseline = graph.changes.baseline(digest, branch=branch)
         memory.followed += 1
         stream = f"{operation['op'].rpartition('-')[0]}/{memory.followed}"
         memory.streams[branch] = (stream, baseline.resume_cursor)
@@ -166,7 +166,7 @@ def _do_poll(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, m
     stream, cursor = memory.streams.pop(branch)  # an error ends the stream
     blocks: list[dict[str, Any]] = []
     limits = {"max_changes": arguments["page"], "max_commits": arguments["commits"]}
-    poll = graph.poll_changes(branch=branch, cursor=cursor, **limits)
+    poll = graph.changes.poll(branch=branch, cursor=cursor, **limits)
     while True:
         for block in poll.blocks:
             if not blocks or blocks[-1]["commit"] != block.cause.graph_commit_id:
@@ -176,7 +176,7 @@ def _do_poll(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, m
             blocks[-1]["changes"] += _told(block)
         if poll.next_page_token is None:
             break
-        poll = graph.poll_changes(branch=branch, page_token=poll.next_page_token, **limits)
+        poll = graph.changes.poll(branch=branch, page_token=poll.next_page_token, **limits)
     assert poll.cursor is not None
     memory.streams[branch] = (stream, poll.cursor)
     return {"stream": stream, "blocks": blocks}

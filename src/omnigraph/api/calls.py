@@ -482,7 +482,12 @@ class GraphCalls(Protocol):
         self, branch: str | None = None, *, actor: str | None = None
     ) -> list[maintenance.PendingProperty]: ...
     def optimize(
-        self, branch: str | None = None, *, types: Collection[str] | None = None, actor: str | None = None
+        self,
+        branch: str | None = None,
+        *,
+        types: Collection[str] | None = None,
+        actor: str | None = None,
+        progress: maintenance.Progress | None = None,
     ) -> maintenance.OptimizeReport: ...
     def cleanup(
         self,
@@ -491,10 +496,16 @@ class GraphCalls(Protocol):
         older_than: timedelta | str | int | None = None,
         grace: timedelta = maintenance.GRACE,
         dry_run: bool = False,
+        progress: maintenance.Progress | None = None,
     ) -> maintenance.CleanupReport: ...
     def verify(self) -> maintenance.Verification: ...
     def repair(
-        self, *, confirm: bool = False, force: bool = False, actor: str | None = None
+        self,
+        *,
+        confirm: bool = False,
+        force: bool = False,
+        actor: str | None = None,
+        progress: maintenance.Progress | None = None,
     ) -> maintenance.RepairReport: ...
     def maintain(
         self,

@@ -215,8 +215,8 @@ class SchemaArea:
 
     def show(
         self,
-        *,
         branch: str | None = None,
+        *,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
@@ -329,10 +329,15 @@ class MaintenanceArea:
         return f"<maintenance of {self._graph.uri}: optimize, ensure_indices, cleanup, maintain, verify, repair>"
 
     def optimize(
-        self, branch: str = MAIN, *, types: Collection[str] | None = None, actor: str | None = None
+        self,
+        branch: str = MAIN,
+        *,
+        types: Collection[str] | None = None,
+        actor: str | None = None,
+        progress: maintenance.Progress | None = None,
     ) -> maintenance.OptimizeReport:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
-        return self._graph.optimize(branch, types=types, actor=actor)
+        return self._graph.optimize(branch, types=types, actor=actor, progress=progress)
 
     def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> list[maintenance.PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
@@ -345,9 +350,12 @@ class MaintenanceArea:
         older_than: timedelta | str | int | None = None,
         grace: timedelta = maintenance.GRACE,
         dry_run: bool = False,
+        progress: maintenance.Progress | None = None,
     ) -> maintenance.CleanupReport:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
-        return self._graph.cleanup(keep_versions=keep_versions, older_than=older_than, grace=grace, dry_run=dry_run)
+        return self._graph.cleanup(
+            keep_versions=keep_versions, older_than=older_than, grace=grace, dry_run=dry_run, progress=progress
+        )
 
     def maintain(
         self,
@@ -364,10 +372,15 @@ class MaintenanceArea:
         return self._graph.verify()
 
     def repair(
-        self, *, confirm: bool = False, force: bool = False, actor: str | None = None
+        self,
+        *,
+        confirm: bool = False,
+        force: bool = False,
+        actor: str | None = None,
+        progress: maintenance.Progress | None = None,
     ) -> maintenance.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
-        return self._graph.repair(confirm=confirm, force=force, actor=actor)
+        return self._graph.repair(confirm=confirm, force=force, actor=actor, progress=progress)
 
 
 # Following a feed

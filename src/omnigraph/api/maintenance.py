@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 from msgspec import Struct, field
 
@@ -17,6 +18,9 @@ from omnigraph.errors import BadRequestError
 GRACE: Final = timedelta(days=7)
 """How long what a write in flight needs is kept. Only what was never published, pins, and branches that were deleted
 wait for it; history that a policy releases goes at once."""
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called while a long operation runs: the name of the step, how much of it is done, and how much there is."""
 
 METADATA_ROW: Final = "__manifest"
 """The row of a report that stands for the graph's own metadata."""

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from omnigraph.api.governance import AccessRequest, Decision
-
-Progress: TypeAlias = Callable[[str, int, int], None]
-"""Told as a step of the work goes on: what is being done, how much of it is done, and of how much."""
+from omnigraph.api.maintenance import Progress as Progress
 
 
 class Tally:

@@ -144,7 +144,7 @@ def test_unknown_filters_and_states_are_refused(town: Graph) -> None:
     with pytest.raises(BadRequestError, match=r"the graph has no type 'Persn'; did you mean 'Person'\?"):
         town.diff("main", "main", ChangeScope.of(types=["Person", "Persn"]))
     with pytest.raises(BadRequestError, match=r"unknown type 'node:Persn'; did you mean 'node:Person'\?"):
-        town.optimize(types=["node:Persn"])
+        town.maintenance.optimize(types=["node:Persn"])
     with pytest.raises(NotFoundError):
         town.diff("main", "nowhere")
 
@@ -159,9 +159,9 @@ def test_a_type_of_either_state_may_be_named(town: Graph) -> None:
     change_schema(town, "main", without + "node Tag { name: String @key }")
     assert [c.id for c in town.diff(before, "main", ChangeScope.of(types=["Place"])).changes] == ["home", "inn"]
     assert town.diff(before, "main", ChangeScope.of(types=["Tag"])).changes == ()
-    assert town.commit_changes(before.commit_id, scope=ChangeScope.of(types=["Tag"])).changes == ()
+    assert town.changes.page(before.commit_id, scope=ChangeScope.of(types=["Tag"])).changes == ()
     with pytest.raises(BadRequestError, match="the graph has no type 'Nothing'"):
-        town.commit_changes(before.commit_id, scope=ChangeScope.of(types=["Nothing"]))
+        town.changes.page(before.commit_id, scope=ChangeScope.of(types=["Nothing"]))
 
 
 def test_a_rename_is_no_change_and_a_new_life_of_a_name_is_deletes_then_inserts(town: Graph) -> None:

@@ -39,15 +39,15 @@ def ids(poll: ChangePoll) -> list[list[str]]:
 
 
 def poll_all(graph: Graph, start: str = "beginning", **options: Any) -> list[str]:
-    found, poll = [], graph.poll_changes(start=start, **options)
+    found, poll = [], graph.changes.poll(start=start, **options)
     while True:
         found += [change for block in ids(poll) for change in block]
         if poll.next_page_token is not None:
-            poll = graph.poll_changes(page_token=poll.next_page_token, **options)
+            poll = graph.changes.poll(page_token=poll.next_page_token, **options)
         elif poll.caught_up:
             return found
         else:
-            poll = graph.poll_changes(cursor=poll.cursor, **options)
+            poll = graph.changes.poll(cursor=poll.cursor, **options)
 
 
 # Changes of one commit
@@ -56,7 +56,7 @@ def poll_all(graph: Graph, start: str = "beginning", **options: Any) -> list[str
 def test_images_before_and_after(town: Graph) -> None:
     put(town, "main", person("ada", age=2, photo="base64:AAE="), person("cy"))
     town.mutate('query q() { delete Person where name = "bob" }', "q", actor="mia")
-    update = wire.to_builtins(town.commit_changes(town.snapshot(version=3).commit_id))
+    update = wire.to_builtins(town.changes.page(town.snapshot(version=3).commit_id))
     person_id = town.snapshot().entry.tables["node:Person"].table_id
     assert update["changes"][0] == {
         "kind": "node",
@@ -67,7 +67,7 @@ def test_images_before_and_after(town: Graph) -> None:
         "after": {"properties": _person("ada", age=2, photo="base64:AAE=")},
     }
     assert update["changes"][1].keys() == {"kind", "type", "id", "op", "after"}
-    removal = wire.to_builtins(town.commit_changes(town.snapshot().commit_id))
+    removal = wire.to_builtins(town.changes.page(town.snapshot().commit_id))
     assert [(c["kind"], c["id"], c["op"]) for c in removal["changes"]] == [
         ("node", "bob", "delete"),
         ("edge", "k", "delete"),
@@ -92,7 +92,7 @@ def test_a_merge_commit_shows_what_its_target_gained(town: Graph) -> None:
     put(town, "main", person("dan"))
     commit = town.merge("side").commit
     assert commit is not None
-    page = town.commit_changes(commit.graph_commit_id)
+    page = town.changes.page(commit.graph_commit_id)
     assert [c.id for c in page.block.changes] == ["cy"]
     assert page.block.cause.merged_parent_commit_id == town.snapshot("side").commit_id
 
@@ -106,11 +106,11 @@ def test_pages_reproduce_the_whole_sequence(town: Graph) -> None:
         knows("k", "bob", "ada"),
     )
     commit = town.snapshot().commit_id
-    whole = [(c.kind, c.id) for c in town.iter_commit_changes(commit)]
+    whole = [(c.kind, c.id) for c in town.changes.of(commit)]
     for size in (1, 3, 7, 16):
         token, pages = None, []
         while True:
-            page = town.commit_changes(commit, page_token=token, max_changes=size)
+            page = town.changes.page(commit, page_token=token, max_changes=size)
             pages.append([(c.kind, c.id) for c in page.block.changes])
             token = page.next_page_token
             if token is None:
@@ -122,15 +122,15 @@ def test_pages_reproduce_the_whole_sequence(town: Graph) -> None:
 
 def test_an_oversized_change_comes_alone(town: Graph) -> None:
     put(town, "main", person("big", tags=["x" * 5_000]), person("c"), person("d"))
-    page = town.commit_changes(town.snapshot().commit_id, max_bytes=600)
+    page = town.changes.page(town.snapshot().commit_id, max_bytes=600)
     assert [c.id for c in page.block.changes] == ["big"]
-    rest = town.commit_changes(town.snapshot().commit_id, max_bytes=600, page_token=page.next_page_token)
+    rest = town.changes.page(town.snapshot().commit_id, max_bytes=600, page_token=page.next_page_token)
     assert [c.id for c in rest.block.changes] == ["c", "d"]
 
 
 def test_a_commit_that_changes_no_value_is_an_empty_block(town: Graph) -> None:
     put(town, "main", person("ada", age=1))
-    page = town.commit_changes(town.snapshot().commit_id)
+    page = town.changes.page(town.snapshot().commit_id)
     assert (page.block.changes, page.next_page_token) == ((), None)
 
 
@@ -138,42 +138,42 @@ def test_limits_are_checked_before_anything_is_read(town: Graph) -> None:
     commit = town.snapshot().commit_id
     for options in ({"max_changes": 0}, {"max_bytes": 0}):
         with pytest.raises(BadRequestError):
-            town.commit_changes(commit, **options)
+            town.changes.page(commit, **options)
     for options, resource in (
         ({"max_changes": 8_193}, "commit_changes_page_changes"),
         ({"max_bytes": (32 << 20) + 1}, "commit_changes_page_bytes"),
     ):
         with pytest.raises(ResourceLimitError) as caught:
-            town.commit_changes(commit, **options)
+            town.changes.page(commit, **options)
         assert caught.value.resource == resource
     with pytest.raises(ResourceLimitError, match="change_feed_commits_per_poll"):
-        town.poll_changes(max_commits=513)
+        town.changes.poll(max_commits=513)
 
 
 def test_the_first_commit_and_unknown_commits_have_no_changes(town: Graph) -> None:
     with pytest.raises(CommitHasNoParentError) as caught:
-        town.commit_changes(town.snapshot(version=1).commit_id)
+        town.changes.page(town.snapshot(version=1).commit_id)
     assert caught.value.graph_commit_id == town.snapshot(version=1).commit_id
     with pytest.raises(NotFoundError):
-        town.commit_changes("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+        town.changes.page("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
 
 def test_a_changed_shape_is_a_boundary_where_the_filter_selects_the_type(town: Graph) -> None:
     change_schema(town, "main", WITH_NICKNAME)
     for scope in (None, ChangeScope.of(types=["Place", "Person"]), ChangeScope.of(kinds=["node"])):
         with pytest.raises(ChangeSchemaBoundaryError) as caught:
-            town.commit_changes(town.snapshot().commit_id, scope=scope)
+            town.changes.page(town.snapshot().commit_id, scope=scope)
         assert caught.value.type_name == "Person"
     for scope in (ChangeScope.of(types=["Place"]), ChangeScope.of(kinds=["edge"])):
-        assert town.commit_changes(town.snapshot().commit_id, scope=scope).changes == ()
+        assert town.changes.page(town.snapshot().commit_id, scope=scope).changes == ()
 
 
 def test_a_feed_goes_on_past_a_change_of_a_type_that_it_is_not_about(town: Graph) -> None:
     places = ChangeScope.of(types=["Place"])
-    cursor = town.poll_changes(scope=places).cursor
+    cursor = town.changes.poll(scope=places).cursor
     change_schema(town, "main", WITH_NICKNAME)
     put(town, "main", '{"type": "Place", "data": {"name": "Lab", "kind": "shop"}}')
-    poll = town.poll_changes(cursor=cursor, scope=places)
+    poll = town.changes.poll(cursor=cursor, scope=places)
     assert (ids(poll)[-1], poll.caught_up) == (["Lab"], True)
 
 
@@ -189,7 +189,7 @@ def test_a_feed_goes_on_past_a_change_of_a_type_that_it_is_not_about(town: Graph
 )
 def test_changes_that_leave_images_comparable_are_no_boundary(town: Graph, schema: str) -> None:
     change_schema(town, "main", schema)
-    assert town.commit_changes(town.snapshot().commit_id).block.changes == ()
+    assert town.changes.page(town.snapshot().commit_id).block.changes == ()
 
 
 # The feed
@@ -198,65 +198,65 @@ def test_changes_that_leave_images_comparable_are_no_boundary(town: Graph, schem
 def test_beginning_replays_everything_with_inherited_commits_under_their_own_cause(town: Graph) -> None:
     town.create_branch("side")
     put(town, "side", person("cy"))
-    poll = town.poll_changes(branch="side", start="beginning")
+    poll = town.changes.poll(branch="side", start="beginning")
     assert ids(poll) == [["ada", "bob", "k"], ["cy"]]
     assert [block.cause.authored_branch for block in poll.blocks] == ["main", "side"]
     assert poll.caught_up is True
 
 
 def test_now_is_the_default_and_replays_nothing(town: Graph) -> None:
-    poll = town.poll_changes()
+    poll = town.changes.poll()
     assert (poll.blocks, poll.caught_up) == ((), True)
     put(town, "main", person("cy"))
-    following = town.poll_changes(cursor=poll.cursor)
+    following = town.changes.poll(cursor=poll.cursor)
     assert ids(following) == [["cy"]]
-    assert ids(town.poll_changes(cursor=poll.cursor)) == [["cy"]]
-    assert ids(town.poll_changes(cursor=following.cursor)) == []
+    assert ids(town.changes.poll(cursor=poll.cursor)) == [["cy"]]
+    assert ids(town.changes.poll(cursor=following.cursor)) == []
 
 
 def test_after_a_commit_of_the_line(town: Graph) -> None:
     at = town.snapshot().commit_id
     put(town, "main", person("cy"))
-    assert ids(town.poll_changes(start=f"after:{at}")) == [["cy"]]
+    assert ids(town.changes.poll(start=f"after:{at}")) == [["cy"]]
     town.create_branch("side")
     foreign = put(town, "side", person("dan"))
     with pytest.raises(ChangeCursorRejectedError, match="first-parent history"):
-        town.poll_changes(start=f"after:{foreign}")
+        town.changes.poll(start=f"after:{foreign}")
 
 
 def test_only_one_position_and_a_known_one(town: Graph) -> None:
     with pytest.raises(BadRequestError):
-        town.poll_changes(start="now", cursor="x")
+        town.changes.poll(start="now", cursor="x")
     with pytest.raises(BadRequestError, match="unknown start 'tomorrow'"):
-        town.poll_changes(start="tomorrow")
+        town.changes.poll(start="tomorrow")
 
 
 def test_a_page_token_resumes_at_the_cut_of_its_poll(town: Graph) -> None:
     put(town, "main", *(person(f"p{i}") for i in range(4)))
-    first = town.poll_changes(start="beginning", max_changes=5)
+    first = town.changes.poll(start="beginning", max_changes=5)
     assert ids(first) == [["ada", "bob", "k"], ["p0", "p1"]]
     assert (first.cursor, first.caught_up) == (None, None)
     put(town, "main", person("late"))
-    second = town.poll_changes(page_token=first.next_page_token, max_changes=5)
+    second = town.changes.poll(page_token=first.next_page_token, max_changes=5)
     assert ids(second) == [["p2", "p3"]]
     assert second.blocks[0].cause == first.blocks[1].cause
     assert second.caught_up is False
-    assert ids(town.poll_changes(cursor=second.cursor)) == [["late"]]
+    assert ids(town.changes.poll(cursor=second.cursor)) == [["late"]]
 
 
 def test_a_commit_that_does_not_fit_a_filled_page_waits_for_the_next_poll(town: Graph) -> None:
     put(town, "main", person("big", tags=["x" * 3_000]))
     put(town, "main", person("huge", tags=["x" * 3_000]))
-    poll = town.poll_changes(start=f"after:{town.snapshot(version=2).commit_id}", max_bytes=1_000)
+    poll = town.changes.poll(start=f"after:{town.snapshot(version=2).commit_id}", max_bytes=1_000)
     assert ids(poll) == [["big"]]
     assert (poll.next_page_token, poll.caught_up) == (None, False)
-    assert ids(town.poll_changes(cursor=poll.cursor, max_bytes=1_000)) == [["huge"]]
+    assert ids(town.changes.poll(cursor=poll.cursor, max_bytes=1_000)) == [["huge"]]
 
 
 def test_a_poll_examines_so_many_commits_and_no_more(town: Graph) -> None:
     for i in range(4):
         put(town, "main", person(f"p{i}"))
-    poll = town.poll_changes(start="beginning", max_commits=2, scope=ChangeScope.of(types=["Place"]))
+    poll = town.changes.poll(start="beginning", max_commits=2, scope=ChangeScope.of(types=["Place"]))
     assert ids(poll) == [[], []]
     assert poll.caught_up is False
 
@@ -265,7 +265,7 @@ def test_filters_select_changes_and_never_commits(town: Graph) -> None:
     put(town, "main", place("inn"))
     drop(town, "main", "Person", "bob")
     scope = ChangeScope.of(kinds=["node"], ops=["insert"])
-    assert ids(town.poll_changes(start="beginning", scope=scope)) == [["ada", "bob"], ["inn"], []]
+    assert ids(town.changes.poll(start="beginning", scope=scope)) == [["ada", "bob"], ["inn"], []]
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -276,15 +276,15 @@ def test_any_page_size_delivers_the_same_sequence(town: Graph, size: int) -> Non
 
 
 def test_cursors_work_from_another_process_with_another_limit(town: Graph, tmp_path: Path) -> None:
-    cursor = town.poll_changes().cursor
+    cursor = town.changes.poll().cursor
     put(town, "main", person("cy"), person("dan"))
     with Graph.open(tmp_path / "town") as other:
-        assert ids(other.poll_changes(cursor=cursor, max_changes=8_000)) == [["cy", "dan"]]
+        assert ids(other.changes.poll(cursor=cursor, max_changes=8_000)) == [["cy", "dan"]]
 
 
 def test_tokens_are_bound_to_what_they_were_made_for(town: Graph, tmp_path: Path) -> None:
     town.create_branch("side")
-    cursor = town.poll_changes(branch="side").cursor
+    cursor = town.changes.poll(branch="side").cursor
     assert cursor is not None
     scope = ChangeScope.of(kinds=["node"])
     rejections = [
@@ -297,39 +297,39 @@ def test_tokens_are_bound_to_what_they_were_made_for(town: Graph, tmp_path: Path
     ]
     for reason, options in rejections:
         with pytest.raises(ChangeCursorRejectedError, match=reason) as caught:
-            town.poll_changes(**options)  # type: ignore[arg-type]
+            town.changes.poll(**options)  # type: ignore[arg-type]
         assert str(caught.value).startswith("change cursor rejected:")
     with new_town(tmp_path / "other") as other:
         other.create_branch("side")
         with pytest.raises(ChangeCursorRejectedError, match="different graph"):
-            other.poll_changes(branch="side", cursor=cursor)
+            other.changes.poll(branch="side", cursor=cursor)
     town.delete_branch("side")
     town.create_branch("side")
     with pytest.raises(ChangeCursorRejectedError, match="different branch incarnation"):
-        town.poll_changes(branch="side", cursor=cursor)
+        town.changes.poll(branch="side", cursor=cursor)
 
 
 def test_commit_page_tokens_are_bound_to_their_commit_and_scope(town: Graph) -> None:
     commit = town.snapshot().commit_id
-    token = town.commit_changes(commit, max_changes=1).next_page_token
+    token = town.changes.page(commit, max_changes=1).next_page_token
     following = put(town, "main", person("cy"), person("dan"))
     assert following is not None
     with pytest.raises(ChangeCursorRejectedError, match="does not match this graph and commit"):
-        town.commit_changes(following, page_token=token)
+        town.changes.page(following, page_token=token)
     with pytest.raises(ChangeCursorRejectedError, match="different filter scope"):
-        town.commit_changes(commit, page_token=token, scope=ChangeScope.of(kinds=["node"]))
+        town.changes.page(commit, page_token=token, scope=ChangeScope.of(kinds=["node"]))
 
 
 def test_equal_scopes_share_their_tokens(town: Graph) -> None:
-    cursor = town.poll_changes(scope=ChangeScope.of(types=["Person", "Place"])).cursor
-    town.poll_changes(cursor=cursor, scope=ChangeScope.of(types=["Place", "Person", "Place"], kinds=["edge", "node"]))
-    cursor = town.poll_changes(scope=ChangeScope.of(ops=["insert", "update", "delete"])).cursor
-    town.poll_changes(cursor=cursor)
+    cursor = town.changes.poll(scope=ChangeScope.of(types=["Person", "Place"])).cursor
+    town.changes.poll(cursor=cursor, scope=ChangeScope.of(types=["Place", "Person", "Place"], kinds=["edge", "node"]))
+    cursor = town.changes.poll(scope=ChangeScope.of(ops=["insert", "update", "delete"])).cursor
+    town.changes.poll(cursor=cursor)
 
 
 def test_long_ids_do_not_make_tokens_longer(town: Graph) -> None:
     put(town, "main", person("x" * 3_000), person("y" * 3_000))
-    token = town.commit_changes(town.snapshot().commit_id, max_changes=1).next_page_token
+    token = town.changes.page(town.snapshot().commit_id, max_changes=1).next_page_token
     assert token is not None
     assert len(token) < 400
 
@@ -339,17 +339,17 @@ def test_a_boundary_ends_the_page_before_it_and_fails_the_next_poll(town: Graph)
     change_schema(town, "main", WITH_NICKNAME)
     boundary = town.snapshot().commit_id
     put(town, "main", person("dan"))
-    poll = town.poll_changes(start="beginning")
+    poll = town.changes.poll(start="beginning")
     assert ids(poll) == [["ada", "bob", "k"], ["cy"]]
     assert poll.caught_up is False
     with pytest.raises(ChangeSchemaBoundaryError) as caught:
-        town.poll_changes(cursor=poll.cursor)
+        town.changes.poll(cursor=poll.cursor)
     assert caught.value.graph_commit_id == boundary
-    assert ids(town.poll_changes(start=f"after:{boundary}")) == [["dan"]]
+    assert ids(town.changes.poll(start=f"after:{boundary}")) == [["dan"]]
 
 
 def test_reclaimed_history_is_a_gap_that_names_the_commit_and_echoes_the_cursor(town: Graph, tmp_path: Path) -> None:
-    cursor = town.poll_changes().cursor
+    cursor = town.changes.poll().cursor
     put(town, "main", person("cy"))
     gone = town.snapshot()
     put(town, "main", person("dan"))
@@ -357,13 +357,13 @@ def test_reclaimed_history_is_a_gap_that_names_the_commit_and_echoes_the_cursor(
     manifest = tmp_path / "town" / state.path / "_versions" / f"d{state.version}.manifest"
     manifest.unlink()
     with Graph.open(tmp_path / "town") as fresh:
-        poll = fresh.poll_changes(start="beginning")
+        poll = fresh.changes.poll(start="beginning")
         assert ids(poll) == [["ada", "bob", "k"]]
         with pytest.raises(ChangeFeedGapError) as caught:
-            fresh.poll_changes(cursor=cursor)
+            fresh.changes.poll(cursor=cursor)
         assert (caught.value.first_unreadable_commit_id, caught.value.cursor) == (gone.commit_id, cursor)
         with pytest.raises(ChangeFeedGapError) as caught:
-            fresh.commit_changes(gone.commit_id)
+            fresh.changes.page(gone.commit_id)
         assert caught.value.cursor is None
         with pytest.raises(ChangeFeedGapError):
             fresh.diff(gone.commit_id, "main")
@@ -375,22 +375,22 @@ def test_reclaimed_history_is_a_gap_that_names_the_commit_and_echoes_the_cursor(
 
 def test_a_baseline_is_the_export_of_a_head_and_the_cursor_that_continues_it(town: Graph) -> None:
     buffer = io.BytesIO()
-    baseline = town.capture_baseline(buffer)
+    baseline = town.changes.baseline(buffer)
     assert buffer.getvalue().decode() == "".join(town.export())
     assert baseline.snapshot_commit_id == town.snapshot().commit_id
     put(town, "main", person("cy"))
-    assert ids(town.poll_changes(cursor=baseline.resume_cursor)) == [["cy"]]
+    assert ids(town.changes.poll(cursor=baseline.resume_cursor)) == [["cy"]]
 
 
 def test_a_baseline_takes_the_types_of_its_scope_and_binds_the_rest(town: Graph) -> None:
     buffer = io.BytesIO()
     scope = ChangeScope.of(kinds=["node"], types=["Person"], ops=["delete"])
-    baseline = town.capture_baseline(buffer, scope=scope)
+    baseline = town.changes.baseline(buffer, scope=scope)
     assert buffer.getvalue().count(b'"Person"') == 2
     assert b'"edge"' not in buffer.getvalue()
-    town.poll_changes(cursor=baseline.resume_cursor, scope=scope)
+    town.changes.poll(cursor=baseline.resume_cursor, scope=scope)
     with pytest.raises(ChangeCursorRejectedError, match="scope"):
-        town.poll_changes(cursor=baseline.resume_cursor)
+        town.changes.poll(cursor=baseline.resume_cursor)
 
 
 def test_a_failed_write_gives_no_cursor(town: Graph) -> None:
@@ -399,4 +399,4 @@ def test_a_failed_write_gives_no_cursor(town: Graph) -> None:
             raise OSError(28, "no space left")
 
     with pytest.raises(OSError, match="no space left"):
-        town.capture_baseline(Full())
+        town.changes.baseline(Full())

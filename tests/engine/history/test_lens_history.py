@@ -43,9 +43,9 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Graph]]:
         graph.mutate(age, params={"a": seed + 1}, branch="side")
         graph.mutate("query q() { update City set { people: 0 } where people > 0 }", branch="side")
         graph.mutate('query q() { update Person set { age: 0  nick: "ann" } where age > 1 }')
-        graph.optimize("side")
+        graph.maintenance.optimize("side")
         graph.create_branch("evolved", source="side")
-        graph.apply_schema(EVOLVED, branch="evolved")
+        graph.schema.apply(EVOLVED, branch="evolved")
         graph.mutate("query q() { update Person set { extra: 1 } where age < 5 }", branch="evolved")
     yield made
     for graph in made:
@@ -116,7 +116,7 @@ def test_a_feed_leads_from_one_seen_state_to_the_next(
     commits: dict[str, list[ChangeRecord]] = {}
     start: dict[str, Any] = {"start": "beginning"}
     while True:
-        poll = graph.poll_changes(branch="side", max_changes=page, **start)
+        poll = graph.changes.poll(branch="side", max_changes=page, **start)
         for block in poll.blocks:
             commits.setdefault(block.cause.graph_commit_id, []).extend(block.changes)
         if poll.next_page_token is not None:
@@ -163,7 +163,7 @@ def through(graph: Graph, rows: str = 'region = "eu"', *hidden: str) -> Graph:
 
 
 def last_changes(graph: Graph) -> list[tuple[str, str]]:
-    return [(change.id, change.op) for change in graph.iter_commit_changes(graph.resolve_snapshot())]
+    return [(change.id, change.op) for change in graph.changes.of(graph.resolve_snapshot())]
 
 
 def test_who_comes_into_sight_is_inserted_with_its_edges_and_who_leaves_is_deleted(staff: Graph) -> None:
@@ -180,7 +180,7 @@ def test_a_change_of_what_is_hidden_is_none_unless_it_brings_the_row_into_sight(
     assert last_changes(through(staff, 'region = "eu"', "salary")) == []
     by_salary = through(staff, "salary > 5", "salary")
     assert last_changes(by_salary) == [("ada", "insert")]
-    (record,) = by_salary.iter_commit_changes(staff.resolve_snapshot())
+    (record,) = by_salary.changes.of(staff.resolve_snapshot())
     assert record.after is not None
     assert record.after.properties["salary"] is None
 
@@ -201,31 +201,31 @@ def test_who_is_not_seen_leaves_no_trace_in_counts(staff: Graph) -> None:
 def test_what_was_worked_out_for_one_reader_is_not_shown_to_another(staff: Graph) -> None:
     """A handle remembers comparisons for the pages of a large commit: by what their reader sees."""
     commit = staff.resolve_snapshot()
-    assert len(list(staff.iter_commit_changes(commit))) == 4
+    assert len(list(staff.changes.of(commit))) == 4
     seen = through(staff)
-    assert len(list(seen.iter_commit_changes(commit))) == 1
-    assert len(list(staff.iter_commit_changes(commit))) == 4
-    token = staff.commit_changes(commit, max_changes=1).next_page_token
+    assert len(list(seen.changes.of(commit))) == 1
+    assert len(list(staff.changes.of(commit))) == 4
+    token = staff.changes.page(commit, max_changes=1).next_page_token
     with pytest.raises(ChangeCursorRejectedError):
-        seen.commit_changes(commit, page_token=token)
-    token = staff.poll_changes(start="beginning", max_changes=1).next_page_token
+        seen.changes.page(commit, page_token=token)
+    token = staff.changes.poll(start="beginning", max_changes=1).next_page_token
     with pytest.raises(ChangeCursorRejectedError):
-        seen.poll_changes(page_token=token)
+        seen.changes.poll(page_token=token)
 
 
 def test_a_page_token_counts_what_was_seen_and_nothing_else(staff: Graph) -> None:
     more = "\n".join(json.dumps({"type": "Person", "data": {"name": f"p{i}", "region": "us"}}) for i in range(50))
     mine = "\n".join(json.dumps({"type": "Person", "data": {"name": f"q{i}", "region": "eu"}}) for i in range(3))
     staff.load(f"{more}\n{mine}", mode="append")
-    page = through(staff).commit_changes(staff.resolve_snapshot(), max_changes=2)
+    page = through(staff).changes.page(staff.resolve_snapshot(), max_changes=2)
     assert [change.id for change in page.changes] == ["q0", "q1"]
     assert unseal(page.next_page_token or "", CommitPosition).delivered == 2
 
 
 def test_a_cursor_stays_good_when_rules_change(staff: Graph) -> None:
-    cursor = through(staff).poll_changes(start="now").cursor
+    cursor = through(staff).changes.poll(start="now").cursor
     staff.mutate('query q() { insert Person { name: "cy", region: "us" } }')
-    poll = through(staff, 'region = "us"').poll_changes(cursor=cursor)
+    poll = through(staff, 'region = "us"').changes.poll(cursor=cursor)
     assert [change.id for block in poll.blocks for change in block.changes] == ["cy"]
 
 
@@ -233,7 +233,7 @@ def test_rules_hold_for_states_from_before_they_were_made(staff: Graph) -> None:
     """Also where a property had another name then."""
     old = staff.version_of()
     renamed = SCHEMA.replace("region: String", 'area: String @rename_from("region")')
-    staff.apply_schema(renamed)
+    staff.schema.apply(renamed)
     seen = through(staff, 'area = "eu"')
     assert seen.entity("node:Person", "bob", version=old) is None
     assert seen.entity("node:Person", "ada", version=old) is not None
@@ -243,16 +243,16 @@ def test_rules_hold_for_states_from_before_they_were_made(staff: Graph) -> None:
 
 
 def test_a_type_that_is_gone_is_only_in_the_way_of_those_who_saw_some_of_it(staff: Graph) -> None:
-    staff.apply_schema(SCHEMA.replace("node Vault { code: String @key }\n", ""), allow_data_loss=True)
+    staff.schema.apply(SCHEMA.replace("node Vault { code: String @key }\n", ""), allow_data_loss=True)
     commit = staff.resolve_snapshot()
     with pytest.raises(ChangeSchemaBoundaryError):
-        staff.commit_changes(commit)
+        staff.changes.page(commit)
     person = staff.catalog.type_named("node:Person")
     past = staff.snapshot(version=2).catalog
     lens = narrowed(
         [TypeLens(past.type_named("node:Vault"), NO_ROW), TypeLens(person, EVERY_ROW, frozenset({"salary"}))]
     )
-    assert staff._through(lens).commit_changes(commit).changes == ()
+    assert staff._through(lens).changes.page(commit).changes == ()
 
 
 def test_the_clock_is_read_once_per_difference(staff: Graph) -> None:
@@ -266,8 +266,8 @@ def test_the_clock_is_read_once_per_difference(staff: Graph) -> None:
 WHOLE: dict[str, Callable[[Graph], object]] = {
     "a merge": lambda g: g.merge("side", "main", actor="ana"),
     "the preview of a merge": lambda g: g.preview_merge("side"),
-    "a schema change": lambda g: g.apply_schema(SCHEMA + "node X { a: String @key }", actor="ana"),
-    "a baseline": lambda g: g.capture_baseline(io.BytesIO()),
+    "a schema change": lambda g: g.schema.apply(SCHEMA + "node X { a: String @key }", actor="ana"),
+    "a baseline": lambda g: g.changes.baseline(io.BytesIO()),
 }
 
 

@@ -142,15 +142,15 @@ def test_the_feed_replayed_from_the_beginning_rebuilds_the_head(left: list[Edit]
         merged(graph, "left", "right")
         branch = "left-into-right"
         rebuilt: dict[tuple[str, str], dict[str, Any]] = {}
-        poll = graph.poll_changes(branch=branch, start="beginning", max_changes=page)
+        poll = graph.changes.poll(branch=branch, start="beginning", max_changes=page)
         while True:
             for block in poll.blocks:
                 for change in block.changes:
                     _replay(rebuilt, wire.to_builtins(change))
             if poll.next_page_token is not None:
-                poll = graph.poll_changes(branch=branch, page_token=poll.next_page_token, max_changes=page)
+                poll = graph.changes.poll(branch=branch, page_token=poll.next_page_token, max_changes=page)
             elif not poll.caught_up:
-                poll = graph.poll_changes(branch=branch, cursor=poll.cursor, max_changes=page)
+                poll = graph.changes.poll(branch=branch, cursor=poll.cursor, max_changes=page)
             else:
                 break
         assert rebuilt == content(graph, branch)

@@ -49,7 +49,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
         lines = [json.dumps({"type": "Bin", "data": {"label": "b"}})]
         lines += [part(i) for i in range(ROWS)] + [holds(i) for i in range(ROWS)]
         graph.load("\n".join(lines), mode="append")
-        graph.ensure_indices()
+        graph.maintenance.ensure_indices()
         yield graph
 
 
@@ -110,7 +110,7 @@ def test_texts_that_have_no_ngrams_are_found_all_the_same(tmp_path: Path, name: 
             for where, params in (("{ name: $n }", name), ("$p.name = $n", name), ("{ code: $n }", name or "e")):
                 source = f"query it($n: String) {{ match {{ $p: Part {where} }} return {{ $p.size }} }}"
                 assert [row["p.size"] for row in graph.query(source, params={"n": params}).rows()] == [5]
-            graph.ensure_indices()
+            graph.maintenance.ensure_indices()
         source = "query it($n: String) { update Part set { size: 50 } where name = $n }"
         assert graph.mutate(source, params={"n": name}).affected_nodes == 1
 
@@ -154,7 +154,7 @@ def test_a_tuple_is_probed_by_its_member_that_has_an_index(tmp_path: Path) -> No
             for i in range(ROWS)
         ]
         graph.load("\n".join(lines), mode="append")
-        graph.ensure_indices()
+        graph.maintenance.ensure_indices()
 
         def refused() -> None:
             with pytest.raises(Exception, match="@unique violation"):

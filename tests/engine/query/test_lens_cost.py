@@ -25,7 +25,7 @@ def test_a_point_read_costs_what_it_costs_without_rules(s3_server: S3Server, s3_
             for i in range(rows)
         )
         graph.load("\n".join(json.dumps({"type": "Doc", "data": data}) for data in lines), mode="append")
-        graph.ensure_indices()
+        graph.maintenance.ensure_indices()
         doc = graph.catalog.nodes["Doc"]
         rule = check_row_filter('region = "eu" or owner = $actor', doc, graph.catalog)
         lens = narrowed([TypeLens(doc, for_actor(rule, "o4"), frozenset({"owner"}))])

@@ -66,7 +66,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     graph = omnigraph.init(folder / "whole", SCHEMA)
     graph.load("\n".join(records()), mode="append")
     if request.param == "indexed":
-        graph.ensure_indices()
+        graph.maintenance.ensure_indices()
     catalog = graph.catalog
     doc, about = catalog.type_named("node:Doc"), catalog.type_named("edge:About")
     shown = check_row_filter('region = "eu" or slug = $actor', doc, catalog)
@@ -81,7 +81,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     smaller = omnigraph.init(folder / "smaller", SCHEMA.replace("salary: I32", "salary: I32?"))
     smaller.load(b"\n".join(export_lines(state)), mode="append")
     if request.param == "indexed":
-        smaller.ensure_indices()
+        smaller.maintenance.ensure_indices()
     return state, smaller
 
 

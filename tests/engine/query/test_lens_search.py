@@ -70,7 +70,7 @@ def pairs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     half = lines[:20] if request.param == "in part" else lines
     whole.load("\n".join(half), mode="append")
     if request.param != "not indexed":
-        whole.ensure_indices()
+        whole.maintenance.ensure_indices()
     if half != lines:
         # Texts that the index knows otherwise, or no more.
         whole.mutate('query q() { update Doc set { text: "lake lake robot" } where level = 2 }')
@@ -87,7 +87,7 @@ def pairs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         smaller = omnigraph.init(folder / str(number), SCHEMA)
         smaller.load(b"\n".join(export_lines(state)), mode="append")
         if request.param == "indexed":
-            smaller.ensure_indices()
+            smaller.maintenance.ensure_indices()
         made.append(Pair(state, smaller))
     yield made
     for pair in made:

@@ -188,7 +188,7 @@ def test_what_is_derived_equals_what_is_built(steps: list[tuple[str, int, bool]]
 def change(graph: Graph, branch: str, kind: str, random_: random.Random, step: int) -> None:
     names = [row["id"] for row in graph.snapshot(branch).scan("node:Person", ["id"]).to_pylist()]
     if kind == "optimize":
-        graph.optimize(branch=branch)
+        graph.maintenance.optimize(branch=branch)
     elif kind == "merge":
         with contextlib.suppress(MergeConflictsError):
             graph.merge("side", "main")
@@ -250,7 +250,7 @@ def ring(tmp_path: Path) -> Iterator[Graph]:
     lines += [edge("Knows", f"p{i}", f"p{(i + 1) % RING}", id=f"e{i}", since=i) for i in range(RING)]
     with Graph.init(tmp_path / "g", SCHEMA) as made:
         made.load("\n".join(lines), mode="append")
-        made.optimize()
+        made.maintenance.optimize()
         yield made
 
 

@@ -79,7 +79,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     lines += [edge("Cites", f"n{a:03d}", f"n{b:03d}") for a, b in sorted(cited)]
     with Graph.init(tmp_path_factory.mktemp("notes") / "g", SCHEMA) as made:
         made.load("\n".join(lines[: NOTES // 2]), mode="append")
-        made.optimize()
+        made.maintenance.optimize()
         made.load("\n".join(lines[NOTES // 2 :]), mode="append")
         yield made
 

@@ -119,7 +119,7 @@ def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         )
         graph.load("\n".join(json.dumps({"type": "Row", "data": row}) for row in rows), mode="append")
         if request.param:
-            graph.ensure_indices()
+            graph.maintenance.ensure_indices()
         yield graph
 
 

@@ -97,6 +97,6 @@ def test_optimize_changes_no_answer_of_fuzzy(tmp_path: Path) -> None:
             return {w: [row["n.slug"] for row in graph.query(text, params={"w": w}).rows()] for w in words}
 
         before = found()
-        graph.optimize()
+        graph.maintenance.optimize()
         assert found() == before
         assert {"w00", "w01", "w02"} <= set(before["running"])

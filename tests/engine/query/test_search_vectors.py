@@ -222,7 +222,7 @@ def test_an_index_that_vectors_can_not_have_is_pending(tmp_path: Path) -> None:
     ]
     with Graph.init(tmp_path / "g", schema) as graph:
         graph.load("\n".join(lines), mode="append")
-        (table,) = graph.optimize().datasets
+        (table,) = graph.maintenance.optimize().datasets
         assert "searched without one" in table.pending_indexes[0].reason
         text = """query q($q: Vector(3)) {
             match { $n: Note } return { $n.slug, nearest($n.vec, $q) as d } order { d } limit 2

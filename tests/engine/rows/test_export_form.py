@@ -41,13 +41,13 @@ def test_every_way_out_of_a_graph_writes_the_same_bytes(tmp_path: Path) -> None:
         lines = exported(graph)
         assert len(lines) == len(RECORDS)
         whole = b"".join(line + b"\n" for line in lines)
-        for write in (partial(graph.export_to, epoch=True), graph.capture_baseline):
+        for write in (partial(graph.export_to, epoch=True), graph.changes.baseline):
             buffer = io.BytesIO()
             write(buffer)
             assert buffer.getvalue() == whole
         commit = graph.snapshot().commit_id
         images = []
-        for change in graph.iter_commit_changes(commit):
+        for change in graph.changes.of(commit):
             image = change.after
             assert image is not None
             ends = None if image.endpoints is None else (image.endpoints.source, image.endpoints.target)
@@ -74,7 +74,7 @@ def test_an_external_blob_is_its_uri_on_every_way(tmp_path: Path) -> None:
     with Graph.init(tmp_path / "graph", SCHEMA).with_external_blobs(policy) as graph:
         graph.load(json.dumps({"type": "Every", "data": {"key": "k", "blob": uri}}), mode="overwrite")
         (tmp_path / "media/p.png").unlink()
-        (change,) = graph.iter_commit_changes(graph.snapshot().commit_id)
+        (change,) = graph.changes.of(graph.snapshot().commit_id)
         assert change.after is not None
         entity = graph.entity("node:Every", "k")
         assert entity is not None
@@ -102,9 +102,9 @@ def test_a_number_that_is_not_finite_is_refused_on_every_way(tmp_path: Path, pro
         commit = graph.snapshot().commit_id
         ways: list[Callable[[], object]] = [
             lambda: list(graph.export()),
-            lambda: graph.capture_baseline(io.BytesIO()),
+            lambda: graph.changes.baseline(io.BytesIO()),
             lambda: graph.entity("node:Every", "bad"),
-            lambda: list(graph.iter_commit_changes(commit)),
+            lambda: list(graph.changes.of(commit)),
         ]
         for way in ways:
             with pytest.raises(ConstraintError, match="not finite, which JSON can't carry") as raised:

@@ -75,9 +75,9 @@ def test_nothing_costs_the_square_of_the_properties(tmp_path: Path) -> None:
 def test_a_wide_type_keeps_its_values_through_writes_schema_changes_and_merges(tmp_path: Path) -> None:
     count = SMALL
     with new_graph(tmp_path / "graph", count) as graph:
-        graph.apply_schema(schema(count, "later: I64?"))
+        graph.schema.apply(schema(count, "later: I64?"))
         graph.mutate('query it() { update Wide set { p0: "y", later: 3 } where k = "a" }')
-        graph.apply_schema(schema(count, "later: I64?"), branch="side")
+        graph.schema.apply(schema(count, "later: I64?"), branch="side")
         graph.merge("side", "main")
         expected = {f"p{i}": VALUES[i % len(KINDS)] for i in range(count)}
         assert graph.entity("node:Wide", "a") == {"id": "a", "k": "a", **expected, "p0": "y", "later": 3}

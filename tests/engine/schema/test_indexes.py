@@ -57,39 +57,39 @@ def test_what_the_library_schema_declares(graph: Graph) -> None:
 
 def test_empty_types_are_skipped_and_publish_nothing(graph: Graph) -> None:
     before = graph.snapshot().commit_id
-    assert graph.ensure_indices() == []
+    assert graph.maintenance.ensure_indices() == []
     assert graph.snapshot().commit_id == before
 
 
 def test_every_declared_index_is_built_in_one_commit_and_then_there_is_nothing_to_do(graph: Graph) -> None:
     load(graph, [book("a", pages=1, tags=["x"], mood=[1, 2, 3]), reader("r"), loan("r", "a")])
     before = graph.snapshot().version
-    assert graph.ensure_indices() == []
+    assert graph.maintenance.ensure_indices() == []
     assert graph.snapshot().version == before + 1
     for key, type_ in table_types(graph.catalog).items():
         covered = coverage(graph, key)
         assert covered.keys() == {spec.name for spec in declared_indexes(type_)}
         assert all(found == fragments(graph, key) for found in covered.values())
-    assert graph.ensure_indices() == []
+    assert graph.maintenance.ensure_indices() == []
     assert graph.snapshot().version == before + 1
 
 
 def test_a_vector_property_without_vectors_waits_with_its_reason(graph: Graph) -> None:
     load(graph, [book("a")])
-    pending = [wire.to_builtins(p) for p in graph.ensure_indices()]
+    pending = [wire.to_builtins(p) for p in graph.maintenance.ensure_indices()]
     reason = "property has no non-null vectors to train on yet"
     assert pending == [{"type_key": "node:Book", "property": "mood", "reason": reason}]
     load(graph, [book("b", mood=[1, 2, 3])])
-    assert graph.ensure_indices() == []
+    assert graph.maintenance.ensure_indices() == []
     assert "mood_vector" in coverage(graph)
 
 
 def test_new_rows_cost_one_more_segment_and_old_ones_are_not_read_again(graph: Graph) -> None:
     load(graph, [book("a", pages=1)])
-    graph.ensure_indices()
+    graph.maintenance.ensure_indices()
     first = {s.uuid for s in standing_indexes(graph.snapshot().table("node:Book"))["pages_btree"]}
     load(graph, [book("b", pages=2)])
-    graph.ensure_indices()
+    graph.maintenance.ensure_indices()
     both = {s.uuid for s in standing_indexes(graph.snapshot().table("node:Book"))["pages_btree"]}
     assert first < both
     assert len(both) == 2
@@ -97,10 +97,10 @@ def test_new_rows_cost_one_more_segment_and_old_ones_are_not_read_again(graph: G
 
 def test_an_index_that_knew_rows_by_older_values_is_built_anew(graph: Graph) -> None:
     load(graph, [book("a", pages=1), book("b", pages=2)])
-    graph.ensure_indices()
+    graph.maintenance.ensure_indices()
     old = {s.uuid for s in standing_indexes(graph.snapshot().table("node:Book"))["pages_btree"]}
     load(graph, [book("a", pages=9)])
-    graph.ensure_indices()
+    graph.maintenance.ensure_indices()
     table = graph.snapshot().table("node:Book")
     assert old.isdisjoint(s.uuid for s in standing_indexes(table)["pages_btree"])
     assert table.read(["id"], filter="pages = 1").num_rows == 0
@@ -110,7 +110,7 @@ def test_an_index_that_knew_rows_by_older_values_is_built_anew(graph: Graph) -> 
 def test_segments_stay_few(graph: Graph) -> None:
     for i in range(MOST_SEGMENTS + 3):
         load(graph, [book(f"b{i}", pages=i)], "append")
-        graph.ensure_indices()
+        graph.maintenance.ensure_indices()
         segments = standing_indexes(graph.snapshot().table("node:Book"))
         assert max(len(found) for found in segments.values()) <= MOST_SEGMENTS
 
@@ -118,7 +118,7 @@ def test_segments_stay_few(graph: Graph) -> None:
 def test_indexes_belong_to_a_branch(graph: Graph) -> None:
     load(graph, [book("a")])
     graph.create_branch("side")
-    graph.ensure_indices("side")
+    graph.maintenance.ensure_indices("side")
     assert coverage(graph, branch="side").keys() >= {"id_btree", "isbn_btree"}
     assert coverage(graph) == {}
 

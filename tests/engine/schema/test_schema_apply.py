@@ -44,7 +44,7 @@ def paths(graph: Graph) -> dict[str, tuple[str, str]]:
 
 def test_the_same_schema_again_is_no_commit(graph: Graph) -> None:
     before = graph.snapshot()
-    applied = graph.apply_schema("// a comment\n" + SCHEMA)
+    applied = graph.schema.apply("// a comment\n" + SCHEMA)
     assert (applied.supported, applied.applied, applied.steps) == (True, False, ())
     assert applied.graph_manifest_version == before.version == graph.snapshot().version
 
@@ -52,7 +52,7 @@ def test_the_same_schema_again_is_no_commit(graph: Graph) -> None:
 def test_a_plan_and_a_preview_change_nothing(graph: Graph) -> None:
     before = graph.snapshot()
     wider = changed("cover: Blob?", "cover: Blob?\n  price: F64?")
-    assert [step.kind for step in graph.plan_schema(wider).steps] == ["add_property"]
+    assert [step.kind for step in graph.schema.plan(wider).steps] == ["add_property"]
     preview = graph._preview_schema(wider)
     assert preview.catalog is not None
     assert "price" in preview.catalog.nodes["Book"].properties
@@ -61,7 +61,7 @@ def test_a_plan_and_a_preview_change_nothing(graph: Graph) -> None:
 
 
 def test_the_wire_form_of_an_apply(graph: Graph) -> None:
-    applied = graph.apply_schema(changed("enum(novel, essay)", "enum(novel, essay, poem)"))
+    applied = graph.schema.apply(changed("enum(novel, essay)", "enum(novel, essay, poem)"))
     assert wire.to_builtins(applied) == {
         "uri": graph.uri,
         "supported": True,
@@ -96,7 +96,7 @@ def test_what_is_not_possible_is_refused_with_its_code_and_without_effect(
 ) -> None:
     before = graph.snapshot()
     with pytest.raises(BadRequestError) as refused:
-        graph.apply_schema(changed(old, new))
+        graph.schema.apply(changed(old, new))
     assert code in str(refused.value)
     assert graph.snapshot().commit_id == before.commit_id
 
@@ -115,7 +115,7 @@ def test_a_new_property_is_null_in_old_rows_and_takes_values_at_once(
 ) -> None:
     name = declared.partition(":")[0]
     before = graph.snapshot().version
-    graph.apply_schema(changed("pages: I32?", f"{declared}\n  pages: I32?"))
+    graph.schema.apply(changed("pages: I32?", f"{declared}\n  pages: I32?"))
     load(graph, [book("b3", **{name: value})], "append")
     load(graph, [book("b2", **{name: value})], "merge")
     now = content(graph, "node:Book")
@@ -125,7 +125,7 @@ def test_a_new_property_is_null_in_old_rows_and_takes_values_at_once(
 
 
 def test_a_new_blob_property_takes_values(graph: Graph) -> None:
-    graph.apply_schema(changed("cover: Blob?", "cover: Blob?\n  text: Blob?"))
+    graph.schema.apply(changed("cover: Blob?", "cover: Blob?\n  text: Blob?"))
     load(graph, [book("b3", text=blob(b"words"), cover=blob(b"c"))])
     content_of = graph.read_blob("node", "Book", "b3", "text").content
     assert content_of.reader.read() == b"words"  # type: ignore[union-attr]
@@ -138,7 +138,7 @@ def test_renames_move_no_data_and_both_names_read_in_their_time(graph: Graph) ->
         "Reader -> Book", "Patron -> Book"
     )
     renamed = renamed.replace("name: String?", 'full_name: String? @rename_from("name")')
-    applied = graph.apply_schema(renamed)
+    applied = graph.schema.apply(renamed)
     assert [step.kind for step in applied.steps] == ["rename_type", "rename_property"]
     assert paths(graph)["node:Patron"] == tables["node:Reader"]
     assert "node:Reader" not in paths(graph)
@@ -146,22 +146,22 @@ def test_renames_move_no_data_and_both_names_read_in_their_time(graph: Graph) ->
     assert content(graph, "node:Reader", version=before)["r1"]["name"] == "Ann"
     graph.load('{"type": "Patron", "data": {"card": "r2", "full_name": "Bob"}}', mode="append")
     assert content(graph, "node:Patron")["r2"]["full_name"] == "Bob"
-    assert graph.apply_schema(renamed).applied is False, "the hint may stay"
+    assert graph.schema.apply(renamed).applied is False, "the hint may stay"
 
 
 def test_two_types_may_swap_their_names(tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g", "node A { k: String @key }\nnode B { k: String @key  n: I32? }")
     graph.load('{"type":"A","data":{"k":"a"}}\n{"type":"B","data":{"k":"b","n":1}}', mode="append")
-    graph.apply_schema('node C @rename_from("A") { k: String @key }\nnode B { k: String @key  n: I32? }')
-    graph.apply_schema('node C { k: String @key }\nnode A @rename_from("B") { k: String @key  n: I32? }')
-    graph.apply_schema('node B @rename_from("C") { k: String @key }\nnode A { k: String @key  n: I32? }')
+    graph.schema.apply('node C @rename_from("A") { k: String @key }\nnode B { k: String @key  n: I32? }')
+    graph.schema.apply('node C { k: String @key }\nnode A @rename_from("B") { k: String @key  n: I32? }')
+    graph.schema.apply('node B @rename_from("C") { k: String @key }\nnode A { k: String @key  n: I32? }')
     assert content(graph, "node:A") == {"b": {"k": "b", "n": 1}}
     assert content(graph, "node:B") == {"a": {"k": "a"}}
 
 
 def test_a_widened_enum_moves_no_data(graph: Graph) -> None:
     before = paths(graph)
-    graph.apply_schema(changed("enum(novel, essay)", "enum(novel, essay, poem)"))
+    graph.schema.apply(changed("enum(novel, essay)", "enum(novel, essay, poem)"))
     assert paths(graph) == before
     load(graph, [book("b3", genre="poem")])
     assert content(graph, "node:Book")["b3"]["genre"] == "poem"
@@ -170,7 +170,7 @@ def test_a_widened_enum_moves_no_data(graph: Graph) -> None:
 @pytest.mark.parametrize(("old", "name"), [("name: String?", "name"), ("born: Date?", "born")])
 def test_a_soft_drop_of_a_property_leaves_the_past_readable(graph: Graph, old: str, name: str) -> None:
     before = graph.snapshot()
-    applied = graph.apply_schema(changed(old, ""))
+    applied = graph.schema.apply(changed(old, ""))
     assert [step.mode for step in applied.steps] == ["soft"]
     assert applied.purged is None
     assert name not in content(graph, "node:Reader")["r1"]
@@ -182,35 +182,35 @@ def test_a_soft_drop_of_a_property_leaves_the_past_readable(graph: Graph, old: s
 def test_a_required_property_can_be_dropped_and_rows_written_without_it(tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g", "node A { k: String @key  need: I32  tags: [String]  z: String? }")
     graph.load('{"type":"A","data":{"k":"a","need":1,"tags":["x"],"z":"end"}}', mode="append")
-    graph.apply_schema("node A { k: String @key  z: String? }")
+    graph.schema.apply("node A { k: String @key  z: String? }")
     graph.load('{"type":"A","data":{"k":"b","z":"new"}}\n{"type":"A","data":{"k":"a","z":"changed"}}', mode="merge")
     assert content(graph, "node:A") == {"a": {"k": "a", "z": "changed"}, "b": {"k": "b", "z": "new"}}
-    graph.apply_schema("node A { k: String @key  need: I32?  z: String? }")
+    graph.schema.apply("node A { k: String @key  need: I32?  z: String? }")
     graph.load('{"type":"A","data":{"k":"c","need":3}}', mode="append")
-    graph.optimize()
+    graph.maintenance.optimize()
     assert {k: row["need"] for k, row in content(graph, "node:A").items()} == {"a": None, "b": None, "c": 3}
 
 
 def test_a_name_added_again_begins_a_new_empty_life(graph: Graph) -> None:
     without = changed("name: String?", "")
-    graph.apply_schema(without)
-    graph.apply_schema(SCHEMA)
+    graph.schema.apply(without)
+    graph.schema.apply(SCHEMA)
     assert content(graph, "node:Reader")["r1"]["name"] is None
-    graph.apply_schema(SCHEMA.replace("edge Borrowed: Reader -> Book { on: DateTime?  note: String? }", ""))
-    graph.apply_schema(SCHEMA)
+    graph.schema.apply(SCHEMA.replace("edge Borrowed: Reader -> Book { on: DateTime?  note: String? }", ""))
+    graph.schema.apply(SCHEMA)
     assert content(graph, "edge:Borrowed") == {}
 
 
 def test_a_dropped_type_is_readable_before_the_drop(graph: Graph) -> None:
     before = graph.snapshot()
-    graph.apply_schema(changed("edge Borrowed: Reader -> Book { on: DateTime?  note: String? }", ""))
+    graph.schema.apply(changed("edge Borrowed: Reader -> Book { on: DateTime?  note: String? }", ""))
     assert "edge:Borrowed" not in graph.snapshot().types()
     assert len(content(graph, "edge:Borrowed", version=before.version)) == 1
 
 
 def test_a_hard_drop_purges_the_past_of_that_type_only(graph: Graph) -> None:
     before = graph.snapshot()
-    applied = graph.apply_schema(changed("name: String?", ""), allow_data_loss=True)
+    applied = graph.schema.apply(changed("name: String?", ""), allow_data_loss=True)
     assert [step.mode for step in applied.steps] == ["hard"]
     assert applied.purged is not None
     assert applied.purged.versions_removed >= 1
@@ -219,19 +219,19 @@ def test_a_hard_drop_purges_the_past_of_that_type_only(graph: Graph) -> None:
         content(fresh, "node:Reader", version=before.version)
     assert sorted(content(fresh, "node:Book", version=before.version)) == ["b1", "b2"]
     assert sorted(content(fresh, "node:Reader")) == ["r1"]
-    assert fresh.verify().clean
+    assert fresh.maintenance.verify().clean
 
 
 def test_a_repeated_apply_gets_the_first_receipt(graph: Graph) -> None:
     renamed = changed("name: String?", 'label: String? @rename_from("name")')
-    graph.apply_schema(renamed)
+    graph.schema.apply(renamed)
     wider = renamed.replace("cover: Blob?", "cover: Blob?\n  price: F64?")
-    first = graph.apply_schema(wider, actor="ana", idempotency_key="k")
+    first = graph.schema.apply(wider, actor="ana", idempotency_key="k")
     assert (first.applied, first.replayed, len(first.notes)) == (True, False, 1)
     load(graph, [book("b3", price=2.5)])
-    graph.apply_schema(wider.replace("price: F64?", "price: F64?\n  weight: F64?"))
+    graph.schema.apply(wider.replace("price: F64?", "price: F64?\n  weight: F64?"))
     head = graph.resolve_snapshot()
-    again = Graph.open(graph.uri).apply_schema(wider, actor="rob", idempotency_key="k")
+    again = Graph.open(graph.uri).schema.apply(wider, actor="rob", idempotency_key="k")
     assert again == replayed(first), "also when the schema has moved on"
     assert graph.resolve_snapshot() == head
     assert wire.to_builtins(again) == {**wire.to_builtins(first), "replayed": True}
@@ -252,13 +252,13 @@ def test_a_hard_drop_that_died_before_its_purge_is_finished_by_its_repeat(graph:
 
         dying._workspace.root.trace.observer = die
         with pytest.raises(DiedError):
-            dying.apply_schema(WITHOUT_NAMES, branch=branch, allow_data_loss=True, idempotency_key="k")
+            dying.schema.apply(WITHOUT_NAMES, branch=branch, allow_data_loss=True, idempotency_key="k")
     assert sorted(content(graph, "node:Reader", version=before.version)) == ["r1"]
     load(graph, [reader("r2")])
     kept = graph.snapshot().version
     load(graph, [reader("r3")])
     for _ in range(2):
-        again = Graph.open(graph.uri).apply_schema(
+        again = Graph.open(graph.uri).schema.apply(
             WITHOUT_NAMES, branch=branch, allow_data_loss=True, idempotency_key="k"
         )
         assert (again.replayed, [step.mode for step in again.steps]) == (True, ["hard"])
@@ -268,22 +268,22 @@ def test_a_hard_drop_that_died_before_its_purge_is_finished_by_its_repeat(graph:
     if branch == "main":
         with pytest.raises(HistoricalVersionReclaimedError):
             content(fresh, "node:Reader", version=before.version)
-    assert fresh.verify().clean
+    assert fresh.maintenance.verify().clean
 
 
 def test_a_hard_drop_leaves_other_live_branches_alone(graph: Graph) -> None:
     graph.create_branch("kept")
-    graph.apply_schema(
+    graph.schema.apply(
         changed("edge Borrowed: Reader -> Book { on: DateTime?  note: String? }", ""), allow_data_loss=True
     )
     fresh = Graph.open(graph.uri)
     assert len(content(fresh, "edge:Borrowed", "kept")) == 1
-    assert fresh.verify().clean
+    assert fresh.maintenance.verify().clean
 
 
 def test_each_branch_has_its_own_schema(graph: Graph) -> None:
     graph.create_branch("next")
-    graph.apply_schema(changed("name: String?", "name: String?\n  email: String?"), branch="next")
+    graph.schema.apply(changed("name: String?", "name: String?\n  email: String?"), branch="next")
     load(graph, [reader("r2", email="x@y")], branch="next")
     assert content(graph, "node:Reader", "next")["r2"]["email"] == "x@y"
     with pytest.raises(BadRequestError):
@@ -292,7 +292,7 @@ def test_each_branch_has_its_own_schema(graph: Graph) -> None:
 
 
 def test_new_types_are_usable_at_once(graph: Graph) -> None:
-    graph.apply_schema(SCHEMA + "node Shelf { code: String @key }\nedge StandsOn: Book -> Shelf")
+    graph.schema.apply(SCHEMA + "node Shelf { code: String @key }\nedge StandsOn: Book -> Shelf")
     graph.load(
         '{"type":"Shelf","data":{"code":"s"}}\n{"edge":"StandsOn","from":"b1","to":"s","data":{}}', mode="append"
     )
@@ -303,7 +303,7 @@ def test_a_write_prepared_before_the_change_meets_the_new_schema(graph: Graph) -
     """The writer stages under the old schema; its publish must not slip past the change."""
     txn = graph._workspace.begin("main", Intent(kind="load"))
     staged = txn.stage({"node:Reader": lambda s: graph._workspace.root.staging.delete(s, ["r1"])})
-    graph.apply_schema(changed("name: String?", ""))
+    graph.schema.apply(changed("name: String?", ""))
     prepared_again = []
 
     def again(moved):  # type: ignore[no-untyped-def]
@@ -316,8 +316,8 @@ def test_a_write_prepared_before_the_change_meets_the_new_schema(graph: Graph) -
 
 
 def test_indexes_survive_a_change_of_other_columns(graph: Graph) -> None:
-    graph.optimize()
-    graph.apply_schema(changed("cover: Blob?", "").replace("isbn:", "price: F64?\n  isbn:"))
+    graph.maintenance.optimize()
+    graph.schema.apply(changed("cover: Blob?", "").replace("isbn:", "price: F64?\n  isbn:"))
     table = graph.snapshot().table("node:Book")
     assert "Index" in lance_of(table).scanner(filter="isbn = 'b1'").explain_plan()
     assert table.read(["id"], filter="pages = 20").column("id").to_pylist() == ["b2"]

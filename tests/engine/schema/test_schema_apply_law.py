@@ -55,26 +55,26 @@ class Evolving:
             name = chance.choice([self.fresh(), f"p{chance.randrange(self.names_used + 1)}"])
             if name not in self.properties:
                 self.properties[name] = chance.choice(sorted(TYPES))
-                self.graph.apply_schema(self.schema())
+                self.graph.schema.apply(self.schema())
                 for row in self.rows.values():
                     row[name] = None
         elif step == "drop" and self.properties:
             name = chance.choice(sorted(self.properties))
             del self.properties[name]
-            self.graph.apply_schema(self.schema())
+            self.graph.schema.apply(self.schema())
             for row in self.rows.values():
                 del row[name]
         elif step == "rename" and self.properties:
             old, new = chance.choice(sorted(self.properties)), self.fresh()
             self.properties = {new if n == old else n: kind for n, kind in self.properties.items()}
-            self.graph.apply_schema(self.schema(**{new: old}))
+            self.graph.schema.apply(self.schema(**{new: old}))
             self.rows = {k: {new if n == old else n: v for n, v in row.items()} for k, row in self.rows.items()}
         elif step == "rename_type":
             old, self.name = self.name, f"T{seed}"
             if old != self.name:
-                self.graph.apply_schema(self.schema(**{self.name: old}))
+                self.graph.schema.apply(self.schema(**{self.name: old}))
         elif step == "optimize":
-            self.graph.optimize()
+            self.graph.maintenance.optimize()
         self.past.append((self.graph.snapshot().version, self.name, json.loads(json.dumps(self.rows))))
 
     def write(self, chance: random.Random) -> None:
@@ -90,7 +90,7 @@ class Evolving:
         graph = Graph.open(self.graph.uri)
         for version, name, rows in self.past:
             assert content(graph, f"node:{name}", version=version) == rows
-        assert graph.verify().clean
+        assert graph.maintenance.verify().clean
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))

@@ -80,7 +80,7 @@ def test_the_newest_versions_are_kept(tmp_path: Path, keep: int, left: list[int]
     release(graph, keep)
     # Version 1 holds nothing but the empty tables every dataset is born with, which are never deleted.
     assert readable(graph) == sorted({1, *left})
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     append_one(graph, "after")
     assert len(ids(graph)) == 6
 
@@ -107,9 +107,9 @@ def test_a_version_goes_only_if_it_fails_both_tests(tmp_path: Path) -> None:
 def test_a_policy_is_required(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"), 1)
     with pytest.raises(BadRequestError, match=r"keep.*older"):
-        graph.cleanup()
+        graph.maintenance.cleanup()
     with pytest.raises(BadRequestError):
-        graph.cleanup(keep_versions=-1)
+        graph.maintenance.cleanup(keep_versions=-1)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_what_is_no_duration(text: str) -> None:
 
 def test_the_wire_form(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"))
-    report = graph.cleanup(keep_versions=2, older_than="0s")
+    report = graph.maintenance.cleanup(keep_versions=2, older_than="0s")
     told = wire.to_builtins(report)
     assert list(told) == ["uri", "keep_versions", "older_than_secs", "datasets"]
     assert (told["keep_versions"], told["older_than_secs"]) == (2, 0)
@@ -140,7 +140,7 @@ def test_the_wire_form(tmp_path: Path) -> None:
 def test_a_dry_run_counts_what_a_real_run_then_removes(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"))
     before = files(graph)
-    told = graph.cleanup(keep_versions=1, dry_run=True)
+    told = graph.maintenance.cleanup(keep_versions=1, dry_run=True)
     assert files(graph) == before
     done = release(graph)
     assert told.datasets == done.datasets
@@ -183,7 +183,7 @@ def test_writes_in_flight_are_safe_within_the_grace_period(tmp_path: Path) -> No
     release(graph)
     graph._workspace.publish(txn, PublishPlan(staged))
     assert ids(Graph.open(graph.uri)) == ["late", "p0", "p1"]
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_staged_leavings_go_after_the_grace_period(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_large_blobs_live_exactly_as_long_as_their_rows(tmp_path: Path) -> None:
     large, huge = b"l" * 100_000, b"h" * 5_000_000
     load(graph, [book("a", cover=blob(large)), book("b", cover=blob(huge)), book("c", cover=blob(b"small"))])
     load(graph, [book("b", cover=blob(b"replaced"))])
-    graph.optimize()
+    graph.maintenance.optimize()
     release(graph, grace=NO_GRACE)
     fresh = Graph.open(graph.uri)
     values = {i: fresh.read_blob("node", "Book", i, "cover").content for i in "abc"}
@@ -216,9 +216,9 @@ def test_large_blobs_live_exactly_as_long_as_their_rows(tmp_path: Path) -> None:
 def test_indexes_of_retained_versions_stay_usable_and_old_ones_go(tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g", SCHEMA)
     load(graph, [book(f"b{i}", pages=i) for i in range(5)])
-    graph.optimize()
+    graph.maintenance.optimize()
     load(graph, [book("b0", pages=99)])
-    graph.optimize()
+    graph.maintenance.optimize()
     before = {name.split("/_indices/")[1][:36] for name in files(graph) if "/_indices/" in name}
     release(graph, grace=NO_GRACE)
     after = {name.split("/_indices/")[1][:36] for name in files(graph) if "/_indices/" in name}
@@ -231,13 +231,13 @@ def test_indexes_of_retained_versions_stay_usable_and_old_ones_go(tmp_path: Path
 def test_a_dropped_type_goes_with_the_history_that_had_it(tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g", SCHEMA)
     load(graph, [book("a"), reader("r"), loan("r", "a")])
-    graph.apply_schema(SCHEMA.replace("edge Borrowed: Reader -> Book { on: DateTime?  note: String? }", ""))
+    graph.schema.apply(SCHEMA.replace("edge Borrowed: Reader -> Book { on: DateTime?  note: String? }", ""))
     assert any(name.startswith("edges/") and "/data/" in name for name in files(graph))
     release(graph)
     assert not any(name.startswith("edges/") and "/data/" in name for name in files(graph))
     release(graph, grace=NO_GRACE)
     assert not any(name.startswith("edges/") for name in files(graph))
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_nothing_outside_the_layout_of_a_table_is_touched(tmp_path: Path) -> None:
@@ -310,11 +310,11 @@ def test_a_cleanup_that_was_interrupted_is_finished_by_the_next(tmp_path: Path) 
     with pytest.raises(StopHereError):
         release(graph)
     graph._workspace.root.trace.observer = None
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     # Manifests went first, so nothing that still opens has lost a file.
     assert readable(graph) == [1, 6]
     release(graph, grace=NO_GRACE)
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     reference = grown(str(tmp_path / "other"))
     release(reference, grace=NO_GRACE)
     kinds = [sorted(Path(n).suffix for n in files(g) if "/data/" in n) for g in (graph, reference)]
@@ -358,10 +358,10 @@ def test_an_open_snapshot_fails_loudly_when_its_files_go(tmp_path: Path) -> None
 
 def test_cleanup_on_any_store(place: Place) -> None:
     graph = grown(place.uri)
-    report = graph.cleanup(keep_versions=2)
+    report = graph.maintenance.cleanup(keep_versions=2)
     assert report.versions_removed == 3
     assert readable(graph) == [1, 5, 6]
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     assert ids(Graph.open(place.uri)) == [f"p{i}" for i in range(5)]
     with pytest.raises(HistoricalVersionReclaimedError):
         Graph.open(place.uri).snapshot(version=3).scan(PEOPLE)
@@ -426,6 +426,6 @@ def test_a_full_disk_can_be_cleaned(tmp_path: Path) -> None:
         with Graph.open(graph.uri) as graph:
             with pytest.raises(StorageError, match="the disk is full"):
                 append_one(graph, "late")
-            assert graph.cleanup(keep_versions=1).versions_removed == 3
+            assert graph.maintenance.cleanup(keep_versions=1).versions_removed == 3
             append_one(graph, "late")
-            assert graph.verify().clean
+            assert graph.maintenance.verify().clean

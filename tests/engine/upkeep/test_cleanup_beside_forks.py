@@ -71,11 +71,11 @@ def load_on_new_branch(graph: Graph) -> None:
 
 
 def release(graph: Graph) -> None:
-    graph.cleanup(keep_versions=1)
+    graph.maintenance.cleanup(keep_versions=1)
 
 
 def hard_drop(graph: Graph) -> None:
-    graph.apply_schema(WITHOUT_NICK, allow_data_loss=True)
+    graph.schema.apply(WITHOUT_NICK, allow_data_loss=True)
 
 
 def supersede(graph: Graph) -> None:
@@ -94,10 +94,10 @@ def check(uri: Path) -> None:
             snapshot = graph.snapshot(branch)
             for type_key in snapshot.types():
                 assert snapshot.scan(type_key).num_rows == snapshot.count(type_key), (branch, type_key)
-        report = graph.verify()
+        report = graph.maintenance.verify()
         assert report.clean, report.problems
-        graph.cleanup(keep_versions=1)
-        assert graph.verify().clean
+        graph.maintenance.cleanup(keep_versions=1)
+        assert graph.maintenance.verify().clean
         assert not list(Path(uri, "__manifest/reclaims").glob("*.below-*")), "a finished cleanup leaves no record"
         graph.load(place("oslo"), mode="merge")
 
@@ -174,7 +174,7 @@ def test_a_second_cleanup_finishes_one_that_sleeps_or_died(original: Path, tmp_p
 
         def others(uri: Path = uri, forked: list[str] = forked) -> None:
             with Graph.open(uri) as other:
-                other.cleanup(keep_versions=3)
+                other.maintenance.cleanup(keep_versions=3)
                 for entry in other._list_commits().commits:
                     try:
                         other.create_branch(f"at-{entry.version}", source=entry.commit.id)
@@ -235,7 +235,7 @@ def test_a_branch_made_from_one_that_is_being_deleted_keeps_what_it_inherits(
             outcomes.add(len(done))
         with Graph.open(uri) as graph:
             # As long after the deletion as the parent's data would be kept for its own sake.
-            graph.cleanup(keep_versions=1, grace=timedelta(0))
+            graph.maintenance.cleanup(keep_versions=1, grace=timedelta(0))
             if fork in done:
                 found = [graph.snapshot("child", version=v).scan("node:Place").num_rows for v in (3, 4)]
                 assert found == [1, 2]

@@ -31,10 +31,10 @@ def test_a_write_in_flight_survives_a_cleaner_in_another_time(
     staged = txn.stage({PEOPLE: lambda state: writer._workspace.root.staging.append(state, nodes({"bob": 1}))})
     with monkeypatch.context() as turned:
         turn_clock(turned, ahead)
-        cleaner.cleanup(keep_versions=1)
+        cleaner.maintenance.cleanup(keep_versions=1)
     writer._workspace.publish(txn, PublishPlan(staged))
     assert ids(Graph.open(place.uri)) == ["ann", "bob"]
-    assert Graph.open(place.uri).verify().clean
+    assert Graph.open(place.uri).maintenance.verify().clean
 
 
 @pytest.mark.parametrize("ahead", [GRACE + timedelta(days=3), -GRACE - timedelta(days=3)])
@@ -47,9 +47,9 @@ def test_a_cleaner_whose_clock_is_off_by_more_than_the_grace_is_refused(
     with monkeypatch.context() as turned:
         turn_clock(turned, ahead)
         with pytest.raises(ConflictError, match=r"nothing was removed: this machine's clock says .* set the clock"):
-            graph.cleanup(keep_versions=1)
+            graph.maintenance.cleanup(keep_versions=1)
     assert Graph.open(place.uri).snapshot(version=2).scan(PEOPLE).num_rows == 1
-    assert graph.cleanup(keep_versions=1).versions_removed == 1
+    assert graph.maintenance.cleanup(keep_versions=1).versions_removed == 1
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["turned while it is open", "wrong from the start"])

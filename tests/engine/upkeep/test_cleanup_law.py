@@ -66,7 +66,7 @@ class History:
         elif step == "drop" and branch != "main" and not self._is_depended_on(branch):
             graph.delete_branch(branch)
         elif step == "optimize":
-            report = graph.optimize(branch)
+            report = graph.maintenance.optimize(branch)
             if report.commit is not None:
                 self.was[report.commit.commit_id] = now
         elif step == "stage":
@@ -105,7 +105,7 @@ class History:
                 assert commit_id not in kept, "only commits of deleted branches are not found"
             else:
                 assert {row["isbn"]: row["title"] for row in rows} == expected
-        assert fresh.verify().clean
+        assert fresh.maintenance.verify().clean
 
     def _must_be_readable(self, keep: int) -> set[str]:
         """The newest of main that were still there, and every commit of a live branch's own, with its fork point."""

@@ -46,10 +46,10 @@ def use(graph: Graph) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "blob", lambda: graph.read_blob("node", "Book", "b5", "cover").content.reader.read()  # type: ignore[union-attr]
     yield "entity", lambda: graph.entity(BOOKS, "b1")
     yield "diff", lambda: graph.diff(graph._list_commits().commits[-1].commit.id, "main")
-    yield "poll", lambda: graph.poll_changes(start="beginning")
+    yield "poll", lambda: graph.changes.poll(start="beginning")
     yield "merge", lambda: graph.merge("side")
-    yield "optimize", lambda: graph.optimize()
-    yield "cleanup", lambda: graph.cleanup(keep_versions=1)
+    yield "optimize", lambda: graph.maintenance.optimize()
+    yield "cleanup", lambda: graph.maintenance.cleanup(keep_versions=1)
     yield "history", lambda: graph.commit_history()
 
 
@@ -72,7 +72,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     covers = {1: blob(b"small"), 2: blob(bytes(80_000))}
     books = [book(f"b{i}", mood=[float(i), 0.0, 1.0], pages=i, cover=covers.get(i % 3)) for i in range(1, 9)]
     load(graph, [*books, reader("r1", name="Ann"), loan("r1", "b1")])
-    graph.optimize()
+    graph.maintenance.optimize()
     graph.create_branch("side")
     load(graph, [book("side")], branch="side")
     graph.mutate('query q() { delete Book where isbn = "b8" }')
@@ -136,12 +136,12 @@ def test_a_damaged_table_file_is_seen_and_named(root: Path, what: str, who: set[
     assert damaged
     names = {str(file.relative_to(root)) for file in damaged}
     table = next(iter(names)).rsplit("/", 2)[0] if what != "data/*/*.blob" else next(iter(names)).rsplit("/", 3)[0]
-    problems = Graph.open(root).verify().problems
+    problems = Graph.open(root).maintenance.verify().problems
     if what == "_versions/*" and damage == "removed":
         assert [p for p in problems if "no longer in the store" in p.reason and p.where == f"{BOOKS} on branch main"]
     else:
         assert {p.path for p in problems if p.where == f"{BOOKS} on branch main"} == names
-    report = Graph.open(root).repair(confirm=True, force=True)
+    report = Graph.open(root).maintenance.repair(confirm=True, force=True)
     row = next(row for row in report.datasets if row.type_key == BOOKS)
     assert (row.classification.value, row.action.value) == ("unverifiable", "refused")
     assert row.error is not None
@@ -162,19 +162,21 @@ def test_a_damaged_index_is_named_and_built_again(root: Path, damage: str) -> No
     for file in (damaged := only_damaged(root, "_indices/*/*")):
         DAMAGES[damage](file)
     segments = {f"{file.parent.relative_to(root)}/" for file in damaged}
-    assert {p.path for p in Graph.open(root).verify().problems if p.where == f"{BOOKS} on branch main"} == segments
+    assert {
+        p.path for p in Graph.open(root).maintenance.verify().problems if p.where == f"{BOOKS} on branch main"
+    } == segments
     with pytest.raises(IntegrityError, match="_indices/"):
         Graph.open(root).query(READS["search"])
     graph = Graph.open(root)
-    shown = next(row for row in graph.repair().datasets if row.type_key == BOOKS)
+    shown = next(row for row in graph.maintenance.repair().datasets if row.type_key == BOOKS)
     assert shown.action.value == "preview"
     assert "confirm builds it again" in str(shown.error)
-    healed = graph.repair(confirm=True)
+    healed = graph.maintenance.repair(confirm=True)
     assert next(row for row in healed.datasets if row.type_key == BOOKS).action.value == "healed"
     assert healed.graph_manifest_version == graph.snapshot().version
     fresh = Graph.open(root)
     assert content(fresh, BOOKS) == before
-    assert [p for p in fresh.verify().problems if p.where.endswith("on branch main")] == []
+    assert [p for p in fresh.maintenance.verify().problems if p.where.endswith("on branch main")] == []
     assert len(fresh.query(READS["search"]).rows()) == len(before)
     assert graph.snapshot().index_coverage(BOOKS, "title").is_complete
 
@@ -185,23 +187,25 @@ def test_a_torn_head_is_explained_and_set_aside_only_by_consent(root: Path, dama
     head = before.snapshot().entry
     slot = f"__manifest/log/{head.branch_id}/{head.version:020d}.json"
     DAMAGES[damage](root / slot)
-    assert {p.path for p in Graph.open(root).verify().problems} == {slot}
+    assert {p.path for p in Graph.open(root).maintenance.verify().problems} == {slot}
     for name, error in outcomes(Graph.open(root)).items():
         assert isinstance(error, OmniGraphError), name
         assert slot in str(error), name
     graph = Graph.open(root)
-    (shown,) = [row for row in graph.repair().datasets if row.type_key == "__manifest"]
+    (shown,) = [row for row in graph.maintenance.repair().datasets if row.type_key == "__manifest"]
     assert (shown.classification.value, shown.action.value) == ("unverifiable", "preview")
     assert (shown.published_dataset_version, shown.lance_head_version) == (head.version - 1, str(head.version))
     assert slot in str(shown.error)
-    assert graph.repair(confirm=True).refused == 1
+    assert graph.maintenance.repair(confirm=True).refused == 1
     assert (root / slot).exists(), "nothing goes without force"
-    forced = [row for row in graph.repair(confirm=True, force=True).datasets if row.type_key == "__manifest"]
+    forced = [
+        row for row in graph.maintenance.repair(confirm=True, force=True).datasets if row.type_key == "__manifest"
+    ]
     assert [row.action.value for row in forced] == ["forced"]
     assert len(list((root / "__manifest/damaged").iterdir())) == 1
     assert graph.snapshot().version == head.version - 1
     fresh = Graph.open(root)
-    assert fresh.verify().clean
+    assert fresh.maintenance.verify().clean
     assert sorted(content(fresh, BOOKS)) == [f"b{i}" for i in range(1, 8)]
     load(fresh, [book("b10")])
     assert fresh.snapshot().version == head.version
@@ -211,7 +215,9 @@ def test_a_torn_head_is_explained_and_set_aside_only_by_consent(root: Path, dama
 def test_a_head_that_somebody_wrote_over_is_never_set_aside(root: Path, damage: Callable[[Path], None]) -> None:
     head = Graph.open(root).snapshot().entry
     damage(root / f"__manifest/log/{head.branch_id}/{head.version:020d}.json")
-    rows = [r for r in Graph.open(root).repair(confirm=True, force=True).datasets if r.type_key == "__manifest"]
+    rows = [
+        r for r in Graph.open(root).maintenance.repair(confirm=True, force=True).datasets if r.type_key == "__manifest"
+    ]
     assert [row.action.value for row in rows] == ["refused"]
 
 
@@ -219,12 +225,14 @@ def test_a_torn_head_that_was_acknowledged_is_never_set_aside(root: Path) -> Non
     """The commit before it was released by a cleanup, which had read the head: there is nothing to go on from."""
     graph = Graph.open(root)
     load(graph, [book("b11")])
-    graph.optimize()
-    graph.cleanup(keep_versions=1)
+    graph.maintenance.optimize()
+    graph.maintenance.cleanup(keep_versions=1)
     head = graph.snapshot().entry
     slot = root / f"__manifest/log/{head.branch_id}/{head.version:020d}.json"
     slot.write_bytes(b"")
-    rows = [r for r in Graph.open(root).repair(confirm=True, force=True).datasets if r.type_key == "__manifest"]
+    rows = [
+        r for r in Graph.open(root).maintenance.repair(confirm=True, force=True).datasets if r.type_key == "__manifest"
+    ]
     assert [row.action.value for row in rows] == ["refused"]
     assert "It was whole once" in str(rows[0].error)
     assert slot.exists()
@@ -238,14 +246,14 @@ def test_a_damaged_middle_of_the_log_is_seen(root: Path, damage: str) -> None:
     before = content(graph, BOOKS)
     DAMAGES[damage](root / slot)
     for handle in (graph, Graph.open(root)):  # what a handle remembers is not believed
-        assert slot in {p.path for p in handle.verify().problems}
+        assert slot in {p.path for p in handle.maintenance.verify().problems}
     fresh = Graph.open(root)
     assert content(fresh, BOOKS) == before
     for needs_it in (lambda: fresh.snapshot(version=2), lambda: fresh._list_commits(), lambda: fresh.commit_history()):
         with pytest.raises(IntegrityError) as named:
             needs_it()
         assert named.value.path == slot
-    rows = [row for row in fresh.repair(confirm=True, force=True).datasets if row.action.value == "refused"]
+    rows = [row for row in fresh.maintenance.repair(confirm=True, force=True).datasets if row.action.value == "refused"]
     assert rows
     assert all(slot in str(row.error) for row in rows)
 
@@ -254,11 +262,11 @@ def test_a_damaged_middle_of_the_log_is_seen(root: Path, damage: str) -> None:
 def test_a_damaged_schema_is_seen_and_named(root: Path, damage: str) -> None:
     path = f"schemas/{Graph.open(root).snapshot().entry.schema}.json"
     DAMAGES[damage](root / path)
-    assert {p.path for p in Graph.open(root).verify().problems} == {path}
+    assert {p.path for p in Graph.open(root).maintenance.verify().problems} == {path}
     with pytest.raises(IntegrityError) as named:
         Graph.open(root).query(READS["scan"])
     assert named.value.path == path
-    rows = [row for row in Graph.open(root).repair().datasets if row.action.value == "refused"]
+    rows = [row for row in Graph.open(root).maintenance.repair().datasets if row.action.value == "refused"]
     assert [row.type_key for row in rows] == ["__manifest"]
     assert path in str(rows[0].error)
 
@@ -267,19 +275,23 @@ def test_a_damaged_schema_is_seen_and_named(root: Path, damage: str) -> None:
 def test_a_damaged_ref_is_seen_and_named(root: Path, damage: str) -> None:
     path = "__manifest/refs/side/000001.json"
     DAMAGES[damage](root / path)
-    assert path in {p.path for p in Graph.open(root).verify().problems}
+    assert path in {p.path for p in Graph.open(root).maintenance.verify().problems}
     with pytest.raises(IntegrityError) as named:
         Graph.open(root).snapshot("side")
     assert named.value.path == path
     assert Graph.open(root).snapshot().version, "main does not depend on it"
-    assert any(path in str(row.error) for row in Graph.open(root).repair().datasets if row.action.value == "refused")
+    assert any(
+        path in str(row.error)
+        for row in Graph.open(root).maintenance.repair().datasets
+        if row.action.value == "refused"
+    )
 
 
 def test_a_branch_whose_parent_was_removed_is_seen(root: Path) -> None:
     graph = Graph.open(root)
     graph.create_branch("child", source="side")
     shutil.rmtree(root / "__manifest/refs/side")
-    problems = Graph.open(root).verify().problems
+    problems = Graph.open(root).maintenance.verify().problems
     assert [(p.where, "created from" in p.reason) for p in problems] == [("branch child", True)]
 
 
@@ -302,8 +314,8 @@ def test_a_flipped_byte_in_a_manifest_never_changes_an_answer(root: Path) -> Non
         assert [r["n"] for r in graph.query("query q() { match { $r: Reader } return { $r.name as n } }").rows()] == [
             "Ann"
         ]
-        assert [p.path for p in graph.verify().problems] == [path]
-        row = next(row for row in graph.repair().datasets if row.type_key == BOOKS)
+        assert [p.path for p in graph.maintenance.verify().problems] == [path]
+        row = next(row for row in graph.maintenance.repair().datasets if row.type_key == BOOKS)
         assert (row.action.value, path in str(row.error)) == ("refused", True)
         file.write_bytes(whole)
         assert len(graph.query(READS["scan"]).rows()) == 8, "the same handle goes on once the file is back"
@@ -320,7 +332,7 @@ def test_a_flipped_byte_in_a_deletion_vector_never_changes_an_answer(root: Path)
             with pytest.raises(IntegrityError) as named:
                 Graph.open(root).query(READS[name])
             assert named.value.path == path
-        assert [p.path for p in Graph.open(root).verify().problems] == [path]
+        assert [p.path for p in Graph.open(root).maintenance.verify().problems] == [path]
         file.write_bytes(whole)
 
 
@@ -366,9 +378,9 @@ def test_a_panic_of_lance_is_an_error_that_names_the_manifest(remote_place: Plac
             fresh.query(names.format("Person"))
         assert named.value.path == path
         assert fresh.query(names.format("Pet")).rows() == [{"name": "Rex"}], "the same handle goes on"
-    found = fresh.verify()
+    found = fresh.maintenance.verify()
     assert (found.tables, [p.path for p in found.problems]) == (2, [path])
-    rows = {row.type_key: row.action.value for row in fresh.repair().datasets}
+    rows = {row.type_key: row.action.value for row in fresh.maintenance.repair().datasets}
     assert (rows["node:Person"], rows["node:Pet"]) == ("refused", "no_op")
     objects.put(path, manifest)
     assert fresh.query(names.format("Person")).rows() == [{"name": "Ada"}]
@@ -390,16 +402,16 @@ def test_a_flipped_bit_in_a_topology_is_seen_and_the_topology_built_again(
     path, whole = str(file.relative_to(root)), file.read_bytes()
     for at in {0, len(whole) // 2, len(whole) - 1}:
         flip(file, at)
-        assert path in {p.path for p in Graph.open(root).verify().problems}
+        assert path in {p.path for p in Graph.open(root).maintenance.verify().problems}
         PROCESS_TOPOLOGIES.clear()
         assert Graph.open(root).query(READS["traversal"]).rows() == expected
-        assert Graph.open(root).verify().clean, "it was built again"
+        assert Graph.open(root).maintenance.verify().clean, "it was built again"
     flip(file, 0)
-    shown = [row for row in Graph.open(root).repair().datasets if path in str(row.error)]
+    shown = [row for row in Graph.open(root).maintenance.repair().datasets if path in str(row.error)]
     assert [row.action.value for row in shown] == ["preview"]
-    healed = [row for row in Graph.open(root).repair(confirm=True).datasets if path in str(row.error)]
+    healed = [row for row in Graph.open(root).maintenance.repair(confirm=True).datasets if path in str(row.error)]
     assert [row.action.value for row in healed] == ["healed"]
-    assert Graph.open(root).verify().clean
+    assert Graph.open(root).maintenance.verify().clean
     PROCESS_TOPOLOGIES.clear()
 
 
@@ -413,17 +425,17 @@ def test_a_damaged_topology_is_made_again_from_an_older_one(
     graph.query(READS["traversal"])
     older = {file: file.read_bytes() for file in root.glob("topology/*/*/*")}
     load(graph, [reader("r2"), loan("r2", "b2"), loan("r2", "b3")])
-    graph.optimize()
+    graph.maintenance.optimize()
     for file, whole in older.items():  # as if another process had stored it again
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(whole)
     expected = graph.query(READS["traversal"]).rows()
     (file,) = {*root.glob(f"topology/*/*/{what}")} - older.keys()
     flip(file, 0)
-    assert [p.path for p in Graph.open(root).verify().problems] == [str(file.relative_to(root))]
+    assert [p.path for p in Graph.open(root).maintenance.verify().problems] == [str(file.relative_to(root))]
     PROCESS_TOPOLOGIES.clear()
     assert Graph.open(root).query(READS["traversal"]).rows() == expected
-    assert Graph.open(root).verify().clean
+    assert Graph.open(root).maintenance.verify().clean
     PROCESS_TOPOLOGIES.clear()
 
 
@@ -438,7 +450,7 @@ def test_topologies_of_an_earlier_version_are_made_again_and_are_not_damage(
     for name in ("revision", "crc32"):
         del described[name]
     file.write_text(json.dumps(described))
-    assert Graph.open(root).verify().clean
+    assert Graph.open(root).maintenance.verify().clean
     PROCESS_TOPOLOGIES.clear()
     assert Graph.open(root).query(READS["traversal"]).rows() == expected
     assert "revision" in json.loads(file.read_text())
@@ -456,7 +468,7 @@ def test_an_emptied_ref_is_seen_and_named(root: Path, committed: bool) -> None:
     path = f"__manifest/refs/{name}/000001.json"
     empty(root / path)
     graph = Graph.open(root)
-    assert [(p.where, p.path) for p in graph.verify().problems] == [(f"branch {name}", path)]
+    assert [(p.where, p.path) for p in graph.maintenance.verify().problems] == [(f"branch {name}", path)]
     with pytest.raises(IntegrityError) as named:
         graph.snapshot(name)
     assert named.value.path == path
@@ -464,20 +476,20 @@ def test_an_emptied_ref_is_seen_and_named(root: Path, committed: bool) -> None:
         with pytest.raises(IntegrityError) as refused:
             graph.create_branch(name + beneath)
         assert refused.value.path == path
-    assert [p.path for p in graph.verify().problems] == [path]
+    assert [p.path for p in graph.maintenance.verify().problems] == [path]
     with pytest.raises(ConflictError, match="nothing was removed"):
-        graph.cleanup(keep_versions=1)
-    assert any(path in str(row.error) for row in graph.repair().datasets if row.action.value == "refused")
+        graph.maintenance.cleanup(keep_versions=1)
+    assert any(path in str(row.error) for row in graph.maintenance.repair().datasets if row.action.value == "refused")
 
 
 def test_a_name_that_only_holds_a_path_is_not_damage(root: Path) -> None:
     graph = Graph.open(root)
     graph.create_branch("team/one")
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     with pytest.raises(BranchNotFoundError):
         graph.snapshot("team")
     empty(root / "__manifest/refs/team/000001.json")  # as earlier versions wrote it
-    assert Graph.open(root).verify().clean
+    assert Graph.open(root).maintenance.verify().clean
     with pytest.raises(BranchNotFoundError):
         Graph.open(root).snapshot("team")
     assert "team/one" in Graph.open(root).list_branches()
@@ -496,7 +508,7 @@ def test_a_commit_that_is_gone_and_was_merged_is_seen(root: Path, damage: str) -
         text = (root / slot).read_text()
         assert merged.commit_id in text
         (root / slot).write_text(text.replace(merged.commit_id, "0" * len(merged.commit_id)))
-    assert [(p.where, p.path) for p in Graph.open(root).verify().problems] == [("branch main", slot)]
+    assert [(p.where, p.path) for p in Graph.open(root).maintenance.verify().problems] == [("branch main", slot)]
 
 
 def test_the_head_of_a_branch_that_is_gone_and_was_forked_from_is_seen(root: Path) -> None:
@@ -505,7 +517,7 @@ def test_the_head_of_a_branch_that_is_gone_and_was_forked_from_is_seen(root: Pat
     head = graph.snapshot().entry
     slot = f"__manifest/log/{head.branch_id}/{head.version:020d}.json"
     (root / slot).unlink()
-    assert [(p.where, p.path) for p in Graph.open(root).verify().problems] == [("branch fork", slot)]
+    assert [(p.where, p.path) for p in Graph.open(root).maintenance.verify().problems] == [("branch fork", slot)]
     with pytest.raises(IntegrityError) as named:
         Graph.open(root).snapshot("fork")
     assert named.value.path == slot

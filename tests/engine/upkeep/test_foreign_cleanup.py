@@ -30,7 +30,7 @@ def graph(tmp_path: Path) -> Graph:
     graph = Graph.init(tmp_path / "graph", SCHEMA)
     books = [book(f"b{i}", mood=[float(i), 0.0, 1.0], cover=blob(bytes(80_000))) for i in range(1, 6)]
     load(graph, [*books, reader("r1", name="Ann"), loan("r1", "b1")])
-    graph.optimize()
+    graph.maintenance.optimize()
     graph.create_branch("side")
     load(graph, [book("side")], branch="side")
     load(graph, [book("b9")])
@@ -68,7 +68,7 @@ def test_a_branch_goes_on_and_a_pinned_state_is_gone_by_name(graph: Graph, used:
     if used == "read":
         for read in reads_of(pinned).values():
             read()
-        list(graph.poll_changes(start="beginning").blocks)
+        list(graph.changes.poll(start="beginning").blocks)
     move_on(graph.uri)
     PROCESS_TOPOLOGIES.clear()
     ended = {}
@@ -83,8 +83,8 @@ def test_a_branch_goes_on_and_a_pinned_state_is_gone_by_name(graph: Graph, used:
     assert answered <= {"never": set(), "opened": {"coverage"}, "read": ended.keys()}[used]
     for gone in (
         lambda: graph.diff(pinned, "main"),
-        lambda: graph.poll_changes(start="beginning"),
-        lambda: graph.commit_changes(pinned.commit_id),
+        lambda: graph.changes.poll(start="beginning"),
+        lambda: graph.changes.page(pinned.commit_id),
         lambda: graph.query(READS["scan"], snapshot=pinned.commit_id),
         lambda: list(graph.export(snapshot=pinned.commit_id)),
     ):

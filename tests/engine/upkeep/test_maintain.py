@@ -44,29 +44,31 @@ def test_a_busy_graph_stays_bounded(tmp_path: Path) -> None:
     for i in range(120):
         graph.load(person(i), mode="append")
         if i % 20 == 19:
-            graph.maintain(BUSY)
+            graph.maintenance.maintain(BUSY)
             seen.append(table_files(graph))
     files, sizes = zip(*seen, strict=True)
     # Five versions, each with a manifest, a record, and a handful of fragments; a hundred versions would be 400 files.
     assert max(files) < 45
     # The rows themselves grow, and nothing else does.
     assert sizes[-1] < sizes[1] + 5 * 100 * 120
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     assert graph.snapshot().count("node:Person") == 120
 
 
 def test_history_goes_in_portions(tmp_path: Path) -> None:
     graph = grown(tmp_path / "graph", 14)
-    assert graph.maintain(BUSY).cleaned is None, "15 versions: 5 stay, the first holds nothing, 10 are not there to go"
+    assert graph.maintenance.maintain(BUSY).cleaned is None, (
+        "15 versions: 5 stay, the first holds nothing, 10 are not there to go"
+    )
     graph.load(person("a"), mode="append")
-    released = graph.maintain(BUSY).cleaned
+    released = graph.maintenance.maintain(BUSY).cleaned
     assert released is not None
     assert released.versions_removed >= 10
-    assert graph.maintain(BUSY).cleaned is None, "nothing is left to release"
+    assert graph.maintenance.maintain(BUSY).cleaned is None, "nothing is left to release"
     for i in range(10):
-        assert graph.maintain(BUSY).cleaned is None
+        assert graph.maintenance.maintain(BUSY).cleaned is None
         graph.load(person(f"b{i}"), mode="append")
-    assert graph.maintain(BUSY).cleaned is not None
+    assert graph.maintenance.maintain(BUSY).cleaned is not None
 
 
 def test_a_version_that_a_branch_holds_does_not_make_every_look_a_cleanup(tmp_path: Path) -> None:
@@ -74,10 +76,10 @@ def test_a_version_that_a_branch_holds_does_not_make_every_look_a_cleanup(tmp_pa
     graph.create_branch("held")
     for i in range(6):
         graph.load(person(f"a{i}"), mode="append")
-    assert graph.maintain(BUSY).cleaned is not None
+    assert graph.maintenance.maintain(BUSY).cleaned is not None
     for i in range(9):
         graph.load(person(f"b{i}"), mode="append")
-        assert graph.maintain(BUSY).cleaned is None
+        assert graph.maintenance.maintain(BUSY).cleaned is None
     assert graph.snapshot("held").scan("node:Person").num_rows == 10
 
 
@@ -89,7 +91,7 @@ def test_by_default_no_recent_state_goes(tmp_path: Path) -> None:
     maintain(graph._workspace, "main", MaintenancePolicy(released_versions=1), sweeps=True)
     for version in range(1, 14):
         assert graph.snapshot(version=version).scan("node:Person").num_rows == version - 1
-    assert graph.maintain(MaintenancePolicy(retention=None, released_versions=1)).cleaned is None
+    assert graph.maintenance.maintain(MaintenancePolicy(retention=None, released_versions=1)).cleaned is None
 
 
 def test_in_the_background_beside_a_writer_and_another_maintainer(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_in_the_background_beside_a_writer_and_another_maintainer(tmp_path: Path
         wait_until(lambda: any(m.last_cleanup for m in maintainers), "a maintainer cleans up")
     assert [m.last_error for m in maintainers] == [None, None]
     fresh = Graph.open(tmp_path / "graph")
-    assert fresh.verify().clean
+    assert fresh.maintenance.verify().clean
     assert fresh.snapshot().count("node:Person") == written + 1
 
 

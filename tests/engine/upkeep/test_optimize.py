@@ -40,7 +40,7 @@ def indexes_are_whole(graph: Graph, type_key: str = "node:Book") -> bool:
 def test_one_commit_with_the_same_content(graph: Graph) -> None:
     before = {key: content(graph, key) for key in graph.snapshot().types()}
     version = graph.snapshot().version
-    report = graph.optimize(actor="ann")
+    report = graph.maintenance.optimize(actor="ann")
     assert report.commit is not None
     assert report.commit.version == graph.snapshot().version == version + 1
     published = graph._get_commit(report.commit.id).commit
@@ -53,16 +53,16 @@ def test_one_commit_with_the_same_content(graph: Graph) -> None:
 
 
 def test_a_tidy_graph_gets_no_commit(graph: Graph) -> None:
-    graph.optimize()
+    graph.maintenance.optimize()
     before = graph.snapshot().commit_id
-    again = graph.optimize()
+    again = graph.maintenance.optimize()
     assert again.commit is None
     assert graph.snapshot().commit_id == before
     assert not any(row.committed for row in again.datasets)
 
 
 def test_the_wire_form(graph: Graph) -> None:
-    told = wire.to_builtins(graph.optimize())
+    told = wire.to_builtins(graph.maintenance.optimize())
     assert list(told) == ["uri", "datasets"]
     assert [row["type_key"] for row in told["datasets"]] == ["edge:Borrowed", "node:Book", "node:Reader", "__manifest"]
     assert told["datasets"][1] == {
@@ -78,34 +78,34 @@ def test_the_wire_form(graph: Graph) -> None:
 
 
 def test_after_more_writes_it_takes_one_run_to_be_tidy_again(graph: Graph) -> None:
-    graph.optimize()
+    graph.maintenance.optimize()
     load(graph, [book("b9", pages=9), book("b0", pages=100)])
     graph.mutate('query gone() { delete Book where isbn = "b1" }', "gone")
-    graph.optimize()
+    graph.maintenance.optimize()
     assert fragment_count(graph) == 1
     assert indexes_are_whole(graph)
-    assert graph.optimize().commit is None
+    assert graph.maintenance.optimize().commit is None
     table = graph.snapshot().table("node:Book")
     assert table.read(["id"], filter="pages >= 9").column("id").to_pylist().sort() == ["b0", "b9"].sort()
 
 
 def test_history_stays_readable(graph: Graph) -> None:
     before = graph.snapshot().version
-    graph.optimize()
+    graph.maintenance.optimize()
     assert sorted(content(graph, "node:Book", version=before)) == ["b0", "b1", "b2", "b3"]
 
 
 def test_only_some_types(graph: Graph) -> None:
-    report = graph.optimize(types=["node:Book"])
+    report = graph.maintenance.optimize(types=["node:Book"])
     assert [row.type_key for row in report.datasets] == ["node:Book"]
     assert fragment_count(graph, "node:Reader") == 4
     with pytest.raises(BadRequestError, match="unknown type"):
-        graph.optimize(types=["node:Nobody"])
+        graph.maintenance.optimize(types=["node:Nobody"])
 
 
 def test_progress_is_told_per_table(graph: Graph) -> None:
     told: list[tuple[str, int, int]] = []
-    graph.optimize(progress=lambda key, done, of: told.append((key, done, of)))
+    graph.maintenance.optimize(progress=lambda key, done, of: told.append((key, done, of)))
     assert told[0] == ("tables", 0, 3)
     assert sorted(key for key, _, _ in told[1:]) == ["edge:Borrowed", "node:Book", "node:Reader"]
     assert [(done, of) for _, done, of in told[1:]] == [(1, 3), (2, 3), (3, 3)]
@@ -113,15 +113,15 @@ def test_progress_is_told_per_table(graph: Graph) -> None:
 
 def test_repair_and_cleanup_tell_how_far_they_are(graph: Graph) -> None:
     told: list[tuple[str, int, int]] = []
-    graph.repair(progress=lambda *step: told.append(step))
+    graph.maintenance.repair(progress=lambda *step: told.append(step))
     assert told[:2] == [("reading logs", 0, 1), ("reading logs", 1, 1)]
     assert told[2] == ("checking tables", 0, 3)
     assert sorted(what for what, _, _ in told[3:]) == [
         f"checking {key} on branch main" for key in ("edge:Borrowed", "node:Book", "node:Reader")
     ]
-    graph.optimize()
+    graph.maintenance.optimize()
     told.clear()
-    report = graph.cleanup(keep_versions=1, progress=lambda *step: told.append(step))
+    report = graph.maintenance.cleanup(keep_versions=1, progress=lambda *step: told.append(step))
     assert report.versions_removed > 0
     assert list(dict.fromkeys(what for what, _, _ in told)) == [
         "listing tables",
@@ -139,7 +139,7 @@ def test_blobs_are_unaffected(tmp_path: Path) -> None:
     values = {"null": None, "empty": b"", "small": b"s", "large": b"l" * 100_000}
     for isbn, value in values.items():
         load(graph, [book(isbn, **({} if value is None else {"cover": blob(value)}))])
-    graph.optimize()
+    graph.maintenance.optimize()
     for isbn, value in values.items():
         if value is not None:
             found = graph.read_blob("node", "Book", isbn, "cover").content
@@ -169,7 +169,7 @@ def test_a_writer_that_overtakes_loses_nothing_and_costs_no_second_optimize(
         return original(*arguments)
 
     monkeypatch.setattr(Workspace, "publish", overtaken)
-    report = graph.optimize()
+    report = graph.maintenance.optimize()
     expected = {
         "append": {"b0": 0, "b1": 1, "b2": 2, "b3": 3, "new": 50},
         "update": {"b0": 0, "b1": 1, "b2": 77, "b3": 3},
@@ -183,7 +183,7 @@ def test_a_writer_that_overtakes_loses_nothing_and_costs_no_second_optimize(
         if pages is not None:
             rows = graph.snapshot().table("node:Book").read(["id"], filter=f"pages = {pages}")
             assert rows.column("id").to_pylist() == [isbn]
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_replaying_on_an_appended_version_writes_no_data_again(graph: Graph) -> None:
@@ -210,7 +210,7 @@ def test_work_that_never_gets_through_is_left_for_the_next_run(graph: Graph, mon
 
     monkeypatch.setattr(optimizing, "_ROUNDS", 2)
     monkeypatch.setattr(Workspace, "publish", always_overtaken)
-    report = graph.optimize()
+    report = graph.maintenance.optimize()
     rows = {row.type_key: row for row in report.datasets}
     assert not rows["node:Book"].committed
     assert rows["node:Reader"].committed
@@ -219,7 +219,7 @@ def test_work_that_never_gets_through_is_left_for_the_next_run(graph: Graph, mon
 
 def test_any_branch(graph: Graph) -> None:
     graph.create_branch("side")
-    graph.optimize("side")
+    graph.maintenance.optimize("side")
     assert graph.snapshot("side").entry.tables["node:Book"].fragments == 1
     assert fragment_count(graph) == 4
 
@@ -241,17 +241,17 @@ def test_what_is_worth_compacting(fills: list[FragmentFill], chosen: set[int]) -
 
 
 def test_maintenance_acts_only_past_a_threshold(graph: Graph) -> None:
-    idle = graph.maintain(MaintenancePolicy(small_fragments=4, uncovered_rows=4, deleted_share=0.5))
+    idle = graph.maintenance.maintain(MaintenancePolicy(small_fragments=4, uncovered_rows=4, deleted_share=0.5))
     assert (idle.reasons, idle.optimized, idle.cleaned) == ({}, None, None)
-    busy = graph.maintain(MaintenancePolicy(small_fragments=3, uncovered_rows=100))
+    busy = graph.maintenance.maintain(MaintenancePolicy(small_fragments=3, uncovered_rows=100))
     assert busy.reasons.keys() == {"edge:Borrowed", "node:Book", "node:Reader"}
     assert fragment_count(graph) == 1
     load(graph, [book("b9")])
-    uncovered = graph.maintain(MaintenancePolicy(uncovered_rows=0))
+    uncovered = graph.maintenance.maintain(MaintenancePolicy(uncovered_rows=0))
     assert uncovered.reasons == {"node:Book": "1 row outside an index"}
     graph.mutate("query gone() { delete Book where pages = 1 }", "gone")
     policy = MaintenancePolicy(deleted_share=0.1, retention=Retention(keep_versions=1), released_versions=1)
-    worn = graph.maintain(policy)
+    worn = graph.maintenance.maintain(policy)
     assert worn.reasons == {"node:Book": "1 deleted rows beside 4", "edge:Borrowed": "1 deleted rows beside 3"}
     assert worn.cleaned is not None
     assert worn.cleaned.versions_removed > 0

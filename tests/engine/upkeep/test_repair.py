@@ -45,7 +45,7 @@ def outcome(report: RepairReport, type_key: str = "node:Reader") -> tuple[str, s
 
 
 def test_a_graph_nobody_else_touched_has_no_drift(graph: Graph) -> None:
-    told = wire.to_builtins(graph.repair())
+    told = wire.to_builtins(graph.maintenance.repair())
     assert list(told) == ["uri", "confirm", "force", "graph_manifest_version", "datasets"]
     assert [r["type_key"] for r in told["datasets"]] == ["edge:Borrowed", "node:Book", "node:Reader"]
     for found in told["datasets"]:
@@ -56,31 +56,31 @@ def test_a_graph_nobody_else_touched_has_no_drift(graph: Graph) -> None:
 
 def test_force_needs_confirm(graph: Graph) -> None:
     with pytest.raises(BadRequestError):
-        graph.repair(force=True)
+        graph.maintenance.repair(force=True)
 
 
 def test_foreign_rows_are_shown_refused_then_taken_in(graph: Graph) -> None:
     append_foreign(graph, "r8", "r9")
     before = graph.snapshot().commit_id
-    shown = graph.repair()
+    shown = graph.maintenance.repair()
     assert outcome(shown) == ("suspicious", "preview")
     assert (row(shown).operations, row(shown).foreign_rows, row(shown).lance_head_version) == (("Append",), 2, "2")
-    assert outcome(graph.repair(confirm=True)) == ("suspicious", "refused")
+    assert outcome(graph.maintenance.repair(confirm=True)) == ("suspicious", "refused")
     assert graph.snapshot().commit_id == before
     assert sorted(content(graph, "node:Reader")) == ["r1"]
-    forced = graph.repair(confirm=True, force=True, actor="ann")
+    forced = graph.maintenance.repair(confirm=True, force=True, actor="ann")
     assert outcome(forced) == ("suspicious", "forced")
     assert forced.graph_manifest_version == graph.snapshot().version
     assert sorted(content(graph, "node:Reader")) == ["r1", "r8", "r9"]
     assert graph.snapshot().entry.commit.actor == "ann"
-    assert outcome(graph.repair()) == ("verified_maintenance", "preview"), "nothing is missing any more"
-    assert outcome(graph.repair(confirm=True)) == ("verified_maintenance", "healed")
+    assert outcome(graph.maintenance.repair()) == ("verified_maintenance", "preview"), "nothing is missing any more"
+    assert outcome(graph.maintenance.repair(confirm=True)) == ("verified_maintenance", "healed")
 
 
 def test_rows_against_the_schema_are_refused_and_leave_no_trace(graph: Graph) -> None:
     append_foreign(graph, "r8", id="not-the-key")
     before = graph.snapshot().commit_id
-    report = graph.repair(confirm=True, force=True)
+    report = graph.maintenance.repair(confirm=True, force=True)
     assert outcome(report) == ("suspicious", "refused")
     assert row(report).error
     assert report.refused == 1
@@ -90,14 +90,14 @@ def test_rows_against_the_schema_are_refused_and_leave_no_trace(graph: Graph) ->
 def test_maintenance_by_another_tool_is_harmless(graph: Graph) -> None:
     dataset = lance.dataset(folder(graph, "node:Book"))
     dataset.update_config({"note": "by another tool"})
-    assert outcome(graph.repair(), "node:Book") == ("verified_maintenance", "preview")
+    assert outcome(graph.maintenance.repair(), "node:Book") == ("verified_maintenance", "preview")
 
 
 def test_what_can_not_be_opened_is_reported_and_never_guessed(graph: Graph) -> None:
     state = graph.snapshot().entry.tables["node:Book"]
     data = next(name for name in graph.snapshot().table("node:Book").files() if name.startswith("data/"))
     os.remove(Path(folder(graph, "node:Book")) / data)
-    report = Graph.open(graph.uri).repair()
+    report = Graph.open(graph.uri).maintenance.repair()
     assert outcome(report, "node:Book") == ("unverifiable", "refused")
     assert data in str(row(report, "node:Book").error)
     assert row(report, "node:Book").dataset_version_id == state.version
@@ -108,6 +108,6 @@ def test_what_can_not_be_opened_is_reported_and_never_guessed(graph: Graph) -> N
 def test_writes_go_on_beside_a_foreign_head(graph: Graph) -> None:
     append_foreign(graph, "r8")
     load(graph, [reader("r2")])
-    graph.optimize()
+    graph.maintenance.optimize()
     assert sorted(content(graph, "node:Reader")) == ["r1", "r2"]
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean

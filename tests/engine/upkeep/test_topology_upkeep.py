@@ -42,7 +42,7 @@ def test_a_used_topology_is_ready_after_optimize_and_old_builds_go(
     monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
     graph = Graph.init(tmp_path / "graph", SCHEMA)
     graph.load(stops(range(10)) + tracks(range(3)), mode="append")
-    graph.optimize()
+    graph.maintenance.optimize()
     assert stored_builds(graph) == set(), "nobody traversed anything yet"
     assert reached(graph) == ["s1", "s2", "s3"]
     assert len(stored_builds(graph)) == 1
@@ -50,7 +50,7 @@ def test_a_used_topology_is_ready_after_optimize_and_old_builds_go(
     for last in range(3, 8):
         graph.load(tracks(range(last, last + 1)), mode="append")
         before = stored_builds(graph)
-        graph.optimize()
+        graph.maintenance.optimize()
         assert stored_builds(graph) - before, "the state after optimize has its own build"
         assert len(stored_builds(graph)) <= KEPT_BUILDS
 

@@ -31,7 +31,7 @@ def test_reads_of_an_untended_table_cost_at_most_three_times_those_of_a_tidy_one
     point = "id = 'r0'"
     settle(graph)
     untended = [requests(s3_server, s3_place.uri, filter) for filter in (point, None)]
-    graph.optimize()
+    graph.maintenance.optimize()
     settle(graph)
     tidy = [requests(s3_server, s3_place.uri, filter) for filter in (point, None)]
     assert untended[0] <= 3 * tidy[0]

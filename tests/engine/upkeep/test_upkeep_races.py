@@ -40,7 +40,7 @@ def check(place: Place, said: list[list[list[str]]]) -> Graph:
     for isbn, pages in list(expected(said).items())[::7]:
         found = table.read(["id"], filter=f"pages = {pages} AND isbn = '{isbn}'").column("id").to_pylist()
         assert found == [isbn], "an index answers as the rows do"
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
     return graph
 
 
@@ -64,7 +64,7 @@ def test_two_upkeepers_at_once(local_place: Place) -> None:
     run_together(local_place, ("tidy", "a", "2"), ("tidy", "b", "2"), ("clean", "1", "2"), ("clean", "2", "2"))
     fresh = Graph.open(local_place.uri)
     assert {isbn: row["pages"] for isbn, row in content(fresh, "node:Book").items()} == {f"b{i}": i for i in range(6)}
-    assert fresh.verify().clean
+    assert fresh.maintenance.verify().clean
     assert fresh.snapshot().entry.tables["node:Book"].fragments == 1
 
 
@@ -90,13 +90,13 @@ def test_a_killed_keeper_leaves_a_whole_graph(local_place: Place, point: str, nt
     assert process.returncode == -9
     fresh = Graph.open(local_place.uri)
     assert sorted(content(fresh, "node:Book")) == [f"b{i}" for i in range(5)]
-    assert fresh.verify().clean
+    assert fresh.maintenance.verify().clean
     load(fresh, [book("after")])
-    fresh.optimize()
-    fresh.cleanup(keep_versions=1, grace=timedelta(0))
+    fresh.maintenance.optimize()
+    fresh.maintenance.cleanup(keep_versions=1, grace=timedelta(0))
     again = Graph.open(local_place.uri)
     assert sorted(content(again, "node:Book")) == ["after", *(f"b{i}" for i in range(5))]
-    assert again.verify().clean
+    assert again.maintenance.verify().clean
     named = {
         f"{s.path}/{n}"
         for s in again.snapshot().entry.tables.values()

@@ -78,8 +78,8 @@ REFUSED: dict[str, tuple[Callable[[Graph], object], type[OmniGraphError], str]] 
         PolicyError, "overwrite"),
     "a merge": (lambda g: g.merge("side", "main", actor="ana"), PolicyError, "needs a rule without rows and hide"),
     "a schema change": (
-        lambda g: g.apply_schema(SCHEMA + "node X { a: String @key }", actor="ana"), PolicyError, "needs a rule"),
-    "a baseline": (lambda g: g.capture_baseline(open("/dev/null", "wb")), PolicyError, "needs a rule"),  # noqa: SIM115
+        lambda g: g.schema.apply(SCHEMA + "node X { a: String @key }", actor="ana"), PolicyError, "needs a rule"),
+    "a baseline": (lambda g: g.changes.baseline(open("/dev/null", "wb")), PolicyError, "needs a rule"),  # noqa: SIM115
 }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ WRITES: dict[str, tuple[Callable[[Graph, str | None], object], list[AccessReques
         [AccessRequest(PolicyAction.CHANGE, "new"), AccessRequest(PolicyAction.BRANCH_CREATE, "side", "new")],
     ),
     "schema": (
-        lambda g, who: g.apply_schema(f"{SCHEMA}\nnode Dog {{ name: String @key }}", actor=who),
+        lambda g, who: g.schema.apply(f"{SCHEMA}\nnode Dog {{ name: String @key }}", actor=who),
         [AccessRequest(PolicyAction.SCHEMA_APPLY, None, "main")],
     ),
     "create": (
@@ -127,7 +127,7 @@ def test_the_receipt_of_a_write_is_for_its_author(graph: Graph) -> None:
         "mutation": lambda who: governed.mutate(ADD, actor=who, idempotency_key="mutation"),
         "load": lambda who: governed.load(RECORD, mode="merge", actor=who, idempotency_key="load"),
         "merge": lambda who: governed.merge("side", "main", actor=who, idempotency_key="merge"),
-        "schema": lambda who: governed.apply_schema(
+        "schema": lambda who: governed.schema.apply(
             SCHEMA + " node Place {}", actor=who, allow_data_loss=True, idempotency_key="schema"
         ),
         "branch": lambda who: governed.create_branch("new", actor=who, idempotency_key="branch"),

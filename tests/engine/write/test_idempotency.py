@@ -64,7 +64,7 @@ FIRST: list[Callable[[Graph], object]] = [
     lambda g: g.load(iter([row("bob")]), mode="merge", idempotency_key="k"),
     lambda g: g.load(row("bob"), mode="append", branch="new", base="main", idempotency_key="k"),
     lambda g: g.merge("side", idempotency_key="k"),
-    lambda g: g.apply_schema(WIDER, idempotency_key="k"),
+    lambda g: g.schema.apply(WIDER, idempotency_key="k"),
 ]
 OTHERS: list[Callable[[Graph], object]] = [
     lambda g: g.mutate(QUERIES, "add", {"name": "cid"}, idempotency_key="k"),
@@ -73,9 +73,9 @@ OTHERS: list[Callable[[Graph], object]] = [
     lambda g: g.load(row("bob"), mode="overwrite", idempotency_key="k"),
     lambda g: g.load(row("cid"), mode="append", branch="new", base="main", idempotency_key="k"),
     lambda g: g.merge("other", idempotency_key="k"),
-    lambda g: g.apply_schema(OTHER, idempotency_key="k"),
-    lambda g: g.apply_schema(WIDER, allow_data_loss=True, idempotency_key="k"),
-    lambda g: g.apply_schema(WIDER, branch="new", idempotency_key="k"),
+    lambda g: g.schema.apply(OTHER, idempotency_key="k"),
+    lambda g: g.schema.apply(WIDER, allow_data_loss=True, idempotency_key="k"),
+    lambda g: g.schema.apply(WIDER, branch="new", idempotency_key="k"),
 ]
 
 
@@ -117,7 +117,7 @@ WRITES: dict[str, Callable[[Graph, Path], object]] = {
     "a csv file": lambda g, files: g.load(files / "people.csv", type="Person", mode="merge", idempotency_key="k"),
     "a mutation": lambda g, _: g.mutate(QUERIES, "age", {"name": "ann", "age": 4}, idempotency_key="k"),
     "a merge": lambda g, _: g.merge("side", idempotency_key="k"),
-    "a schema": lambda g, _: g.apply_schema(WIDER, idempotency_key="k"),
+    "a schema": lambda g, _: g.schema.apply(WIDER, idempotency_key="k"),
     "a made branch": lambda g, _: g.create_branch("made", idempotency_key="k"),
     "an ended branch": lambda g, _: g.delete_branch("side", idempotency_key="k"),
 }
@@ -170,7 +170,7 @@ def test_a_repeat_is_answered_whatever_became_of_the_schema(graph: Graph, files:
     write, branch = WRITES[way], BRANCH_OF.get(way, "main")
     receipt = write(graph, files)
     for text in AFTERWARDS:
-        graph.apply_schema(text, branch=branch, allow_data_loss=True)
+        graph.schema.apply(text, branch=branch, allow_data_loss=True)
         head = graph.resolve_snapshot(branch), graph.list_branches()
         assert write(Graph.open(graph.uri), files) == replayed(receipt)  # type: ignore[type-var]
         assert (graph.resolve_snapshot(branch), graph.list_branches()) == head
@@ -179,7 +179,7 @@ def test_a_repeat_is_answered_whatever_became_of_the_schema(graph: Graph, files:
 def test_another_load_under_a_used_key_is_refused_whatever_became_of_the_schema(graph: Graph) -> None:
     graph.load(AGED_ROWS, type="Person", mode="append", idempotency_key="rows")
     graph.load(AGED.replace("bob", "bea"), mode="append", idempotency_key="records")
-    graph.apply_schema(AFTERWARDS[0])
+    graph.schema.apply(AFTERWARDS[0])
     others: list[list[dict[str, object]]] = [[{"name": "cid"}], [{"name": "bob", "age": "old"}], [{"nick": "b"}], []]
     for rows in others:
         with pytest.raises(IdempotencyKeyReusedError):
@@ -235,7 +235,7 @@ def test_a_merge_of_nothing_that_deleted_its_source_can_be_repeated(graph: Graph
 def test_a_write_that_finds_nothing_to_do_leaves_its_key_unused(graph: Graph) -> None:
     graph.create_branch("side")
     for _ in range(2):
-        assert not graph.apply_schema(SCHEMA, idempotency_key="k").replayed
+        assert not graph.schema.apply(SCHEMA, idempotency_key="k").replayed
         assert not graph.merge("side", idempotency_key="k").replayed
     assert graph.mutate(QUERIES, "add", {"name": "bob"}, idempotency_key="k").commit is not None
 
@@ -245,7 +245,7 @@ def test_a_key_of_a_write_without_a_digest_is_no_schema_change(graph: Graph) -> 
     intent = Intent(kind="pipeline", idempotency_key="k")
     graph._workspace.commit("main", lambda txn: PublishPlan(staged={}), intent)
     with pytest.raises(ConflictError, match="belongs to a write that is no schema change"):
-        graph.apply_schema(WIDER, idempotency_key="k")
+        graph.schema.apply(WIDER, idempotency_key="k")
 
 
 def test_the_refusal_is_a_conflict(graph: Graph) -> None:

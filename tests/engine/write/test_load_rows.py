@@ -421,7 +421,7 @@ def test_every_kind_of_value_counts_for_a_repeat(graph: Graph) -> None:
 def test_an_input_that_is_gone_once_read_is_read_again_when_the_schema_changes(form: str, graph: Graph) -> None:
     """The schema changes while the rows are read, so the load meets another one than it decoded for."""
     notes = [{"text": "a", "score": 1}, {"text": "b", "score": 2}]
-    changes = iter([lambda: graph.apply_schema(SCHEMA.replace("score: I64?", "score: I64?  extra: String?"))])
+    changes = iter([lambda: graph.schema.apply(SCHEMA.replace("score: I64?", "score: I64?  extra: String?"))])
 
     def changing(items: Any) -> Iterator[Any]:
         for item in items:
@@ -445,7 +445,7 @@ def test_an_input_that_is_gone_once_read_is_read_again_when_the_schema_changes(f
 
 def test_graph_records_of_an_iterator_still_can_not_be_read_twice(graph: Graph) -> None:
     def pieces() -> Iterator[str]:
-        graph.apply_schema(SCHEMA.replace("score: I64?", "score: I64?  extra: String?"))
+        graph.schema.apply(SCHEMA.replace("score: I64?", "score: I64?  extra: String?"))
         yield '{"type": "Note", "data": {"text": "a"}}'
 
     with pytest.raises(ConflictError, match="the schema changed"):

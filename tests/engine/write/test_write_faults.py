@@ -84,6 +84,6 @@ def test_a_write_that_breaks_off_is_whole_or_absent(tmp_path: Path, write: Calla
         happened = after != before
         done = "branch.create.claimed" if "branch.create.claimed" in points else "publish.after"
         assert happened == (points.index(done) <= number), (points[number], number)
-        assert graph.verify().clean
+        assert graph.maintenance.verify().clean
         graph.load(lines(node("Memo", id="next", text="t")), mode="append")
         assert "next" in everything(graph)["node:Memo"]

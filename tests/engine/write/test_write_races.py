@@ -209,7 +209,7 @@ def test_the_second_of_two_conflicting_writes_has_no_effect(
     with pytest.raises(error, match=mentions):
         perform(graph, mine)
     assert graph.snapshot().version == 3
-    assert graph.verify().clean
+    assert graph.maintenance.verify().clean
 
 
 def test_a_strict_conflict_names_both_heads(graph: Graph, interrupt: Interrupt) -> None:

@@ -62,9 +62,9 @@ def poll(
     _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph, working("reading changes"):
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
-        poll = graph.poll_changes(branch=branch, cursor=cursor, start=start, scope=scope, max_changes=limit)
+        poll = graph.changes.poll(branch=branch, cursor=cursor, start=start, scope=scope, max_changes=limit)
         while (following := poll.next_page_token) is not None:
-            page = graph.poll_changes(branch=branch, page_token=following, scope=scope, max_changes=limit)
+            page = graph.changes.poll(branch=branch, page_token=following, scope=scope, max_changes=limit)
             poll = poll.followed_by(page)
     if json:
         print_json(poll)
@@ -97,7 +97,7 @@ def baseline(
             replacing(out) as file,
             writing(file, lambda: entities(graph, types=type_, kinds=kind, branch=branch), "writing") as lines,
         ):
-            captured = graph.capture_baseline(lines, branch=branch, scope=scope)
+            captured = graph.changes.baseline(lines, branch=branch, scope=scope)
     if json:
         print_json(captured)
     else:

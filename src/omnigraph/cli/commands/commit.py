@@ -121,9 +121,9 @@ def changes(
     _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph, working("comparing states"):
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
-        shown = graph.commit_changes(commit_id, scope=scope, page_token=page_token, max_changes=limit)
+        shown = graph.changes.page(commit_id, scope=scope, page_token=page_token, max_changes=limit)
         while page_token is None and (following := shown.next_page_token) is not None:
-            page = graph.commit_changes(commit_id, scope=scope, page_token=following, max_changes=limit)
+            page = graph.changes.page(commit_id, scope=scope, page_token=following, max_changes=limit)
             shown = CommitChangesPage(shown.cause, (*shown.changes, *page.changes), page.next_page_token)
     if json:
         print_json(shown)

@@ -46,7 +46,7 @@ def optimize(
 
 def _optimized(graph: Graph, branch: str) -> OptimizeReport:
     with steps("optimize") as progress:
-        return graph.optimize(branch, progress=progress)
+        return graph.maintenance.optimize(branch, progress=progress)
 
 
 def _optimized_on_spark(graph: Graph, branch: str) -> OptimizeReport:
@@ -69,7 +69,7 @@ def repair(
     invocation = Invocation.of(ctx)
     target, graph = invocation.maintain_storage(uri)
     with graph, steps("repair") as progress:
-        report = _named(graph.repair(confirm=confirm, force=force, progress=progress), target.uri)
+        report = _named(graph.maintenance.repair(confirm=confirm, force=force, progress=progress), target.uri)
     if json:
         print_json(report)
     else:
@@ -112,7 +112,7 @@ def cleanup(
         invocation.echo(target)
         invocation.require_consent(target, "cleanup --confirm", json=json)
     with open_graph(target) as graph, steps("cleanup") as progress:
-        done = graph.cleanup(keep_versions=keep, older_than=age, dry_run=dry_run, progress=progress)
+        done = graph.maintenance.cleanup(keep_versions=keep, older_than=age, dry_run=dry_run, progress=progress)
         report = _named(done, target.uri)
     if json:
         print_json(report)

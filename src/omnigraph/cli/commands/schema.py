@@ -32,7 +32,7 @@ def show(
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
-        source = graph.schema_text(**point.pinned)
+        source = graph.schema.show(**point.pinned)
     if json:
         print_json(SchemaSource(source))
     else:
@@ -78,7 +78,7 @@ def plan(
             migration = told_plan(evolve(before, after, allow_data_loss=allow_data_loss).plan)
         else:
             with invocation.opened(target) as served:
-                migration = served.plan_schema(source, branch=branch, allow_data_loss=allow_data_loss)
+                migration = served.schema.plan(source, branch=branch, allow_data_loss=allow_data_loss)
     for note in migration.notes:
         print_note(note.render())
     if json:
@@ -113,7 +113,7 @@ def apply(
     invocation.echo(target)
     actor = invocation.actor_of(target)
     with invocation.opened(target) as graph, working("applying the schema"):
-        applied = graph.apply_schema(source, branch=branch, allow_data_loss=allow_data_loss, actor=actor)
+        applied = graph.schema.apply(source, branch=branch, allow_data_loss=allow_data_loss, actor=actor)
     for note in applied.notes:
         print_note(note.render())
     if json:

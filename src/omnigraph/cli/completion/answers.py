@@ -100,7 +100,7 @@ def _types(line: Line) -> list[str]:
     from omnigraph.language.schema.compile import compile_schema
 
     with _graph(line) as graph:
-        catalog = compile_schema(graph.schema_text(_last(line, "--branch") or "main"))
+        catalog = compile_schema(graph.schema.show(_last(line, "--branch") or "main"))
     return [*catalog.nodes, *catalog.edges]
 
 

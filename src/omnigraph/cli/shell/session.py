@@ -270,7 +270,7 @@ class Session:
         offered: dict[str, tuple[str, ...]] = dict.fromkeys(self._commands, ())
         offered |= {":format": tuple(ReadFormat), ":branch": ("create",), ":at": ("now",)}
         self.names = Names(
-            schema=lambda: self.graph.schema_text(self.branch),
+            schema=lambda: self.graph.schema.show(self.branch),
             branches=self.graph.list_branches,
             queries=lambda: self.known,
             commands=offered,
@@ -420,7 +420,7 @@ class Session:
             self.known[stored.name] = Known(stored.name, parameters, stored.mutation, None)
 
     def _schema(self, name: str) -> None:
-        text = self.graph.schema_text(self.branch)
+        text = self.graph.schema.show(self.branch)
         print_text(_declaration(text, name) if name else text)
 
     def _quit(self, _: str) -> None:

@@ -58,7 +58,7 @@ def require_feed(call: Call) -> None:
 def polled(call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
     """One poll of a branch's feed, for an actor who may follow it."""
     branch = branch_name(parameters.branch)
-    return call.whole._through(call.sight(PolicyAction.READ, branch)).poll_changes(
+    return call.whole._through(call.sight(PolicyAction.READ, branch)).changes.poll(
         branch=branch,
         start=parameters.start,
         cursor=parameters.cursor,

@@ -271,7 +271,7 @@ def plan_schema(call: Call) -> AnyAnswer:
     request: SchemaPlanRequest = call.body
     branch = branch_name(request.branch)
     graph = call.require(PolicyAction.READ, branch)
-    return json_answer(graph.plan_schema(request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss))
+    return json_answer(graph.schema.plan(request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss))
 
 
 @handles("previewMerge")

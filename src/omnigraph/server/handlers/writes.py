@@ -337,7 +337,7 @@ def apply_schema(call: Call) -> AnyAnswer:
     applied = written(
         call,
         size_of(request.schema_source),
-        lambda: graph.apply_schema(
+        lambda: graph.schema.apply(
             request.schema_source,
             branch=branch,
             allow_data_loss=request.allow_data_loss,
