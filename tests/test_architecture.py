@@ -234,7 +234,7 @@ def test_nothing_moves_the_attached_head_of_a_table() -> None:
     assert strays == []
 
 
-GUARDS = {"reading", "writing", "translated"}
+GUARDS = {"reading", "writing", "translate_errors"}
 WORKS_ON_FILES = {
     *("to_table", "to_batches", "to_reader", "scanner", "count_rows", "_take_rows", "take_blobs", "readall"),
     *("describe_indices", "read_all", "read_range", "execute", "execute_uncommitted", "write_dataset"),

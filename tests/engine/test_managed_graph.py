@@ -12,7 +12,7 @@ import omnigraph
 from omnigraph.engine.managed_graph import Standing, change_schema, look_at, make, preview_change, schema_made_by
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import AlreadyInitializedError, BadRequestError, ConflictError, StorageError
-from omnigraph.storage.log.cleanup_journal import RECLAIMS_FOLDER
+from omnigraph.storage.log.cleanup_journal import JOURNAL_FOLDER
 from omnigraph.storage.tracing import Trace
 from tests.conftest import Place
 from tests.support.every_store import Meanwhile, watched
@@ -80,7 +80,7 @@ def test_of_two_inits_the_loser_takes_nothing_from_the_winner(tmp_path: Path) ->
     with pytest.raises(AlreadyInitializedError):
         omnigraph.Graph.init(uri, SECOND, trace=trace)
     assert look_at(uri).schema == FIRST
-    assert (tmp_path / "g" / RECLAIMS_FOLDER).is_dir()
+    assert (tmp_path / "g" / JOURNAL_FOLDER).is_dir()
     append(uri, "a")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import BranchNotFoundError, ConflictError, IdempotencyKeyReusedError
-from omnigraph.storage.log.ref_generations import Lives
+from omnigraph.storage.log.ref_generations import RefGenerations
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, BranchRef, KeyUse, Tombstone, encode
 from tests.support.preempt import DiedError, preempted
 from tests.support.tables import append_one, ids, new_graph
@@ -40,7 +40,7 @@ class Request:
     def _uses(self, uri: Path) -> list[KeyUse | None]:
         with Graph.open(uri) as graph:
             root = graph._workspace.root
-            lives = Lives(root.objects)
+            lives = RefGenerations(root.objects)
             refs = [lives.read(life.name, life.number) for life in lives.of(self.name) if not life.is_path]
             logs = [(ref, root.log.newest(ref)) for ref in refs if ref is not None]
             if self.verb == "delete":
@@ -179,7 +179,7 @@ def test_a_branch_that_is_made_while_the_one_before_it_is_deleted(originals: dic
         shutil.copytree(originals["lives"], uri)
         with Graph.open(uri) as graph:
             # A deletion that died before its tombstone: from now on only the log says whether the branch lives.
-            Lives(graph._workspace.root.objects).mark("a", 1, "deleting")
+            RefGenerations(graph._workspace.root.objects).mark("a", 1, "deleting")
 
         def end(uri: Path = uri) -> None:
             with Graph.open(uri) as graph:

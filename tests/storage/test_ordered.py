@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from omnigraph.storage.integer_sets import contained, counted, distinct, is_ascending, merged, numbered, places
+from omnigraph.storage.integer_sets import (
+    count_values,
+    distinct,
+    factorize,
+    find_positions,
+    is_ascending,
+    is_member,
+    union,
+)
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "omnigraph"
 HASHING = re.compile(r"\b(?:np|numpy)\.(?:unique\w*|union1d|intersect1d|setdiff1d|setxor1d|isin|in1d)\(")
@@ -24,17 +32,17 @@ numbers = arrays.arrays(
 def test_distinct_values_with_their_counts_and_places(values: np.ndarray) -> None:
     expected, first, inverse, counts = np.unique(values, return_index=True, return_inverse=True, return_counts=True)
     assert distinct(values).tolist() == expected.tolist()
-    assert [part.tolist() for part in counted(values)] == [expected.tolist(), counts.tolist()]
-    assert [part.tolist() for part in numbered(values)] == [expected.tolist(), first.tolist(), inverse.tolist()]
+    assert [part.tolist() for part in count_values(values)] == [expected.tolist(), counts.tolist()]
+    assert [part.tolist() for part in factorize(values)] == [expected.tolist(), first.tolist(), inverse.tolist()]
     assert is_ascending(values) == (values.tolist() == expected.tolist())
 
 
 @given(numbers, numbers)
 def test_unions_and_membership(one: np.ndarray, other: np.ndarray) -> None:
     other = other.astype(one.dtype)
-    assert merged(distinct(one), distinct(other)).tolist() == np.union1d(one, other).tolist()
-    assert contained(one, other).tolist() == np.isin(one, other).tolist()
-    at, found = places(distinct(other), one)
+    assert union(distinct(one), distinct(other)).tolist() == np.union1d(one, other).tolist()
+    assert is_member(one, other).tolist() == np.isin(one, other).tolist()
+    at, found = find_positions(distinct(other), one)
     assert found.tolist() == np.isin(one, other).tolist()
     assert distinct(other)[at[found]].tolist() == one[found].tolist()
 

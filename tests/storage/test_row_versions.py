@@ -11,7 +11,7 @@ import pytest
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot, create_root
-from omnigraph.storage.tables.compaction import condensed
+from omnigraph.storage.tables.compaction import condense_row_versions
 from omnigraph.storage.tables.lance_errors import manifest_name
 from tests.support.lance_tables import lance_of
 
@@ -83,4 +83,4 @@ def test_it_stays_known_which_rows_were_updated(root: GraphRoot) -> None:
 )
 def test_what_is_written_in_another_way_is_left_alone(meta: object) -> None:
     fragment = {"physical_rows": 1, "created_at_version_meta": meta, "last_updated_at_version_meta": meta}
-    assert condensed(fragment) == fragment
+    assert condense_row_versions(fragment) == fragment

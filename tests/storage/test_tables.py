@@ -13,7 +13,13 @@ from omnigraph import Graph
 from omnigraph.errors import KeyConflictError
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable, Table
-from omnigraph.storage.tables.compaction import CEILING_BYTES, FLOOR_BYTES, FOLD_AT, FragmentSize, fragments_to_fold
+from omnigraph.storage.tables.compaction import (
+    CEILING_BYTES,
+    COMPACT_SMALL_AT,
+    FLOOR_BYTES,
+    FragmentSize,
+    small_fragments_to_compact,
+)
 from tests.conftest import Place
 from tests.support.lance_tables import lance_of
 from tests.support.tables import NODE, PEOPLE, append, append_one, ids, new_graph, nodes
@@ -150,7 +156,7 @@ def test_reads_do_not_decay_while_nobody_optimizes(local_place: Place) -> None:
     for i in range(60):
         append_one(graph, f"p{i:03}")
         seen.append(base(graph).fragments)
-    assert max(seen) < FOLD_AT
+    assert max(seen) < COMPACT_SMALL_AT
     assert ids(graph) == [f"p{i:03}" for i in range(60)]
     assert base(graph).fragments == len(lance_of(graph._workspace.root.reader.open(base(graph))).get_fragments())
 
@@ -160,12 +166,12 @@ def test_folding_leaves_indexed_fragments_alone(local_place: Place) -> None:
     append(graph, {PEOPLE: nodes({"ann": 1})})
     state = graph._workspace.root.staging.build_index(base(graph), "id", "BTREE", "id_btree").state
     indexed = {f.fragment_id for f in lance_of(graph._workspace.root.reader.open(state)).get_fragments()}
-    for i in range(FOLD_AT + 1):
+    for i in range(COMPACT_SMALL_AT + 1):
         state = graph._workspace.root.staging.append(state, nodes({f"p{i}": i})).state
     table = graph._workspace.root.reader.open(state)
     assert indexed <= {f.fragment_id for f in lance_of(table).get_fragments()}
     assert "ScalarIndexQuery" in plan_of(table, "id = 'ann'")
-    assert state.rows == FOLD_AT + 2
+    assert state.rows == COMPACT_SMALL_AT + 2
 
 
 def test_reading_beside_the_building_of_an_index(local_place: Place) -> None:
@@ -202,18 +208,18 @@ def sizes(*byte_counts: int, indexed: bool = False) -> list[FragmentSize]:
 @pytest.mark.parametrize(
     ("fragments", "chosen"),
     [
-        (sizes(*[100] * (FOLD_AT - 1)), []),
-        (sizes(*[100] * FOLD_AT), list(range(FOLD_AT))),
-        (sizes(*[100] * FOLD_AT, indexed=True), []),
+        (sizes(*[100] * (COMPACT_SMALL_AT - 1)), []),
+        (sizes(*[100] * COMPACT_SMALL_AT), list(range(COMPACT_SMALL_AT))),
+        (sizes(*[100] * COMPACT_SMALL_AT, indexed=True), []),
         (sizes(*[CEILING_BYTES + 1] * 10), []),
         # One large fragment is not rewritten for the sake of a few tiny ones.
-        (sizes(30 * FLOOR_BYTES, *[100] * FOLD_AT), list(range(1, FOLD_AT + 1))),
+        (sizes(30 * FLOOR_BYTES, *[100] * COMPACT_SMALL_AT), list(range(1, COMPACT_SMALL_AT + 1))),
         # A full tier of larger ones folds by itself.
-        (sizes(100, *[2 * FLOOR_BYTES] * FOLD_AT), list(range(1, FOLD_AT + 1))),
+        (sizes(100, *[2 * FLOOR_BYTES] * COMPACT_SMALL_AT), list(range(1, COMPACT_SMALL_AT + 1))),
     ],
 )
 def test_what_a_fold_takes(fragments: list[FragmentSize], chosen: list[int]) -> None:
-    assert fragments_to_fold(fragments) == chosen
+    assert small_fragments_to_compact(fragments) == chosen
 
 
 @pytest.mark.parametrize("commits", [3_000, 12_000])
@@ -223,13 +229,13 @@ def test_tiny_commits_do_not_write_the_square_of_what_they_hold(commits: int) ->
     written = most = 0
     for i in range(commits):
         fragments[i] = 200
-        chosen = fragments_to_fold([FragmentSize(f, size, indexed=False) for f, size in fragments.items()])
+        chosen = small_fragments_to_compact([FragmentSize(f, size, indexed=False) for f, size in fragments.items()])
         if chosen:
             fragments[i] = sum(fragments.pop(fragment_id) for fragment_id in chosen)
             written += fragments[i]
         most = max(most, len(fragments))
     assert written < 50 * commits * 200
-    assert most < 3 * FOLD_AT
+    assert most < 3 * COMPACT_SMALL_AT
 
 
 def test_a_row_is_rewritten_a_logarithmic_number_of_times() -> None:
@@ -239,7 +245,7 @@ def test_a_row_is_rewritten_a_logarithmic_number_of_times() -> None:
     for _ in range(3_000):
         fragments[next_id] = appended
         next_id += 1
-        while chosen := fragments_to_fold([FragmentSize(i, size, False) for i, size in fragments.items()]):
+        while chosen := small_fragments_to_compact([FragmentSize(i, size, False) for i, size in fragments.items()]):
             total = sum(fragments.pop(i) for i in chosen)
             rewritten += total
             fragments[next_id] = total

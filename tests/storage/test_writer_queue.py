@@ -11,7 +11,7 @@ from omnigraph import Graph
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import ReadSetChangedError, StorageError, StorageErrorKind
 from omnigraph.storage.log import writer_queue
-from omnigraph.storage.log.writer_queue import QueuePlace, queue_folder
+from omnigraph.storage.log.writer_queue import QueueTicket, queue_folder
 from tests.conftest import Place
 from tests.support.processes import Process, start_together
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
@@ -24,8 +24,8 @@ def in_the_end() -> float:
     return time.monotonic() + GIVE_UP
 
 
-def place_of(graph: Graph) -> QueuePlace:
-    return graph._workspace.root.writer_queue.place("main")
+def place_of(graph: Graph) -> QueueTicket:
+    return graph._workspace.root.writer_queue.ticket("main")
 
 
 def waiting(graph: Graph) -> list[str]:
@@ -67,7 +67,7 @@ def test_a_writer_alone_never_queues(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     for i in range(9):
         append_one(graph, f"a{i}")
-    assert not place_of(graph).contended
+    assert not place_of(graph).is_contended
     assert waiting(graph) == []
 
 
@@ -101,7 +101,7 @@ def test_who_always_wins_hears_of_those_who_wait(local_place: Place) -> None:
         mine.wait(in_the_end())
         for i in range(4):
             append_one(graph, f"a{i}")
-        wait_until(lambda: place_of(graph).contended, "the writer knows that somebody waits")
+        wait_until(lambda: place_of(graph).is_contended, "the writer knows that somebody waits")
     other.close()
     append_one(graph, "a4")
     graph.close()
@@ -136,7 +136,7 @@ def test_who_needs_longer_than_others_wait_queues_again_and_says_so(local_place:
         mine.wait(in_the_end())
         (first,) = waiting(graph)
         graph._workspace.root.objects.delete(first)
-        mine.attempted(7.0)
+        mine.record_attempt(7.0)
         mine.wait(in_the_end())
         (second,) = waiting(graph)
         assert second != first
@@ -150,7 +150,7 @@ def test_a_refused_strict_write_queues_when_it_is_tried_again(local_place: Place
     append_one(other, "bob")
     with pytest.raises(ReadSetChangedError):
         graph._workspace.publish(txn, PublishPlan(staged, strict=True))
-    assert place_of(graph).contended
+    assert place_of(graph).is_contended
 
 
 def test_a_store_that_refuses_the_queue_does_not_refuse_the_write(local_place: Place) -> None:

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 
 from omnigraph import Graph
-from omnigraph.storage.log.ref_generations import Lives
+from omnigraph.storage.log.ref_generations import RefGenerations
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode
 
 LOGS = "__manifest/log"
@@ -22,7 +22,7 @@ class History:
         self.commits: dict[str, LogEntry] = {}
         self.by_actor: dict[str, list[LogEntry]] = defaultdict(list)
         self.lives: dict[str, BranchRef] = {}
-        self._names = Lives(graph._workspace.root.objects)
+        self._names = RefGenerations(graph._workspace.root.objects)
         self._main = graph._workspace.root.identity.main
 
     def refresh(self) -> list[LogEntry]:

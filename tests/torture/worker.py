@@ -24,7 +24,7 @@ from typing import Any
 from omnigraph import Graph
 from omnigraph.errors import OmniGraphError, StorageError
 from omnigraph.storage.identifiers import MAIN
-from omnigraph.storage.tracing import NAMING_POINTS, UPKEEP_POINTS, Trace
+from omnigraph.storage.tracing import MAINTENANCE_POINTS, NAMING_POINTS, Trace
 from tests.support.child import say
 from tests.torture.choices import View, choose
 from tests.torture.operations import Memory, carry_out, is_expected
@@ -34,11 +34,11 @@ POINTS = {
     "load": WRITING_POINTS,
     "mutate": WRITING_POINTS,
     "merge": WRITING_POINTS,
-    "schema": (*WRITING_POINTS, *UPKEEP_POINTS),
+    "schema": (*WRITING_POINTS, *MAINTENANCE_POINTS),
     "optimize": WRITING_POINTS,
     "branch": ("branch.create.before", "branch.create.claimed", "branch.create.after", *NAMING_POINTS),
     "unbranch": ("branch.tombstone.before", "branch.tombstone.after", "branch.delete.after"),
-    "cleanup": UPKEEP_POINTS,
+    "cleanup": MAINTENANCE_POINTS,
 }
 KEYED = ("load", "mutate", "merge", "schema", "branch", "unbranch")
 

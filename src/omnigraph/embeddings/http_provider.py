@@ -40,7 +40,7 @@ _PIECE_OF_TEXT: Final = 12
 _PIECE_OF_KEY: Final = 6
 
 
-def redacted(message: str, key: str, texts: Sequence[str]) -> str:
+def redact(message: str, key: str, texts: Sequence[str]) -> str:
     """A provider's message, at most a few lines of it, with no piece of the key or of a text."""
     message = message[: 2 * _LONGEST_MESSAGE]
     hidden = [False] * len(message)
@@ -131,7 +131,7 @@ class HttpProvider:
             raise TransientError(f"embedding request failed: {cause} ({_host(self._config.base_url)})") from None
         if answer.is_success:
             return body
-        said = redacted(_failure_of(body), self._config.api_key, texts)
+        said = redact(_failure_of(body), self._config.api_key, texts)
         message = f"embedding request failed with status {answer.status_code}: {said}"
         if answer.status_code == 429 or answer.status_code >= 500:
             raise TransientError(message, retry_after_seconds(answer.headers.get("retry-after")) or 0.0)
@@ -169,7 +169,7 @@ class HttpProvider:
 
     def _cause(self, error: Exception, texts: Sequence[str]) -> str:
         described = f"{type(error).__name__}: {error}".rstrip(": ")
-        return redacted(described, self._config.api_key, texts)
+        return redact(described, self._config.api_key, texts)
 
     def _warn_of_retry(self, attempt: int, pause: float) -> None:
         self._usage.count(retries=1)

@@ -219,7 +219,7 @@ class Workspace(Resources):
         """
         name, branches = name.strip(), self.root.branches
         with BRANCH_LOCKS.hold(self.lock_key(name)), held_source(self.root, source) as fork:
-            ref = branches.draft(name, fork.ref, fork.entry, actor=intent.actor)
+            ref = branches.new_ref(name, fork.ref, fork.entry, actor=intent.actor)
             txn = WriteTxn(self, ref, fork.entry, intent)
             plan = prepare(txn)
             # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.

@@ -18,7 +18,7 @@ Number = TypeVar("Number", bound=np.integer[Any])
 _WIDEST_TABLE: Final = 6
 
 
-class Numbered(NamedTuple):
+class Factorization(NamedTuple):
     """Distinct values, ascending; where each first stood in the input; the place of every input among them."""
 
     values: NDArray[Any]
@@ -39,24 +39,24 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
     return ordered[_begins(ordered)]
 
 
-def counted(values: NDArray[Number]) -> tuple[NDArray[Number], NDArray[np.int64]]:
+def count_values(values: NDArray[Number]) -> tuple[NDArray[Number], NDArray[np.int64]]:
     """The distinct values, ascending, and how often each occurs."""
     ordered = np.sort(values)
     starts = np.flatnonzero(_begins(ordered))
     return ordered[starts], np.diff(np.append(starts, len(ordered)))
 
 
-def numbered(values: NDArray[Any]) -> Numbered:
+def factorize(values: NDArray[Any]) -> Factorization:
     """The distinct values and how the input is spelled in them."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     begins = _begins(ordered)
     of_input = np.empty(len(values), np.int64)
     of_input[order] = np.cumsum(begins) - 1
-    return Numbered(ordered[begins], order[begins], of_input)
+    return Factorization(ordered[begins], order[begins], of_input)
 
 
-def merged(left: NDArray[Number], right: NDArray[Number]) -> NDArray[Number]:
+def union(left: NDArray[Number], right: NDArray[Number]) -> NDArray[Number]:
     """What stands in either of two ascending arrays, each once."""
     if not len(left) or not len(right):
         return left if len(left) else right
@@ -65,7 +65,7 @@ def merged(left: NDArray[Number], right: NDArray[Number]) -> NDArray[Number]:
     return both[_begins(both)]
 
 
-def places(ordered: NDArray[Number], values: NDArray[Number]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def find_positions(ordered: NDArray[Number], values: NDArray[Number]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Where each value stands in an ascending array, and whether it is there at all."""
     if not len(ordered):
         return np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
@@ -73,13 +73,13 @@ def places(ordered: NDArray[Number], values: NDArray[Number]) -> tuple[NDArray[n
     return found, ordered[found] == values
 
 
-def contained(values: NDArray[Number], allowed: NDArray[Number]) -> NDArray[np.bool_]:
+def is_member(values: NDArray[Number], allowed: NDArray[Number]) -> NDArray[np.bool_]:
     """Whether each value is one of the allowed ones, which stand in any order."""
     if not len(allowed) or not len(values):
         return np.zeros(len(values), np.bool_)
     if int(allowed.max()) - int(allowed.min()) <= _WIDEST_TABLE * (len(values) + len(allowed)):
         return np.isin(values, allowed, kind="table")
-    return places(np.sort(allowed), values)[1]
+    return find_positions(np.sort(allowed), values)[1]
 
 
 def _begins(ordered: NDArray[Any]) -> NDArray[np.bool_]:

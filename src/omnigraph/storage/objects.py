@@ -69,10 +69,10 @@ class Objects:
 
     def get(self, path: str) -> bytes | None:
         """The bytes of an object, None when it does not exist."""
-        found = self.dated(path)
+        found = self.get_with_time(path)
         return None if found is None else found[0]
 
-    def dated(self, path: str) -> tuple[bytes, datetime] | None:
+    def get_with_time(self, path: str) -> tuple[bytes, datetime] | None:
         """The same, and when it was written, by the store's clock."""
 
         def fetch() -> tuple[bytes, datetime] | None:
@@ -96,7 +96,7 @@ class Objects:
 
         return self._request("get", path, look)
 
-    def modified(self, path: str) -> datetime:
+    def modified_at(self, path: str) -> datetime:
         """When an object that is there was written, by the store's clock."""
         return self._request("get", path, lambda: obstore.head(self._store, path)["last_modified"])
 

@@ -34,7 +34,7 @@ from omnigraph.storage.external_objects import ExternalObjects
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import Branches
-from omnigraph.storage.log.cleanup_journal import RECLAIMS_FOLDER, Pins, Reclaims
+from omnigraph.storage.log.cleanup_journal import JOURNAL_FOLDER, CleanupJournal, Pins
 from omnigraph.storage.log.log import GraphLog
 from omnigraph.storage.log.write_guard import CLOCK_OBJECT, WriteGuard, probe_create_if_absent
 from omnigraph.storage.log.writer_queue import WriterQueue
@@ -51,7 +51,7 @@ from omnigraph.storage.models import (
 )
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables import Staging, TableReader
-from omnigraph.storage.tables.maintenance import TableUpkeep
+from omnigraph.storage.tables.maintenance import TableMaintenance
 from omnigraph.storage.tracing import Trace
 
 IDENTITY = "__manifest/graph.json"
@@ -73,10 +73,10 @@ class GraphRoot:
         self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace, self.guard)
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
-        self.upkeep = TableUpkeep(self.reader, self.staging)
+        self.table_maintenance = TableMaintenance(self.reader, self.staging)
         self.external = ExternalObjects(objects.location)
         self.pins = Pins(objects, self.workers)
-        self.reclaims = Reclaims(objects, self.workers)
+        self.cleanup_journal = CleanupJournal(objects, self.workers)
         self._closing: list[Callable[[], None]] = []
         self._schemas: RecentlyUsed[str, SchemaDocument] = RecentlyUsed(_REMEMBERED_SCHEMAS)
         self._catalogs: RecentlyUsed[str, Catalog] = RecentlyUsed(_REMEMBERED_SCHEMAS)
@@ -216,7 +216,7 @@ def _create_root(
     _refuse_used_root(objects, force)
     if location.is_local:
         # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
-        (location.local_root / RECLAIMS_FOLDER).mkdir(parents=True, exist_ok=True)
+        (location.local_root / JOURNAL_FOLDER).mkdir(parents=True, exist_ok=True)
     store_time = probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
     now = now_micros()
     main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
@@ -230,17 +230,17 @@ def _create_root(
         path, table_id = new_table_path(type_key)
         undo.append(_removing_objects(objects, path))
         state = root.staging.create(path, table_id, tables[type_key])
-        trace.reached("init.table.after")
+        trace.reach("init.table.after")
         return state
 
     states = dict(zip(tables, root.workers.map(make, tables), strict=True))
     digest = root.accept_schema(source, catalog)
     undo.append(lambda: objects.delete(schema_path(digest)))
-    trace.reached("init.schema.after")
+    trace.reach("init.schema.after")
     undo.append(_removing_objects(objects, f"__manifest/log/{main.branch_id}"))
     undo.append(lambda: objects.delete(f"__manifest/hints/{main.branch_id}"))
     root.log.publish(_first_entry(identity, digest, states, details))
-    trace.reached("init.genesis.after")
+    trace.reach("init.genesis.after")
     try:
         _claim(objects, identity)
     except StorageError as error:
@@ -248,7 +248,7 @@ def _create_root(
             undo[:] = [root.close]  # perhaps the graph exists, and somebody works with it already
         raise
     undo.clear()
-    trace.reached("init.claim.after")
+    trace.reach("init.claim.after")
     return root
 
 
@@ -345,7 +345,7 @@ def _removing_directory(directory: Path) -> Callable[[], None]:
     def remove() -> None:
         if (directory / IDENTITY).exists():
             return  # another init was faster: what is empty here is part of its graph
-        for child in (RECLAIMS_FOLDER, "__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
+        for child in (JOURNAL_FOLDER, "__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
             with contextlib.suppress(OSError):
                 os.rmdir(directory / child)
         os.rmdir(directory)

@@ -169,7 +169,7 @@ def topology_folder(edge_table_id: str, name: str) -> str:
     return f"{_ROOT}/{edge_table_id}/{name}"
 
 
-def described(
+def describe_topology(
     shape: str, edges: TableState, sources: TableState, targets: TableState, dangling: bool, arrays: Mapping[str, Any]
 ) -> TopologyDescription:
     stored = [(name, _little_endian(array)) for name, array in arrays.items()]

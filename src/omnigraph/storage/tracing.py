@@ -1,6 +1,6 @@
 """Named points of the write path that an observer may watch.
 
-Production code announces where it is (`trace.reached("publish.before")`); nobody listens by default. Crash tests
+Production code announces where it is (`trace.reach("publish.before")`); nobody listens by default. Crash tests
 listen and kill the process there, so each durable step has a name that a test can hit.
 """
 
@@ -16,7 +16,7 @@ POINTS = (
     "stage.before",
     "stage.data.after",
     "stage.commit.after",
-    "stage.fold.after",
+    "stage.compaction.after",
     "stage.all.after",
     "publish.before",
     "publish.after",
@@ -31,7 +31,7 @@ POINTS = (
 NAMING_POINTS = ("branch.claim.after",)
 """The points of taking a name that was a path, which few branches pass."""
 
-UPKEEP_POINTS = ("cleanup.record.after", "cleanup.look.after", "cleanup.delete.after", "cleanup.after")
+MAINTENANCE_POINTS = ("cleanup.record.after", "cleanup.look.after", "cleanup.delete.after", "cleanup.after")
 """The points of maintenance, which a write never passes."""
 
 
@@ -41,6 +41,6 @@ class Trace:
     def __init__(self) -> None:
         self.observer: Callable[[str], None] | None = None
 
-    def reached(self, point: str) -> None:
+    def reach(self, point: str) -> None:
         if self.observer is not None:
             self.observer(point)

@@ -192,16 +192,16 @@ class Shelf:
             self.model = {f"o{seed}-{i}": self.row(chance) for i in range(3)}
             self.state = staging.overwrite(self.state, self.arrow(self.model)).state
         elif step == "index":
-            self.state = self.root.upkeep.only_index(self.state, self.specs).staged.state
+            self.state = self.root.table_maintenance.index_only(self.state, self.specs).staged.state
         elif step == "tidy":
-            self.state = self.root.upkeep.tidy(self.state, self.specs).staged.state
-            assert not self.root.upkeep.tidy(self.state, self.specs).changed, "a tidy table needs nothing"
+            self.state = self.root.table_maintenance.optimize(self.state, self.specs).staged.state
+            assert not self.root.table_maintenance.optimize(self.state, self.specs).changed, "a second run does nothing"
 
         elif step == "overtaken":
             # A writer moves the table on while it is tidied; the work is replayed on what the writer made.
-            work = self.root.upkeep.tidy(self.state, self.specs)
+            work = self.root.table_maintenance.optimize(self.state, self.specs)
             self.do(chance.choice(["append", "upsert", "patch", "delete", "overwrite"]), seed + 1)
-            replayed = self.root.upkeep.replay(work, self.state)
+            replayed = self.root.table_maintenance.replay(work, self.state)
             self.state = self.state if replayed is None else replayed.staged.state
 
     @staticmethod

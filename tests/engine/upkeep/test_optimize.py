@@ -188,9 +188,9 @@ def test_a_writer_that_overtakes_loses_nothing_and_costs_no_second_optimize(
 
 def test_replaying_on_an_appended_version_writes_no_data_again(graph: Graph) -> None:
     root, type_ = graph._workspace.root, graph.catalog.nodes["Book"]
-    work = root.upkeep.tidy(graph.snapshot().entry.tables["node:Book"], declared_indexes(type_))
+    work = root.table_maintenance.optimize(graph.snapshot().entry.tables["node:Book"], declared_indexes(type_))
     load(graph, [book("new", pages=50)], "append")
-    replayed = root.upkeep.replay(work, graph.snapshot().entry.tables["node:Book"])
+    replayed = root.table_maintenance.replay(work, graph.snapshot().entry.tables["node:Book"])
     assert replayed is not None
     table = root.reader.open(replayed.staged.state)
     made = {name for name in root.reader.open(work.staged.state).files() if not name.startswith("_versions/")}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.storage.tracing import UPKEEP_POINTS
+from omnigraph.storage.tracing import MAINTENANCE_POINTS
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, book, content, load, loan, reader
 from tests.support.processes import Process, start_together
@@ -71,7 +71,7 @@ def test_two_upkeepers_at_once(local_place: Place) -> None:
 @pytest.mark.parametrize(
     ("point", "nth"),
     [
-        *((point, 1) for point in UPKEEP_POINTS),
+        *((point, 1) for point in MAINTENANCE_POINTS),
         ("cleanup.delete.after", 2),
         ("cleanup.delete.after", 4),
         ("stage.commit.after", 1),
@@ -83,7 +83,7 @@ def test_a_killed_keeper_leaves_a_whole_graph(local_place: Place, point: str, nt
     graph = Graph.init(local_place.uri, SCHEMA)
     for i in range(5):
         load(graph, [book(f"b{i}", pages=i), reader(f"r{i}"), loan(f"r{i}", f"b{i}")])
-    role = ("clean_all", "2", "3") if point in UPKEEP_POINTS else ("tidy", "t", "2")
+    role = ("clean_all", "2", "3") if point in MAINTENANCE_POINTS else ("tidy", "t", "2")
     process = start(local_place, *role, kill_at=f"{point}:{nth}")
     start_together([process])
     process.acknowledged()

@@ -176,9 +176,9 @@ class SeenTable:
         """The seen rows of a batch that has its `PLACE`."""
         if self.places is None:
             return batch
-        from omnigraph.storage.integer_sets import contained
+        from omnigraph.storage.integer_sets import is_member
 
-        return batch.filter(pa.array(contained(batch.column(PLACE).to_numpy(), self.places)))
+        return batch.filter(pa.array(is_member(batch.column(PLACE).to_numpy(), self.places)))
 
 
 def seen_table(snapshot: Snapshot, type_: TableType) -> SeenTable | None:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from omnigraph.storage.integer_sets import contained, distinct
+from omnigraph.storage.integer_sets import distinct, is_member
 
 Hashes = NDArray[np.uint64]
 
@@ -37,7 +37,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
 
 def among(hashes: Hashes, wanted: Hashes) -> NDArray[np.bool_]:
     """Which of these hashes are wanted."""
-    return contained(hashes, wanted)
+    return is_member(hashes, wanted)
 
 
 def with_whole_key(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from omnigraph.engine.bulk.executor import RemoteTable
 from omnigraph.storage.tables.fragments import FragmentSummary, fragments_of, pinned_dataset
-from omnigraph.storage.tables.rows import identifier, quoted
+from omnigraph.storage.tables.rows import identifier, string_literal
 
 if TYPE_CHECKING:
     from omnigraph.engine.resources import Resources
@@ -115,7 +115,7 @@ def _literal(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return quoted(value)
+        return string_literal(value)
     if isinstance(value, int) or (isinstance(value, Decimal) and value == value.to_integral_value()):
         return str(int(value))
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):

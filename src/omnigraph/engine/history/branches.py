@@ -29,7 +29,7 @@ def create_branch(
     key = key_use(workspace, idempotency_key, actor, "branch_create", name, source)
     try:
         with held_source(workspace.root, source) as fork:
-            ref = branches.draft(name, fork.ref, fork.entry, actor=actor, key=key)
+            ref = branches.new_ref(name, fork.ref, fork.entry, actor=actor, key=key)
             return branches.establish(ref, fork.age)
     except (ConflictError, NotFoundError):
         # Since the first try its source may have gone, or a part of its path may have become a branch.

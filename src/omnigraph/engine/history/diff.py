@@ -36,7 +36,7 @@ from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import EdgeType, TableType, check_type_names
 from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW
 from omnigraph.storage.identifiers import MAIN, now_micros
-from omnigraph.storage.integer_sets import contained
+from omnigraph.storage.integer_sets import is_member
 from omnigraph.storage.models import ChangeCounts
 from omnigraph.storage.tables.blobs import BlobDescriptors
 from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, row_ids_of
@@ -327,7 +327,7 @@ class _SeenStates:
 def _with_edges_at(state: TypeState, column: str, ids: list[str], rows: pa.Table) -> pa.Table:
     """Some edges of a state together with those at some nodes, each once."""
     found = state.table.rows_among(column, ids, state.keys, row_ids=True).select(rows.column_names).cast(rows.schema)
-    fresh = ~contained(row_ids_of(found), row_ids_of(rows))
+    fresh = ~is_member(row_ids_of(found), row_ids_of(rows))
     return pa.concat_tables([rows, found.filter(pa.array(fresh))])
 
 

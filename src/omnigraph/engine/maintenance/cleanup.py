@@ -33,7 +33,7 @@ from omnigraph.storage.log.cleanup_journal import Pin
 from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
 from omnigraph.storage.objects import DELETED_AT_ONCE
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.files import Doomed, TableFile, doomed_files, leaf_folders, table_file
+from omnigraph.storage.tables.files import Deletable, TableFile, deletable_files, leaf_folders, table_file
 from omnigraph.storage.tables.lance_errors import attached_version, manifest_name
 
 _ENTRIES_AT_ONCE: Final = 256
@@ -99,7 +99,7 @@ class _Table:
 
     folder: str
     files: list[TableFile] = field(default_factory=list)
-    doomed: Doomed = field(default_factory=Doomed)
+    doomed: Deletable = field(default_factory=Deletable)
     error: str | None = None
     removed_bytes: int = 0
     removed_versions: int = 0
@@ -111,7 +111,7 @@ class _Table:
                 step(self)
             except OmniGraphError as error:
                 self.error = str(error)
-                self.doomed = Doomed()
+                self.doomed = Deletable()
 
 
 class _Cleanup:
@@ -134,7 +134,7 @@ class _Cleanup:
         self.dry_run = dry_run
         self.now = _own_time() if dry_run else self._store_time_even_if_full()
         # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
-        self.unfinished = root.reclaims.standing() if dry_run else root.reclaims.take_over()
+        self.unfinished = root.cleanup_journal.standing() if dry_run else root.cleanup_journal.take_over()
         self.first_kept = first_retained(root, root.branches.head(MAIN), retention, self.now)
 
     def keep_from(self, entry: LogEntry) -> None:
@@ -175,7 +175,7 @@ class _Cleanup:
     def _store_time(self) -> datetime:
         """Ages are those of stored objects, so the time is the store's. A clock that is far from it is a mistake
         somewhere, and what is deleted can't be brought back."""
-        theirs, ours = self.root.reclaims.store_time(), _own_time()
+        theirs, ours = self.root.cleanup_journal.store_time(), _own_time()
         if abs(theirs - ours) > max(self.grace, _CLOCK_TOLERANCE):
             raise ConflictError(
                 f"nothing was removed: this machine's clock says {ours:%Y-%m-%d %H:%M} and the store's "
@@ -285,7 +285,7 @@ class _Cleanup:
             for version, state in roots.superseded.get(table.folder, {}).items()
             if version not in kept and f"_versions/{manifest_name(state.number)}" in standing
         }
-        table.doomed = doomed_files(
+        table.doomed = deletable_files(
             table.files,
             self._named(kept.values(), standing) | self._named(_foreign(table), standing),
             superseded=self._named(superseded.values(), standing),
@@ -307,13 +307,13 @@ class _Cleanup:
         return named
 
     def _sweep(self, tables: list[_Table], roots: _Roots) -> None:
-        records = self.root.reclaims.open(self.first_kept, self.folders)
-        self.root.trace.reached("cleanup.record.after")
+        records = self.root.cleanup_journal.open(self.first_kept, self.folders)
+        self.root.trace.reach("cleanup.record.after")
         # A writer that pinned, forked or published since the first look is seen now; nothing has been deleted yet.
         later = self._roots()
         self._each(tables, lambda table: self._rescue(table, roots, later), "looking again")
-        self.root.trace.reached("cleanup.look.after")
-        if not self.root.reclaims.are_ours(records):
+        self.root.trace.reach("cleanup.look.after")
+        if not self.root.cleanup_journal.are_ours(records):
             return  # another cleanup finishes this one; what it has finished may be in use again
         removed = Tally(self.progress, "removing files", sum(len(table.doomed.files) for table in tables))
         self._each(tables, lambda table: self._delete(table, removed))
@@ -322,8 +322,8 @@ class _Cleanup:
             # What a pin kept may still be deleted by the writer of the record, so the record stays.
             pins = [*roots.pins, *later.pins]
             done = [record for record in self.unfinished if not any(pin.first < record.below for pin in pins)]
-            self.root.reclaims.close([*records, *done])
-        self.root.trace.reached("cleanup.after")
+            self.root.cleanup_journal.close([*records, *done])
+        self.root.trace.reach("cleanup.after")
 
     def _rescue(self, table: _Table, before: _Roots, later: _Roots) -> None:
         known = before.kept.get(table.folder, {})
@@ -339,7 +339,7 @@ class _Cleanup:
                 table.removed_bytes += sum(file.stored.size for file in batch)
                 table.removed_versions += sum(file.version is not None for file in batch)
                 removed.add(len(batch))
-            self.root.trace.reached("cleanup.delete.after")
+            self.root.trace.reach("cleanup.delete.after")
         self.root.remove_empty_folders(leaf_folders(table.doomed.others))
 
     def _each(self, tables: list[_Table], step: Callable[[_Table], None], called: str | None = None) -> None:

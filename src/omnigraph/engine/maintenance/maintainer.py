@@ -52,7 +52,7 @@ def maintain(
     snapshot = workspace.snapshot(branch)
     reasons = {}
     for type_key, type_ in table_types(snapshot.catalog).items():
-        condition = workspace.root.upkeep.condition(snapshot.entry.tables[type_key], declared_indexes(type_))
+        condition = workspace.root.table_maintenance.condition(snapshot.entry.tables[type_key], declared_indexes(type_))
         if (reason := _reason(policy, condition)) is not None:
             reasons[type_key] = reason
     optimized = optimize(workspace, branch, types=reasons, actor=actor, progress=progress) if reasons else None

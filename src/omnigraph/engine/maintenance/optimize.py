@@ -29,7 +29,7 @@ from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BadRequestError, ReadSetChangedError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.source import did_you_mean
-from omnigraph.storage.tables.maintenance import UpkeepWork
+from omnigraph.storage.tables.maintenance import MaintenanceWork
 from omnigraph.storage.topology import TopologyFiles
 
 KEPT_BUILDS: Final = 2
@@ -97,7 +97,7 @@ class _Upkeep:
     compacts: bool
 
     def run(self) -> OptimizeReport:
-        works: dict[str, UpkeepWork] = {}
+        works: dict[str, MaintenanceWork] = {}
         for last in (False,) * (_ROUNDS - 1) + (True,):
             txn = self.workspace.begin(self.branch, self.intent)
             types = self._types(txn)
@@ -127,18 +127,18 @@ class _Upkeep:
         return {key: type_ for key, type_ in known.items() if key in self.only}
 
     def _round(
-        self, txn: WriteTxn, types: Mapping[str, TableType], finished: Mapping[str, UpkeepWork]
-    ) -> dict[str, UpkeepWork]:
+        self, txn: WriteTxn, types: Mapping[str, TableType], finished: Mapping[str, MaintenanceWork]
+    ) -> dict[str, MaintenanceWork]:
         """Work for every table on the captured head, finished work replayed where that is possible."""
-        upkeep, tally = txn.root.upkeep, Tally(self.progress, "tables", len(types))
+        upkeep, tally = txn.root.table_maintenance, Tally(self.progress, "tables", len(types))
 
-        def work(item: tuple[str, TableType]) -> UpkeepWork:
+        def work(item: tuple[str, TableType]) -> MaintenanceWork:
             type_key, type_ = item
             state, before = txn.base.tables[type_key], finished.get(type_key)
             made = upkeep.replay(before, state) if before is not None else None
             if made is None:
                 specs = declared_indexes(type_)
-                made = upkeep.tidy(state, specs) if self.compacts else upkeep.only_index(state, specs)
+                made = upkeep.optimize(state, specs) if self.compacts else upkeep.index_only(state, specs)
             tally.add(what=type_key)
             return made
 
@@ -146,7 +146,7 @@ class _Upkeep:
             return dict(zip(types, workers.map(work, types.items()), strict=True))
 
     def _report(
-        self, types: Mapping[str, TableType], works: Mapping[str, UpkeepWork], published: PublishedCommit | None
+        self, types: Mapping[str, TableType], works: Mapping[str, MaintenanceWork], published: PublishedCommit | None
     ) -> OptimizeReport:
         tables = {} if published is None else published.entry.tables
         rows = [
@@ -170,7 +170,7 @@ class _Outcome:
     """Finished work on its way through the publish machine."""
 
     txn: WriteTxn
-    works: dict[str, UpkeepWork]
+    works: dict[str, MaintenanceWork]
     gives_up: bool
 
     def plan(self) -> PublishPlan:
@@ -181,11 +181,11 @@ class _Outcome:
         if txn.base.schema != self.txn.base.schema:
             raise _WorkVoidError
         for key, work in [(key, work) for key, work in self.works.items() if work.changed]:
-            replayed = txn.root.upkeep.replay(work, txn.base.tables[key])
+            replayed = txn.root.table_maintenance.replay(work, txn.base.tables[key])
             if replayed is not None:
                 self.works[key] = replayed
             elif self.gives_up:
-                self.works[key] = UpkeepWork(work.base, work.staged, pending=work.pending)
+                self.works[key] = MaintenanceWork(work.base, work.staged, pending=work.pending)
             else:
                 raise _WorkVoidError
         if not any(work.changed for work in self.works.values()):

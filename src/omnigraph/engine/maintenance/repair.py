@@ -245,7 +245,7 @@ def _rebuild_indexes(workspace: Workspace, found: list[_Finding], actor: str | N
 def _reindexing(root: GraphRoot, finding: _Finding) -> Callable[[TableState], StagedTable]:
     assert finding.type is not None
     specs = declared_indexes(finding.type)
-    return lambda state: root.upkeep.reindex(state, finding.damaged_segments, specs).staged
+    return lambda state: root.table_maintenance.reindex(state, finding.damaged_segments, specs).staged
 
 
 def _acted(finding: _Finding, refusal: str | None) -> TableRepaired:

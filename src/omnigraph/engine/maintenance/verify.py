@@ -154,7 +154,7 @@ def _orphans(known: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tupl
 
 def _blank_refs(root: GraphRoot) -> list[tuple[str, IntegrityError]]:
     try:
-        return root.branches.damaged()
+        return root.branches.damage()
     except OmniGraphError:
         return []  # refs can't be listed, which is reported already
 
@@ -257,7 +257,7 @@ def _entries(
 
 def _read(root: GraphRoot, branch_id: str, version: int) -> LogEntry | Tombstone | OmniGraphError | None:
     try:
-        return root.log.stored(branch_id, version)
+        return root.log.read_stored(branch_id, version)
     except OmniGraphError as error:
         return error
 

@@ -94,7 +94,7 @@ class ReadContext:
     def table(self, owner: NodeType | EdgeType) -> Table:
         """The table of a type at the snapshot, held open for the whole query, whose limits its reads keep."""
         if (found := self._tables.get(owner.id)) is None:
-            found = self._tables[owner.id] = self.snapshot.table_of(owner).watched(self.budget.step)
+            found = self._tables[owner.id] = self.snapshot.table_of(owner).with_watch(self.budget.step)
         return found
 
     def named_of(self, variable: str) -> list[ir.PropertyValue]:

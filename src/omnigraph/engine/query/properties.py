@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.errors import ResourceLimitError
-from omnigraph.storage.integer_sets import distinct, numbered
+from omnigraph.storage.integer_sets import distinct, factorize
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, by_row_id, row_ids_of, wide_type
 
@@ -59,7 +59,7 @@ class Located:
         """The same rows over no more values than there are rows."""
         if len(self.values) <= len(self.positions):
             return self
-        held, _, positions = numbered(self.positions)
+        held, _, positions = factorize(self.positions)
         sizes = value_bytes(self.values)
         budget.step(len(held) * sizes if isinstance(sizes, int) else int(sizes[held].sum()))
         return Located(self.values.take(pa.array(held)), positions)

@@ -28,7 +28,7 @@ from omnigraph.engine.query.result import OperatorProfile
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
-from omnigraph.storage.integer_sets import contained, distinct
+from omnigraph.storage.integer_sets import distinct, is_member
 from omnigraph.storage.tables.rows import RowIds
 
 
@@ -404,7 +404,7 @@ class ReadRun:
                 return
             if not given and (near := self._near_nodes(plan, nodes, known=False)) is not None:
                 # What was given is all that ranks before the rest of them.
-                others = near[~contained(near, ranked.rows[nodes.variable])]
+                others = near[~is_member(near, ranked.rows[nodes.variable])]
                 yield rank_scan(plan, None, others, None, context, some=True)
                 return
             given, keep = ranked.length, keep * _GROWTH

@@ -38,7 +38,7 @@ from omnigraph.errors import (
 from omnigraph.language.query.row_filter import OPEN
 from omnigraph.storage.identifiers import MAIN, new_commit_id, now_micros
 from omnigraph.storage.log.write_guard import WriteAge
-from omnigraph.storage.log.writer_queue import QueuePlace
+from omnigraph.storage.log.writer_queue import QueueTicket
 from omnigraph.storage.models import (
     FORMAT_VERSION,
     IDEMPOTENCY_WINDOW,
@@ -104,10 +104,10 @@ class WriteTxn:
     def stage(self, jobs: Mapping[str, Callable[[TableState], StagedTable]]) -> dict[str, StagedTable]:
         """Run one staging job per table, all in parallel, each on the table's version in the captured head."""
         self.root.guard.begin()
-        self.root.trace.reached("stage.before")
+        self.root.trace.reach("stage.before")
         futures = {key: self.root.workers.submit(job, self.state(key)) for key, job in jobs.items()}
         staged = {key: future.result() for key, future in futures.items()}
-        self.root.trace.reached("stage.all.after")
+        self.root.trace.reach("stage.all.after")
         return staged
 
 
@@ -174,7 +174,7 @@ def begin(resources: Resources, branch: str, intent: Intent) -> WriteTxn:
 def begin_repeat(resources: Resources, branch: str, intent: Intent) -> WriteTxn | None:
     """The last commit of a branch that was deleted, for a write whose key it may remember. Nothing can be published
     there."""
-    ended = None if intent.idempotency_key is None else resources.root.branches.ended(branch)
+    ended = None if intent.idempotency_key is None else resources.root.branches.last_of_deleted(branch)
     return None if ended is None else WriteTxn(resources, ended.ref, ended.entry, intent)
 
 
@@ -237,8 +237,8 @@ def commit(
     strict: bool,
 ) -> PublishedCommit | None:
     """One write from head to commit; None when `prepare` found nothing to do."""
-    with resources.root.writer_queue.place(branch) as place:
-        if place.contended:
+    with resources.root.writer_queue.ticket(branch) as place:
+        if place.is_contended:
             place.wait(time.monotonic() + RETRY_SECONDS)
         try:
             txn = begin(resources, branch, intent)
@@ -277,22 +277,22 @@ def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
 
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
     """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
-    with txn.root.writer_queue.place(txn.ref.branch) as place:
+    with txn.root.writer_queue.ticket(txn.ref.branch) as place:
         return _publish(txn, plan, prepare_again, place)
 
 
-def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, place: QueuePlace) -> PublishedCommit:
+def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, place: QueueTicket) -> PublishedCommit:
     root, head, began = txn.root, txn.base, txn.began
     give_up_at = time.monotonic() + RETRY_SECONDS
     for attempt in itertools.count(1):
         entry = _next_entry(txn, plan, head)
-        root.trace.reached("publish.before")
+        root.trace.reach("publish.before")
         (plan.held_since or txn.age).refuse_overdue()
         standing = root.log.publish(entry)
         won = isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id
-        place.attempted(time.monotonic() - began)
+        place.record_attempt(time.monotonic() - began)
         if won:
-            root.trace.reached("publish.after")
+            root.trace.reach("publish.after")
             return PublishedCommit(txn.ref.branch, entry)
         if attempt >= LOSSES_BEFORE_QUEUE:
             place.saw_others()
@@ -414,5 +414,5 @@ def held_source(root: GraphRoot, source: str) -> Iterator[HeldSource]:
             yield HeldSource(located.ref, entry)
         else:
             with root.pins.hold(entry.version, entry.version):
-                root.reclaims.refuse(entry)
+                root.cleanup_journal.refuse(entry)
                 yield HeldSource(located.ref, entry)

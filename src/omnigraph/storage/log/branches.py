@@ -31,7 +31,13 @@ from omnigraph.storage.identifiers import (
     path_ancestors,
 )
 from omnigraph.storage.log.log import GraphLog
-from omnigraph.storage.log.ref_generations import REMEMBERED_BRANCHES, BranchKeys, Life, Lives, earlier_use
+from omnigraph.storage.log.ref_generations import (
+    REMEMBERED_BRANCHES,
+    BranchKeys,
+    RefGeneration,
+    RefGenerations,
+    earlier_use,
+)
 from omnigraph.storage.log.write_guard import WriteAge, WriteGuard
 from omnigraph.storage.models import FORMAT_VERSION, BranchRef, KeyUse, LogEntry, Tombstone, encode
 from omnigraph.storage.objects import Objects
@@ -57,7 +63,7 @@ class Branches:
         self._main = main
         self._graph_id = graph_id
         self._trace = trace
-        self._lives = Lives(objects)
+        self._lives = RefGenerations(objects)
         self._keys = BranchKeys(self._lives, log)
         self._refs: RecentlyUsed[str, BranchRef] = RecentlyUsed(REMEMBERED_BRANCHES)
         self._lock = threading.Lock()
@@ -88,7 +94,7 @@ class Branches:
             raise BranchNotFoundError(branch, "create it, or list the branches that exist")
         return BranchHead(ref, entry)
 
-    def ended(self, branch: str) -> BranchHead | None:
+    def last_of_deleted(self, branch: str) -> BranchHead | None:
         """The last commit of a branch that was deleted, and whose name nobody took since: logs outlive branches."""
         life = next(reversed(self._lives_of(branch)), None)
         ref = None if life is None or life.is_path else self._lives.read(life.name, life.number)
@@ -125,24 +131,24 @@ class Branches:
                 if life.deleting and life.deleted_at is None and not self._is_live_branch(life):
                     self._lives.mark(life.name, life.number, "deleted")
 
-    def damaged(self) -> list[tuple[str, IntegrityError]]:
+    def damage(self) -> list[tuple[str, IntegrityError]]:
         """Names whose ref lost its content, each with the error that says so."""
         return self._lives.damaged(self._lives.listed())
 
-    def _refuse_damaged(self, life: Life) -> None:
+    def _refuse_damaged(self, life: RefGeneration) -> None:
         """Refuse a life that lost its content. A name that is taken again, or beneath, would hide the damage for good,
         and cleanup would take what only that ref named."""
         if life.blank:
-            for damage in (error for name, error in self.damaged() if name == life.name):
+            for damage in (error for name, error in self.damage() if name == life.name):
                 raise damage
 
-    def _live(self, found: dict[str, list[Life]]) -> list[Life]:
+    def _live(self, found: dict[str, list[RefGeneration]]) -> list[RefGeneration]:
         newest = (lives[-1] for _, lives in sorted(found.items()))
         return [life for life in newest if self._is_live_branch(life) and not self._lives.overridden(life, found)]
 
     # Creating
 
-    def draft(
+    def new_ref(
         self,
         name: str,
         source: BranchRef,
@@ -177,7 +183,7 @@ class Branches:
         ref = msgspec.structs.replace(ref, beneath={path: self._hold_path(path, ref.branch) for path in paths})
         if ref.fork is not None:
             self._log.confirm(ref.fork.branch_id, ref.fork.version)
-        self._trace.reached("branch.create.before")
+        self._trace.reach("branch.create.before")
         held_since.refuse_overdue()
         try:
             claimed = self._claim(ref)
@@ -188,10 +194,10 @@ class Branches:
         if isinstance(claimed, KeyUse):
             return claimed
         ref = claimed
-        self._trace.reached("branch.create.claimed")
+        self._trace.reach("branch.create.claimed")
         if not self._lives.settle(ref):
             raise ConflictError(f"branch '{ref.branch}' can't be created: a part of its path became a branch meanwhile")
-        self._trace.reached("branch.create.after")
+        self._trace.reach("branch.create.after")
         with self._lock:
             self._refs[ref.branch] = ref
         return ref
@@ -201,7 +207,7 @@ class Branches:
         for _ in range(_ATTEMPTS):
             if self._lives.create(ref.branch, number, encode(ref)):
                 if contested:
-                    self._confirm(Life(ref.branch, number, empty=False, contested=True))
+                    self._confirm(RefGeneration(ref.branch, number, empty=False, contested=True))
                 return ref
             lives = self._lives.of(ref.branch)
             if not lives:
@@ -231,9 +237,9 @@ class Branches:
             ref = msgspec.structs.replace(ref, earlier_keys=self._keys.of(lives))
         raise ConflictError(f"branch '{ref.branch}' is being created and deleted by others; try again")
 
-    def _confirm(self, life: Life) -> None:
+    def _confirm(self, life: RefGeneration) -> None:
         """The second step of taking a name that was a path. See `storage.log.branch_lives`."""
-        self._trace.reached("branch.claim.after")
+        self._trace.reach("branch.claim.after")
         try:
             self._refuse_beneath(life.name)
         except ConflictError:
@@ -287,7 +293,7 @@ class Branches:
         """What this key did to the lives of a name before, if it did: for a request that can't be carried out now."""
         return None if key is None else self._keys.earlier_use(self._lives_of(name), key)
 
-    def _lives_of(self, name: str) -> list[Life]:
+    def _lives_of(self, name: str) -> list[RefGeneration]:
         """All lives of a name; none of one that no branch can have."""
         try:
             return self._lives.of(checked_branch_name(name))
@@ -309,12 +315,12 @@ class Branches:
                 raise ConflictError(f"branch '{name}' can't be deleted: branch '{other.branch}' still depends on it")
         number = self._number_of(ref)
         self._lives.mark(name, number, "deleting")
-        self._trace.reached("branch.tombstone.before")
+        self._trace.reach("branch.tombstone.before")
         self._bury(ref, actor, key)
-        self._trace.reached("branch.tombstone.after")
+        self._trace.reach("branch.tombstone.after")
         with contextlib.suppress(StorageError):  # the tombstone stands: the branch is deleted, with the mark or without
             self._lives.mark(name, number, "deleted")
-        self._trace.reached("branch.delete.after")
+        self._trace.reach("branch.delete.after")
         with self._lock:
             self._refs.pop(name)
         return None
@@ -350,13 +356,13 @@ class Branches:
             self._refs[ref.branch] = ref
         return newest
 
-    def _is_live_branch(self, life: Life) -> bool:
+    def _is_live_branch(self, life: RefGeneration) -> bool:
         if not life.may_live or not life.deleting:
             return life.may_live
         ref = self._lives.read(life.name, life.number)
         return ref is not None and not isinstance(self._log.newest(ref), Tombstone)
 
-    def _lives_on(self, life: Life) -> bool:
+    def _lives_on(self, life: RefGeneration) -> bool:
         """As `_is_live_branch`, for a life that was not listed together with those of its path."""
         ref = self._lives.read(life.name, life.number) if self._is_live_branch(life) else None
         return ref is not None and self._lives.settle(ref)

@@ -31,9 +31,9 @@ from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.tables.lance_errors import manifest_name, reclaimed
+from omnigraph.storage.tables.lance_errors import manifest_name, reclaimed_error
 
-RECLAIMS_FOLDER: Final = "__manifest/reclaims"
+JOURNAL_FOLDER: Final = "__manifest/reclaims"
 _TAKEN: Final = ".taken"
 _CLOCK: Final = ".clock"
 _CLOCK_READ_WITHIN: Final = timedelta(hours=1)
@@ -41,7 +41,7 @@ _RECORD_NAME = re.compile(r"[0-9A-Z]{26}\.below-(\d+)(?:\.((?:nodes|edges)\.[0-9
 
 
 @dataclass(frozen=True, slots=True)
-class Reclaim:
+class JournalRecord:
     """Main's versions below `below` are released, of one table folder or of all."""
 
     path: str
@@ -52,39 +52,39 @@ class Reclaim:
         return version < self.below and self.folder in (None, folder)
 
 
-class Reclaims:
+class CleanupJournal:
     """The records of one graph."""
 
     def __init__(self, objects: Objects, workers: Executor) -> None:
         self._objects = objects
         self._workers = workers
 
-    def open(self, below: int, folders: Iterable[str] | None = None) -> list[Reclaim]:
+    def open(self, below: int, folders: Iterable[str] | None = None) -> list[JournalRecord]:
         """Write down that main's versions below one are released, of all tables or of these."""
         opened = []
         for folder in [None] if folders is None else sorted(folders):
             named = "" if folder is None else f".{folder.replace('/', '.')}"
-            record = Reclaim(f"{RECLAIMS_FOLDER}/{new_ulid()}.below-{below}{named}", below, folder)
+            record = JournalRecord(f"{JOURNAL_FOLDER}/{new_ulid()}.below-{below}{named}", below, folder)
             self._objects.create(record.path, b"")
             opened.append(record)
         return opened
 
-    def standing(self) -> list[Reclaim]:
-        return _parsed(stored.path for stored in self._objects.below(RECLAIMS_FOLDER))
+    def standing(self) -> list[JournalRecord]:
+        return _parsed(stored.path for stored in self._objects.below(JOURNAL_FOLDER))
 
-    def take_over(self) -> list[Reclaim]:
+    def take_over(self) -> list[JournalRecord]:
         """The records of others, which from now on their owners leave to the caller."""
         records = self.standing()
         for record in records:
             self._objects.create(f"{record.path}{_TAKEN}", b"")
         return records
 
-    def are_ours(self, records: Iterable[Reclaim]) -> bool:
+    def are_ours(self, records: Iterable[JournalRecord]) -> bool:
         """Whether records still stand and nobody has taken them over."""
-        paths = {stored.path for stored in self._objects.below(RECLAIMS_FOLDER)}
+        paths = {stored.path for stored in self._objects.below(JOURNAL_FOLDER)}
         return all(record.path in paths and f"{record.path}{_TAKEN}" not in paths for record in records)
 
-    def close(self, records: Sequence[Reclaim]) -> None:
+    def close(self, records: Sequence[JournalRecord]) -> None:
         """Everything that these release is gone."""
         self._objects.delete_all([record.path for record in records])
         # Last: an owner that finds its record without this mark believes that it may delete.
@@ -92,9 +92,9 @@ class Reclaims:
 
     def store_time(self) -> datetime:
         """The clock of the store: the time it gives to an object that is written now."""
-        path = f"{RECLAIMS_FOLDER}/{new_ulid()}{_CLOCK}"
+        path = f"{JOURNAL_FOLDER}/{new_ulid()}{_CLOCK}"
         self._objects.create(path, b"")
-        clocks = {o.path: o.modified for o in self._objects.below(RECLAIMS_FOLDER) if o.path.endswith(_CLOCK)}
+        clocks = {o.path: o.modified for o in self._objects.below(JOURNAL_FOLDER) if o.path.endswith(_CLOCK)}
         if path not in clocks:
             raise StorageError(
                 StorageErrorKind.CONFIGURATION,
@@ -114,22 +114,22 @@ class Reclaims:
         records = self.standing()
         for state in entry.tables.values():
             if any(record.releases(entry.version, state.path) for record in records):
-                raise reclaimed(state)
+                raise reclaimed_error(state)
         states = list(entry.tables.values())
         for state, stands in zip(states, self._workers.map(self._stands, states), strict=True):
             if not stands:
-                raise reclaimed(state)
+                raise reclaimed_error(state)
 
     def _stands(self, state: TableState) -> bool:
         return self._objects.exists(f"{state.path}/_versions/{manifest_name(state.number)}")
 
 
-def _parsed(paths: Iterable[str]) -> list[Reclaim]:
+def _parsed(paths: Iterable[str]) -> list[JournalRecord]:
     records = []
     for path in paths:
-        if (found := _RECORD_NAME.fullmatch(path.removeprefix(f"{RECLAIMS_FOLDER}/"))) is not None:
+        if (found := _RECORD_NAME.fullmatch(path.removeprefix(f"{JOURNAL_FOLDER}/"))) is not None:
             folder = found[2].replace(".", "/", 1) if found[2] else None
-            records.append(Reclaim(path, int(found[1]), folder))
+            records.append(JournalRecord(path, int(found[1]), folder))
     return records
 
 

@@ -56,7 +56,7 @@ class GraphLog:
         """Several slots at once, in the order asked for."""
         return list(self._workers.map(lambda place: self.entry(*place), places))
 
-    def stored(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
+    def read_stored(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
         """As `entry`, but always read from the store: for verification."""
         return self._fetch(branch_id, version)
 

@@ -52,7 +52,7 @@ REMEMBERED_BRANCHES: Final = 1 << 14
 
 
 @dataclass(slots=True)
-class Life:
+class RefGeneration:
     """What a listing shows of one life of a name. `empty` when it has no ref, `blank` when it has no content at all,
     `contested` when the life before it is a path."""
 
@@ -80,7 +80,7 @@ class Life:
         return not (self.is_path or self.is_pending or self.deleted_at is not None)
 
 
-class Lives:
+class RefGenerations:
     """The lives of every name of one graph. Safe to share between threads."""
 
     def __init__(self, objects: Objects) -> None:
@@ -90,16 +90,16 @@ class Lives:
 
     # Reading
 
-    def of(self, name: str) -> list[Life]:
+    def of(self, name: str) -> list[RefGeneration]:
         """All lives of one name, oldest first."""
         return self.listed(f"{REFS}/{quoted_branch(name)}").get(name, [])
 
-    def newest(self, name: str) -> Life | None:
+    def newest(self, name: str) -> RefGeneration | None:
         return next(reversed(self.of(name)), None)
 
-    def listed(self, prefix: str = REFS) -> dict[str, list[Life]]:
+    def listed(self, prefix: str = REFS) -> dict[str, list[RefGeneration]]:
         """Every life of every name below a prefix. In path order `<life>.json` precedes its marks."""
-        found: dict[str, list[Life]] = {}
+        found: dict[str, list[RefGeneration]] = {}
         for stored in self._objects.below(prefix):
             quoted, _, leaf = stored.path.removeprefix(f"{REFS}/").partition("/")
             number, _, mark = leaf.partition(".json")
@@ -109,14 +109,14 @@ class Lives:
             if not mark:
                 contested = bool(lives) and lives[-1].is_path
                 empty, blank = stored.size <= len(_PATH), not stored.size
-                lives.append(Life(unquoted_branch(quoted), int(number), empty, blank, contested))
+                lives.append(RefGeneration(unquoted_branch(quoted), int(number), empty, blank, contested))
             elif lives and lives[-1].number == int(number):
                 _mark(lives[-1], mark, stored.size, stored.modified)
         return found
 
     def read(self, name: str, number: int) -> BranchRef | None:
         """A life never changes once written, so it is remembered. None for a life that only holds a path."""
-        path = life_path(name, number)
+        path = generation_path(name, number)
         if (known := self._read.get(path)) is not None:
             return known
         data = self._objects.get(path)
@@ -125,17 +125,17 @@ class Lives:
             self._read[path] = ref
         return ref
 
-    def damaged(self, found: dict[str, list[Life]]) -> list[tuple[str, IntegrityError]]:
+    def damaged(self, found: dict[str, list[RefGeneration]]) -> list[tuple[str, IntegrityError]]:
         """Names whose ref lost its content, each with the error that says so, given every life of every name."""
         paths = {path for name in found for path in path_ancestors(name)}
         return [
-            (name, IntegrityError(life_path(name, life.number), _BLANK))
+            (name, IntegrityError(generation_path(name, life.number), _BLANK))
             for name, lives in found.items()
             for life in lives
             if life.blank and name not in paths
         ]
 
-    def overridden(self, life: Life, found: dict[str, list[Life]]) -> bool:
+    def overridden(self, life: RefGeneration, found: dict[str, list[RefGeneration]]) -> bool:
         """Whether a listing shows that a branch never lived, because a part of its path became a branch first."""
         above = {path: found[path] for path in path_ancestors(life.name) if path in found}
         if not any(_confirmed_behind(lives, 0) for lives in above.values()):
@@ -149,28 +149,28 @@ class Lives:
 
     def create(self, name: str, number: int, data: bytes) -> bool:
         """Take a life of a name, if it is free. False may mean that an earlier try of ours took it."""
-        return self._create(life_path(name, number), data)
+        return self._create(generation_path(name, number), data)
 
     def hold(self, name: str, number: int) -> bool:
         """Take a life of a name for a path, if it is free."""
-        return self._create(life_path(name, number), _PATH)
+        return self._create(generation_path(name, number), _PATH)
 
     def mark(self, name: str, number: int, mark: str) -> None:
         """Note how far a deletion is. It only saves looks into the log."""
-        self._create(f"{life_path(name, number)}.{mark}", b"")
+        self._create(f"{generation_path(name, number)}.{mark}", b"")
 
-    def confirm(self, life: Life) -> bool:
+    def confirm(self, life: RefGeneration) -> bool:
         """Make a claim over a path a branch. False when somebody beneath the path was faster."""
         self._create(_verdict_path(life), _CONFIRMED)
         return self._objects.get(_verdict_path(life)) == _CONFIRMED
 
-    def void(self, life: Life) -> None:
+    def void(self, life: RefGeneration) -> None:
         """Turn a claim that is not confirmed into a path. Without effect on one that is."""
         self._create(_verdict_path(life), b"")
 
-    def make_durable(self, life: Life) -> None:
+    def make_durable(self, life: RefGeneration) -> None:
         """Make sure that a life which was read, and what became of its claim, outlast a power cut."""
-        self._objects.confirm(life_path(life.name, life.number))
+        self._objects.confirm(generation_path(life.name, life.number))
         if life.verdict is not None:
             self._objects.confirm(_verdict_path(life))
 
@@ -182,7 +182,7 @@ class Lives:
         if self._settled.get(ref.branch_id):
             return True
         for path, held in ref.beneath.items():
-            if self._objects.exists(life_path(path, held + 1)) and not self._settle_behind(path, held):
+            if self._objects.exists(generation_path(path, held + 1)) and not self._settle_behind(path, held):
                 return False
         self._settled[ref.branch_id] = True
         return True
@@ -198,15 +198,15 @@ class Lives:
         return self._objects.claim(path, data, _CLAIMS)
 
 
-def life_path(name: str, number: int) -> str:
+def generation_path(name: str, number: int) -> str:
     return f"{REFS}/{quoted_branch(name)}/{number:06d}.json"
 
 
-def _verdict_path(life: Life) -> str:
-    return f"{life_path(life.name, life.number)}.verdict"
+def _verdict_path(life: RefGeneration) -> str:
+    return f"{generation_path(life.name, life.number)}.verdict"
 
 
-def _mark(life: Life, mark: str, size: int, modified: datetime) -> None:
+def _mark(life: RefGeneration, mark: str, size: int, modified: datetime) -> None:
     match mark:
         case ".deleting":
             life.deleting = True
@@ -216,7 +216,7 @@ def _mark(life: Life, mark: str, size: int, modified: datetime) -> None:
             life.verdict = size > 0
 
 
-def _confirmed_behind(lives: list[Life], held: int) -> bool:
+def _confirmed_behind(lives: list[RefGeneration], held: int) -> bool:
     """Whether a claim over a path was confirmed after a branch relied on life `held` of it."""
     return any(life.number > held and life.contested and life.verdict for life in lives)
 
@@ -224,11 +224,11 @@ def _confirmed_behind(lives: list[Life], held: int) -> bool:
 class BranchKeys:
     """What keys did to the names of one graph."""
 
-    def __init__(self, lives: Lives, log: GraphLog) -> None:
+    def __init__(self, lives: RefGenerations, log: GraphLog) -> None:
         self._lives = lives
         self._log = log
 
-    def of(self, lives: Sequence[Life]) -> tuple[KeyUse, ...]:
+    def of(self, lives: Sequence[RefGeneration]) -> tuple[KeyUse, ...]:
         """The recent keys of a name, oldest first, given all its lives. Of a branch that nobody deletes this costs
         nothing beyond its ref; of one that is gone, a look at the end of its log."""
         life, ref = self._newest_written(lives)
@@ -240,14 +240,14 @@ class BranchKeys:
         uses = (*ref.earlier_keys, ref.key if has_lived else None, None if end is None else end.key)
         return tuple(use for use in uses if use is not None)[-IDEMPOTENCY_WINDOW:]
 
-    def earlier_use(self, lives: Sequence[Life], wanted: KeyUse | None) -> KeyUse | None:
+    def earlier_use(self, lives: Sequence[RefGeneration], wanted: KeyUse | None) -> KeyUse | None:
         """What the same request did to a name before, given all its lives."""
         use = None if wanted is None else earlier_use(self.of(lives), wanted)
         if use is not None:
             self.confirm(lives)
         return use
 
-    def confirm(self, lives: Sequence[Life]) -> None:
+    def confirm(self, lives: Sequence[RefGeneration]) -> None:
         """Make sure that what the keys of a name were read from is durable, before a repeat is told of it."""
         life, ref = self._newest_written(lives)
         if life is None or ref is None:
@@ -256,12 +256,12 @@ class BranchKeys:
         if (end := self._end(life, ref)) is not None:
             self._log.confirm(end.branch_id, end.version)
 
-    def _newest_written(self, lives: Sequence[Life]) -> tuple[Life | None, BranchRef | None]:
+    def _newest_written(self, lives: Sequence[RefGeneration]) -> tuple[RefGeneration | None, BranchRef | None]:
         """A path has no content, so it carries no keys; the life before it does."""
         life = next((life for life in reversed(lives) if not life.empty), None)
         return life, None if life is None else self._lives.read(life.name, life.number)
 
-    def _end(self, life: Life, ref: BranchRef) -> Tombstone | None:
+    def _end(self, life: RefGeneration, ref: BranchRef) -> Tombstone | None:
         newest = self._log.newest(ref) if life.deleting else None
         return newest if isinstance(newest, Tombstone) else None
 

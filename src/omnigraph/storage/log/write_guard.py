@@ -64,7 +64,7 @@ def probe_create_if_absent(objects: Objects, path: str) -> datetime:
     """What time it is by the clock of the store. Raises where the store does not keep the condition of a create."""
     try:
         first, second = objects.create(path, b"1"), objects.create(path, b"2")
-        found = objects.dated(path)
+        found = objects.get_with_time(path)
         if not first or second or found is None or found[0] != b"1":
             raise _untrustworthy(objects)
         return found[1]
@@ -140,7 +140,7 @@ class WriteGuard:
         # may have removed the object in between.
         if not self._objects.location.is_local and self._create() and self._create():
             raise _untrustworthy(self._objects)
-        return self.learn(self._objects.modified(CLOCK_OBJECT))
+        return self.learn(self._objects.modified_at(CLOCK_OBJECT))
 
     def _create(self) -> bool:
         return self._objects.create(CLOCK_OBJECT, b"")
@@ -150,7 +150,7 @@ def store_time(objects: Objects, path: str) -> datetime:
     """What time it is by the clock of the store."""
     objects.put(path, b"")
     try:
-        return objects.modified(path)
+        return objects.modified_at(path)
     finally:
         objects.delete(path)
 

@@ -56,9 +56,9 @@ class WriterQueue:
         self._contended_until: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
         self._pace: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
 
-    def place(self, branch: str) -> QueuePlace:
+    def ticket(self, branch: str) -> QueueTicket:
         """One write's use of the queue. Costs nothing until it waits."""
-        return QueuePlace(self, branch)
+        return QueueTicket(self, branch)
 
     def look(self, branch: str) -> None:
         """See whether somebody else waits: a writer that always wins hears of others in no other way."""
@@ -72,11 +72,11 @@ class WriterQueue:
     def saw_others(self, branch: str) -> None:
         self._contended_until[branch] = time.monotonic() + REMEMBERED_SECONDS
 
-    def contended(self, branch: str) -> bool:
+    def is_contended(self, branch: str) -> bool:
         until = self._contended_until.get(branch)
         return until is not None and time.monotonic() < until
 
-    def attempted(self, branch: str, seconds: float) -> None:
+    def record_attempt(self, branch: str, seconds: float) -> None:
         self._pace[branch] = seconds
 
     def new_ticket(self, branch: str) -> str:
@@ -86,7 +86,7 @@ class WriterQueue:
         return f"{queue_folder(branch)}/{new_ulid()}-{pace * 1_000:.0f}-{self._name}"
 
 
-class QueuePlace:
+class QueueTicket:
     """The place of one write in the queue; its ticket is removed in the background when the write is over."""
 
     def __init__(self, queue: WriterQueue, branch: str) -> None:
@@ -95,17 +95,17 @@ class QueuePlace:
         self._ticket: str | None = None
 
     @property
-    def contended(self) -> bool:
+    def is_contended(self) -> bool:
         """Whether others wrote a moment ago, so that waiting first saves work."""
-        return self._queue.contended(self._branch)
+        return self._queue.is_contended(self._branch)
 
     def saw_others(self) -> None:
         """Somebody else writes to this branch, again and again."""
         self._queue.saw_others(self._branch)
 
-    def attempted(self, seconds: float) -> None:
+    def record_attempt(self, seconds: float) -> None:
         """An attempt is over, won or lost, after this long."""
-        self._queue.attempted(self._branch, seconds)
+        self._queue.record_attempt(self._branch, seconds)
 
     def wait(self, give_up_at: float) -> None:
         """Wait until every earlier ticket is gone; return without having waited it out after `give_up_at`, or when the
@@ -160,7 +160,7 @@ class QueuePlace:
         with contextlib.suppress(StorageError):  # it expires
             self._queue.objects.delete(ticket)
 
-    def __enter__(self) -> QueuePlace:
+    def __enter__(self) -> QueueTicket:
         return self
 
     def __exit__(self, *_: object) -> None:

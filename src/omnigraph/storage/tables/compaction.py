@@ -35,7 +35,7 @@ from lance.optimize import CompactionTask
 
 from omnigraph.storage.tables.rows import Table
 
-FOLD_AT = 6
+COMPACT_SMALL_AT = 6
 """Fragments of one tier that trigger a fold. A table that is only appended to keeps at most five per tier."""
 FLOOR_BYTES = 64 << 10
 CEILING_BYTES = 64 << 20
@@ -49,7 +49,7 @@ class FragmentSize:
     indexed: bool
 
 
-def fragments_to_fold(fragments: Sequence[FragmentSize]) -> list[int]:
+def small_fragments_to_compact(fragments: Sequence[FragmentSize]) -> list[int]:
     """The ids of the smallest tier that is full, empty when none is.
 
     Fragments that an index covers are never touched: folding them would throw coverage away.
@@ -63,7 +63,7 @@ def fragments_to_fold(fragments: Sequence[FragmentSize]) -> list[int]:
         while end < len(small) and small[end].bytes <= max(FLOOR_BYTES, total):
             total += small[end].bytes
             end += 1
-        if end - start >= FOLD_AT:
+        if end - start >= COMPACT_SMALL_AT:
             return sorted(f.fragment_id for f in small[start:end])
         start = end
     return []
@@ -77,7 +77,7 @@ Runs: TypeAlias = list[tuple[int, int]]
 """How many rows, and their version."""
 
 
-def condensed(fragment: Mapping[str, Any]) -> dict[str, Any]:
+def condense_row_versions(fragment: Mapping[str, Any]) -> dict[str, Any]:
     """A fragment, in its JSON form, whose rows say no more than whether they were updated."""
     created, updated = _runs(fragment.get(_CREATED)), _runs(fragment.get(_UPDATED))
     rows = fragment["physical_rows"]
@@ -224,7 +224,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class FragmentRewrite:
     """Fragments and what takes their place: new files, written, not yet part of any version."""
 
     replaced: tuple[FragmentMetadata, ...]
@@ -237,7 +237,7 @@ class Rewritten:
         return LanceOperation.Rewrite([group], [])
 
 
-def rewrite_fragments(table: Table, fragment_ids: Set[int], *, spare_ids: int = 0) -> Rewritten | None:
+def rewrite_fragments(table: Table, fragment_ids: Set[int], *, spare_ids: int = 0) -> FragmentRewrite | None:
     """These fragments written again as few large ones. None when that would change nothing: a single fragment
     without deleted rows.
 
@@ -260,11 +260,11 @@ def rewrite_fragments(table: Table, fragment_ids: Set[int], *, spare_ids: int = 
         result = json.loads(task.execute(table._dataset).json())
     # The result numbers all its fragments 0; they need ids that this version does not use yet.
     unused = max(f.fragment_id for f in table._fragments()) + 1 + spare_ids
-    created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
+    created = [with_fragment_id(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
     replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
-    return Rewritten(tuple(replaced), tuple(created))
+    return FragmentRewrite(tuple(replaced), tuple(created))
 
 
-def numbered(created: dict[str, Any], fragment_id: int) -> FragmentMetadata:
+def with_fragment_id(created: dict[str, Any], fragment_id: int) -> FragmentMetadata:
     """A fragment that a compaction has made, ready to be committed under an id of its own."""
-    return FragmentMetadata.from_json(json.dumps({**condensed(created), "id": fragment_id}))
+    return FragmentMetadata.from_json(json.dumps({**condense_row_versions(created), "id": fragment_id}))

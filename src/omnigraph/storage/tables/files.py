@@ -46,7 +46,7 @@ from omnigraph.errors import IntegrityError, StorageError, StorageErrorKind
 from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects, StoredObject
 from omnigraph.storage.store_errors import reason_of
-from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, damaged_files, standing_files, translated
+from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, damaged_files, standing_files, translate_errors
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import Table
 
@@ -166,7 +166,7 @@ def attached_head(reader: TableReader, state: TableState) -> AttachedHead:
     uri = reader.location.child(state.path)
     doing = f"the attached head of {state.path} can't be opened"
     try:
-        with translated(doing):
+        with translate_errors(doing):
             dataset = lance.dataset(uri, storage_options=reader.storage_options)
             made = [t for t in dataset.get_transactions(dataset.version - BORN_WITH) if t is not None]
             rows = dataset.count_rows() if dataset.version != BORN_WITH else 0
@@ -214,14 +214,14 @@ class TableFile:
         return found[1] if found else None
 
     @property
-    def lives_with(self) -> str:
+    def kept_with(self) -> str:
         """The file whose fate it shares: the record of a write is worth nothing without the version it was based on."""
         found = _TRANSACTION.fullmatch(self.named)
         return f"_versions/d{found[1]}.manifest" if found else self.named
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class Deletable:
     """What may go. Manifests go first: a version whose manifest stands is whole."""
 
     manifests: tuple[TableFile, ...] = ()
@@ -239,9 +239,9 @@ class Doomed:
     def versions(self) -> list[str]:
         return [file.version for file in self.manifests if file.version is not None]
 
-    def without(self, named: Set[str]) -> Doomed:
+    def without(self, named: Set[str]) -> Deletable:
         """The same, except for what a version names that turned out to be needed."""
-        return Doomed(
+        return Deletable(
             tuple(file for file in self.manifests if file.named not in named),
             tuple(file for file in self.others if file.named not in named),
         )
@@ -265,9 +265,9 @@ def table_file(folder: str, stored: StoredObject) -> TableFile:
     return TableFile(stored, FileKind.ATTACHED if _ATTACHED.fullmatch(path) else FileKind.UNKNOWN, path)
 
 
-def doomed_files(
+def deletable_files(
     files: Iterable[TableFile], kept: Set[str], *, superseded: Set[str], staged_before: datetime, abandoned: bool
-) -> Doomed:
+) -> Deletable:
     """The files that no kept version names and that no write in flight can still come to need.
 
     That is so for files named by `superseded` versions, which were published once and are not kept, for the records of
@@ -279,10 +279,10 @@ def doomed_files(
     for file in files:
         if file.kind is FileKind.UNKNOWN or file.named in kept or (file.kind is FileKind.ATTACHED and not abandoned):
             continue
-        if file.lives_with not in superseded and file.stored.modified >= staged_before:
+        if file.kept_with not in superseded and file.stored.modified >= staged_before:
             continue
         (manifests if file.kind is FileKind.MANIFEST else others).append(file)
-    return Doomed(tuple(manifests), tuple(others))
+    return Deletable(tuple(manifests), tuple(others))
 
 
 def leaf_folders(files: Collection[TableFile]) -> set[str]:

@@ -33,9 +33,9 @@ from omnigraph.errors import BadRequestError
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.store_errors import reason_of
-from omnigraph.storage.tables.compaction import numbered
+from omnigraph.storage.tables.compaction import with_fragment_id
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec, create_segment
-from omnigraph.storage.tables.lance_errors import translated
+from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, RowIds, Table, row_ids_of
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
 
@@ -54,7 +54,7 @@ class TableAddress(Protocol):
 
 
 def _opened(address: TableAddress) -> Any:
-    with translated(f"can't open {address.uri}"):
+    with translate_errors(f"can't open {address.uri}"):
         return lance.dataset(address.uri, version=int(address.version), storage_options=dict(address.options) or None)
 
 
@@ -101,7 +101,7 @@ def scan_fragments(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of some fragments; `addresses` names a column for where each stands: fragment above, offset below."""
     dataset = _opened(address)
-    with translated(f"reading {address.uri}"):
+    with translate_errors(f"reading {address.uri}"):
         scanner = dataset.scanner(
             columns=list(columns),
             filter=filter,
@@ -126,7 +126,7 @@ def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
 
 def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
     """Data files for these rows, and the fragments that describe them, as JSON. No version names them yet."""
-    with translated(f"writing {address.uri}"):
+    with translate_errors(f"writing {address.uri}"):
         written = write_fragments(
             rows.combine_chunks(),  # many small chunks take Lance twice as long
             _opened(address),
@@ -142,7 +142,7 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
 
 def delete_rows(address: TableAddress, fragment_id: int, offsets: Sequence[int]) -> str | None:
     """A fragment without the rows at these offsets, as JSON; None when it would be empty."""
-    with translated(f"writing {address.uri}"):
+    with translate_errors(f"writing {address.uri}"):
         left = _opened(address).get_fragment(fragment_id).delete_rows(offsets)
     return None if left is None else json.dumps(left.to_json())
 
@@ -161,7 +161,7 @@ def rewrite_column(
     the file is written.
     """
     dataset = _opened(address)
-    with translated(f"rewriting {target} of {address.uri}"):
+    with translate_errors(f"rewriting {target} of {address.uri}"):
         fragment = dataset.get_fragment(fragment_id)
         scanner = dataset.scanner(columns=list(columns), filter=filter, fragments=[fragment], with_row_id=True)
         parts = []
@@ -180,14 +180,14 @@ def rewrite_column(
 
 def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
     """One segment of an index over some fragments, as JSON; an empty text when there is none, as `create_segment`."""
-    with translated(f"indexing {address.uri}"):
+    with translate_errors(f"indexing {address.uri}"):
         segment = create_segment(_opened(address), spec, fragment_ids)
     return "" if segment is None else _segment_to_json(segment)
 
 
 def run_compaction(address: TableAddress, task: str) -> str:
     """One planned rewrite, as the JSON of its result."""
-    with translated(f"compacting {address.uri}"):
+    with translate_errors(f"compacting {address.uri}"):
         return str(CompactionTask.from_json(task).execute(_opened(address)).json())  # type: ignore[attr-defined]
 
 
@@ -203,7 +203,7 @@ class FragmentStaging(Staging):
         written = [FragmentMetadata.from_json(text) for text in fragments]
         operation = LanceOperation.Overwrite(table.schema, written) if replaces else LanceOperation.Append(written)
         staged = self._commit(table, operation)
-        self._trace.reached("stage.data.after")
+        self._trace.reach("stage.data.after")
         inserted = staged.state.rows - (0 if replaces else base.rows)
         return StagedTable(staged.state, ChangeCounts(inserted=inserted, deleted=base.rows if replaces else 0))
 
@@ -265,7 +265,7 @@ class FragmentStaging(Staging):
         unused = max((f.fragment_id for f in table._fragments()), default=-1) + 1
         groups = []
         for result in map(json.loads, results):
-            created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
+            created = [with_fragment_id(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
             unused += len(created)
             replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
             groups.append(LanceOperation.RewriteGroup(replaced, created))

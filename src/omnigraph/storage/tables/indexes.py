@@ -20,7 +20,7 @@ from lance.dataset import Index
 from numpy.typing import NDArray
 
 from omnigraph.language.catalog import Metric
-from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, translated
+from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, translate_errors
 from omnigraph.storage.tables.rows import Table, identifier
 
 BTREE: Final = "BTREE"
@@ -236,7 +236,7 @@ def _lengths(dataset: Any, column: str, fragment_ids: Collection[int]) -> Vector
     wanted = frozenset(fragment_ids)
     fragments = [fragment for fragment in dataset.get_fragments() if fragment.fragment_id in wanted]
     found = VectorLengths()
-    with translated(f"reading {column}"):
+    with translate_errors(f"reading {column}"):
         for batch in dataset.scanner(columns=[column], fragments=fragments).to_reader():
             found |= VectorLengths.of(matrix_of(batch.column(0)))
     return found

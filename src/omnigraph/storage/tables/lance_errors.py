@@ -38,7 +38,7 @@ _CONTRADICTION: Final = re.compile(r"Encountered internal error|failed to decode
 
 
 @contextmanager
-def translated(
+def translate_errors(
     doing: str,
     location: Location | None = None,
     state: TableState | None = None,
@@ -94,7 +94,7 @@ def _found_in_store(error: BaseException, location: Location, state: TableState,
     """What the files of a version say: it is gone, or one of them is damaged; None when they all look right."""
     standing = standing_files(Objects(location), state)
     if f"_versions/{manifest_name(state.number)}" not in standing:
-        return reclaimed(state)
+        return reclaimed_error(state)
     if dataset is None:
         return IntegrityError(manifest_path(state), f"the manifest of a table can't be read ({reason_of(error)})")
     for name, reason in damaged_files(state, dataset, standing):
@@ -142,14 +142,14 @@ def damaged_files(state: TableState, dataset: Any, standing: Mapping[str, int]) 
 
 def _index_sizes(dataset: Any) -> Iterator[tuple[str, int | None]]:
     try:
-        with translated("describing indexes"):
+        with translate_errors("describing indexes"):
             described = list(dataset.describe_indices())
     except (OmniGraphError, *LANCE_ERRORS):
         return  # what they are is itself read from the store; the caller has that error already
     yield from ((segment.uuid, segment.size_bytes) for index in described for segment in index.segments)
 
 
-def reclaimed(state: TableState) -> HistoricalVersionReclaimedError:
+def reclaimed_error(state: TableState) -> HistoricalVersionReclaimedError:
     return HistoricalVersionReclaimedError(
         state.version,
         f"version {state.version} of table {state.path} is no longer in the store: "

@@ -15,7 +15,7 @@ from lance import LanceOperation
 from lance.dataset import Index
 
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables.compaction import Rewritten, rewrite_fragments
+from omnigraph.storage.tables.compaction import FragmentRewrite, rewrite_fragments
 from omnigraph.storage.tables.indexes import (
     EXTREME_VECTORS,
     VECTOR_INDEX_KIND,
@@ -60,12 +60,12 @@ class _Indexed:
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepWork:
+class MaintenanceWork:
     """What upkeep made of one version of a table, and how: enough to do it again on another version."""
 
     base: TableState
     staged: StagedTable
-    steps: tuple[_Indexed | Rewritten, ...] = ()
+    steps: tuple[_Indexed | FragmentRewrite, ...] = ()
     fragments_removed: int = 0
     fragments_added: int = 0
     pending: tuple[PendingIndex, ...] = ()
@@ -113,7 +113,7 @@ def fragments_to_compact(fills: Sequence[FragmentFill]) -> set[int]:
     return chosen if len(chosen) > 1 or any(f.is_worn for f in fills) else set()
 
 
-def alike(chosen: Collection[int], indexes: Mapping[str, Sequence[Index]]) -> list[set[int]]:
+def group_by_segments(chosen: Collection[int], indexes: Mapping[str, Sequence[Index]]) -> list[set[int]]:
     """Fragments that may be compacted together: an index segment that follows its rows must know all or none."""
     by_segments: dict[frozenset[str], set[int]] = {}
     for fragment_id in chosen:
@@ -137,14 +137,14 @@ class TableCondition:
     uncovered_rows: int
 
 
-class TableUpkeep:
+class TableMaintenance:
     """Upkeep of the tables of one graph."""
 
     def __init__(self, reader: TableReader, staging: Staging) -> None:
         self._reader = reader
         self._staging = staging
 
-    def tidy(self, base: TableState, specs: Sequence[IndexSpec]) -> UpkeepWork:
+    def optimize(self, base: TableState, specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Compact what is worth it and make every index whole, until there is nothing left to do."""
         work = self._begun(base)
         while True:
@@ -154,7 +154,7 @@ class TableUpkeep:
                 return indexed
             work = indexed
 
-    def index(self, work: UpkeepWork, specs: Sequence[IndexSpec]) -> UpkeepWork:
+    def index(self, work: MaintenanceWork, specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Make every declared index whole and drop those that nobody declares any more."""
         table = self._reader.open(work.staged.state)
         declared = {spec.name for spec in specs}
@@ -173,11 +173,11 @@ class TableUpkeep:
                 replaced += need.replaced
         return replace(self._apply(work, _Indexed(tuple(segments), tuple(replaced))), pending=tuple(pending))
 
-    def only_index(self, base: TableState, specs: Sequence[IndexSpec]) -> UpkeepWork:
+    def index_only(self, base: TableState, specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Whole indexes over the fragments as they are."""
         return self.index(self._begun(base), specs)
 
-    def reindex(self, base: TableState, damaged: Collection[str], specs: Sequence[IndexSpec]) -> UpkeepWork:
+    def reindex(self, base: TableState, damaged: Collection[str], specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Drop these index segments, by uuid, and build again what is declared: the rows have everything."""
         standing = standing_indexes(self._reader.open(base)).values()
         dropped = tuple(s for segments in standing for s in segments if s.uuid in damaged)
@@ -195,14 +195,14 @@ class TableUpkeep:
             uncovered_rows=sum(f.rows for f in fills if any(f.fragment_id not in known for known in covered)),
         )
 
-    def replay(self, work: UpkeepWork, base: TableState) -> UpkeepWork | None:
+    def replay(self, work: MaintenanceWork, base: TableState) -> MaintenanceWork | None:
         """The same work on a newer version of the table. None when that version changed what the work rests on."""
         if base == work.base:
             return work
         table = self._reader.open(base)
         if _segment_ids(table) != _segment_ids(self._reader.open(work.base)):
             return None  # somebody else did upkeep, or replaced the whole table
-        replayed = UpkeepWork(
+        replayed = MaintenanceWork(
             base,
             StagedTable(base),
             fragments_removed=work.fragments_removed,
@@ -212,7 +212,7 @@ class TableUpkeep:
         )
         for step in work.steps:
             table = self._reader.open(replayed.staged.state)
-            if isinstance(step, Rewritten):
+            if isinstance(step, FragmentRewrite):
                 if not _holds_unchanged(table, step):
                     return None
                 replayed = self._apply_compaction(replayed, step)
@@ -222,10 +222,10 @@ class TableUpkeep:
                 replayed = self._apply(replayed, step)
         return replayed
 
-    def _begun(self, base: TableState) -> UpkeepWork:
-        return UpkeepWork(base, StagedTable(base), files=_files(self._reader.open(base)))
+    def _begun(self, base: TableState) -> MaintenanceWork:
+        return MaintenanceWork(base, StagedTable(base), files=_files(self._reader.open(base)))
 
-    def _unbind(self, work: UpkeepWork) -> UpkeepWork:
+    def _unbind(self, work: MaintenanceWork) -> MaintenanceWork:
         """Drop the indexes of a small table that keep its fragments apart: building them anew costs next to nothing.
 
         A large table keeps them, and its fragments are compacted group by group.
@@ -233,14 +233,14 @@ class TableUpkeep:
         table = self._reader.open(work.staged.state)
         standing = standing_indexes(table)
         chosen = fragments_to_compact(fragment_fills(table))
-        if table.state.rows > SMALL_TABLE_ROWS or len(alike(chosen, standing)) < 2:
+        if table.state.rows > SMALL_TABLE_ROWS or len(group_by_segments(chosen, standing)) < 2:
             return work
         return self._apply(work, _Indexed((), tuple(s for segments in standing.values() for s in segments)))
 
-    def _compact(self, work: UpkeepWork) -> UpkeepWork:
+    def _compact(self, work: MaintenanceWork) -> MaintenanceWork:
         table = self._reader.open(work.staged.state)
         fills = {fill.fragment_id: fill for fill in fragment_fills(table)}
-        for group in alike(fragments_to_compact(list(fills.values())), standing_indexes(table)):
+        for group in group_by_segments(fragments_to_compact(list(fills.values())), standing_indexes(table)):
             chosen = fragments_to_compact([fills[fragment_id] for fragment_id in group])
             rewritten = self._rewritten(table, chosen)
             if rewritten is not None:
@@ -252,11 +252,11 @@ class TableUpkeep:
                 table = self._reader.open(work.staged.state)
         return work
 
-    def _apply_compaction(self, work: UpkeepWork, rewritten: Rewritten) -> UpkeepWork:
+    def _apply_compaction(self, work: MaintenanceWork, rewritten: FragmentRewrite) -> MaintenanceWork:
         staged = self._staging.apply(work.staged.state, rewritten.operation)
         return replace(work, staged=staged, steps=(*work.steps, rewritten))
 
-    def _apply(self, work: UpkeepWork, step: _Indexed) -> UpkeepWork:
+    def _apply(self, work: MaintenanceWork, step: _Indexed) -> MaintenanceWork:
         if not step.segments and not step.replaced:
             return work
         operation = LanceOperation.CreateIndex(list(step.segments), list(step.replaced))
@@ -266,7 +266,7 @@ class TableUpkeep:
     def _segment(self, table: Table, spec: IndexSpec, need: IndexNeed) -> Index | None:
         return build_segment(table, spec, need.fragment_ids)
 
-    def _rewritten(self, table: Table, chosen: set[int]) -> Rewritten | None:
+    def _rewritten(self, table: Table, chosen: set[int]) -> FragmentRewrite | None:
         return rewrite_fragments(table, chosen, spare_ids=SPARE_IDS)
 
 
@@ -278,7 +278,7 @@ def _segment_ids(table: Table) -> set[str]:
     return {segment.uuid for segments in standing_indexes(table).values() for segment in segments}
 
 
-def _holds_unchanged(table: Table, rewritten: Rewritten) -> bool:
+def _holds_unchanged(table: Table, rewritten: FragmentRewrite) -> bool:
     """Whether a version still has the rewritten fragments, row for row, and room for what takes their place."""
     standing: dict[int, Any] = {f.fragment_id: f.metadata.to_json() for f in table._fragments()}
     return standing.keys().isdisjoint(fragment.id for fragment in rewritten.created) and all(
@@ -289,7 +289,7 @@ def _holds_unchanged(table: Table, rewritten: Rewritten) -> bool:
     )
 
 
-def _has_files(table: Table, work: UpkeepWork, step: _Indexed) -> bool:
+def _has_files(table: Table, work: MaintenanceWork, step: _Indexed) -> bool:
     """Whether the fragments that new segments were built from hold the same files in a version.
 
     Rows deleted or moved away meanwhile do no harm: a segment answers only for rows that its fragments still hold.

@@ -27,7 +27,7 @@ from omnigraph.errors import IntegrityError
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables.lance_errors import manifest_path, translated
+from omnigraph.storage.tables.lance_errors import manifest_path, translate_errors
 from omnigraph.storage.tables.rows import Table
 
 _DIGEST_BYTES: Final = 16
@@ -42,11 +42,11 @@ class VersionDigests:
         self._root: Path | None = location.local_root if location.is_local else None
         self._vectors: RecentlyUsed[str, bytes] = RecentlyUsed(_REMEMBERED_VECTORS)
 
-    def taken(self, state: TableState, dataset: Any) -> TableState:
+    def add_to(self, state: TableState, dataset: Any) -> TableState:
         """The state of a new version with its digests. Its files were written a moment ago and are in memory still."""
         if self._root is None:
             return state
-        with translated(f"reading {state.path}"):
+        with translate_errors(f"reading {state.path}"):
             manifest = _digest((self._root / manifest_path(state)).read_bytes()).hex()
             deletions = self._deletions(state, dataset)
         return replace(state, manifest=manifest, deletions=deletions)
@@ -170,7 +170,7 @@ class TableReader:
     def _load(self, state: TableState) -> Table:
         uri = self.location.child(state.path)
         self.digests.check_manifest(state)
-        with translated(f"opening {uri}", self.location, state):
+        with translate_errors(f"opening {uri}", self.location, state):
             dataset = lance.dataset(
                 uri, version=state.number, session=self.session, storage_options=self.storage_options
             )

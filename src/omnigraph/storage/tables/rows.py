@@ -24,21 +24,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
-from omnigraph.storage.integer_sets import contained, is_ascending
+from omnigraph.storage.integer_sets import is_ascending, is_member
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.blobs import BlobContent, read_field
-from omnigraph.storage.tables.lance_errors import manifest_name, standing_files, translated
+from omnigraph.storage.tables.lance_errors import manifest_name, standing_files, translate_errors
 
 
-def quoted(text: str) -> str:
+def string_literal(text: str) -> str:
     """A string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def literal(value: str | int) -> str:
-    return quoted(value) if isinstance(value, str) else str(value)
+    return string_literal(value) if isinstance(value, str) else str(value)
 
 
 def identifier(column: str) -> str:
@@ -90,7 +90,7 @@ class Table:
         self._location = location
         self._watch: Watch | None = None
 
-    def watched(self, watch: Watch) -> Table:
+    def with_watch(self, watch: Watch) -> Table:
         """The same table for one reader, which learns how many bytes a read has brought so far and may end it by
         raising."""
         table = copy(self)
@@ -113,11 +113,13 @@ class Table:
 
     def reading(self) -> AbstractContextManager[None]:
         """Lance reads this version: what goes wrong leaves as one of our errors, and names what is damaged."""
-        return translated(f"reading {self.state.path}", self._location, self.state, self._dataset)
+        return translate_errors(f"reading {self.state.path}", self._location, self.state, self._dataset)
 
     def writing(self, doing: str = "writing") -> AbstractContextManager[None]:
         """Lance writes files on top of this version, and reads it for that."""
-        return translated(f"{doing} {self.state.path}", self._location, self.state, self._dataset, only_reads=False)
+        return translate_errors(
+            f"{doing} {self.state.path}", self._location, self.state, self._dataset, only_reads=False
+        )
 
     # By predicate
 
@@ -292,7 +294,7 @@ class Table:
             return self._no_rows(columns, row_ids=True)
         if row_ids.size * _TAKEN_SHARE > self.state.rows:
             rows = self.read(columns, filter=filter, row_ids=True)
-            return rows.filter(pa.array(contained(row_ids_of(rows), row_ids)))
+            return rows.filter(pa.array(is_member(row_ids_of(rows), row_ids)))
         if filter is None:
             rows = self._taken(row_ids, list(columns))
             # Ids that don't exist are skipped without a word, and then positions no longer tell which is which.

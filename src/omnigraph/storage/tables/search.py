@@ -56,7 +56,7 @@ class FragmentContent:
     name: tuple[str, ...]
 
 
-def analysed(text: str, options: Mapping[str, Any]) -> list[tuple[str, int]]:
+def text_tokens(text: str, options: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Tokens of a text as an inverted index with these options sees them, with their word positions.
 
     Positions count every word, dropped ones too, from the first word that was kept.

@@ -35,9 +35,9 @@ from omnigraph.errors import KeyConflictError
 from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.tables.compaction import FragmentSize, fragments_to_fold, rewrite_fragments
+from omnigraph.storage.tables.compaction import FragmentSize, rewrite_fragments, small_fragments_to_compact
 from omnigraph.storage.tables.indexes import IndexSpec, build_segment, covered_fragments, index_need
-from omnigraph.storage.tables.lance_errors import translated
+from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, WIDE_COLUMNS, Table
 from omnigraph.storage.tracing import Trace
@@ -160,14 +160,14 @@ def is_wide(schema: pa.Schema) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Upserted:
+class PendingUpsert:
     """An upsert that waits for its commit."""
 
     operation: Any
     changes: ChangeCounts
 
 
-def upsert(table: Table, rows: pa.Table, write: Callable[[pa.Table], Sequence[FragmentMetadata]]) -> Upserted:
+def upsert(table: Table, rows: pa.Table, write: Callable[[pa.Table], Sequence[FragmentMetadata]]) -> PendingUpsert:
     """Insert or fully replace by id, as `merge_insert` does it: replaced rows keep their row ids."""
     stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS], row_ids=True)
     at = pc.index_in(rows.column("id"), value_set=stored.column("id"))
@@ -183,7 +183,7 @@ def upsert(table: Table, rows: pa.Table, write: Callable[[pa.Table], Sequence[Fr
         fields_for_preserving_frag_bitmap=field_ids(table._dataset),
         update_mode="rewrite_rows",
     )
-    return Upserted(operation, ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids)))
+    return PendingUpsert(operation, ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids)))
 
 
 def _without(table: Table, addresses: NDArray[np.uint64]) -> tuple[list[FragmentMetadata], list[int]]:
@@ -247,7 +247,7 @@ class Staging:
     def create(self, path: str, table_id: str, schema: pa.Schema) -> TableState:
         """A new empty dataset. Its attached version 1 is the only attached version it will ever have."""
         uri = self._reader.location.child(path)
-        with translated(f"writing {uri}"):
+        with translate_errors(f"writing {uri}"):
             dataset = lance.write_dataset(
                 schema.empty_table(),
                 uri,
@@ -267,7 +267,7 @@ class Staging:
         """Add rows without looking at what is there."""
         table = self._reader.open(base)
         transaction = self._write(table, rows, "append")
-        self._trace.reached("stage.data.after")
+        self._trace.reach("stage.data.after")
         staged = self._commit(table, transaction)
         return self._fold(staged, ChangeCounts(inserted=staged.state.rows - base.rows))
 
@@ -285,12 +285,12 @@ class Staging:
         table = self._reader.open(base)
         if is_wide(table.schema):
             upserted = upsert(table, rows, lambda part: self._write(table, part, "append").operation.fragments)
-            self._trace.reached("stage.data.after")
+            self._trace.reach("stage.data.after")
             return self._fold(self._commit(table, upserted.operation), upserted.changes)
         merge = table._dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         with table.writing():
             transaction, stats = merge.execute_uncommitted(rows)
-        self._trace.reached("stage.data.after")
+        self._trace.reach("stage.data.after")
         counts = ChangeCounts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
         return self._fold(self._commit(table, transaction), counts)
 
@@ -300,7 +300,7 @@ class Staging:
         merge = table._dataset.merge_insert("id").when_matched_update_all()
         with table.writing():
             transaction, stats = merge.execute_uncommitted(rows)
-        self._trace.reached("stage.data.after")
+        self._trace.reach("stage.data.after")
         counts = ChangeCounts(updated=stats["num_updated_rows"])
         return self._fold(self._commit(table, transaction), counts)
 
@@ -324,7 +324,7 @@ class Staging:
         merge = table._dataset.merge_insert("id").when_matched_delete()
         with table.writing():
             transaction, stats = merge.execute_uncommitted(keys)
-        self._trace.reached("stage.data.after")
+        self._trace.reach("stage.data.after")
         staged = self._commit(table, transaction)
         return StagedTable(staged.state, ChangeCounts(deleted=stats["num_deleted_rows"]))
 
@@ -332,7 +332,7 @@ class Staging:
         """The rows become the whole table, under its own schema or a new one."""
         table = self._reader.open(base)
         transaction = self._write(table, rows, "overwrite", schema)
-        self._trace.reached("stage.data.after")
+        self._trace.reach("stage.data.after")
         staged = self._commit(table, transaction)
         return StagedTable(staged.state, ChangeCounts(inserted=staged.state.rows, deleted=base.rows))
 
@@ -382,11 +382,11 @@ class Staging:
             )
             for f in table._fragments()
         ]
-        chosen = fragments_to_fold(sizes)
+        chosen = small_fragments_to_compact(sizes)
         if not chosen:
             return StagedTable(staged.state, changes)
         folded = self.compact(staged.state, chosen)
-        self._trace.reached("stage.fold.after")
+        self._trace.reach("stage.compaction.after")
         return StagedTable(folded.state, changes)
 
     def _write(self, table: Table, rows: Rows, mode: str, schema: pa.Schema | None = None) -> Any:
@@ -424,11 +424,11 @@ class Staging:
         )
         table = self._keep(state, dataset)
         self._make_durable(base, table)
-        self._trace.reached("stage.commit.after")
+        self._trace.reach("stage.commit.after")
         return StagedTable(table.state)
 
     def _keep(self, state: TableState, dataset: Any) -> Table:
-        state = self._reader.digests.taken(state, dataset)
+        state = self._reader.digests.add_to(state, dataset)
         return self._reader.keep(Table(state, dataset, self._reader.location))
 
     def _make_durable(self, base: Table | None, staged: Table) -> None:
@@ -436,7 +436,7 @@ class Staging:
         if self._disk is not None:
             folder = self._reader.location.local_root / staged.state.path
             added = staged.files() - (base.files() if base else set())
-            with translated(f"flushing {folder}"):
+            with translate_errors(f"flushing {folder}"):
                 self._disk.make_durable(f"{staged.state.path}/{name}" for name in _on_disk(folder, added))
 
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from lance.file import LanceFileSession
 from numpy.typing import NDArray
 
-from omnigraph.storage.integer_sets import contained, places
+from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID_FIELD, RowIds, Table, by_row_id, row_ids_of
 
 _LIST_SUFFIX: Final = ".arrow"
@@ -116,7 +116,7 @@ class VersionDiff:
     def changes(self, columns: Sequence[str]) -> RowChanges:
         """The rows that differ by row id and `columns`. Only for versions of one line, where row ids mean the same."""
         old, new = map(by_row_id, self.rows(columns))
-        at, in_both = places(row_ids_of(old), row_ids_of(new))
+        at, in_both = find_positions(row_ids_of(old), row_ids_of(new))
         in_old, in_new = at[in_both], np.flatnonzero(in_both)
         same = np.ones(len(in_old), np.bool_)
         for name in columns:
@@ -143,14 +143,14 @@ def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[Ro
     """Row ids of the rows that live in one of two fragments with the same files: needs only deletion vectors."""
     was, now = deleted_offsets(before, old), deleted_offsets(after, new)
     if was is not None and now is not None:
-        lost, found = now[~contained(now, was)], was[~contained(was, now)]
+        lost, found = now[~is_member(now, was)], was[~is_member(was, now)]
         if max(len(lost), len(found)) <= _OFFSETS_PER_LOOKUP:
             return _row_ids_at(before, old, lost), _row_ids_at(after, new, found)
     old_offsets, old_ids = _live_rows(before, old)
     new_offsets, new_ids = _live_rows(after, new)
     return (
-        old_ids[~contained(old_offsets, new_offsets)],
-        new_ids[~contained(new_offsets, old_offsets)],
+        old_ids[~is_member(old_offsets, new_offsets)],
+        new_ids[~is_member(new_offsets, old_offsets)],
     )
 
 

@@ -24,7 +24,7 @@ from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
-from omnigraph.storage.integer_sets import numbered
+from omnigraph.storage.integer_sets import factorize
 
 # Codes are combined without sorting while their range is at most this many times the number of rows.
 _WIDEST_TABLE = 4
@@ -88,12 +88,12 @@ def _grouped(keys: tuple[ir.Value, ...], rows: Bindings, context: ReadContext) -
         context.cancellation.check()
         own, size = _key_codes(key, rows, context)
         if width * size > _LARGEST_CODE:
-            distinct, _, codes = numbered(codes)
+            distinct, _, codes = factorize(codes)
             width = len(distinct)
         codes, width = codes * size + own, width * size
     if width <= max(_WIDEST_TABLE * rows.length, 1 << 16):
         return _grouped_by_table(codes, width)
-    _, first, of_row = numbered(codes)
+    _, first, of_row = factorize(codes)
     order = np.argsort(first)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

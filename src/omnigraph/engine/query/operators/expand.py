@@ -18,7 +18,7 @@ from omnigraph.engine.query.operators.scan import filtered
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, cumulated
 from omnigraph.engine.query.traversal.neighbours import neighbours_of
 from omnigraph.language.query import ir
-from omnigraph.storage.integer_sets import distinct, merged, numbered
+from omnigraph.storage.integer_sets import distinct, factorize, union
 from omnigraph.storage.tables.rows import RowIds
 
 # Visited marks of one batch of sources: one byte per source and node.
@@ -79,7 +79,7 @@ def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbour
     counts, at = adjacency.entries(nodes)
     weights = None if rows.weights is None else np.repeat(rows.weights, counts)
     if total * _SPARSE_ENDS < len(adjacency.ends):
-        ends, _, positions = numbered(adjacency.targets_at(at))
+        ends, _, positions = factorize(adjacency.targets_at(at))
         met = added_up(positions, weights, len(ends))
     else:
         met = adjacency.times_met(at, weights)
@@ -196,7 +196,7 @@ def _search(
         visited[frontier] = True
         marked.append(frontier)
         if hop >= min_hops:
-            reports.append(merged(frontier, distinct(loops)))
+            reports.append(union(frontier, distinct(loops)))
     for keys in marked:
         visited[keys] = False
     found = np.concatenate(reports) if reports else np.empty(0, np.int64)

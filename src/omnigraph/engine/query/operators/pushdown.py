@@ -28,7 +28,7 @@ from omnigraph.language.catalog import IndexKind, NodeType, Property, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.row_filter import AllOf, RowFilter
 from omnigraph.language.types import INTEGER_RANGES, PropertyType, Scalar
-from omnigraph.storage.tables.rows import identifier, one_of, quoted
+from omnigraph.storage.tables.rows import identifier, one_of, string_literal
 
 # N-grams are three letters or digits of ASCII in a row; a text without any can't be narrowed by them.
 _NGRAM: Final = re.compile(r"[A-Za-z0-9]{3}", re.ASCII)
@@ -47,9 +47,9 @@ def equals_any(owner: TableType, prop: Property, texts: Sequence[str]) -> str:
     """The filter for rows whose property is one of `texts`."""
     column = lookup_column(owner, prop)
     # One list, however many texts: alternatives would nest, and the store's parser with them.
-    equal = one_of(column, texts) if len(texts) > 1 else f"{identifier(column)} = {quoted(texts[0])}"
+    equal = one_of(column, texts) if len(texts) > 1 else f"{identifier(column)} = {string_literal(texts[0])}"
     if column == prop.column and _has_ngrams(owner, prop) and _can_be_narrowed(texts):
-        return f"({equal} AND {_any(f'contains({identifier(column)}, {quoted(text)})' for text in texts)})"
+        return f"({equal} AND {_any(f'contains({identifier(column)}, {string_literal(text)})' for text in texts)})"
     return equal
 
 
@@ -195,7 +195,7 @@ def _test(prop: ir.PropertyValue, operator: ir.Operator, constant: Plain | list[
         case ir.Operator.SUBSTRING | ir.Operator.PREFIX:
             assert isinstance(constant, str)
             function = "contains" if operator is ir.Operator.SUBSTRING else "starts_with"
-            return f"{function}({column}, {quoted(constant)})"
+            return f"{function}({column}, {string_literal(constant)})"
     if type_.is_numeric:
         assert isinstance(constant, int | float)
         return _number_test(column, type_.scalar, operator, constant)
@@ -225,7 +225,7 @@ def _literal(type_: PropertyType, constant: Plain) -> str:
             return f"arrow_cast({constant}, 'Date32')"
         case Scalar.DATETIME:
             return f"arrow_cast({constant}, 'Timestamp(Millisecond, Some(\"UTC\"))')"
-    return quoted(str(constant))
+    return string_literal(str(constant))
 
 
 def _exact_literals(type_: PropertyType, constant: Plain) -> list[str]:

@@ -16,7 +16,7 @@ from omnigraph.engine.query.search import Candidates, RankedRows
 from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query import ir
-from omnigraph.storage.integer_sets import numbered
+from omnigraph.storage.integer_sets import factorize
 from omnigraph.storage.tables.rows import RowIds
 
 _NO_ROWS = RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
@@ -102,7 +102,7 @@ def rank_rows(plan: ir.Rank, rows: Bindings, context: ReadContext) -> Bindings:
 
 def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
     """The rows of the first `count` nodes of a variable; None when they have fewer."""
-    nodes, first, node_of_row = numbered(rows.rows[variable])
+    nodes, first, node_of_row = factorize(rows.rows[variable])
     if len(nodes) < count:
         return None
     place = np.empty(len(nodes), np.int64)
@@ -137,7 +137,7 @@ def scores_of(rank: ir.Ranking, rows: RowIds, context: ReadContext) -> NodeScore
 
 
 def _scores(ranked: RankedRows, *, complete: bool) -> NodeScores:
-    rows, first, _ = numbered(ranked.row_ids)
+    rows, first, _ = factorize(ranked.row_ids)
     return NodeScores(RowSpace(rows), np.asarray(ranked.values, np.float64)[first], complete)
 
 

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.properties import one_array, value_bytes
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, Lookups
-from omnigraph.storage.integer_sets import counted
+from omnigraph.storage.integer_sets import count_values
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
-from omnigraph.storage.tables.search import FragmentContent, analysed
+from omnigraph.storage.tables.search import FragmentContent, text_tokens
 
 _ANALYSIS: Final[dict[str, Any]] = {k: v for k, v in TEXT_INDEX_OPTIONS.items() if k != "with_position"}
 """What analyses a text; whether an index also stores positions has no part in it."""
@@ -89,7 +89,7 @@ _KNOWN_WORDS: Final = SHARED_MEMORY.add("words", _KnownWords(_WORD_BYTES))
 
 def tokens_of(text: str) -> list[str]:
     """The tokens of a text, in order, repeats included."""
-    return [token for token, _ in analysed(text, _ANALYSIS)]
+    return [token for token, _ in text_tokens(text, _ANALYSIS)]
 
 
 def query_words(text: str, check: Callable[[], None] = lambda: None) -> list[tuple[str, str]]:
@@ -100,7 +100,7 @@ def query_words(text: str, check: Callable[[], None] = lambda: None) -> list[tup
     words: list[str] = []
     for part in _parts(text):
         check()
-        words += [word for word, _ in analysed(part, _WORDS_ONLY)]
+        words += [word for word, _ in text_tokens(part, _WORDS_ONLY)]
     known = _tokens_of_words(set(words), check)
     return [(word, token) for word in words for token in known[word]]
 
@@ -117,7 +117,7 @@ def _parts(text: str) -> Iterator[str]:
 
 def is_plain_word(token: str) -> bool:
     """Whether splitting and lower-casing leave a token as it is. Folding can make others: `⑴` becomes `(1)`."""
-    return token == token.lower() and [word for word, _ in analysed(token, _WORDS_ONLY)] == [token]
+    return token == token.lower() and [word for word, _ in text_tokens(token, _WORDS_ONLY)] == [token]
 
 
 def counts_of(texts: Iterable[str | None], check: Callable[[], None] = lambda: None) -> list[dict[str, int]]:
@@ -217,7 +217,7 @@ def _tokens_of_words(words: Collection[str], check: Callable[[], None] = lambda:
     while batch := list(islice(plain, _WORDS_PER_CALL)):
         check()
         # ASCII words are one word to the tokenizer too, so a position tells which word a token came from.
-        for token, position in analysed(" ".join((_ANCHOR, *batch)), _ANALYSIS)[1:]:
+        for token, position in text_tokens(" ".join((_ANCHOR, *batch)), _ANALYSIS)[1:]:
             fresh[batch[position - 1]] = (token,)
     _KNOWN_WORDS.learn(fresh)
     return known | fresh
@@ -256,7 +256,7 @@ class Postings:
         self._numbers = {token: number for number, token in enumerate(analysed.vocabulary)}
         # Pairs are sorted as one number each; a token's rows come out ascending.
         budget.check()
-        pairs, counts = counted(analysed.tokens.astype(np.int64) * max(order.size, 1) + place[analysed.texts])
+        pairs, counts = count_values(analysed.tokens.astype(np.int64) * max(order.size, 1) + place[analysed.texts])
         budget.check()
         tokens, documents = np.divmod(pairs, max(order.size, 1))
         self._documents = documents.astype(np.int32)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import BadRequestError
-from omnigraph.storage.integer_sets import distinct, numbered, places
+from omnigraph.storage.integer_sets import distinct, factorize, find_positions
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
@@ -86,7 +86,7 @@ def _id_order(table: Table, row_ids: RowIds) -> NDArray[np.int64]:
     ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy().astype(np.int64)
     stored = row_ids_of(rows)
     order = np.argsort(stored)
-    found, _ = places(stored[order], row_ids)
+    found, _ = find_positions(stored[order], row_ids)
     ordered: NDArray[np.int64] = ranks[order][found]
     return ordered
 
@@ -114,10 +114,10 @@ def fuse(first: RowIds, second: RowIds, limit: int, k: int = DEFAULT_FUSION_K) -
     if k <= 0:
         raise BadRequestError(f"the constant of rrf must be greater than zero, not {k}")
     both = np.concatenate((first, second))
-    nodes, appearance, node_of_row = numbered(both)
+    nodes, appearance, node_of_row = factorize(both)
     scores = np.zeros(nodes.size)
     for arm in (node_of_row[: first.size], node_of_row[first.size :]):
-        present, start, _ = numbered(arm)
+        present, start, _ = factorize(arm)
         by_rank = present[np.argsort(start)]
         scores[by_rank] += 1.0 / (k + np.arange(by_rank.size) + 1)
     kept = np.lexsort((appearance, -scores))[:limit]

@@ -39,7 +39,7 @@ from omnigraph.engine.query.search.text_index import (
 )
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
-from omnigraph.storage.integer_sets import contained, distinct
+from omnigraph.storage.integer_sets import distinct, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
@@ -150,7 +150,7 @@ def text_match(
     found = [part.rows_with_any(_accepted(part, tokens, edits, budget), budget.check) for part in corpus.analysed]
     if candidates.filter is not None and any(rows.size for rows in found):
         allowed = corpus.counted_rows(candidates.filter)
-        found = [rows[contained(rows, allowed)] for rows in found]
+        found = [rows[is_member(rows, allowed)] for rows in found]
     if corpus.indexed is not None:
         words = tokens if edits else list(dict.fromkeys(word for word, _ in query_words(text, budget.check)))
         # An index can't be interrupted, so it is asked for a few words at a time.
@@ -159,7 +159,7 @@ def text_match(
             asked = " ".join(words[start : start + _WORDS_PER_QUESTION])
             found.append(corpus.indexed.matches(table, asked, candidates.filter, edits))
     rows = distinct(np.concatenate(found)) if found else np.empty(0, np.int64)
-    return rows if candidates.rows is None else rows[contained(rows, candidates.rows)]
+    return rows if candidates.rows is None else rows[is_member(rows, candidates.rows)]
 
 
 def bm25(
@@ -187,7 +187,7 @@ def bm25(
     else:
         corpus = SeenCorpus(table, column, seen, terms, budget=budget)
     if seen is not None and candidates.rows is not None:
-        candidates = Candidates(candidates.filter, candidates.rows[contained(candidates.rows, seen)])
+        candidates = Candidates(candidates.filter, candidates.rows[is_member(candidates.rows, seen)])
     formula = Formula(corpus, terms)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
         row_ids, scores = _scored_rows(table, column, candidates, formula, budget)
@@ -309,7 +309,7 @@ def _scored_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: 
 
 def _only(scored: tuple[RowIds, Measures], allowed: RowIds) -> tuple[RowIds, Measures]:
     rows, scores = scored
-    kept = contained(rows, allowed)
+    kept = is_member(rows, allowed)
     return rows[kept], scores[kept]
 
 

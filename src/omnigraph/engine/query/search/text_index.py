@@ -25,7 +25,7 @@ from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.analyzer import Postings, counts_of, fragment_postings
 from omnigraph.engine.query.search.ranked_rows import Measures
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
-from omnigraph.storage.integer_sets import contained, distinct, places
+from omnigraph.storage.integer_sets import distinct, find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
@@ -127,7 +127,7 @@ class IndexedTexts:
 
     def trusted(self, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where rows stand in `row_ids`, and which of them are there."""
-        return places(self.row_ids, row_ids)
+        return find_positions(self.row_ids, row_ids)
 
     def matches(self, table: Table, text: str, filter: str | None, max_edits: int = 0) -> RowIds:
         """The trusted rows that share a token with the text. With `max_edits` the text consists of tokens already."""
@@ -194,7 +194,7 @@ class IndexedTexts:
         counts = counts_of(rows.column(self.column).to_pylist())
         stored = row_ids_of(rows)
         order = np.argsort(stored)
-        found, _ = places(stored[order], row_ids)
+        found, _ = find_positions(stored[order], row_ids)
         table_of_counts = np.array([[c.get(term.token, 0) for c in counts] for term in terms], np.int64)
         return table_of_counts.reshape(len(terms), len(counts))[:, order[found]]
 
@@ -256,17 +256,17 @@ def _examined(name: tuple[Hashable, ...], table: Table, column: str, index: Colu
         documents += known.size
         tokens += int(known_lengths.sum(dtype=np.int64))
         now = np.sort(row_ids_of(table.read([], row_ids=True, fragments=segment.fragment_ids)))
-        stays = places(now, known)[1]
+        stays = find_positions(now, known)[1]
         row_ids.append(known[stays])
         lengths.append(known_lengths[stays])
         left.append(known[~stays])
         living.append(now)
     # A document that left its segment's fragments and lives in those of another: the index knows two texts of it.
     gone = distinct(np.concatenate(left))
-    moved = gone[np.logical_or.reduce([places(now, gone)[1] for now in living])]
+    moved = gone[np.logical_or.reduce([find_positions(now, gone)[1] for now in living])]
     trusted, trusted_lengths = np.concatenate(row_ids), np.concatenate(lengths).astype(np.int64)
     order = np.argsort(trusted, kind="stable")
-    order = order[~places(moved, trusted[order])[1]]
+    order = order[~find_positions(moved, trusted[order])[1]]
     return IndexedTexts(
         name=name,
         column=column,
@@ -395,7 +395,7 @@ class _SeenTexts:
         self.row_ids = part.row_ids
         self.lengths = part.lengths
         self._part = part
-        self._mask = contained(part.row_ids, seen)
+        self._mask = is_member(part.row_ids, seen)
         self._occurrences: dict[str, Occurrences] = {}
 
     @property

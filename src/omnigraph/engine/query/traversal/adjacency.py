@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Counts, GrownRowSpace, Indices, Mask, RowSpace, added_up
-from omnigraph.storage.integer_sets import contained, distinct, is_ascending, merged, places
+from omnigraph.storage.integer_sets import distinct, find_positions, is_ascending, is_member, union
 from omnigraph.storage.tables.rows import RowIds
 
 Positions: TypeAlias = NDArray[Any]
@@ -343,7 +343,7 @@ class LayeredAdjacency:
         at = np.where(early, positions, 0)
         starts = base.offsets[at]
         counts = np.where(early, base.offsets[np.minimum(at + 1, len(base.offsets) - 1)] - starts, 0)
-        slots, changed = places(layer.nodes, positions)
+        slots, changed = find_positions(layer.nodes, positions)
         if changed.any():
             slots = slots[changed]
             starts[changed] = len(base.targets) + layer.offsets[slots]
@@ -399,9 +399,9 @@ def changed(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pairs, a
         return (slots << bits) | targets
 
     held = keys(np.repeat(np.arange(len(nodes)), spans.counts), before.targets_at(spread(*spans)))
-    gone = distinct(keys(places(nodes, lost.sources)[0], lost.ends))
-    fresh = distinct(keys(places(nodes, added.sources)[0], added.ends))
-    held = merged(held[~contained(held, gone)], fresh)
+    gone = distinct(keys(find_positions(nodes, lost.sources)[0], lost.ends))
+    fresh = distinct(keys(find_positions(nodes, added.sources)[0], added.ends))
+    held = union(held[~is_member(held, gone)], fresh)
     counts = np.bincount(held >> bits, minlength=len(nodes))
     targets = (held & ((1 << bits) - 1)).astype(position_type(ends))
     return LayeredAdjacency(sources, ends, base, _replaced(layer, Lists(nodes, cumulated(counts), targets)))
@@ -409,7 +409,7 @@ def changed(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pairs, a
 
 def either_way_layered(base: Adjacency, out: LayeredAdjacency, back: LayeredAdjacency) -> LayeredAdjacency:
     """Neighbours along or against the edges, over the `base` that holds those of the two bases."""
-    nodes = merged(out.layer.nodes, back.layer.nodes)
+    nodes = union(out.layer.nodes, back.layer.nodes)
     plain = LayeredAdjacency(out.sources, out.ends, base, Lists(nodes, np.zeros(len(nodes) + 1, np.int64), _NO_TARGETS))
     pairs = []
     for way in (out, back):
@@ -421,7 +421,7 @@ def either_way_layered(base: Adjacency, out: LayeredAdjacency, back: LayeredAdja
 
 def _replaced(layer: Lists, newer: Lists) -> Lists:
     """The lists of both, the newer one's where both have them."""
-    keep = ~contained(layer.nodes, newer.nodes)
+    keep = ~is_member(layer.nodes, newer.nodes)
     nodes = np.concatenate((layer.nodes[keep], newer.nodes))
     starts = np.concatenate((layer.offsets[:-1][keep], newer.offsets[:-1] + len(layer.targets)))
     counts = np.concatenate((np.diff(layer.offsets)[keep], np.diff(newer.offsets)))

@@ -28,7 +28,7 @@ from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.row_filter import EVERY_ROW, sides
 from omnigraph.storage.cache import RecentlyUsed
-from omnigraph.storage.integer_sets import contained, merged, places
+from omnigraph.storage.integer_sets import find_positions, is_member, union
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _BYTES: Final = 64 << 20
@@ -111,7 +111,7 @@ def seen(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variabl
         all_seen = _all_seen(type_, context)
     if all_seen is not None:
         few = len(rows) * _LOOKUPS_OF_A_TABLE < len(all_seen)
-        return places(all_seen, rows)[1] if few else contained(rows, all_seen)
+        return find_positions(all_seen, rows)[1] if few else is_member(rows, all_seen)
     return _looked_at(type_, rows, context, variable)
 
 
@@ -125,7 +125,7 @@ def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, v
         if len(fresh) <= _FEW:
             load_together([*sides(test), *context.named_of(variable)], looked_at, context)
         found = holds(test, looked_at, context)
-        both = RowSpace(merged(space.rows, fresh.rows))
+        both = RowSpace(union(space.rows, fresh.rows))
         joined = np.zeros(len(both), dtype=bool)
         joined[both.positions(space.rows)] = mask
         joined[both.positions(fresh.rows)] = found
@@ -180,7 +180,7 @@ def within_sight(
         ends.append(end[mask])
         fresh = RowSpace.of(end[mask])
         frontier = RowSpace(fresh.rows[~visited.contains(fresh.rows)])
-        visited = RowSpace(merged(visited.rows, frontier.rows))
+        visited = RowSpace(union(visited.rows, frontier.rows))
     return _adjacency(nodes, sources, ends, ranks, plan, found)
 
 

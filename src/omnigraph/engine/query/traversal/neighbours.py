@@ -27,7 +27,7 @@ from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape,
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.ir import Direction
-from omnigraph.storage.integer_sets import merged
+from omnigraph.storage.integer_sets import union
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
@@ -63,7 +63,7 @@ def explored(
         reached = walk.step(frontier, ids, direction)
         fresh = reached[~seen.contains(reached)]
         frontier, variable = RowSpace.of(fresh), f"{variable}+"
-        seen = RowSpace(merged(seen.rows, frontier.rows))
+        seen = RowSpace(union(seen.rows, frontier.rows))
     return walk.adjacency(nodes, one_type=edge.is_symmetric)
 
 

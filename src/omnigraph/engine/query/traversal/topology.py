@@ -32,7 +32,7 @@ from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.topology import TopologyDescription, TopologyFiles, described, topology_folder
+from omnigraph.storage.topology import TopologyDescription, TopologyFiles, describe_topology, topology_folder
 
 CACHE_VARIABLE: Final = "OMNIGRAPH_TOPOLOGY_CACHE_BYTES"
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
@@ -287,7 +287,7 @@ class TopologyCache:
         key, arrays = topology.key, topology.arrays()
         files.save(
             key.folder,
-            described(key.shape, key.edges, key.sources, key.targets, topology.dangling, arrays),
+            describe_topology(key.shape, key.edges, key.sources, key.targets, topology.dangling, arrays),
             arrays,
         )
         self._known(key).stored = True

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Indices, RowSpace, grown
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, changed, of_edges, of_pairs
-from omnigraph.storage.integer_sets import contained, places
+from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import by_row_id, row_ids_of
 from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
@@ -200,7 +200,7 @@ def _most_rows(table: Table) -> int:
 def _space(space: RowSpace, changes: RowChanges, nodes: Table) -> RowSpace | None:
     """The old nodes and the new ones behind them. Removed nodes keep their number and have no edges."""
     fresh = row_ids_of(changes.new)
-    if places(row_ids_of(changes.old), fresh)[1].any():
+    if find_positions(row_ids_of(changes.old), fresh)[1].any():
         return None  # one row id names different nodes before and after
     larger = grown(space, fresh)
     if larger is None or len(larger) - nodes.state.rows > max(nodes.state.rows, _REMOVED_NODES):
@@ -232,7 +232,7 @@ def _without_parallels(lost: pa.Table, edges: Table) -> pa.Table:
         target = pc.fill_null(pc.index_in(table.column("dst"), value_set=targets), -1).to_numpy().astype(np.int64)
         return np.where((source < 0) | (target < 0), -1, source * len(targets) + target)
 
-    return lost.filter(pa.array(~contained(codes(lost), codes(still))))
+    return lost.filter(pa.array(~is_member(codes(lost), codes(still))))
 
 
 def _resolved(nodes: Table, space: RowSpace, columns: Sequence[pa.ChunkedArray]) -> list[Indices]:

@@ -23,7 +23,7 @@ from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule
 from omnigraph.language.catalog import CheckRule, NodeType, Property, RangeRule, TableType
 from omnigraph.language.values import pattern_problem
 from omnigraph.language.violations import Sentence, quoted, value_text
-from omnigraph.storage.integer_sets import contained
+from omnigraph.storage.integer_sets import is_member
 
 
 class Stage(IntEnum):
@@ -101,7 +101,7 @@ class TypedRows:
         dropped = np.fromiter(set(lines), np.int64)
         if not len(dropped):
             return self
-        keep = pa.array(~contained(self.lines.to_numpy(zero_copy_only=False), dropped))
+        keep = pa.array(~is_member(self.lines.to_numpy(zero_copy_only=False), dropped))
         return TypedRows(self.type, self.rows.filter(keep), self.lines.filter(keep))
 
 
