@@ -60,10 +60,10 @@ def test_the_second_parser_reads_the_tables_of_the_first(package: Path) -> None:
 def test_damaged_tables_are_made_again(package: Path) -> None:
     tree = parse()
     tables = tables_of(package)
-    whole = tables.stat().st_size
     tables.write_bytes(tables.read_bytes()[:-20])
+    damaged = tables.stat().st_size
     assert parse() == tree
-    assert tables.stat().st_size == whole
+    assert tables.stat().st_size > damaged
 
 
 def test_tables_of_another_grammar_are_not_used(package: Path) -> None:
