@@ -81,7 +81,7 @@ from omnigraph.engine.write.load import LoadInput, LoadRequest, load_input, load
 from omnigraph.engine.write.load import load as run_load
 from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.row_filter import Lens
+from omnigraph.language.query.row_filter import Visibility
 from omnigraph.snapshot import Snapshot
 from omnigraph.sources import Call, Queries, Query, call, schema_source
 from omnigraph.storage.identifiers import MAIN
@@ -149,10 +149,10 @@ class Graph(GraphViews):
         """A handle on the same graph that offers these queries by name, as a server offers its stored queries."""
         return type(self)(self._workspace, queries)
 
-    def _through(self, lens: Lens) -> Self:
+    def _restricted_to(self, visibility: Visibility) -> Self:
         """A handle on the same graph that shows, and lets be changed, what a lens shows. What can't be done in part
         is refused."""
-        return self._with(lens=lens, caller=None)
+        return self._with(visibility=visibility, caller=None)
 
     def _with_gate(self, gate: Gate | None) -> Self:
         """A handle on the same graph whose writes these rules govern; each has to say who its actor is. None: no
@@ -625,7 +625,7 @@ class Graph(GraphViews):
     def _whole(self, action: PolicyAction, what: str, branch: str | None = None) -> Workspace:
         """The same for what is about everything there is."""
         workspace = self._acting(action, branch)
-        workspace.refuse_narrowed(what)
+        workspace.refuse_restricted(what)
         return workspace
 
     # Upkeep
@@ -979,7 +979,7 @@ class Graph(GraphViews):
 
 def _face_of(state: PinnedState) -> Snapshot:
     """A state as users see it."""
-    return Snapshot(state.resources, state.branch, state.entry, state.given_lens, state.governed_by)
+    return Snapshot(state.resources, state.branch, state.entry, state.unbound_visibility, state.governed_by)
 
 
 if TYPE_CHECKING:

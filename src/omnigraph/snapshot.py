@@ -88,7 +88,7 @@ class Snapshot(PinnedState):
 
     def count(self, type_name: str, filter: str | None = None) -> int:
         """How many entities of a type there are. A filter is about stored columns: it takes a reader who sees all."""
-        if type_name in self.entry.tables and self.lens.is_open:
+        if type_name in self.entry.tables and self.visibility.is_unrestricted:
             return super().count(type_name, filter)
         type_ = self.catalog.type_named(type_name)
         return count_entities(self, type_) if filter is None else super().count(type_.type_key, filter)

@@ -153,23 +153,23 @@ def test_a_branch_is_judged_as_in_a_request(cli: Cli, cluster: str) -> None:
         assert "target_branch: main" in merge
 
 
-def sight(cli: Cli, cluster: str, *row: str) -> list[str]:
+def visibility(cli: Cli, cluster: str, *row: str) -> list[str]:
     lines = explain(cli, cluster, "--actor", "ana", "--action", "read", "--branch", "main", "--type", *row)
     return lines[next(i for i, line in enumerate(lines) if line.startswith("row: ")) :]
 
 
 def test_a_stored_row_is_explained_rule_by_rule(cli: Cli, cluster: str) -> None:
-    assert sight(cli, cluster, "Person", "--id", "ana") == [
+    assert visibility(cli, cluster, "Person", "--id", "ana") == [
         "row: visible",
         "reason: rule 'mine' shows it",
         "reason: rule 'eu-reads' does not show it: it shows those with region = \"eu\"",
     ]
-    assert sight(cli, cluster, "Person", "--id", "bob") == [
+    assert visibility(cli, cluster, "Person", "--id", "bob") == [
         "row: not visible",
         "reason: rule 'eu-reads' does not show it: it shows those with region = \"eu\"",
         "reason: rule 'mine' does not show it: it shows those with name = $actor",
     ]
-    assert sight(cli, cluster, "Knows", "--id", "k") == [
+    assert visibility(cli, cluster, "Knows", "--id", "k") == [
         "row: not visible",
         "reason: rule 'eu-reads' does not show it, or not both of its ends",
         "reason: rule 'mine' does not show it, or not both of its ends",
@@ -177,8 +177,8 @@ def test_a_stored_row_is_explained_rule_by_rule(cli: Cli, cluster: str) -> None:
 
 
 def test_a_row_that_is_told_needs_no_graph(cli: Cli, cluster: str, tmp_path: Path) -> None:
-    assert sight(cli, cluster, "Person", "--row", '{"region": "eu"}')[0] == "row: visible"
-    assert sight(cli, cluster, "Person", "--row", '{"pay": 3}')[0] == "row: not visible"
+    assert visibility(cli, cluster, "Person", "--row", '{"region": "eu"}')[0] == "row: visible"
+    assert visibility(cli, cluster, "Person", "--row", '{"pay": 3}')[0] == "row: not visible"
     rules, schema = tmp_path / "r.yaml", tmp_path / "s.pg"
     rules.write_text(RULES.split("  - id: mine")[0])
     schema.write_text(SCHEMA)

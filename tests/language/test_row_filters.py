@@ -11,7 +11,17 @@ from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
 from omnigraph.language.query.parser import parse_queries, parse_row_filter
-from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, OPEN, ROW, AllOf, AnyOf, Lens, RowFilter, TypeLens
+from omnigraph.language.query.row_filter import (
+    EVERY_ROW,
+    NO_ROW,
+    ROW,
+    UNRESTRICTED,
+    AllOf,
+    AnyOf,
+    RowFilter,
+    TypeVisibility,
+    Visibility,
+)
 from omnigraph.language.schema.compile import accept_schema, compile_schema
 from omnigraph.language.schema.migration import evolve
 
@@ -178,19 +188,19 @@ def test_the_actor_becomes_a_constant(catalog: Catalog, text: str, expected: Any
     assert shown(for_actor(checked(text, catalog), "ana")) == expected
 
 
-def test_a_lens_speaks_of_the_variable_it_is_asked_for(catalog: Catalog) -> None:
+def test_a_visibility_speaks_of_the_variable_it_is_asked_for(catalog: Catalog) -> None:
     person = catalog.nodes["Person"]
-    lens = TypeLens(person, for_actor(checked("owner = $actor or active = true", catalog), "ana"))
-    assert shown(lens.rows_of("p")) == ("or", ("p.owner", "=", "ana"), ("p.active", "=", True))
-    assert Lens({}).of(person) == TypeLens(person)
-    assert OPEN.is_open
-    assert OPEN.of(person).is_open
-    assert not lens.is_open
-    assert TypeLens(person, EVERY_ROW).is_open
-    assert not TypeLens(person, NO_ROW).is_open
+    visibility = TypeVisibility(person, for_actor(checked("owner = $actor or active = true", catalog), "ana"))
+    assert shown(visibility.rows_of("p")) == ("or", ("p.owner", "=", "ana"), ("p.active", "=", True))
+    assert Visibility({}).of(person) == TypeVisibility(person)
+    assert UNRESTRICTED.is_unrestricted
+    assert UNRESTRICTED.of(person).is_unrestricted
+    assert not visibility.is_unrestricted
+    assert TypeVisibility(person, EVERY_ROW).is_unrestricted
+    assert not TypeVisibility(person, NO_ROW).is_unrestricted
 
 
-LENS = "owner = $actor or age > 3 and born > limit"
+VISIBILITY = "owner = $actor or age > 3 and born > limit"
 
 
 @pytest.fixture(scope="module")
@@ -205,19 +215,25 @@ def governed(accepted: Catalog) -> Catalog:
 
 
 @pytest.fixture(scope="module")
-def lens(governed: Catalog) -> Lens:
+def visibility(governed: Catalog) -> Visibility:
     person = governed.nodes["Person"]
-    return Lens({person.type_key: TypeLens(person, for_actor(checked(LENS, governed), "ana"), frozenset({"region"}))})
+    return Visibility(
+        {
+            person.type_key: TypeVisibility(
+                person, for_actor(checked(VISIBILITY, governed), "ana"), frozenset({"region"})
+            )
+        }
+    )
 
 
-def test_a_lens_looks_at_a_state_before_a_property_was_there(lens: Lens, accepted: Catalog) -> None:
-    (seen,) = lens.on(accepted).types.values()
-    assert seen.type is accepted.nodes["Person"]
-    assert shown(seen.rows) == (R + "owner", "=", "ana")
-    assert seen.hidden == {"region"}
+def test_a_visibility_looks_at_a_state_before_a_property_was_there(visibility: Visibility, accepted: Catalog) -> None:
+    (visible,) = visibility.on(accepted).types.values()
+    assert visible.type is accepted.nodes["Person"]
+    assert shown(visible.rows) == (R + "owner", "=", "ana")
+    assert visible.masked == {"region"}
 
 
-def test_a_lens_follows_renames(lens: Lens, governed: Catalog) -> None:
+def test_a_visibility_follows_renames(visibility: Visibility, governed: Catalog) -> None:
     later = evolve(
         governed,
         SCHEMA.replace("node Person {", 'node Human @rename_from("Person") {')
@@ -226,23 +242,23 @@ def test_a_lens_follows_renames(lens: Lens, governed: Catalog) -> None:
         .replace("owner: String?", 'keeper: String? @rename_from("owner")')
         .replace("region: enum(eu, us)?", 'area: enum(eu, us)? @rename_from("region")'),
     ).catalog
-    (seen,) = lens.on(later).types.values()
-    assert seen.type is later.nodes["Human"]
-    assert shown(seen.rows) == (
+    (visible,) = visibility.on(later).types.values()
+    assert visible.type is later.nodes["Human"]
+    assert shown(visible.rows) == (
         "or",
         (R + "keeper", "=", "ana"),
         ("and", (R + "age", ">", 3), (R + "born", ">", R + "bound")),
     )
-    assert seen.hidden == {"area"}
+    assert visible.masked == {"area"}
 
 
-def test_a_lens_holds_for_what_was_dropped_and_declared_anew(lens: Lens, accepted: Catalog) -> None:
+def test_a_visibility_holds_for_what_was_dropped_and_declared_anew(visibility: Visibility, accepted: Catalog) -> None:
     """The name is enough to keep it closed; a property of another type is compared with nothing."""
     bare = evolve(accepted, "node Other { a: String @key }").catalog
-    assert lens.on(bare).is_open
+    assert visibility.on(bare).is_unrestricted
     again = evolve(bare, SCHEMA.replace("owner: String?", "owner: I32?")).catalog
     assert again.nodes["Person"].id != accepted.nodes["Person"].id
-    (seen,) = lens.on(again).types.values()
-    assert seen.type is again.nodes["Person"]
-    assert seen.rows == NO_ROW
-    assert seen.hidden == {"region"}
+    (visible,) = visibility.on(again).types.values()
+    assert visible.type is again.nodes["Person"]
+    assert visible.rows == NO_ROW
+    assert visible.masked == {"region"}

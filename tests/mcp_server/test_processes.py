@@ -131,7 +131,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
     return made.root
 
 
-def narrowed(agent: Agent) -> Any:
+def restricted(agent: Agent) -> Any:
     """What bob sees and may do, wherever the rules are asked."""
 
     async def script() -> None:
@@ -178,7 +178,7 @@ def narrowed(agent: Agent) -> Any:
 
 def test_a_cluster_without_a_server_has_its_rules(cluster: str) -> None:
     async def script(agent: Agent) -> None:
-        await narrowed(agent)
+        await restricted(agent)
 
     as_agent(program("--cluster", cluster, "--as", "bob"), script)
 
@@ -208,7 +208,7 @@ def asked(server: ServerProcess, token: str | None, script: Any, path: str = "/g
 
 
 def test_the_rules_of_a_server_hold_for_its_agents(server: ServerProcess) -> None:
-    asked(server, "token-bob", narrowed)
+    asked(server, "token-bob", restricted)
 
 
 @pytest.mark.parametrize("path", ["/graphs/kb/mcp", "/mcp"])
@@ -260,7 +260,7 @@ def test_tools_work_on_a_graph_behind_a_server(server: ServerProcess) -> None:
 
 def test_a_process_reaches_a_graph_through_a_server(server: ServerProcess) -> None:
     command = program("--server", server.url, "--graph", "kb", OMNIGRAPH_BEARER_TOKEN="token-bob")
-    as_agent(command, narrowed)
+    as_agent(command, restricted)
 
 
 def test_who_proves_nothing_gets_nothing(server: ServerProcess) -> None:

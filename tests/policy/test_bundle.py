@@ -74,7 +74,7 @@ def test_rows_and_hidden_properties_are_kept() -> None:
         ("Person", 'region = "eu" or owner = $actor'),
         ("Contract", "public = true"),
     ]
-    assert [(hidden.type_name, hidden.properties) for hidden in rule.hide] == [("Person", ("salary", "ssn"))]
+    assert [(masked.type_name, masked.properties) for masked in rule.hide] == [("Person", ("salary", "ssn"))]
 
 
 SHAPES = [

@@ -48,13 +48,17 @@ def opened(place: Path, actor: str, policy: Path = RULES) -> Iterator[Graph]:
 
 
 def test_each_actor_sees_what_its_rules_show(made: Path) -> None:
-    seen = {}
+    visible = {}
     for actor in ("ana", "agent-research", "agent-review"):
         with opened(made, actor) as graph:
             entity = graph.entity("node:Person", "lea")
             assert entity is not None
-            seen[actor] = [row["slug"] for row in graph.query(NOTES)], entity["email"] is None, entity["salary"] is None
-    assert seen == {
+            visible[actor] = (
+                [row["slug"] for row in graph.query(NOTES)],
+                entity["email"] is None,
+                entity["salary"] is None,
+            )
+    assert visible == {
         "ana": (["pay", "roadmap", "sources"], False, False),
         "agent-research": (["roadmap", "sources"], True, True),
         "agent-review": (["pay", "roadmap", "sources"], False, True),
@@ -107,7 +111,7 @@ def test_writes_go_by_the_name_of_the_actor_and_no_other(place: Path) -> None:
         assert graph.merge("work").actor_id == "lea"
 
 
-def test_what_is_seen_when_writing_is_what_the_rules_for_writing_show(place: Path) -> None:
+def test_what_is_visible_when_writing_is_what_the_rules_for_writing_show(place: Path) -> None:
     with opened(place, "agent-intake") as graph:
         assert graph.branch("inbox", create=True).mutate(NEW).affected_nodes == 1
         graph.mutate(NEW, branch="work")

@@ -53,13 +53,13 @@ def test_every_rule_of_the_example_is_tried(gate: PolicyGate) -> None:
 def test_the_example_fits_its_schema(gate: PolicyGate, catalog: Catalog) -> None:
     check_restrictions(gate.bundle, catalog)
     read = AccessRequest(PolicyAction.READ, "main")
-    research = gate.lens("agent-research", read, catalog)
-    assert research.of(catalog.nodes["Person"]).hidden == {"email", "salary"}
+    research = gate.visibility("agent-research", read, catalog)
+    assert research.of(catalog.nodes["Person"]).masked == {"email", "salary"}
     notes = research.of(catalog.nodes["Note"]).rows
     assert isinstance(notes, AnyOf)
     assert len(notes.tests) == 3
-    assert gate.lens("agent-review", read, catalog).of(catalog.nodes["Person"]).hidden == {"salary"}
-    assert gate.lens("lea", read, catalog).is_open
+    assert gate.visibility("agent-review", read, catalog).of(catalog.nodes["Person"]).masked == {"salary"}
+    assert gate.visibility("lea", read, catalog).is_unrestricted
 
 
 def blocks(language: str) -> Iterator[str]:

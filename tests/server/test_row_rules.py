@@ -239,7 +239,7 @@ def test_counts_of_types_are_those_of_the_smaller_graph(ana: httpx.Client, small
         assert told["entity_count"] == smaller.at().count(name), name
 
 
-def test_what_is_hidden_is_as_absent_as_what_never_was(ana: httpx.Client) -> None:
+def test_what_is_masked_is_as_absent_as_what_never_was(ana: httpx.Client) -> None:
     answers = []
     for id_ in (f"{WORD}-1", "never-1"):
         found = ana.get("/entity", params={**PERSON, "id": id_})
@@ -254,7 +254,7 @@ def test_what_is_hidden_is_as_absent_as_what_never_was(ana: httpx.Client) -> Non
     assert answers[0][0] == [404, 404, 400, 200]
 
 
-def test_a_value_that_somebody_unseen_has_is_taken_without_saying_by_whom(ana: httpx.Client) -> None:
+def test_a_value_that_somebody_invisible_has_is_taken_without_saying_by_whom(ana: httpx.Client) -> None:
     text = f'query q() {{ insert Person {{ name: "new", region: "eu", mail: "{WORD}1@x" }} }}'
     whole_rows = ana.post("/mutate", json=asked(text))
     assert whole_rows.status_code == 403, "some properties are hidden, so no whole row can be written"
@@ -270,23 +270,23 @@ def test_conflicts_of_a_merge_are_listed_for_those_who_see_both_branches(
     server: RunningServer, ana: httpx.Client
 ) -> None:
     merge = {"source": "side", "target": "main"}
-    discreet = ana.post("/branches/merge", json=merge)
-    assert discreet.status_code == 409
-    assert "not listed because you do not see all of both branches" in discreet.json()["error"]
-    assert "merge_conflicts" not in discreet.json()
+    restricted = ana.post("/branches/merge", json=merge)
+    assert restricted.status_code == 409
+    assert "not listed because you do not see all of both branches" in restricted.json()["error"]
+    assert "merge_conflicts" not in restricted.json()
     listed = server.client.post("/graphs/kb/branches/merge", json=merge, headers=bearer("t-lea"))
     assert [conflict["entity_id"] for conflict in listed.json()["merge_conflicts"]] == [f"{WORD}-6"]
 
 
-def test_a_page_of_the_feed_tells_no_more_than_what_was_seen(ana: httpx.Client, graph: Graph) -> None:
-    seen, token = [], None
+def test_a_page_of_the_feed_tells_no_more_than_what_was_visible(ana: httpx.Client, graph: Graph) -> None:
+    visible, token = [], None
     while True:
         parameters = {"page_token": token} if token else {"start": "beginning"}
         page = ana.get("/changes", params={**parameters, "limit": 1}).json()
-        seen += [change["id"] for block in page["blocks"] for change in block["changes"]]
+        visible += [change["id"] for block in page["blocks"] for change in block["changes"]]
         if (token := page.get("next_page_token")) is None:
             break
-    assert seen[:3] == ["p0", "p1", "p2"]
+    assert visible[:3] == ["p0", "p1", "p2"]
     first = ana.get(f"/commits/{_commits(graph)[-2]}/changes", params={"limit": 2}).json()
     foreign = httpx.get(
         f"{ana.base_url}commits/{_commits(graph)[-2]}/changes",
@@ -296,7 +296,7 @@ def test_a_page_of_the_feed_tells_no_more_than_what_was_seen(ana: httpx.Client, 
     assert foreign.status_code == 400, "what one actor has paged is no page of another's"
 
 
-def test_a_tag_says_what_was_seen_and_not_who_asked(server: RunningServer, ana: httpx.Client, graph: Graph) -> None:
+def test_a_tag_says_what_was_visible_and_not_who_asked(server: RunningServer, ana: httpx.Client, graph: Graph) -> None:
     body = asked(ALL, snapshot=_commits(graph)[-2])
     tag = ana.post("/query", json=body).headers["etag"]
     assert ana.post("/query", json=body, headers={"If-None-Match": tag}).status_code == 304
@@ -319,7 +319,7 @@ def test_a_denial_explains_itself_to_those_who_may_read_the_rules(server: Runnin
     assert "fields" not in bodies["eve"]
 
 
-def test_an_export_is_what_is_seen_and_can_be_loaded(ana: httpx.Client) -> None:
+def test_an_export_is_what_is_visible_and_can_be_loaded(ana: httpx.Client) -> None:
     lines = ndjson(ana.post("/export", json={}).content)
     assert sorted(line["data"]["id"] for line in lines)[:4] == ["e1", "p0", "p1", "p2"]
     assert all(line["data"].get("pay") is None for line in lines)

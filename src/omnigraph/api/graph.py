@@ -474,7 +474,7 @@ _OLD_NAMES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "preview_schema": ("schema.plan", lambda g: g._preview_schema),
     "state_of": ("snapshot", lambda g: g._workspace.state_of),
     "workspace": ("omnigraph.open", lambda g: g._workspace),
-    "through": ("omnigraph.open(…, policy=…)", lambda g: g._through),
+    "through": ("omnigraph.open(…, policy=…)", lambda g: g._restricted_to),
     "with_gate": ("omnigraph.open(…, policy=…)", lambda g: g._with_gate),
 }
 """What each is now, for one more release."""

@@ -302,7 +302,7 @@ class OpenPipeline:
         gate = load_gate(policy.source, "graph", f"policy '{policy.name}'", self.applied.graph.graph_id)
         gate = gate.bind_schema(self.graph.snapshot("main").catalog)
         asked = AccessRequest(PolicyAction.CHANGE, (branch or self.model.branch).strip())
-        return self.graph._with_gate(gate)._through(gate.sight(actor, asked))
+        return self.graph._with_gate(gate)._restricted_to(gate.visibility(actor, asked))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from omnigraph.api.queries import LONGEST_READ, BlobCell, BlobDescription, BlobTarget, ReadPoint
 from omnigraph.engine.maintenance.declared_indexes import table_types
-from omnigraph.engine.query.visibility import seen_entities
+from omnigraph.engine.query.visibility import visible_entities
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.rows.columns import BLOB_CELL
 from omnigraph.engine.snapshot import Snapshot
@@ -132,12 +132,12 @@ def blob_in(workspace: Workspace, snapshot: Snapshot, cell: BlobCell, target: Re
     type_, prop = _selected(workspace, snapshot, cell)
     table = snapshot.table(type_.type_key)
     rows = table.rows_among("id", [cell.id], [prop.column], row_ids=True)
-    if not rows.num_rows or not seen_entities(snapshot, type_, row_ids_of(rows)).all():
+    if not rows.num_rows or not visible_entities(snapshot, type_, row_ids_of(rows)).all():
         raise NotFoundError(f"Blob cell not found: there is no {cell.kind} {cell.type} with the id '{cell.id}'")
     if rows.num_rows > 1:
         raise BlobIntegrityError(f"{rows.num_rows} rows of {cell.type} have the id '{cell.id}'")
     blob = stored_blob(rows.column(prop.column)[0].as_py())
-    if prop.name in snapshot.lens.of(type_).hidden:
+    if prop.name in snapshot.visibility.of(type_).masked:
         blob = None
     if blob is None:
         raise NotFoundError(f"Blob cell not found: {cell.property} of {cell.type} '{cell.id}' is null")

@@ -26,7 +26,7 @@ from omnigraph.api.queries import ByteWriter, ExportedFile
 from omnigraph.api.values import csv_line
 from omnigraph.engine.object_store import new_object_id
 from omnigraph.engine.observers import Progress, Tally
-from omnigraph.engine.query.visibility import seen_entities
+from omnigraph.engine.query.visibility import visible_entities
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.export_form import property_values, record_lines
 from omnigraph.engine.rows.type_state import TypeState
@@ -153,7 +153,7 @@ def _all_rows(state: TypeState, snapshot: Snapshot) -> RowIds:
     if not state.state.rows:
         return np.empty(0, np.int64)
     rows = row_ids_of(state.keys_of_all())
-    return rows if snapshot.lens.is_open else rows[seen_entities(snapshot, state.type, rows)]
+    return rows if snapshot.visibility.is_unrestricted else rows[visible_entities(snapshot, state.type, rows)]
 
 
 def entity_batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
@@ -241,4 +241,4 @@ def _file_schema(state: TypeState) -> pa.Schema:
 
 
 def _file_field(prop: Property, state: TypeState) -> pa.Field:
-    return pa.field(prop.name, arrow_type(prop.type), nullable=prop.type.nullable or prop.column in state.hidden)
+    return pa.field(prop.name, arrow_type(prop.type), nullable=prop.type.nullable or prop.column in state.masked)

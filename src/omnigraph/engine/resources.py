@@ -16,7 +16,7 @@ from omnigraph.engine.observers import audited
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.errors import OmniGraphError, PolicyError, PolicyEvaluationError
-from omnigraph.language.query.row_filter import OPEN, Lens
+from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.root import GraphRoot
 
@@ -29,10 +29,10 @@ def _comparisons() -> RecentlyUsed[tuple[str, str], object]:
 
 
 @runtime_checkable
-class SightedGate(Gate, Protocol):
+class RestrictingGate(Gate, Protocol):
     """Rules that may allow a part of the graph only."""
 
-    def sight(self, actor: str | None, request: AccessRequest) -> Lens:
+    def visibility(self, actor: str | None, request: AccessRequest) -> Visibility:
         """What an actor that may do this sees. Raises when that can't be told."""
         ...
 
@@ -63,8 +63,8 @@ class Resources:
     caller: Caller | None = None
     """The actor of everything that is done through this handle. The gate then governs reads as well."""
     allowed: frozenset[AccessRequest] = frozenset()
-    """The requests that the gate has allowed the caller: they are not decided again, and `lens` is what it sees."""
-    lens: Lens = OPEN
+    """Requests that the gate has allowed the caller. They are not decided again; `visibility` is what it sees."""
+    visibility: Visibility = UNRESTRICTED
     """What is seen and may be changed through this handle. Who makes it narrow also says whose it is."""
     comparisons: RecentlyUsed[tuple[str, str], object] = field(default_factory=_comparisons, repr=False)
     """What the last commits changed and how the last states differed, for the pages of a large difference; kept and
@@ -102,12 +102,16 @@ class Resources:
         if self.caller is None or request in self.allowed:
             return self
         self.require(self.caller.actor, action, branch, target_branch)
-        lens = self.gate.sight(self.caller.actor, request) if isinstance(self.gate, SightedGate) else self.lens
-        return replace(self, lens=lens, allowed=self.allowed | {request})
+        visibility = (
+            self.gate.visibility(self.caller.actor, request)
+            if isinstance(self.gate, RestrictingGate)
+            else self.visibility
+        )
+        return replace(self, visibility=visibility, allowed=self.allowed | {request})
 
-    def sight(self, action: PolicyAction, branch: str | None) -> Lens:
+    def visibility_for(self, action: PolicyAction, branch: str | None) -> Visibility:
         """What the caller sees of a branch. A handle that was allowed an operation keeps what it shows for that."""
-        return self.lens if self.allowed else self.acting(action, branch).lens
+        return self.visibility if self.allowed else self.acting(action, branch).visibility
 
     def _decide(self, gate: Gate, caller: Caller, request: AccessRequest) -> Decision:
         """One decision, which is observed once. Rules that can't be evaluated are not a denial."""
@@ -126,11 +130,11 @@ class Resources:
     def sees_all(self, actor: str | None, branch: str) -> bool:
         """Whether an actor may read a branch, and all of it."""
         if self.gate is None:
-            return self.lens.is_open
+            return self.visibility.is_unrestricted
         request = AccessRequest(PolicyAction.READ, branch)
         if not self.gate.decide(actor, request).allowed:
             return False
-        return not isinstance(self.gate, SightedGate) or self.gate.sight(actor, request).is_open
+        return not isinstance(self.gate, RestrictingGate) or self.gate.visibility(actor, request).is_unrestricted
 
     def author(self, actor: str | None) -> str | None:
         """The actor that a write is recorded for. A handle that acts for one actor can't write for another."""
@@ -140,10 +144,10 @@ class Resources:
             raise PolicyError(f"policy: this handle acts for '{self.caller.actor}' and can't write for '{actor}'")
         return self.caller.actor
 
-    def refuse_narrowed(self, what: str) -> None:
+    def refuse_restricted(self, what: str) -> None:
         """For operations that show or change everything, and can't do so in part."""
-        if not self.lens.is_open:
-            raise narrowed_error(what)
+        if not self.visibility.is_unrestricted:
+            raise restricted_error(what)
 
     @property
     def uri(self) -> str:
@@ -154,5 +158,5 @@ class Resources:
         return self.root.identity.graph_id
 
 
-def narrowed_error(what: str) -> PolicyError:
+def restricted_error(what: str) -> PolicyError:
     return PolicyError(f"policy: {what} needs a rule without rows and hide: it is about everything there is")

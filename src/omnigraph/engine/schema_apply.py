@@ -74,7 +74,7 @@ def apply_schema(
 ) -> SchemaApplied:
     """Change the schema of a branch, or raise with nothing changed. The same schema again is no commit."""
     workspace.require(actor, PolicyAction.SCHEMA_APPLY, target_branch=branch)
-    workspace.refuse_narrowed("a schema change")
+    workspace.refuse_restricted("a schema change")
     change = _SchemaChange(text, allow_data_loss, managed)
     intent = Intent(
         kind=_KIND,

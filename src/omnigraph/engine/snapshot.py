@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.resources import Resources, narrowed_error
+from omnigraph.engine.resources import Resources, restricted_error
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.language.query.row_filter import Lens
+from omnigraph.language.query.row_filter import Visibility
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
@@ -33,7 +33,7 @@ class Snapshot:
         resources: Resources,
         branch: str,
         entry: LogEntry,
-        lens: Lens | None = None,
+        visibility: Visibility | None = None,
         governed_by: str | None = None,
     ) -> None:
         """Without a lens of its own, a state is seen through that of its handle. `governed_by` is the branch whose
@@ -43,13 +43,13 @@ class Snapshot:
         self.branch = branch
         self.entry = entry
         self.governed_by = branch if governed_by is None else governed_by
-        self.given_lens = lens
+        self.unbound_visibility = visibility
 
     @cached_property
-    def lens(self) -> Lens:
+    def visibility(self) -> Visibility:
         """What is seen of this state, in the words of its own schema. Queries, entities and exports look through it."""
-        lens = self.resources.lens if self.given_lens is None else self.given_lens
-        return lens if lens.is_open else lens.on(self.catalog)
+        visibility = self.resources.visibility if self.unbound_visibility is None else self.unbound_visibility
+        return visibility if visibility.is_unrestricted else visibility.on(self.catalog)
 
     @property
     def commit_id(self) -> str:
@@ -76,17 +76,17 @@ class Snapshot:
 
     def at(self, entry: LogEntry) -> Snapshot:
         """Another state of the same graph, read with the same settings."""
-        return Snapshot(self.resources, entry.branch, entry, self.given_lens, self.governed_by)
+        return Snapshot(self.resources, entry.branch, entry, self.unbound_visibility, self.governed_by)
 
-    def through(self, lens: Lens) -> Self:
+    def restricted_to(self, visibility: Visibility) -> Self:
         """This state as somebody sees it. The lens may have been made for another schema of the graph."""
-        return type(self)(self.resources, self.branch, self.entry, lens, self.governed_by)
+        return type(self)(self.resources, self.branch, self.entry, visibility, self.governed_by)
 
     def acting(self, action: PolicyAction) -> Self:
         """This state for something else than reading it, if the actor of its handle may do that."""
         if self.resources.caller is None:
             return self
-        return self.through(self.resources.acting(action, self.governed_by).lens)
+        return self.restricted_to(self.resources.acting(action, self.governed_by).visibility)
 
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""
@@ -109,26 +109,26 @@ class Snapshot:
         return self.table(same.type_key)
 
     def count(self, type_key: str, filter: str | None = None) -> int:
-        self.refuse_narrowed("counting rows of a table")
+        self.refuse_restricted("counting rows of a table")
         return self.table(type_key).count(filter)
 
     def scan(self, type_key: str, columns: Sequence[str] | None = None, filter: str | None = None) -> pa.Table:
-        self.refuse_narrowed("reading a table as it is stored")
+        self.refuse_restricted("reading a table as it is stored")
         return self.table(type_key).read(columns, filter=filter)
 
     def index_coverage(self, type_key: str, column: str) -> IndexCoverage:
         """How many rows of a property's stored column an index covers."""
-        self.refuse_narrowed("the coverage of an index")
+        self.refuse_restricted("the coverage of an index")
         return index_coverage(self.table(type_key), self._column(type_key, column))
 
     def table_versions(self) -> dict[str, int]:
         """By type key, the version of the graph in which each table last changed on this line of history."""
         return log_walk.table_versions(self.root, self.branch, self.entry)
 
-    def refuse_narrowed(self, what: str) -> None:
+    def refuse_restricted(self, what: str) -> None:
         """For reads that are about everything there is."""
-        if not self.lens.is_open:
-            raise narrowed_error(what)
+        if not self.visibility.is_unrestricted:
+            raise restricted_error(what)
 
     def requests(self) -> int:
         """Read requests that this process has sent to the store for this graph so far."""

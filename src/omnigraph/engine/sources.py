@@ -21,7 +21,7 @@ from omnigraph.errors import CompileError
 from omnigraph.language.catalog import Annotation, Catalog
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.query.row_filter import OPEN, Lens
+from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.language.query.syntax import Query
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.language.schema.migration import MigrationPlan, MigrationStep, UnsupportedChange
@@ -104,4 +104,4 @@ def _told(name: str, value: Any) -> tuple[str, Any]:
     return name, value
 
 
-__all__ = ["OPEN", "Lens"]
+__all__ = ["UNRESTRICTED", "Visibility"]

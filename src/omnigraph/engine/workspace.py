@@ -137,10 +137,10 @@ class Workspace(Resources):
             located = log_walk.find(self.root, snapshot)
             # A commit is governed by the branch it was made on.
             made_on = located.entry.branch
-            return Snapshot(self, located.ref.branch, located.entry, self.sight(action, made_on), made_on)
+            return Snapshot(self, located.ref.branch, located.entry, self.visibility_for(action, made_on), made_on)
         name = MAIN if branch is None else branch.strip()
         # Only an actor who may read a branch learns whether it exists.
-        lens = self.sight(action, name)
+        visibility = self.visibility_for(action, name)
         head = self.head(name)
         if version is not None:
             entry = log_walk.at_version(self.root, head, version)
@@ -150,7 +150,7 @@ class Workspace(Resources):
             entry = log_walk.at_time(self.root, head, round(at.timestamp() * 1_000_000))
         else:
             entry = head.entry
-        return Snapshot(self, head.ref.branch, entry, lens)
+        return Snapshot(self, head.ref.branch, entry, visibility)
 
     def state_at(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
         """The same for a read point."""

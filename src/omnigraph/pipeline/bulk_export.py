@@ -85,7 +85,7 @@ def export_types(
     if not force and "://" not in directory and Path(directory).exists() and any(Path(directory).iterdir()):
         raise BadRequestError(f"'{directory}' is not empty; export into a new directory, or replace it with --force")
     state = graph._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).acting(PolicyAction.EXPORT)
-    state.refuse_narrowed("an export on Spark")
+    state.refuse_restricted("an export on Spark")
     chosen = [type_named(state, name) for name in (types or state.types())]
     stages = Stages(progress)
     mode = "overwrite" if force else "errorifexists"

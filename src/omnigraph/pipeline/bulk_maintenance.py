@@ -116,7 +116,7 @@ def reembed(
     author = graph._workspace.author(actor)
     workspace = graph._workspace.acting(PolicyAction.CHANGE, branch)
     workspace.require(author, PolicyAction.CHANGE, branch)
-    workspace.refuse_narrowed("embedding a type")
+    workspace.refuse_restricted("embedding a type")
     intent = Intent(kind="pipeline", actor=author, message=f"embed {type_name}.{property}", details=told)
     with spark_session(SparkSettings(), f"omnigraph: embed {type_name}.{property}", spark) as session:
         txn = workspace.begin(branch, intent)

@@ -362,8 +362,8 @@ def _check_scopes(document: Document, rule: RuleSyntax, named: str) -> None:
 
 
 def _check_restrictions(document: Document, rule: RuleSyntax, named: str) -> None:
-    for key, narrowing in (("rows", rule.rows), ("hide", rule.hide)):
-        if narrowing is None:
+    for key, restriction in (("rows", rule.rows), ("hide", rule.hide)):
+        if restriction is None:
             continue
         for action, at in rule.actions:
             if action not in RESTRICTABLE_ACTIONS:
@@ -372,9 +372,9 @@ def _check_restrictions(document: Document, rule: RuleSyntax, named: str) -> Non
                     "can be allowed in part",
                     at,
                 )
-        if not narrowing:
+        if not restriction:
             document.refuse(f"{named} has an empty {key}: name a type, or leave it out", rule.at)
-        for type_name, _ in narrowing:
+        for type_name, _ in restriction:
             if type_name.is_blank:
                 document.refuse(f"{named}: type names in {key} must not be blank", type_name.at)
     for type_name, predicate in rule.rows or ():
@@ -385,10 +385,10 @@ def _check_restrictions(document: Document, rule: RuleSyntax, named: str) -> Non
             message = filter_problem(f"{named}, rows of {type_name.value}", first)
             document.refuse(message, predicate.at, first.suggestion)
     for type_name, properties in rule.hide or ():
-        _check_hidden(document, f"{named}, hide of {type_name.value}", type_name, properties)
+        _check_masks(document, f"{named}, hide of {type_name.value}", type_name, properties)
 
 
-def _check_hidden(document: Document, named: str, type_name: Text, properties: tuple[Text, ...]) -> None:
+def _check_masks(document: Document, named: str, type_name: Text, properties: tuple[Text, ...]) -> None:
     if not properties:
         document.refuse(f"{named} must list at least one property", type_name.at)
     seen: set[str] = set()

@@ -18,7 +18,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision, Gate
 from omnigraph.api.values import counted
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.language.query.row_filter import Lens
+from omnigraph.language.query.row_filter import Visibility
 from omnigraph.policy.bundle import Document, Text, Value
 from omnigraph.policy.gate import NearestRule, PolicyGate, describe_lacks, nearest_rule
 from omnigraph.policy.rules import Rule
@@ -71,7 +71,7 @@ def _describe_rule(rule: Rule) -> Iterator[str]:
         yield f"rule '{rule.id}' hides of {hide.type_name} {', '.join(hide.properties)}"
 
 
-Shows: TypeAlias = Callable[[Lens], bool]
+Shows: TypeAlias = Callable[[Visibility], bool]
 """Whether a row is seen through a lens. Who has the row answers this; rules are only looked at."""
 
 
@@ -83,15 +83,15 @@ class RowVisibility:
     visible: bool
     shown_by: tuple[Rule, ...]
     not_shown_by: tuple[Rule, ...]
-    hidden: tuple[str, ...]
+    masked: tuple[str, ...]
 
     def lines(self) -> tuple[str, ...]:
         """`key: value`, as they follow the lines of an explanation."""
         told = [f"row: {'visible' if self.visible else 'not visible'}"]
         told += [f"reason: rule '{rule.id}' shows it" for rule in self.shown_by]
         told += [f"reason: rule '{rule.id}' does not show it{self._wanted(rule)}" for rule in self.not_shown_by]
-        if self.visible and self.hidden:
-            told.append(f"hidden: {', '.join(self.hidden)}")
+        if self.visible and self.masked:
+            told.append(f"hidden: {', '.join(self.masked)}")
         return tuple(told)
 
     def _wanted(self, rule: Rule) -> str:
@@ -103,16 +103,16 @@ class RowVisibility:
 def row_visibility(
     gate: PolicyGate, actor: str, request: AccessRequest, catalog: Catalog, type_: TableType, shows: Shows
 ) -> RowVisibility:
-    """Raises as `PolicyGate.lens` does: who may not do it sees no row."""
-    lens = gate.lens(actor, request, catalog)
+    """Raises as `PolicyGate.visibility` does: who may not do it sees no row."""
+    visibility = gate.visibility(actor, request, catalog)
     by_rule = {rule: gate.visibility_of_rule(actor, rule, catalog) for rule in gate.matching(actor, request)}
     shown = {rule.id: shows(seen) for rule, seen in by_rule.items()}
     return RowVisibility(
         type_,
-        shows(lens),
+        shows(visibility),
         tuple(rule for rule in by_rule if shown[rule.id]),
         tuple(rule for rule in by_rule if not shown[rule.id]),
-        tuple(sorted(lens.of(type_).hidden)),
+        tuple(sorted(visibility.of(type_).masked)),
     )
 
 

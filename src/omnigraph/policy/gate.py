@@ -20,7 +20,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.errors import CompileError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.row_filter import OPEN, Lens
+from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.policy.bundle import ScopeKind, align, read_bundle
 from omnigraph.policy.cedar import CompiledRules
 from omnigraph.policy.rules import BranchScope, Bundle, Rule, require
@@ -121,14 +121,6 @@ class PolicyGate:
         gate._catalog = catalog
         return gate
 
-    def sight(self, actor: str | None, request: AccessRequest) -> Lens:
-        """What an actor that may do this sees of the graph whose schema the rules were fitted to."""
-        if not self.restricts:
-            return OPEN
-        if self._catalog is None:
-            raise PolicyEvaluationError(["the rules show a part of a graph and were fitted to none"])
-        return self.lens(actor, request, self._catalog)
-
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
         """Raises `PolicyEvaluationError`, which denies nobody and lets nobody in."""
         if actor is None:
@@ -152,21 +144,28 @@ class PolicyGate:
             return ()
         return tuple(self._by_id[rule_id] for rule_id in self.rules.allowing(actor, request))
 
-    def visibility_of_rule(self, actor: str, rule: Rule, catalog: Catalog) -> Lens:
+    def visibility_of_rule(self, actor: str, rule: Rule, catalog: Catalog) -> Visibility:
         """What one rule alone would show an actor."""
-        return self._restrictions.lens(actor, (rule,), catalog)
+        return self._restrictions.visibility(actor, (rule,), catalog)
 
-    def lens(self, actor: str | None, request: AccessRequest, catalog: Catalog) -> Lens:
-        """What the actor sees of a graph when it does this. Raises `PolicyError` when it may not do it at all, and
-        `PolicyEvaluationError` when the rules do not fit the schema: then it sees nothing."""
+    def visibility(self, actor: str | None, request: AccessRequest, catalog: Catalog | None = None) -> Visibility:
+        """The part of the graph that an actor sees when it does this, by the schema that the rules are bound to or
+        by another one. Raises `PolicyError` when the actor may not do it at all, and `PolicyEvaluationError` when the
+        rules do not fit the schema: then it sees nothing."""
+        if catalog is None:
+            if not self.restricts:
+                return UNRESTRICTED
+            if self._catalog is None:
+                raise PolicyEvaluationError(["the rules show a part of a graph and were fitted to none"])
+            catalog = self._catalog
         require(self.decide(actor, request))
         assert actor is not None, "nobody is allowed anything without a name"
         try:
-            return self._restrictions.lens(actor, self.matching(actor, request), catalog)
+            return self._restrictions.visibility(actor, self.matching(actor, request), catalog)
         except CompileError as error:
-            # Callers are told no more than that: which rows a rule shows is none of their business.
-            told = "what rules show of a type does not fit the schema; validate the bundle against it"
-            raise PolicyEvaluationError([told]) from error
+            # The caller learns no more than that: which rows a rule shows is not for it to know.
+            message = "what rules show of a type does not fit the schema; validate the bundle against it"
+            raise PolicyEvaluationError([message]) from error
 
 
 def _denial(request: AccessRequest) -> str:

@@ -15,7 +15,15 @@ from typing import Final
 from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import OPEN, Lens, RowFilter, TypeLens, any_of, narrowed, with_vectors
+from omnigraph.language.query.row_filter import (
+    UNRESTRICTED,
+    RowFilter,
+    TypeVisibility,
+    Visibility,
+    any_of,
+    visibility_of,
+    with_vectors,
+)
 from omnigraph.language.query.syntax import Place
 from omnigraph.policy.rules import INVALID, Bundle, Rule, filter_problem
 
@@ -27,7 +35,7 @@ class _RuleRestrictions:
     """What one rule shows, by type key: the rows it narrows, and the properties it hides."""
 
     rows: dict[str, RowFilter]
-    hidden: dict[str, frozenset[str]]
+    masked: dict[str, frozenset[str]]
 
 
 class Restrictions:
@@ -37,25 +45,25 @@ class Restrictions:
         self._bundle = bundle
         self._lock = Lock()
         self._shown: OrderedDict[str, dict[str, _RuleRestrictions]] = OrderedDict()
-        self._lenses: OrderedDict[tuple[str, tuple[str, ...], str], Lens] = OrderedDict()
+        self._visibilities: OrderedDict[tuple[str, tuple[str, ...], str], Visibility] = OrderedDict()
 
-    def lens(self, actor: str, rules: Sequence[Rule], catalog: Catalog) -> Lens:
+    def visibility(self, actor: str, rules: Sequence[Rule], catalog: Catalog) -> Visibility:
         """What the actor sees by the rules that allow what it does. Raises `CompileError` when they narrow
         and the bundle does not fit the schema: a rule that can't be understood must not show more than was meant."""
         if not rules:
             raise ValueError("without a rule that allows it there is nothing to see")
         if not all(rule.restricts for rule in rules):
-            return OPEN
+            return UNRESTRICTED
         key = (actor, tuple(rule.id for rule in rules), catalog.digest)
         with self._lock:
-            found = self._lenses.get(key)
+            found = self._visibilities.get(key)
         if found is None:
             shown = self._checked(catalog)
             found = _combine([shown[rule.id] for rule in rules], actor, catalog)
             with self._lock:
-                self._lenses[key] = found
-                if len(self._lenses) > _MOST_REMEMBERED:
-                    self._lenses.popitem(last=False)
+                self._visibilities[key] = found
+                if len(self._visibilities) > _MOST_REMEMBERED:
+                    self._visibilities.popitem(last=False)
         return found
 
     def _checked(self, catalog: Catalog) -> dict[str, _RuleRestrictions]:
@@ -114,17 +122,17 @@ def _resolve_rule(rule: Rule, catalog: Catalog, findings: _Findings) -> _RuleRes
         except CompileError as error:
             for found in error.diagnostics:
                 findings.add(filter_problem(named, found), written.at, found.suggestion)
-    hidden: dict[str, frozenset[str]] = {}
+    masked: dict[str, frozenset[str]] = {}
     for hide in rule.hide:
         named = f"policy rule '{rule.id}', hide of {hide.type_name}"
         type_ = _type(hide.type_name, hide.at, named, catalog, findings)
         if type_ is None:
             continue
-        if type_.type_key in hidden:
+        if type_.type_key in masked:
             findings.add(f"{named}: the type is listed twice", hide.at)
             continue
-        hidden[type_.type_key] = _masked_properties(type_, hide.properties, named, hide.at, findings)
-    return _RuleRestrictions(rows, hidden)
+        masked[type_.type_key] = _masked_properties(type_, hide.properties, named, hide.at, findings)
+    return _RuleRestrictions(rows, masked)
 
 
 def _type(name: str, at: Place, named: str, catalog: Catalog, findings: _Findings) -> NodeType | EdgeType | None:
@@ -142,24 +150,26 @@ def _masked_properties(
     type_: NodeType | EdgeType, names: Iterable[str], named: str, at: Place, findings: _Findings
 ) -> frozenset[str]:
     """The hidden properties, with the vectors that are made from them."""
-    hidden = set()
+    masked = set()
     for name in names:
         if name not in type_.properties:
             findings.add(f"{named}: {type_.kind} type '{type_.name}' has no property '{name}'", at)
         elif isinstance(type_, NodeType) and name in type_.key:
             findings.add(f"{named}: '{name}' belongs to the key, which everybody reads off the id", at)
         else:
-            hidden.add(name)
-    return with_vectors(type_, hidden)
+            masked.add(name)
+    return with_vectors(type_, masked)
 
 
-def _combine(shown: Sequence[_RuleRestrictions], actor: str, catalog: Catalog) -> Lens:
-    narrowed_keys = dict.fromkeys(key for rule in shown for key in (*rule.rows, *rule.hidden))
-    lenses = []
-    for key in narrowed_keys:
+def _combine(shown: Sequence[_RuleRestrictions], actor: str, catalog: Catalog) -> Visibility:
+    restricted_keys = dict.fromkeys(key for rule in shown for key in (*rule.rows, *rule.masked))
+    visibilities = []
+    for key in restricted_keys:
         filters = [for_actor(rule.rows[key], actor) for rule in shown if key in rule.rows]
-        hidden = frozenset.intersection(*(rule.hidden.get(key, frozenset()) for rule in shown))
+        masked = frozenset.intersection(*(rule.masked.get(key, frozenset()) for rule in shown))
         everything = len(filters) < len(shown)
         type_ = catalog.type_named(key)
-        lenses.append(TypeLens(type_, hidden=hidden) if everything else TypeLens(type_, any_of(filters), hidden))
-    return narrowed(lenses, catalog)
+        visibilities.append(
+            TypeVisibility(type_, masked=masked) if everything else TypeVisibility(type_, any_of(filters), masked)
+        )
+    return visibility_of(visibilities, catalog)

@@ -16,7 +16,7 @@ from omnigraph.cluster.resources import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
 from omnigraph.engine.history.commits import PipelineRuns
 from omnigraph.engine.object_store import is_local
-from omnigraph.engine.sources import Lens
+from omnigraph.engine.sources import Visibility
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.policy.rules import WITHOUT_RULES
@@ -41,7 +41,7 @@ class ServableGraph(GraphApi, Protocol):
 
     def _with_gate(self, gate: Gate | None) -> ServableGraph: ...
 
-    def _through(self, lens: Lens) -> ServableGraph: ...
+    def _restricted_to(self, visibility: Visibility) -> ServableGraph: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from omnigraph.api.queries import ReadTarget
 from omnigraph.engine.query.operators import pushdown
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import edge_visibility
-from omnigraph.engine.query.visibility import satisfied, seen_entities
+from omnigraph.engine.query.visibility import satisfied, visible_entities
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import TypeLens, narrowed
+from omnigraph.language.query.row_filter import TypeVisibility, visibility_of
 from omnigraph.storage.identifiers import now_micros
 from omnigraph.storage.tables.rows import row_ids_of
 
@@ -128,16 +128,16 @@ def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_every_way_of_asking_finds_the_same_rows(graph: Graph, text: str, actor: str) -> None:
     state, type_ = graph.snapshot(), graph.catalog.nodes["Row"]
     test = for_actor(check_row_filter(text, type_, graph.catalog), actor)
-    seen = state.through(narrowed([TypeLens(type_, test)]))
+    visible = state.restricted_to(visibility_of([TypeVisibility(type_, test)]))
     stored = state.table(type_.type_key).read(["id", *(prop.column for prop in type_.property_list)], row_ids=True)
     ids, now = stored.column("id"), now_micros() // 1_000
-    scanned = run_query(seen, ReadTarget("main", None), (EVERY_ROW, "q", {}))
+    scanned = run_query(visible, ReadTarget("main", None), (EVERY_ROW, "q", {}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pushdown, "MOST_TERMS", 1)  # more than one test is too much for a scan
-        bounded = run_query(seen, ReadTarget("main", None), (EVERY_ROW, "q", {}))
+        bounded = run_query(visible, ReadTarget("main", None), (EVERY_ROW, "q", {}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(edge_visibility, "_FIND", math.inf)  # rows are looked at one by one
-        met = seen_entities(seen, type_, row_ids_of(stored), now)
+        met = visible_entities(visible, type_, row_ids_of(stored), now)
     written = satisfied(test, stored, now)
     assert sorted(row["k"] for row in scanned) == sorted(ids.filter(pa.array(met)).to_pylist())
     assert sorted(row["k"] for row in bounded) == sorted(row["k"] for row in scanned)

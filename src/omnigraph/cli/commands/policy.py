@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.api.governance import AccessRequest
     from omnigraph.cluster.serving import ClusterPolicy
     from omnigraph.language.catalog import Catalog, TableType
+    from omnigraph.language.query.row_filter import Visibility
     from omnigraph.policy.explanation import RowVisibility, Shows
     from omnigraph.policy.gate import PolicyGate
 
@@ -149,7 +150,7 @@ def explain(
     found = explained(gate, actor, request)
     lines = list(found.lines())
     if type_name is not None and found.decision.allowed:
-        lines += _row_sight(bundle, gate, actor, request, schema, type_name, row, id).lines()
+        lines += _row_visibility(bundle, gate, actor, request, schema, type_name, row, id).lines()
     print_lines(lines)
 
 
@@ -200,7 +201,7 @@ def _graph_uri(bundle: ChosenBundle, otherwise: str = "") -> str:
     return bundle.graph_uri
 
 
-def _row_sight(
+def _row_visibility(
     bundle: ChosenBundle,
     gate: PolicyGate,
     actor: str,
@@ -226,7 +227,10 @@ def _row_sight(
         if state.entity(type_.type_key, str(id)) is None:
             raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{id}' on branch '{state.branch}'")
         key, branch = type_.type_key, state.branch
-        shows: Shows = lambda lens: graph._through(lens).entity(key, str(id), branch=branch) is not None  # noqa: E731
+
+        def shows(visibility: Visibility) -> bool:
+            return graph._restricted_to(visibility).entity(key, str(id), branch=branch) is not None
+
         return row_visibility(gate, actor, request, state.catalog, type_, shows)
 
 
@@ -235,4 +239,4 @@ def _shows_given(type_: TableType, row: str) -> Shows:
     from omnigraph.engine.query.visibility import shows_row
 
     values = json_object(row, "--row", "it must be a JSON object of properties")
-    return lambda lens: shows_row(lens.of(type_), values)
+    return lambda visibility: shows_row(visibility.of(type_), values)

@@ -165,10 +165,10 @@ _MOST_PLACES: Final = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTable:
-    """`places` are ascending; with neither a filter nor places every row is seen. `hidden` columns are null."""
+class VisibleTable:
+    """`places` are ascending; with neither a filter nor places every row is seen. `masked` columns are null."""
 
-    hidden: frozenset[str]
+    masked: frozenset[str]
     filter: str | None = None
     places: NDArray[np.int64] | None = None
 
@@ -181,20 +181,20 @@ class SeenTable:
         return batch.filter(pa.array(is_member(batch.column(PLACE).to_numpy(), self.places)))
 
 
-def seen_table(snapshot: Snapshot, type_: TableType) -> SeenTable | None:
+def visible_table(snapshot: Snapshot, type_: TableType) -> VisibleTable | None:
     """None when everything is seen."""
-    if snapshot.lens.is_open:
+    if snapshot.visibility.is_unrestricted:
         return None
-    from omnigraph.engine.query.visibility import seen_filter, seen_places
+    from omnigraph.engine.query.visibility import visible_addresses, visible_filter
     from omnigraph.errors import PolicyError
 
-    hidden = frozenset(type_.properties[name].column for name in snapshot.lens.of(type_).hidden)
-    text = seen_filter(snapshot, type_)
+    masked = frozenset(type_.properties[name].column for name in snapshot.visibility.of(type_).masked)
+    text = visible_filter(snapshot, type_)
     if text is not None:
-        return SeenTable(hidden, text or None)
+        return VisibleTable(masked, text or None)
     if snapshot.entry.tables[type_.type_key].rows > _MOST_PLACES:
         raise PolicyError(f"policy: {type_.name} has too many rows to tell Spark which of them you see")
-    return SeenTable(hidden, places=seen_places(snapshot, type_))
+    return VisibleTable(masked, places=visible_addresses(snapshot, type_))
 
 
 @dataclass(frozen=True, slots=True)

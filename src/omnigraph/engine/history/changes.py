@@ -42,7 +42,7 @@ from omnigraph.api.history import (
 )
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.diff import EARLIER, TypeDelta, TypePair, deltas, diff, paired_types
-from omnigraph.engine.query.visibility import seen_count
+from omnigraph.engine.query.visibility import visible_count
 from omnigraph.engine.rows.export_form import property_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
@@ -58,7 +58,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.language.catalog import Catalog, Property, check_type_names
-from omnigraph.language.query.row_filter import OPEN, Lens
+from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.storage.log.log import slot_path
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, row_ids_of
@@ -132,12 +132,17 @@ _NAMES = {
 }
 
 
-def digest_of(scope: ChangeScope, lens: Lens = OPEN) -> str:
+def digest_of(scope: ChangeScope, visibility: Visibility = UNRESTRICTED) -> str:
     """Equal for equal scopes that are looked at through equal lenses; short enough to be bound into a token.
 
     Whatever counts changes is bound to the lens, because another one shows others of them.
     """
-    parts = [sorted(scope.kinds), sorted(scope.types), sorted(scope.ops), *([] if lens.is_open else [lens.digest])]
+    parts = [
+        sorted(scope.kinds),
+        sorted(scope.types),
+        sorted(scope.ops),
+        *([] if visibility.is_unrestricted else [visibility.digest]),
+    ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -262,7 +267,7 @@ class CommitChanges:
 def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
     """What a commit changed since its first parent, or the typed reason why that can't be told."""
     # The pages of a large commit share one comparison.
-    recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope, after.lens))
+    recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope, after.visibility))
     if isinstance(known := recent.get(key), CommitChanges):
         return known
     before = parent_of(after)
@@ -273,7 +278,7 @@ def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
         raise ChangeFeedGapError(after.commit_id) from error
     found.sort(key=lambda item: (item[0].pair.type.kind != "node", item[0].pair.newest.lifetime))
     changes = CommitChanges(after.entry, found)
-    if not after.lens.reads_the_clock:
+    if not after.visibility.reads_the_clock:
         recent[key] = changes
     return changes
 
@@ -305,7 +310,7 @@ def commit_changes_page(
 ) -> CommitChangesPage:
     """One page of a commit's changes, from its beginning or from where a token says."""
     room = PageRoom.of(max_changes, max_bytes)
-    graph, commit, selected = state.resources.graph_id, state.commit_id, digest_of(scope, state.lens)
+    graph, commit, selected = state.resources.graph_id, state.commit_id, digest_of(scope, state.visibility)
     start = 0
     if page_token is not None:
         position = unseal(page_token, CommitPosition)
@@ -357,7 +362,7 @@ def _refuse_schema_boundary(before: Snapshot, after: Snapshot, scope: ChangeScop
 def _is_boundary(pair: TypePair, side: Snapshot) -> bool:
     """`side` is the state that has a type which the other one has not."""
     if pair.before is None or pair.after is None:
-        return seen_count(side, pair.type) > 0
+        return visible_count(side, pair.type) > 0
     return _shape(pair.before) != _shape(pair.after)
 
 
@@ -457,7 +462,7 @@ def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope) -> ChangeSet:
     if isinstance(known, ChangeSet):
         return known
     found = diff(before, after, scope)
-    clocked = before.lens.reads_the_clock or after.lens.reads_the_clock
+    clocked = before.visibility.reads_the_clock or after.visibility.reads_the_clock
     if DEFAULT_CHANGES < len(found.changes) <= _MOST_REMEMBERED and not clocked:
         remembered[key] = found
     return found
@@ -471,5 +476,5 @@ def _token(before: Snapshot, after: Snapshot, scope: ChangeScope, delivered: int
 
 def _selected(before: Snapshot, after: Snapshot, scope: ChangeScope) -> str:
     """What is seen of either side, in short."""
-    sides = dict.fromkeys(digest_of(scope, state.lens) for state in (before, after))
+    sides = dict.fromkeys(digest_of(scope, state.visibility) for state in (before, after))
     return "-".join(sides)

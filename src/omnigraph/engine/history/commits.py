@@ -49,7 +49,7 @@ def summary(state: Snapshot, *, exact: bool = True) -> CommitSummary:
     entry, commit = state.entry, state.entry.commit
     counts = {key: count for key, count in commit.changes.items() if count != ChangeCounts()}
     changes: Mapping[str, ChangeCounts] | None = counts
-    if (exact and commit.kind == "merge" and not commit.changes) or not state.lens.is_open:
+    if (exact and commit.kind == "merge" and not commit.changes) or not state.visibility.is_unrestricted:
         changes = _net_counts(state)
     told = None if changes is None else {key: _told(changes[key]) for key in sorted(changes)}
     return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=told)

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.api.history import EVERYTHING, ChangedEnds, ChangeScope, ChangeSet, EntityChange
 from omnigraph.engine.query.bindings import Mask
-from omnigraph.engine.query.visibility import seen_entities
+from omnigraph.engine.query.visibility import visible_entities
 from omnigraph.engine.rows.columns import RowMask, equal_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
@@ -183,7 +183,7 @@ def _equal_block(columns: list[str], left: TypeState, mine: RowIds, right: TypeS
 
 
 def _values(state: TypeState, row_ids: RowIds, columns: list[str]) -> dict[str, pa.ChunkedArray]:
-    shown = state.visible - state.hidden
+    shown = state.visible - state.masked
     stored = [c for c in columns if c in shown and c in state.table.columns]
     if not stored:
         return {}
@@ -222,18 +222,18 @@ def _with_earlier(rows: pa.Table, earlier: RowIds) -> pa.Table:
 
 def deltas(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> Iterator[TypeDelta]:
     """The deltas of the selected types that may differ, by type key."""
-    if before.lens.is_open and after.lens.is_open:
+    if before.visibility.is_unrestricted and after.visibility.is_unrestricted:
         for pair in paired_types(before, after):
             if not pair.unchanged and scope.selects_type(pair.type.kind, pair.type.name):
                 yield type_delta(pair)
         return
-    seen = _SeenStates(before, after)
-    for pair in seen.pairs:
+    visible = _VisibleStates(before, after)
+    for pair in visible.pairs:
         if scope.selects_type(pair.type.kind, pair.type.name):
-            yield seen.rows(pair).delta
+            yield visible.rows(pair).delta
 
 
-class _SeenRows:
+class _VisibleRows:
     """The rows of one type that may differ, and which of them are seen."""
 
     def __init__(self, pair: TypePair, old: pa.Table, new: pa.Table, masks: tuple[Mask, Mask]) -> None:
@@ -256,29 +256,29 @@ class _SeenRows:
         return ids
 
 
-class _SeenStates:
+class _VisibleStates:
     """Two states, each through its own lens, at one moment."""
 
     def __init__(self, before: Snapshot, after: Snapshot) -> None:
         self._before, self._after = before, after
         self._now = now_micros() // 1000
-        self._lenses = before.lens, after.lens
+        self._visibilities = before.visibility, after.visibility
         self.pairs = paired_types(before, after)
-        self._known: dict[str, _SeenRows] = {}
+        self._known: dict[str, _VisibleRows] = {}
 
-    def rows(self, pair: TypePair) -> _SeenRows:
+    def rows(self, pair: TypePair) -> _VisibleRows:
         lifetime = pair.newest.lifetime
         found = self._known.get(lifetime)
         if found is None:
             old, new = self._candidates(pair)
             masks = self._mask(self._before, pair.before, old), self._mask(self._after, pair.after, new)
-            found = self._known[lifetime] = _SeenRows(pair, old, new, masks)
+            found = self._known[lifetime] = _VisibleRows(pair, old, new, masks)
         return found
 
     def _mask(self, snapshot: Snapshot, state: TypeState | None, rows: pa.Table) -> Mask:
         if state is None:
             return np.zeros(0, dtype=bool)
-        return seen_entities(snapshot, state.type, row_ids_of(rows), self._now)
+        return visible_entities(snapshot, state.type, row_ids_of(rows), self._now)
 
     def _candidates(self, pair: TypePair) -> tuple[pa.Table, pa.Table]:
         """The rows of either side that may make a difference."""
@@ -304,18 +304,18 @@ class _SeenStates:
         return old, new
 
     def _shows_nothing(self, pair: TypePair) -> bool:
-        sides = zip(self._lenses, (pair.before, pair.after), strict=True)
-        return all(side is None or lens.of(side.type).rows == NO_ROW for lens, side in sides)
+        sides = zip(self._visibilities, (pair.before, pair.after), strict=True)
+        return all(side is None or visibility.of(side.type).rows == NO_ROW for visibility, side in sides)
 
     def _looks_different(self, before: TableType, after: TableType) -> bool:
         """Whether a row that both versions share may be seen, or read, differently on the two sides."""
-        lenses = self._lenses[0].of(before), self._lenses[1].of(after)
-        return lenses[0] != lenses[1] and not all(lens.is_open for lens in lenses)
+        visibilities = self._visibilities[0].of(before), self._visibilities[1].of(after)
+        return visibilities[0] != visibilities[1] and not all(visibility.is_unrestricted for visibility in visibilities)
 
     def _flipped(self, before: str, after: str) -> list[str] | None:
         """Nodes at the ends of edges that are seen in one state alone; None when all of them have to be looked at."""
         ends = self._before.catalog.nodes[before], self._after.catalog.nodes[after]
-        if all(lens.of(end).rows == EVERY_ROW for lens, end in zip(self._lenses, ends, strict=True)):
+        if all(visibility.of(end).rows == EVERY_ROW for visibility, end in zip(self._visibilities, ends, strict=True)):
             return []
         keys = tuple(end.type_key for end in ends)
         for pair in self.pairs:

@@ -101,7 +101,7 @@ class CapturedBaseline:
 
 def begin_baseline(workspace: Workspace, branch: str, scope: ChangeScope) -> CapturedBaseline:
     """Whoever writes the lines hands out the record only after the last of them was taken."""
-    workspace.refuse_narrowed("a baseline")
+    workspace.refuse_restricted("a baseline")
     head = workspace.head(branch)
     if scope.types:
         check_type_names(scope.types, workspace.root.catalog(head.entry.schema))
@@ -185,7 +185,7 @@ class _Walk:
 
     def _position(self, version: int, delivered: int, cut: int) -> str:
         ref, graph = self._head.ref, self._root.identity.graph_id
-        scope = digest_of(self._scope, self._workspace.lens)
+        scope = digest_of(self._scope, self._workspace.visibility)
         return seal(FeedPosition(TOKEN_VERSION, graph, ref.branch, ref.branch_id, scope, version, delivered, cut))
 
 
@@ -193,7 +193,7 @@ def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) 
     root, newest = workspace.root, head.entry.version
     if request.page_token is not None:
         position = unseal(request.page_token, FeedPosition)
-        _refuse_foreign(root, head, digest_of(request.scope, workspace.lens), position)
+        _refuse_foreign(root, head, digest_of(request.scope, workspace.visibility), position)
         return _Place(position.version, position.delivered, position.cut)
     if request.cursor is not None:
         cursor = unseal(request.cursor, FeedCursor)

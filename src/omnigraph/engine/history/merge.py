@@ -61,13 +61,13 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
     request = _checked(request)
     workspace.require(request.actor, PolicyAction.BRANCH_MERGE, request.source, request.target)
-    workspace.refuse_narrowed("a merge")
+    workspace.refuse_restricted("a merge")
     intent = _intent(request)
     key = _key_of_deletion(workspace, request, intent)
     published = _earlier(workspace, request, intent)
     if published is None:
         try:
-            with _discreet(workspace, request), held_source(workspace.root, request.source) as held:
+            with _redacted(workspace, request), held_source(workspace.root, request.source) as held:
                 if earlier_use(held.ref.earlier_keys, key) is not None:
                     raise BranchNotFoundError(request.source, "it was deleted, and a new branch has its name")
                 published = _publish(workspace, request, held, intent)
@@ -99,7 +99,7 @@ def _deleted_before(request: MergeRequest) -> MergeResult:
 
 
 @contextmanager
-def _discreet(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
+def _redacted(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
     """Conflicts name entities. Who sees a part of the branches learns that there are some, and no more."""
     try:
         yield
@@ -121,7 +121,7 @@ def _checked(request: MergeRequest) -> MergeRequest:
 
 def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
     """The same decisions as `merge`, without any effect."""
-    workspace.refuse_narrowed("the preview of a merge")
+    workspace.refuse_restricted("the preview of a merge")
     request = _checked(request)
     root = workspace.root
     source, target = root.branches.head(request.source), root.branches.head(request.target)

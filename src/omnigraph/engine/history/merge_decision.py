@@ -141,9 +141,9 @@ def decide_entities(source: TypeDelta, target: TypeDelta, decide: Decide, overri
         if side is None:
             conflicts.append(conflict(kind, taking.type_key, entity_id, _message(kind, taking.type_key, entity_id)))
         elif side is Side.THEIRS:
-            to_target.append(_seen_by(mine, other))
+            to_target.append(_as_received(mine, other))
         else:
-            to_source.append(_seen_by(other, mine))
+            to_source.append(_as_received(other, mine))
     to_target.append(_restored([i for i, side in overrides.items() if side is Side.THEIRS], giving, taking))
     to_source.append(_restored([i for i, side in overrides.items() if side is Side.OURS], taking, giving))
     return Decision(
@@ -197,7 +197,7 @@ def _without(changes: pa.Table, ids: pa.Array | pa.ChunkedArray) -> pa.Table:
     return changes.filter(pc.invert(pc.is_in(changes.column("id"), value_set=ids)))
 
 
-def _seen_by(receiver: pa.Table, giver: pa.Table) -> pa.Table:
+def _as_received(receiver: pa.Table, giver: pa.Table) -> pa.Table:
     """The giver's change as the receiver will meet it: an entity the receiver has deleted comes back as an insert."""
     if giver.column(OP)[0].as_py() == Operation.DELETE.value:
         return giver

@@ -27,7 +27,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.params import BoundValue
-from omnigraph.language.query.row_filter import OPEN, Lens
+from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 from omnigraph.storage.tables import Table
@@ -76,7 +76,7 @@ class ReadContext:
     profiler: Profiler
     properties: Properties
     embedder: Embedder | None = None
-    lens: Lens = OPEN
+    visibility: Visibility = UNRESTRICTED
     visible_rows: Callable[[NodeType | EdgeType], RowIds | None] = lambda _: None
     """The rows of a type that are seen, ascending; None for all of them."""
     named: tuple[ir.PropertyValue, ...] = ()
@@ -86,7 +86,7 @@ class ReadContext:
     scores: dict[ir.Ranking, NodeScores] = field(default_factory=dict)
     query_vectors: dict[ir.NearestRank, NDArray[np.float32]] = field(default_factory=dict)
     """What a ranking compares with: a text is embedded once, however often the ranking is asked for more."""
-    sighted: dict[int, tuple[RowSpace, Mask]] = field(default_factory=dict)
+    visibility_checks: dict[int, tuple[RowSpace, Mask]] = field(default_factory=dict)
     """By the id of a narrowed type, the rows that were looked at and which of them are seen; `sight` keeps it."""
     _marks: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     _tables: dict[int, Table] = field(default_factory=dict)

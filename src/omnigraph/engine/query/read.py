@@ -37,7 +37,7 @@ from omnigraph.language.query.compile import compile_queries, describe_parameter
 from omnigraph.language.query.formatter import spell_parameter_type
 from omnigraph.language.query.params import BoundValue, Host, bind_parameters
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.query.row_filter import Lens
+from omnigraph.language.query.row_filter import Visibility
 from omnigraph.storage.identifiers import now_micros
 
 
@@ -111,11 +111,11 @@ def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[i
     source, name, params = asked
     catalog = options.catalog or snapshot.catalog
     plan = compile_queries(source, catalog, limits=snapshot.resources.limits.query).query(name).read_plan
-    lens = snapshot.lens if snapshot.lens.is_open else snapshot.lens.on(catalog)
-    named = () if lens.is_open else tuple(property_values(plan.root))
-    _refuse_hidden(named, lens)
+    visibility = snapshot.visibility if snapshot.visibility.is_unrestricted else snapshot.visibility.on(catalog)
+    named = () if visibility.is_unrestricted else tuple(property_values(plan.root))
+    _refuse_masked(named, visibility)
     bound = bind_parameters(plan.parameters, params, now_millis=now_micros() // 1000, host=options.host)
-    context = context_of(snapshot, catalog, lens, bound, options)
+    context = context_of(snapshot, catalog, visibility, bound, options)
     context.named = named
     return plan, context
 
@@ -123,7 +123,7 @@ def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[i
 def context_of(
     snapshot: Snapshot,
     catalog: Catalog,
-    lens: Lens,
+    visibility: Visibility,
     parameters: Mapping[str, BoundValue],
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> ReadContext:
@@ -137,20 +137,20 @@ def context_of(
         mode=TraversalMode.from_environment(),
         budget=budget,
         cancellation=cancellation,
-        profiler=Profiler(snapshot.requests if options.profile else None, discreet=not lens.is_open),
+        profiler=Profiler(snapshot.requests if options.profile else None, restricted=not visibility.is_unrestricted),
         properties=Properties(budget),
         embedder=options.embedder or snapshot.resources.embedder,
-        lens=lens,
+        visibility=visibility,
     )
-    if not lens.is_open:
+    if not visibility.is_unrestricted:
         context.visible_rows = partial(visible_rows, context=context)
     return context
 
 
-def _refuse_hidden(named: Iterable[ir.PropertyValue], lens: Lens) -> None:
+def _refuse_masked(named: Iterable[ir.PropertyValue], visibility: Visibility) -> None:
     """A query may not name what its reader must not see: sorting by it, or counting where it is set, would tell it."""
     for value in named:
-        if value.prop.name in lens.of(value.owner).hidden:
+        if value.prop.name in visibility.of(value.owner).masked:
             raise PolicyError(f"policy: '{value.owner.name}.{value.prop.name}' is hidden from you; leave it out")
 
 

@@ -68,10 +68,10 @@ class OperatorProfile:
 class Profiler:
     """Builds the tree. An operator that runs again for the next piece of its input adds to its first entry."""
 
-    def __init__(self, requests: Callable[[], int] | None = None, *, discreet: bool = False) -> None:
-        """`discreet` is for readers who see a part of the graph: requests and notes would tell of the rest."""
-        requests = None if discreet else requests
-        self._discreet = discreet
+    def __init__(self, requests: Callable[[], int] | None = None, *, restricted: bool = False) -> None:
+        """`restricted` is for readers who see a part of the graph: requests and notes would tell of the rest."""
+        requests = None if restricted else requests
+        self._redacted = restricted
         self.detailed = requests is not None
         """Whether somebody will look: notes that cost something to find out are for them alone."""
         self._requests = requests or (lambda: 0)
@@ -108,7 +108,7 @@ class Profiler:
 
     def note(self, text: str) -> None:
         """Something worth knowing about the operator that runs now."""
-        if not self._discreet:
+        if not self._redacted:
             self._open[-1].note(text)
 
 

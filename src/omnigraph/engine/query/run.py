@@ -22,7 +22,7 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.aggregate import aggregated
 from omnigraph.engine.query.operators.expand import expand
 from omnigraph.engine.query.operators.projection import output_schema, projected, sorted_rows, sorted_table
-from omnigraph.engine.query.operators.ranking import best_nodes, fused, leaves_out_unseen, rank_rows, rank_scan
+from omnigraph.engine.query.operators.ranking import best_nodes, fused, leaves_out_invisible, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import filtered, names_one_node, scan, scan_candidates
 from omnigraph.engine.query.result import OperatorProfile
 from omnigraph.language.catalog import EdgeType, NodeType
@@ -392,7 +392,7 @@ class ReadRun:
         if near is not None:
             yield rank_scan(plan, None, near, None, context)
             return
-        rows, filter_ = scan_candidates(nodes, context, sighted=not leaves_out_unseen(plan.rank))
+        rows, filter_ = scan_candidates(nodes, context, visible_only=not leaves_out_invisible(plan.rank))
         if filter_ is not None:
             context.profiler.note(f"prefilter: {filter_}")
         keep, given = limit, 0

@@ -28,7 +28,7 @@ from omnigraph.engine.query.operators.pushdown import pushed_filter
 from omnigraph.engine.query.operators.values import as_mask, compared_sides
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.read import context_of
-from omnigraph.engine.query.traversal.edge_visibility import is_narrowed, seen, visible_rows
+from omnigraph.engine.query.traversal.edge_visibility import is_restricted, visible_mask, visible_rows
 from omnigraph.engine.rows.export_form import flat_entity
 from omnigraph.engine.rows.kernels.coerce import coerce
 from omnigraph.engine.rows.type_state import TypeState
@@ -37,53 +37,53 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import EdgeType, NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.ir import NOW_PARAMETER
-from omnigraph.language.query.row_filter import AllOf, RowFilter, TypeLens
+from omnigraph.language.query.row_filter import AllOf, RowFilter, TypeVisibility
 from omnigraph.storage.identifiers import now_micros
 from omnigraph.storage.models import FORMAT_VERSION
 from omnigraph.storage.tables.rows import ROW_ADDRESS, RowIds, row_ids_of
 
 
-def seen_entities(snapshot: Snapshot, type_: TableType, rows: RowIds, now: int | None = None) -> Mask:
+def visible_entities(snapshot: Snapshot, type_: TableType, rows: RowIds, now: int | None = None) -> Mask:
     """Which of these rows of a type are seen, in their order. `now` is the moment that rules are told, in
     milliseconds, for reads that ask more than once."""
-    if snapshot.lens.is_open or not len(rows):
+    if snapshot.visibility.is_unrestricted or not len(rows):
         return np.ones(len(rows), dtype=bool)
     context = _context(snapshot, now)
-    return seen(type_, rows, context) & _with_seen_ends(type_, rows, context)
+    return visible_mask(type_, rows, context) & _with_visible_ends(type_, rows, context)
 
 
-def seen_count(snapshot: Snapshot, type_: TableType) -> int:
+def visible_count(snapshot: Snapshot, type_: TableType) -> int:
     """How many entities of a type are seen. What is stored is counted already."""
     context = _context(snapshot)
-    if not any(is_narrowed(looked_at, context) for looked_at in (type_, *_ends(type_, context))):
+    if not any(is_restricted(looked_at, context) for looked_at in (type_, *_ends(type_, context))):
         return snapshot.entry.tables[type_.type_key].rows
     rows = visible_rows(type_, context)
     if rows is None:
         rows = row_ids_of(context.table(type_).read([], row_ids=True))
-    return int(np.count_nonzero(_with_seen_ends(type_, rows, context)))
+    return int(np.count_nonzero(_with_visible_ends(type_, rows, context)))
 
 
-def seen_filter(snapshot: Snapshot, type_: TableType) -> str | None:
+def visible_filter(snapshot: Snapshot, type_: TableType) -> str | None:
     """Which rows of a type are seen, as a text of Lance's filter language: empty for all of them, None where no text
     says it."""
     context = _context(snapshot)
-    if any(is_narrowed(end, context) for end in _ends(type_, context)):
+    if any(is_restricted(end, context) for end in _ends(type_, context)):
         return None
-    if not is_narrowed(type_, context):
+    if not is_restricted(type_, context):
         return ""
-    return pushed_filter(context.lens.of(type_).rows_of(f"#sight:{type_.type_key}"), context)
+    return pushed_filter(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
 
 
-def seen_places(snapshot: Snapshot, type_: TableType) -> NDArray[np.int64]:
+def visible_addresses(snapshot: Snapshot, type_: TableType) -> NDArray[np.int64]:
     """Where the seen rows of a type stand in its table, ascending."""
     stored = snapshot.table(type_.type_key).read([ROW_ADDRESS], row_ids=True)
-    mask = seen_entities(snapshot, type_, row_ids_of(stored))
+    mask = visible_entities(snapshot, type_, row_ids_of(stored))
     return np.sort(stored.column(ROW_ADDRESS).to_numpy().astype(np.int64)[mask])
 
 
 def _context(snapshot: Snapshot, now: int | None = None) -> ReadContext:
     told = {NOW_PARAMETER: now_micros() // 1000 if now is None else now}
-    return context_of(snapshot, snapshot.catalog, snapshot.lens, told)
+    return context_of(snapshot, snapshot.catalog, snapshot.visibility, told)
 
 
 def _ends(type_: TableType, context: ReadContext) -> tuple[NodeType, ...]:
@@ -92,20 +92,20 @@ def _ends(type_: TableType, context: ReadContext) -> tuple[NodeType, ...]:
     return context.catalog.nodes[type_.from_type], context.catalog.nodes[type_.to_type]
 
 
-def _with_seen_ends(type_: TableType, rows: RowIds, context: ReadContext) -> Mask:
+def _with_visible_ends(type_: TableType, rows: RowIds, context: ReadContext) -> Mask:
     """Which edges lie between nodes that are seen; every node does."""
     mask = np.ones(len(rows), dtype=bool)
     for column, end in zip(("src", "dst"), _ends(type_, context), strict=False):
-        if is_narrowed(end, context):
+        if is_restricted(end, context):
             ids = one_array(context.table(type_).take(rows, [column]).column(column))
-            mask &= as_mask(pc.is_in(ids, value_set=_seen_ids(ids, end, context)))
+            mask &= as_mask(pc.is_in(ids, value_set=_visible_ids(ids, end, context)))
     return mask
 
 
-def _seen_ids(ids: pa.Array, end: NodeType, context: ReadContext) -> pa.Array:
+def _visible_ids(ids: pa.Array, end: NodeType, context: ReadContext) -> pa.Array:
     """Those of some node ids whose nodes are seen."""
     found = context.table(end).rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
-    return one_array(found.column("id")).filter(pa.array(seen(end, row_ids_of(found), context)))
+    return one_array(found.column("id")).filter(pa.array(visible_mask(end, row_ids_of(found), context)))
 
 
 def read_entity(snapshot: Snapshot, type_: TableType, entity_id: str) -> dict[str, Any] | None:
@@ -114,16 +114,16 @@ def read_entity(snapshot: Snapshot, type_: TableType, entity_id: str) -> dict[st
         return None
     entities = TypeState.of(snapshot, type_)
     found = entities.table.rows_among("id", [entity_id], entities.stored_columns(), row_ids=True)
-    if not found.num_rows or not seen_entities(snapshot, type_, row_ids_of(found)).all():
+    if not found.num_rows or not visible_entities(snapshot, type_, row_ids_of(found)).all():
         return None
     return flat_entity(type_, entities.complete(found, row_ids_of(found)))
 
 
 def count_entities(snapshot: Snapshot, type_: TableType) -> int:
     """How many entities of a type a state shows."""
-    if snapshot.lens.is_open:
+    if snapshot.visibility.is_unrestricted:
         return snapshot.table(type_.type_key).count()
-    return seen_count(snapshot, type_)
+    return visible_count(snapshot, type_)
 
 
 def listing(snapshot: Snapshot) -> SnapshotListing:
@@ -132,7 +132,7 @@ def listing(snapshot: Snapshot) -> SnapshotListing:
     datasets = []
     for type_key, state in sorted(TypeState.all_of(snapshot).items()):
         kind, name, stored = EntityKind(state.type.kind), state.type.name, state.state
-        count = seen_count(snapshot, state.type)
+        count = visible_count(snapshot, state.type)
         datasets.append(SnapshotDataset(kind, name, stored.path, published[type_key], stored.version, None, count))
     return SnapshotListing(snapshot.branch, snapshot.version, FORMAT_VERSION, tuple(datasets))
 
@@ -148,9 +148,9 @@ def satisfied(test: RowFilter, rows: pa.Table, now: int) -> Mask:
     return np.logical_or.reduce(masks) if masks else np.zeros(rows.num_rows, dtype=bool)
 
 
-def shows_row(lens: TypeLens, values: Mapping[str, object]) -> bool:
+def shows_row(visibility: TypeVisibility, values: Mapping[str, object]) -> bool:
     """Whether a row with these values, as a load takes them, would be seen. What is left out is null."""
-    return bool(satisfied(lens.rows, _row(lens.type, values), now_micros() // 1000)[0])
+    return bool(satisfied(visibility.rows, _row(visibility.type, values), now_micros() // 1000)[0])
 
 
 def _value(value: ir.Value, rows: pa.Table, now: int) -> pa.Array | pa.Scalar:

@@ -41,14 +41,14 @@ class TypeState:
     reader: TableReader
     type: TableType
     state: TableState
-    hidden: frozenset[str] = frozenset()
+    masked: frozenset[str] = frozenset()
     """Columns that read as null, whatever is stored."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, type_: TableType) -> TypeState:
         """One type of a snapshot, with what its reader may not see as null."""
-        hidden = frozenset(type_.properties[name].column for name in snapshot.lens.of(type_).hidden)
-        return cls(snapshot.root.reader, type_, snapshot.entry.tables[type_.type_key], hidden)
+        masked = frozenset(type_.properties[name].column for name in snapshot.visibility.of(type_).masked)
+        return cls(snapshot.root.reader, type_, snapshot.entry.tables[type_.type_key], masked)
 
     @classmethod
     def all_of(cls, snapshot: Snapshot) -> dict[str, TypeState]:
@@ -108,7 +108,7 @@ class TypeState:
 
     def stored_columns(self, skipped: frozenset[str] = frozenset()) -> list[str]:
         """The columns of complete rows that the table of this snapshot has."""
-        present = frozenset(self.table.columns) - skipped - self.hidden
+        present = frozenset(self.table.columns) - skipped - self.masked
         return [name for name in dict.fromkeys(rows_schema(self.type).names) if name in present]
 
     def complete(self, stored: pa.Table, row_ids: RowIds) -> pa.Table:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.properties import one_array
-from omnigraph.engine.query.visibility import satisfied, seen_entities
+from omnigraph.engine.query.visibility import satisfied, visible_entities
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.errors import ConstraintError, ConstraintRule, PolicyError
@@ -25,56 +25,56 @@ from omnigraph.storage.tables.rows import row_ids_of
 _TELLS_OF_OTHERS = frozenset({ConstraintRule.UNIQUE, ConstraintRule.KEY, ConstraintRule.CARDINALITY})
 
 
-class AuthorSight:
+class AuthorVisibility:
     """The lens of a write, on the head that it is prepared against."""
 
     def __init__(self, txn: WriteTxn) -> None:
-        self._lens = txn.resources.lens
-        self._state = txn.snapshot if self._lens.is_open else txn.snapshot.through(self._lens)
+        self._visibility = txn.resources.visibility
+        self._state = txn.snapshot if self._visibility.is_unrestricted else txn.snapshot.restricted_to(self._visibility)
         self._now = txn.intent.authored_at // 1_000
 
     @property
-    def is_open(self) -> bool:
-        return self._lens.is_open
+    def is_unrestricted(self) -> bool:
+        return self._visibility.is_unrestricted
 
-    def seen_among(self, type_: TableType, ids: Sequence[str]) -> set[str]:
+    def visible_among(self, type_: TableType, ids: Sequence[str]) -> set[str]:
         """Those of some ids that are stored and seen."""
         found = self._state.table(type_.type_key).rows_among("id", ids, ["id"], row_ids=True)
-        mask = seen_entities(self._state, type_, row_ids_of(found))
+        mask = visible_entities(self._state, type_, row_ids_of(found))
         return set(one_array(found.column("id")).filter(pa.array(mask)).to_pylist())
 
     def matched(self, type_: TableType, rows: pa.Table) -> pa.Table:
         """The stored rows that a statement matched, without those that are not seen."""
-        if self.is_open or not rows.num_rows:
+        if self.is_unrestricted or not rows.num_rows:
             return rows
         ids = rows.column("id")
-        seen = self.seen_among(type_, pc.unique(ids).to_pylist())
-        return rows.filter(pc.is_in(ids, value_set=pa.array(seen, pa.string())))
+        visible = self.visible_among(type_, pc.unique(ids).to_pylist())
+        return rows.filter(pc.is_in(ids, value_set=pa.array(visible, pa.string())))
 
-    def refuse_hidden_names(self, statements: Sequence[ir.WriteStatement]) -> None:
+    def refuse_masked_names(self, statements: Sequence[ir.WriteStatement]) -> None:
         """A statement may not name a hidden property, nor insert a row of which some is hidden."""
         for statement in statements:
-            hidden = self._hidden(statement.type)
-            if not hidden:
+            masked = self._masked(statement.type)
+            if not masked:
                 continue
             if isinstance(statement, ir.InsertNode | ir.InsertEdge):
-                raise _partly_hidden(statement.type)
+                raise _partly_masked(statement.type)
             named = [] if isinstance(statement.where.column, ir.Endpoint) else [statement.where.column.name]
             if isinstance(statement, ir.UpdateNodes):
                 named += [assign.property.name for assign in statement.assignments]
             for name in named:
-                if name in hidden:
+                if name in masked:
                     raise PolicyError(f"policy: '{statement.type.name}.{name}' is hidden from you; leave it out")
 
     def refuse_partial_rows(self, types: Sequence[TableType]) -> None:
         """Whole rows can't be written by somebody who does not see all of them."""
         for type_ in types:
-            if self._hidden(type_):
-                raise _partly_hidden(type_)
+            if self._masked(type_):
+                raise _partly_masked(type_)
 
-    def refuse_unseen(self, change: GraphChange) -> None:
+    def refuse_invisible(self, change: GraphChange) -> None:
         """Nothing that is not seen is touched, and nothing that would not be seen is left behind."""
-        if self.is_open:
+        if self.is_unrestricted:
             return
         for type_change in change.by_type.values():
             if type_change.replaces:
@@ -85,14 +85,14 @@ class AuthorSight:
     def _refuse_touching(self, change: TypeChange) -> None:
         ids = [*change.deleted, *pc.unique(change.ids).to_pylist()]
         stored = self._state.table(change.type_key).existing_ids(ids)
-        if stored - self.seen_among(change.type, sorted(stored)):
+        if stored - self.visible_among(change.type, sorted(stored)):
             raise PolicyError(
                 f"policy: this would change a {change.type.name} that you do not see; nothing was written"
             )
 
     def _refuse_leaving(self, change: TypeChange) -> None:
         """The ends of edges are checked by the rule that they exist: those that are not seen do not."""
-        test = self._state.lens.of(change.type).rows
+        test = self._state.visibility.of(change.type).rows
         if test == EVERY_ROW or not change.rows.num_rows:
             return
         if not satisfied(test, change.rows, self._now).all():
@@ -100,16 +100,16 @@ class AuthorSight:
                 f"policy: this would leave a {change.type.name} that you could not see yourself; nothing was written"
             )
 
-    def _hidden(self, type_: TableType) -> frozenset[str]:
-        return frozenset() if self.is_open else self._state.lens.of(type_).hidden
+    def _masked(self, type_: TableType) -> frozenset[str]:
+        return frozenset() if self.is_unrestricted else self._state.visibility.of(type_).masked
 
     @contextmanager
-    def discreet(self) -> Iterator[None]:
+    def redact_conflicts(self) -> Iterator[None]:
         """Rules that span rows may be broken by rows that are not seen: then the message tells nothing of them."""
         try:
             yield
         except ConstraintError as error:
-            if self.is_open or error.rule not in _TELLS_OF_OTHERS:
+            if self.is_unrestricted or error.rule not in _TELLS_OF_OTHERS:
                 raise
             where = error.type_key if error.property is None else f"{error.type_key}.{error.property}"
             message = f"{error.rule} violation on {where}; nothing was written"
@@ -118,7 +118,7 @@ class AuthorSight:
             ) from None
 
 
-def _partly_hidden(type_: TableType) -> PolicyError:
+def _partly_masked(type_: TableType) -> PolicyError:
     remedy = "; update the others" if type_.kind == "node" else ""  # edges can't be updated
     return PolicyError(
         f"policy: some properties of {type_.name} are hidden from you, so you may not write whole rows of it{remedy}"

@@ -50,7 +50,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.rows.columns import column_of
-from omnigraph.engine.write.author_visibility import AuthorSight
+from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.publish import ReadSet, WriteTxn
 from omnigraph.errors import BadRequestError, ConstraintError, KeyConflictError
@@ -67,7 +67,7 @@ class FinalImage:
 
     def __init__(self, txn: WriteTxn, change: GraphChange) -> None:
         self.snapshot = txn.snapshot
-        self._sight = AuthorSight(txn)
+        self._visibility = AuthorVisibility(txn)
         self.change = change
         self._workers = txn.root.workers
         self._tables: set[str] = set()
@@ -138,9 +138,9 @@ class FinalImage:
 
     def _probe(self, type_key: str, ids: set[str]) -> set[str]:
         """Those of some ids that exist for the author: an edge to a node that is not seen ends nowhere."""
-        if self._sight.is_open:
+        if self._visibility.is_unrestricted:
             return self.snapshot.table(type_key).existing_ids(ids)
-        return self._sight.seen_among(self.catalog.nodes[type_key.partition(":")[2]], sorted(ids))
+        return self._visibility.visible_among(self.catalog.nodes[type_key.partition(":")[2]], sorted(ids))
 
 
 @dataclass(frozen=True, slots=True)

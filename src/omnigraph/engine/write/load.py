@@ -25,7 +25,7 @@ from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.author_visibility import AuthorSight
+from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, Origin, TypeChange
 from omnigraph.engine.write.constraints import FinalImage, check_constraints, refuse_repeated_ids, taken_id
 from omnigraph.engine.write.embedding import OnWriteVectors
@@ -42,7 +42,7 @@ from omnigraph.engine.write.receipts import RequestDigest, receipt_of
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query.row_filter import OPEN
+from omnigraph.language.query.row_filter import UNRESTRICTED
 from omnigraph.storage.location import Location
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
@@ -193,7 +193,7 @@ class _Load:
                 deque(pieces, maxlen=0)
             return digest.text
         try:
-            self.read_input(Snapshot(txn.resources, txn.ref.branch, earlier.entry, OPEN))
+            self.read_input(Snapshot(txn.resources, txn.ref.branch, earlier.entry, UNRESTRICTED))
         except BadRequestError as error:
             raise earlier.other_request() from error
         return self._digest or ""
@@ -206,10 +206,10 @@ class _Load:
         mode = self.request.mode
         change = GraphChange({key: self._type_change(typed, minted) for key, typed in decoded.by_type.items()})
         order = [change.by_type[key] for key in sorted(change.by_type)]
-        sight = AuthorSight(txn)
-        sight.refuse_partial_rows([each.type for each in order])
-        sight.refuse_unseen(change)
-        with sight.discreet():
+        visibility = AuthorVisibility(txn)
+        visibility.refuse_partial_rows([each.type for each in order])
+        visibility.refuse_invisible(change)
+        with visibility.redact_conflicts():
             read_set = check_constraints(FinalImage(txn, change), order)
         if mode is not LoadMode.MERGE:
             for key, typed in decoded.by_type.items():

@@ -20,7 +20,7 @@ from omnigraph.api.load import MutationReceipt
 from omnigraph.engine.blobs import admit_blobs
 from omnigraph.engine.rows.kernels import TypedRows, check_values
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.author_visibility import AuthorSight
+from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange
 from omnigraph.engine.write.constraints import FinalImage, check_constraints
 from omnigraph.engine.write.embedding import OnWriteVectors
@@ -116,21 +116,21 @@ class _Mutation:
         plan = query.write_plan
         now_millis = self.intent.authored_at // 1_000
         values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
-        sight = AuthorSight(txn)
-        sight.refuse_hidden_names(plan.statements)
+        visibility = AuthorVisibility(txn)
+        visibility.refuse_masked_names(plan.statements)
         made = (
-            Destruction(txn, values, sight)
+            Destruction(txn, values, visibility)
             if plan.is_destructive
-            else Construction(txn, values, self.workspace.limits, sight, self.vectors)
+            else Construction(txn, values, self.workspace.limits, visibility, self.vectors)
         )
         made.run(plan.statements)
         change = made.change()
         if not change.by_type:
             return None
-        sight.refuse_unseen(change)
+        visibility.refuse_invisible(change)
         _check_values(change)
         order = [*change.nodes(), *change.edges()]
-        with sight.discreet():
+        with visibility.redact_conflicts():
             checked = check_constraints(FinalImage(txn, change), order)
         change = admit_blobs(txn.resources, change)
         change = self.vectors.filled(change, txn.snapshot.catalog)

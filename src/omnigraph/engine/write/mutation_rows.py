@@ -52,7 +52,7 @@ _PYTHON_TESTS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.GREATER: operator.gt,
     Operator.GREATER_OR_EQUAL: operator.ge,
 }
-_NARROWED: Final = frozenset({Scalar.I32, Scalar.I64, Scalar.U32})
+_STORED_INTEGERS: Final = frozenset({Scalar.I32, Scalar.I64, Scalar.U32})
 
 _STRING: Final = PropertyType(Scalar.STRING)
 _ENDPOINT_COLUMNS: Final = {Endpoint.FROM: "src", Endpoint.TO: "dst"}
@@ -88,7 +88,7 @@ class Condition:
             mask = ARROW_TESTS[self._operator](values, self._stored_scalar(values.type))
         return pc.fill_null(mask, False)
 
-    def narrowing(self, type_: TableType) -> str | None:
+    def pushdown(self, type_: TableType) -> str | None:
         """A filter for the store that keeps at least every row that passes the test; None to read them all."""
         value = self._comparable_in_store()
         if value is None:
@@ -106,7 +106,7 @@ class Condition:
         value = self._value
         if self._type.scalar is Scalar.STRING and isinstance(value, str):
             return value
-        if self._type.scalar in _NARROWED and isinstance(value, int):
+        if self._type.scalar in _STORED_INTEGERS and isinstance(value, int):
             low, high = INTEGER_RANGES[self._type.scalar]
             return value if low <= value <= high else None
         return None
@@ -235,10 +235,10 @@ class StoredRows:
         """Tested a batch at a time, so that a large table costs no more memory than what matches."""
         table = self._txn.snapshot.table(type_.type_key)
         wanted = condition.sought_id(type_)
-        narrowing = condition.narrowing(type_) if wanted is None else f"{identifier('id')} = {literal(wanted)}"
+        pushdown = condition.pushdown(type_) if wanted is None else f"{identifier('id')} = {literal(wanted)}"
         read = list(dict.fromkeys((*columns, condition.column)))
         parts, count, size = [pa.schema([table.schema.field(name) for name in columns]).empty_table()], 0, 0
-        for batch in table.batches(read, filter=narrowing):
+        for batch in table.batches(read, filter=pushdown):
             rows = pa.table(batch)
             matching = rows.filter(condition.test(rows.column(condition.column))).select(columns)
             parts.append(matching)

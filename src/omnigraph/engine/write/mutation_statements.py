@@ -29,7 +29,7 @@ from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_field
 from omnigraph.engine.rows.kernels import RejectedRow, Stage, TypedRows, type_records
 from omnigraph.engine.rows.kernels.ids import EdgeEnds, EndpointIds, NotANodeError, edge_ends
-from omnigraph.engine.write.author_visibility import AuthorSight
+from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.mutation_rows import Condition, PendingRows, StoredRows, refuse_beyond
@@ -134,11 +134,11 @@ class Construction:
         txn: WriteTxn,
         values: Mapping[str, BoundValue],
         limits: Limits,
-        sight: AuthorSight,
+        visibility: AuthorVisibility,
         vectors: OnWriteVectors,
     ) -> None:
         self._txn = txn
-        self._sight = sight
+        self._visibility = visibility
         self._values = values
         self._limits = limits
         self._vectors = vectors
@@ -203,7 +203,7 @@ class Construction:
         assigned = self._assigned(update, number)
         pending = self._pending_of(update.type)
         self.tables_read.add(update.type.type_key)
-        rows = self._sight.matched(update.type, stored.matching(update.type, condition, pending.stored_columns))
+        rows = self._visibility.matched(update.type, stored.matching(update.type, condition, pending.stored_columns))
         rows = rows.filter(pc.invert(pending.holds(rows.column("id"))))
         self.affected_nodes += pending.update(condition, rows, assigned, number)
         refuse_beyond(self._limits, update.type, len(pending), pending.nbytes(self._limits.bytes))
@@ -244,9 +244,9 @@ def _only_assigned(update: ir.UpdateNodes) -> NodeType:
 class Destruction:
     """The state of a mutation that deletes."""
 
-    def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue], sight: AuthorSight) -> None:
+    def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue], visibility: AuthorVisibility) -> None:
         self._txn = txn
-        self._sight = sight
+        self._visibility = visibility
         self._values = values
         self._removed: defaultdict[str, set[str]] = defaultdict(set)
         self._types: dict[str, TableType] = {}
@@ -269,7 +269,7 @@ class Destruction:
         conditions = [(s.type, Condition(s.where, sought(s.type, s.where, self._values, catalog))) for s in deletes]
         stored = StoredRows(self._txn, conditions)
         for delete, (type_, condition) in zip(deletes, conditions, strict=True):
-            matched = self._sight.matched(type_, stored.matching(type_, condition, ["id"]))
+            matched = self._visibility.matched(type_, stored.matching(type_, condition, ["id"]))
             self.tables_read.add(type_.type_key)
             self._remove(type_, matched.column("id").to_pylist())
             if isinstance(delete, ir.DeleteNodes) and matched.num_rows:

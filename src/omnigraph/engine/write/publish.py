@@ -35,7 +35,7 @@ from omnigraph.errors import (
     PreconditionFailedError,
     ReadSetChangedError,
 )
-from omnigraph.language.query.row_filter import OPEN
+from omnigraph.language.query.row_filter import UNRESTRICTED
 from omnigraph.storage.identifiers import MAIN, new_commit_id, now_micros
 from omnigraph.storage.log.write_guard import WriteAge
 from omnigraph.storage.log.writer_queue import QueueTicket
@@ -96,7 +96,7 @@ class WriteTxn:
     @property
     def snapshot(self) -> Snapshot:
         """The head as it is: rules of the schema hold for all rows, whoever sees them."""
-        return Snapshot(self.resources, self.ref.branch, self.base, OPEN)
+        return Snapshot(self.resources, self.ref.branch, self.base, UNRESTRICTED)
 
     def state(self, type_key: str) -> TableState:
         return self.snapshot.table(type_key).state

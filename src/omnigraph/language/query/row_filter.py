@@ -1,7 +1,7 @@
 """What one actor sees of a graph: which rows of each type, and which of their properties read as null.
 
-Policies make a `Lens` for an actor; whoever plans a read or checks a write looks through it. Nothing in it is left to
-bind: the actor has become a constant, so a query that has a parameter of the same name can't take its place.
+Policies make a `Visibility` for an actor; the engine applies it when it plans a read or checks a write. It has
+nothing left to bind: the actor is a constant in it, so a query with a parameter of the same name can't replace it.
 """
 
 from __future__ import annotations
@@ -92,16 +92,16 @@ def sides(test: RowFilter) -> list[ir.Value]:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeLens:
+class TypeVisibility:
     """What is seen of one type: the rows that satisfy `rows`, with the properties of these names as null."""
 
     type: NodeType | EdgeType
     rows: RowFilter = EVERY_ROW
-    hidden: frozenset[str] = frozenset()
+    masked: frozenset[str] = frozenset()
 
     @property
-    def is_open(self) -> bool:
-        return self.rows == EVERY_ROW and not self.hidden
+    def is_unrestricted(self) -> bool:
+        return self.rows == EVERY_ROW and not self.masked
 
     def rows_of(self, variable: str) -> RowFilter:
         """The filter of the rows, about the node or edge that a variable of a plan is bound to."""
@@ -113,45 +113,45 @@ class TypeLens:
 
 
 @dataclass(frozen=True, slots=True)
-class Lens:
+class Visibility:
     """What an actor sees. A type that is not in `types` (by type key) is seen whole."""
 
-    types: Mapping[str, TypeLens] = field(default_factory=dict)
+    types: Mapping[str, TypeVisibility] = field(default_factory=dict)
     schema: Catalog | None = field(default=None, repr=False, compare=False)
     """What rules were checked against, and could name. What it had and has dropped is not shown of older states."""
-    _on: dict[str, Lens] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _on: dict[str, Visibility] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The same lens on the schemas it was taken to last, by their digests."""
     _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
-    def is_open(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """Whether everything is seen: what some operations ask for."""
         return not self.types
 
     @property
     def reads_the_clock(self) -> bool:
         """Whether what is seen depends on the moment."""
-        return any(isinstance(side, ir.Now) for lens in self.types.values() for side in sides(lens.rows))
+        return any(isinstance(side, ir.Now) for visibility in self.types.values() for side in sides(visibility.rows))
 
     @property
     def digest(self) -> str:
         """Equal for lenses that show the same; what was made through one is never handed to who looks through
         another. Empty for an open one."""
-        if self.is_open:
+        if self.is_unrestricted:
             return ""
         if self._digest:
             return self._digest[0]
         parts = [
-            (lens.type.id, lens.type.type_key, sorted(lens.hidden), _written(lens.rows))
-            for _, lens in sorted(self.types.items())
+            (visibility.type.id, visibility.type.type_key, sorted(visibility.masked), _written(visibility.rows))
+            for _, visibility in sorted(self.types.items())
         ]
         self._digest[:] = [hashlib.sha256(repr(parts).encode()).hexdigest()[:32]]
         return self._digest[0]
 
-    def of(self, type_: NodeType | EdgeType) -> TypeLens:
-        return self.types.get(type_.type_key) or TypeLens(type_)
+    def of(self, type_: NodeType | EdgeType) -> TypeVisibility:
+        return self.types.get(type_.type_key) or TypeVisibility(type_)
 
-    def on(self, catalog: Catalog) -> Lens:
+    def on(self, catalog: Catalog) -> Visibility:
         """The same lens for a state of the graph with another schema: an older one, or that of another branch.
 
         Types and properties are found by what stays through a rename, so that one does not open anything; what was
@@ -166,29 +166,31 @@ class Lens:
             found_before = self._on[catalog.digest] = self._taken_to(catalog)
         return found_before
 
-    def _taken_to(self, catalog: Catalog) -> Lens:
-        by_birth = {_birth(lens.type): lens for lens in self.types.values()}
+    def _taken_to(self, catalog: Catalog) -> Visibility:
+        by_birth = {_birth(visibility.type): visibility for visibility in self.types.values()}
         types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
-        lenses = []
+        visibilities = []
         for type_ in types:
             known = by_birth.get(_birth(type_)) or self.types.get(type_.type_key)
-            lens = TypeLens(type_) if known is None else _transposed(known, type_)
-            lenses.append(lens if self.schema is None else _without_dropped(lens, self.schema))
-        return narrowed(lenses, self.schema)
+            visibility = TypeVisibility(type_) if known is None else _transposed(known, type_)
+            visibilities.append(visibility if self.schema is None else _without_dropped(visibility, self.schema))
+        return visibility_of(visibilities, self.schema)
 
 
-def narrowed(lenses: Iterable[TypeLens], schema: Catalog | None = None) -> Lens:
+def visibility_of(visibilities: Iterable[TypeVisibility], schema: Catalog | None = None) -> Visibility:
     """The lens of those that narrow anything."""
-    return Lens({lens.type.type_key: lens for lens in lenses if not lens.is_open}, schema)
+    return Visibility(
+        {visibility.type.type_key: visibility for visibility in visibilities if not visibility.is_unrestricted}, schema
+    )
 
 
-OPEN: Final = Lens()
+UNRESTRICTED: Final = Visibility()
 
 
-def with_vectors(type_: NodeType | EdgeType, hidden: AbstractSet[str]) -> frozenset[str]:
+def with_vectors(type_: NodeType | EdgeType, masked: AbstractSet[str]) -> frozenset[str]:
     """Hidden properties and the vectors that are made from them: a vector tells what its text says."""
-    made = {p.name for p in type_.property_list if p.embed is not None and p.embed.property in hidden}
-    return frozenset(hidden | made)
+    made = {p.name for p in type_.property_list if p.embed is not None and p.embed.property in masked}
+    return frozenset(masked | made)
 
 
 def _written(test: RowFilter) -> object:
@@ -209,7 +211,7 @@ def _birth(declared: NodeType | EdgeType | Property) -> tuple[object, ...]:
     return declared.kind, declared.id, declared.birth_name
 
 
-def _transposed(lens: TypeLens, type_: NodeType | EdgeType) -> TypeLens:
+def _transposed(visibility: TypeVisibility, type_: NodeType | EdgeType) -> TypeVisibility:
     by_birth = {_birth(prop): prop for prop in type_.property_list}
 
     def moved(value: ir.Value) -> ir.Value | None:
@@ -224,23 +226,23 @@ def _transposed(lens: TypeLens, type_: NodeType | EdgeType) -> TypeLens:
         left, right = moved(test.left), moved(test.right)
         return NO_ROW if left is None or right is None else ir.Compare(left, test.operator, right)
 
-    hidden_births = {_birth(prop) for prop in lens.type.property_list if prop.name in lens.hidden}
-    hidden = {p.name for p in type_.property_list if _birth(p) in hidden_births or p.name in lens.hidden}
-    return TypeLens(type_, mapped(lens.rows, change), with_vectors(type_, hidden))
+    masked_births = {_birth(prop) for prop in visibility.type.property_list if prop.name in visibility.masked}
+    masked = {p.name for p in type_.property_list if _birth(p) in masked_births or p.name in visibility.masked}
+    return TypeVisibility(type_, mapped(visibility.rows, change), with_vectors(type_, masked))
 
 
-def _without_dropped(lens: TypeLens, schema: Catalog) -> TypeLens:
+def _without_dropped(visibility: TypeVisibility, schema: Catalog) -> TypeVisibility:
     """The lens without what a schema has given a number to and does not have: it was dropped since, or belongs to a
     branch whose schema went another way. What has a later number is new, and shown until a rule names it."""
-    types: Mapping[str, NodeType | EdgeType] = schema.nodes if lens.type.kind == "node" else schema.edges
-    same = (known for known in types.values() if _birth(known) == _birth(lens.type))
-    known = next(same, None) or types.get(lens.type.name)
+    types: Mapping[str, NodeType | EdgeType] = schema.nodes if visibility.type.kind == "node" else schema.edges
+    same = (known for known in types.values() if _birth(known) == _birth(visibility.type))
+    known = next(same, None) or types.get(visibility.type.name)
     if known is None:
-        return lens if lens.type.id >= schema.next_id else TypeLens(lens.type, NO_ROW)
+        return visibility if visibility.type.id >= schema.next_id else TypeVisibility(visibility.type, NO_ROW)
     births = {_birth(prop) for prop in known.property_list}
     dropped = {
         prop.name
-        for prop in lens.type.property_list
+        for prop in visibility.type.property_list
         if prop.id < schema.next_id and _birth(prop) not in births and prop.name not in known.properties
     }
-    return TypeLens(lens.type, lens.rows, with_vectors(lens.type, lens.hidden | dropped))
+    return TypeVisibility(visibility.type, visibility.rows, with_vectors(visibility.type, visibility.masked | dropped))

@@ -94,7 +94,7 @@ def permitted(workspace: Workspace, actor: str | None, branch: str) -> tuple[Wor
     author = workspace.author(actor)
     allowed = workspace.acting(PolicyAction.CHANGE, branch)
     allowed.require(author, PolicyAction.CHANGE, branch)
-    allowed.refuse_narrowed("a pipeline")
+    allowed.refuse_restricted("a pipeline")
     return allowed, author
 
 
@@ -154,7 +154,7 @@ class _Run:
             embedding=self.embedding,
         )
         self.workspace.require(self.actor, PolicyAction.CHANGE, self.model.branch.strip())
-        self.workspace.refuse_narrowed("a pipeline")
+        self.workspace.refuse_restricted("a pipeline")
         try:
             txn = self.workspace.begin(self.model.branch, self.intent)
         except BranchNotFoundError:

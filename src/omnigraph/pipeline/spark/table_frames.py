@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.engine.bulk.executor import PLACE, SeenTable
+from omnigraph.engine.bulk.executor import PLACE, VisibleTable
 from omnigraph.engine.bulk.key_hashes import Hashes, among, key_hashes, with_whole_key
 from omnigraph.engine.bulk.scan_plans import PinnedTable, all_of
 from omnigraph.pipeline.spark.tasks import on_executors, spark_schema, to_transport, transport_schema
@@ -51,7 +51,7 @@ class TableScan:
     filter: str | None = None
     places: bool = False
     among: KeyFilter | None = None
-    seen: SeenTable | None = None
+    visible: VisibleTable | None = None
 
     @property
     def result_schema(self) -> pa.Schema:
@@ -59,8 +59,8 @@ class TableScan:
         return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
 
     def _shown(self, stored: pa.Field) -> pa.Field:
-        hidden = self.seen is not None and stored.name in self.seen.hidden
-        return stored.with_name(self.names.get(stored.name, stored.name)).with_nullable(stored.nullable or hidden)
+        masked = self.visible is not None and stored.name in self.visible.masked
+        return stored.with_name(self.names.get(stored.name, stored.name)).with_nullable(stored.nullable or masked)
 
     @property
     def transport_schema(self) -> pa.Schema:
@@ -89,25 +89,25 @@ class TableScan:
     ) -> Iterator[pa.RecordBatch]:
         if not fragment_ids:
             return
-        stored = [c for c in self.columns if self.seen is None or c not in self.seen.hidden]
+        stored = [c for c in self.columns if self.visible is None or c not in self.visible.masked]
         blobs = any(isinstance(self.table.schema.field(c).type, pa.ExtensionType) for c in stored)
         batches = self.table.remote.scan(
             fragment_ids,
             stored,
-            filter=all_of([text for text in (self.filter, self.seen and self.seen.filter) if text]) or None,
+            filter=all_of([text for text in (self.filter, self.visible and self.visible.filter) if text]) or None,
             limit=limit,
             batch_rows=batch_rows,
-            places=self.places or self.seen is not None,
+            places=self.places or self.visible is not None,
             blobs_as_bytes=blobs,
         )
         names = list(self.result_schema.names)
         for batch in batches:
-            seen = batch if self.seen is None else self._with_hidden(self.seen.of(batch))
-            ordered = seen.select([*self.columns, *([PLACE] if self.places else [])])
+            visible = batch if self.visible is None else self._with_masked(self.visible.of(batch))
+            ordered = visible.select([*self.columns, *([PLACE] if self.places else [])])
             rows = to_transport(ordered.rename_columns(names))
             yield rows if self.among is None else self.among.of(rows)
 
-    def _with_hidden(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_masked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Hidden columns are not even read; they are null."""
         for column in self.columns:
             if column not in batch.schema.names:

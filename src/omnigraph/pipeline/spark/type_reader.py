@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 )
 
 from omnigraph.engine.bulk import scan_plans
-from omnigraph.engine.bulk.executor import seen_table
+from omnigraph.engine.bulk.executor import visible_table
 from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.rows.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
@@ -65,7 +65,7 @@ def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | Non
             raise BadRequestError(f"{type_.name} has no property '{name}'" + (f"; {hint}" if hint else ""))
     table = PinnedTable.of(snapshot.resources, snapshot.table(type_.type_key).state)
     wanted = tuple(physical[name] for name in chosen)
-    return TableScan(replace(table, schema=table_schema(type_)), wanted, names, seen=seen_table(snapshot, type_))
+    return TableScan(replace(table, schema=table_schema(type_)), wanted, names, visible=visible_table(snapshot, type_))
 
 
 def to_spark(

@@ -38,7 +38,7 @@ def get_commit_changes(call: Call) -> AnyAnswer:
     state = call.whole._workspace.snapshot(snapshot=commit_id)
     if not call.decision(PolicyAction.READ, state.entry.branch).allowed:
         raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
-    state = state.through(call.sight(PolicyAction.READ, state.entry.branch))
+    state = state.restricted_to(call.visibility(PolicyAction.READ, state.entry.branch))
     page = commit_changes_page(state, parameters.scope, parameters.page_token, parameters.limit, parameters.max_bytes)
     return json_answer(page, call.saw(state))
 
@@ -58,7 +58,7 @@ def require_feed(call: Call) -> None:
 def polled(call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
     """One poll of a branch's feed, for an actor who may follow it."""
     branch = branch_name(parameters.branch)
-    return call.whole._through(call.sight(PolicyAction.READ, branch)).changes.poll(
+    return call.whole._restricted_to(call.visibility(PolicyAction.READ, branch)).changes.poll(
         branch=branch,
         start=parameters.start,
         cursor=parameters.cursor,

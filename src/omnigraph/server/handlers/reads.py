@@ -253,7 +253,7 @@ def get_commit(call: Call) -> AnyAnswer:
 @handles("getCommitSummary")
 def get_commit_summary(call: Call) -> AnyAnswer:
     state = call.whole._workspace.snapshot(snapshot=call.path["commit_id"].strip())
-    return json_answer(summary(call.seen(state)))
+    return json_answer(summary(call.visible(state)))
 
 
 @handles("getHistory")
@@ -279,7 +279,7 @@ def preview_merge(call: Call) -> AnyAnswer:
     """Whoever may read both branches may see how they differ."""
     request: MergePreviewRequest = call.body
     source, target = branch_name(request.source), branch_name(request.target)
-    call.require(PolicyAction.READ, source)._workspace.refuse_narrowed("the preview of a merge")
+    call.require(PolicyAction.READ, source)._workspace.refuse_restricted("the preview of a merge")
     graph = call.require(PolicyAction.READ, target)
     return json_answer(graph.preview_merge(source, target, resolutions=request.resolutions or NO_RESOLUTIONS))
 

@@ -16,7 +16,7 @@ from omnigraph.engine.history.log_walk import is_on_line
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.sources import OPEN, Lens
+from omnigraph.engine.sources import UNRESTRICTED, Visibility
 from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationError, PreconditionFailedError
 from omnigraph.policy.gate import PolicyGate
 from omnigraph.policy.rules import require
@@ -136,15 +136,17 @@ class Call:
     ) -> ServableGraph:
         """Go on only if the actor may do this; the graph as it sees it then."""
         require(self.decision(action, branch, target_branch))
-        lens = self.sight(action, branch, target_branch)
-        return self.served.graph if lens.is_open else self.served.graph._through(lens)
+        visibility = self.visibility(action, branch, target_branch)
+        return self.served.graph if visibility.is_unrestricted else self.served.graph._restricted_to(visibility)
 
-    def sight(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Lens:
+    def visibility(
+        self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None
+    ) -> Visibility:
         """What an actor that may do this sees of the graph."""
         gate = self.served.gate
         if not isinstance(gate, PolicyGate):
-            return OPEN
-        return gate.sight(self.actor, AccessRequest(action, branch, target_branch))
+            return UNRESTRICTED
+        return gate.visibility(self.actor, AccessRequest(action, branch, target_branch))
 
     def require_of_server(self, action: PolicyAction) -> None:
         """Go on only if the actor may do this with the server itself."""
@@ -217,10 +219,10 @@ class Call:
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
             return graph._workspace.read(state_read, point)
         state = self.allowed_state(point, action)
-        if not immutable or state.lens.reads_the_clock:
+        if not immutable or state.visibility.reads_the_clock:
             return read(state)
         accept = self.headers.get("accept", "")
-        shown = state.lens.digest
+        shown = state.visibility.digest
         tag = tag_of(state.commit_id, self.route.operation_id, accept, self.raw_request, text, shown)
         if matches_weakly(self.headers.get("if-none-match", ""), tag):
             return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
@@ -231,14 +233,14 @@ class Call:
         if point.snapshot is None:
             graph = self.require(action, point.branch)
             return graph._workspace.state_at(point)
-        return self.seen(self.whole._workspace.snapshot(snapshot=point.snapshot), action)
+        return self.visible(self.whole._workspace.snapshot(snapshot=point.snapshot), action)
 
-    def seen(self, state: Snapshot, action: PolicyAction = PolicyAction.READ) -> Snapshot:
+    def visible(self, state: Snapshot, action: PolicyAction = PolicyAction.READ) -> Snapshot:
         """A commit that was found, as the actor sees it."""
         branch = state.entry.branch
         require(self.decision(action, branch))
-        lens = self.sight(action, branch)
-        return state if lens.is_open else state.through(lens)
+        visibility = self.visibility(action, branch)
+        return state if visibility.is_unrestricted else state.restricted_to(visibility)
 
     def _recent_enough(self, point: ReadPoint, state: Snapshot) -> Snapshot:
         """A client that names a commit it has seen never reads a branch from before it."""

@@ -48,7 +48,7 @@ def equals_any(owner: TableType, prop: Property, texts: Sequence[str]) -> str:
     column = lookup_column(owner, prop)
     # One list, however many texts: alternatives would nest, and the store's parser with them.
     equal = one_of(column, texts) if len(texts) > 1 else f"{identifier(column)} = {string_literal(texts[0])}"
-    if column == prop.column and _has_ngrams(owner, prop) and _can_be_narrowed(texts):
+    if column == prop.column and _has_ngrams(owner, prop) and _can_be_restricted(texts):
         return f"({equal} AND {_any(f'contains({identifier(column)}, {string_literal(text)})' for text in texts)})"
     return equal
 
@@ -62,7 +62,7 @@ def _has_ngrams(owner: TableType, prop: Property) -> bool:
     return IndexKind.NGRAM in owner.index_kinds(prop.name)
 
 
-def _can_be_narrowed(texts: Sequence[str]) -> bool:
+def _can_be_restricted(texts: Sequence[str]) -> bool:
     return len(texts) <= _MOST_LOOKUPS and all(_NGRAM.search(text) for text in texts)
 
 

@@ -56,8 +56,8 @@ def ranked_nodes(
     table, prop = context.table(rank.field.owner), rank.field.prop
     candidates = _candidates(rows, filter)
     if isinstance(rank, ir.Bm25Rank):
-        seen = context.visible_rows(rank.field.owner)
-        return search.bm25(table, prop.column, str(query), candidates, keep, seen, budget=context.budget)
+        visible = context.visible_rows(rank.field.owner)
+        return search.bm25(table, prop.column, str(query), candidates, keep, visible, budget=context.budget)
     vector = context.query_vectors.get(rank)
     if vector is None:
         if isinstance(query, str):
@@ -68,7 +68,7 @@ def ranked_nodes(
     return search.nearest(table, prop.column, prop.distance, vector, keep, candidates, budget=context.budget)
 
 
-def leaves_out_unseen(rank: ir.NearestRank | ir.Bm25Rank) -> bool:
+def leaves_out_invisible(rank: ir.NearestRank | ir.Bm25Rank) -> bool:
     """Whether a ranking knows by itself which rows are seen: one that counts words has to."""
     return isinstance(rank, ir.Bm25Rank)
 

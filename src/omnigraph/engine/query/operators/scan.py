@@ -98,39 +98,39 @@ def _tested(column: Located, test: Callable[[pa.Array], Mask], budget: MemoryBud
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class ScanSelection:
     """The rows of a scan before they are read: a filter text, row ids that a search found, predicates still to test."""
 
     filter: str | None
     rows: RowIds | None
     rest: tuple[ir.Predicate, ...]
-    sight: RowFilter | None = None
+    row_test: RowFilter | None = None
     """What is seen of the type, where a scan can't tell by itself."""
 
     @property
     def is_exact(self) -> bool:
         """Whether the filter and the row ids say everything."""
-        return not self.rest and self.sight is None
+        return not self.rest and self.row_test is None
 
 
-def narrowed(plan: ir.Scan, context: ReadContext, *, sighted: bool = True) -> Narrowed:
-    """`sighted` leaves out what is not seen."""
+def select_scan(plan: ir.Scan, context: ReadContext, *, visible_only: bool = True) -> ScanSelection:
+    """`visible_only` leaves out what is not seen."""
     filter_, rest = split_pushed(plan.predicates, context)
-    filter_, sight = _within_sight(plan, filter_, context) if sighted else (filter_, None)
+    filter_, row_test = _visible_filter(plan, filter_, context) if visible_only else (filter_, None)
     rows: RowIds | None = None
     for predicate in [p for p in rest if isinstance(p, ir.TextMatch)]:
         # Two text predicates are a conjunction: the second searches among what the first found.
         rows = matching_rows(predicate, rows, context, filter=filter_)
     rest = tuple(p for p in rest if not isinstance(p, ir.TextMatch))
-    return Narrowed(filter_ if rows is None else None, rows, rest, sight)
+    return ScanSelection(filter_ if rows is None else None, rows, rest, row_test)
 
 
-def _within_sight(plan: ir.Scan, filter_: str | None, context: ReadContext) -> tuple[str | None, RowFilter | None]:
+def _visible_filter(plan: ir.Scan, filter_: str | None, context: ReadContext) -> tuple[str | None, RowFilter | None]:
     """The filter of a scan with what is seen of the type. What can't be pushed is handed back, to be tested on rows."""
-    lens = context.lens.of(plan.type)
-    if lens.rows == EVERY_ROW:
+    visibility = context.visibility.of(plan.type)
+    if visibility.rows == EVERY_ROW:
         return filter_, None
-    test = lens.rows_of(plan.variable)
+    test = visibility.rows_of(plan.variable)
     # One node is looked at itself: asking an index for everything that is seen would cost more than the node.
     of_one = filter_ is not None and names_one_node(plan)
     text = None if of_one else pushed_filter(test, context)
@@ -144,14 +144,14 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
 
     `limit` is how many rows are enough, whichever they are.
     """
-    part = narrowed(plan, context)
+    part = select_scan(plan, context)
     if part.filter is not None:
         context.profiler.note(f"filter: {part.filter}")
         if context.profiler.detailed:
             _note_indexes(plan, context)
     rows = part.rows
     if rows is None:
-        looked_at = () if part.sight is None else sides(part.sight)
+        looked_at = () if part.row_test is None else sides(part.row_test)
         columns = eager_columns(plan, [*wanted, *looked_at], context)
         table = context.table(plan.type)
         enough = limit if part.is_exact else None
@@ -161,13 +161,15 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
         context.properties.remember(table, plan.variable, rows, read)
     bound = Bindings({plan.variable: rows}, len(rows))
     found = filtered(bound, part.rest, context)
-    return found if part.sight is None else found.where(holds(part.sight, found, context))
+    return found if part.row_test is None else found.where(holds(part.row_test, found, context))
 
 
-def scan_candidates(plan: ir.Scan, context: ReadContext, *, sighted: bool = True) -> tuple[RowIds | None, str | None]:
+def scan_candidates(
+    plan: ir.Scan, context: ReadContext, *, visible_only: bool = True
+) -> tuple[RowIds | None, str | None]:
     """What a ranking above the scan may choose from: row ids, or a filter text, or neither. A ranking that leaves out
     what is not seen by itself may get it, and says `sighted=False`."""
-    part = narrowed(plan, context, sighted=sighted)
+    part = select_scan(plan, context, visible_only=visible_only)
     if part.is_exact:
         return part.rows, part.filter
     return scan(plan, (), context).rows[plan.variable], None

@@ -33,8 +33,8 @@ from omnigraph.engine.query.search.text_index import (
     Corpus,
     Documents,
     IndexedTexts,
-    SeenCorpus,
     Term,
+    VisibleCorpus,
     length_normalisers,
 )
 from omnigraph.errors import BadRequestError
@@ -168,26 +168,27 @@ def bm25(
     text: str,
     candidates: Candidates = EVERY_ROW,
     k: int | None = None,
-    seen: RowIds | None = None,
+    visible: RowIds | None = None,
     *,
     budget: MemoryBudget | None = None,
 ) -> RankedRows:
     """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending.
 
-    The statistics are those of the whole column, so a filter never changes a score; of the rows that are `seen`, when
-    others must not show at all. `k` keeps the best k; pass it whenever nothing between the ranking and the limit
+    The statistics are those of the whole column, so a filter never changes a score; or those
+    of the `visible` rows when others must not show.
+    `k` keeps the best k; pass it whenever nothing between the ranking and the limit
     can drop rows, it saves scoring everything.
     """
     budget = budget or MemoryBudget()
     terms = _terms(text, budget)
     if not terms or k == 0:
         return RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
-    if seen is None:
+    if visible is None:
         corpus = Corpus(table, column, budget=budget)
     else:
-        corpus = SeenCorpus(table, column, seen, terms, budget=budget)
-    if seen is not None and candidates.rows is not None:
-        candidates = Candidates(candidates.filter, candidates.rows[is_member(candidates.rows, seen)])
+        corpus = VisibleCorpus(table, column, visible, terms, budget=budget)
+    if visible is not None and candidates.rows is not None:
+        candidates = Candidates(candidates.filter, candidates.rows[is_member(candidates.rows, visible)])
     formula = Formula(corpus, terms)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
         row_ids, scores = _scored_rows(table, column, candidates, formula, budget)

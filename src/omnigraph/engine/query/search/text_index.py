@@ -354,7 +354,7 @@ class Corpus:
         return row_ids_of(self.table.read([], filter=filter, row_ids=True, fragments=self._counted_in))
 
 
-class SeenCorpus(Corpus):
+class VisibleCorpus(Corpus):
     """As if the column held the texts of some rows alone.
 
     What an index counts, and ranks by, it counts for everybody. So it is only asked which documents hold the words of
@@ -362,14 +362,14 @@ class SeenCorpus(Corpus):
     """
 
     def __init__(
-        self, table: Table, column: str, seen: RowIds, terms: Sequence[Term], *, budget: MemoryBudget | None = None
+        self, table: Table, column: str, visible: RowIds, terms: Sequence[Term], *, budget: MemoryBudget | None = None
     ) -> None:
         super().__init__(table, column, budget=budget)
         parts: list[Documents] = list(self.analysed)
         if self.indexed is not None:
             parts.append(_IndexedWords(table, self.indexed, terms))
             self.indexed = self._counted_in = None
-        self.counted = [_SeenTexts(part, seen) for part in parts]
+        self.counted = [_VisibleTexts(part, visible) for part in parts]
 
 
 class _IndexedWords:
@@ -388,14 +388,14 @@ class _IndexedWords:
         return self._indexed.all_occurrences(self._table, self._terms[token])
 
 
-class _SeenTexts:
+class _VisibleTexts:
     """Documents of which those count that are seen."""
 
-    def __init__(self, part: Documents, seen: RowIds) -> None:
+    def __init__(self, part: Documents, visible: RowIds) -> None:
         self.row_ids = part.row_ids
         self.lengths = part.lengths
         self._part = part
-        self._mask = is_member(part.row_ids, seen)
+        self._mask = is_member(part.row_ids, visible)
         self._occurrences: dict[str, Occurrences] = {}
 
     @property
@@ -409,6 +409,6 @@ class _SeenTexts:
     def occurrences(self, token: str) -> Occurrences:
         if (known := self._occurrences.get(token)) is None:
             documents, frequencies = self._part.occurrences(token)
-            seen = self._mask[documents]
-            known = self._occurrences[token] = documents[seen], frequencies[seen]
+            visible = self._mask[documents]
+            known = self._occurrences[token] = documents[visible], frequencies[visible]
         return known

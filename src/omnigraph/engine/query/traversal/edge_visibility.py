@@ -42,7 +42,7 @@ _Key: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _SeenRows:
+class _VisibleRows:
     """Ascending."""
 
     rows: RowIds
@@ -52,22 +52,22 @@ class _SeenRows:
         return int(self.rows.nbytes)
 
 
-_SEEN: Final[ByteBoundCache[_SeenRows]] = SHARED_MEMORY.add("seen rows", ByteBoundCache(_BYTES))
+_VISIBLE: Final[ByteBoundCache[_VisibleRows]] = SHARED_MEMORY.add("visible rows", ByteBoundCache(_BYTES))
 _SPENT: Final[RecentlyUsed[_Key, float]] = RecentlyUsed(_REMEMBERED_COSTS)
 
 
 def at_hand(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
     """The rows of a type that are seen, ascending, if somebody has found them."""
-    if context.lens.reads_the_clock:
+    if context.visibility.reads_the_clock:
         return None
-    found = _SEEN.get(_key(type_, context))
+    found = _VISIBLE.get(_key(type_, context))
     return None if found is None else found.rows
 
 
 def keep(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext) -> RowIds:
     """Remember what was found."""
-    if not context.lens.reads_the_clock:
-        _SEEN.keep(_key(type_, context), _SeenRows(rows))
+    if not context.visibility.reads_the_clock:
+        _VISIBLE.keep(_key(type_, context), _VisibleRows(rows))
     return rows
 
 
@@ -75,7 +75,7 @@ def pays(type_: NodeType | EdgeType, looks: int, context: ReadContext) -> bool:
     """Whether so much was looked at, row by row, that finding all that is seen would have been cheaper. `looks` are
     rows that somebody is about to look at."""
     stored = context.table(type_).state.rows
-    if context.lens.reads_the_clock or stored * 8 > _BYTES // 4:
+    if context.visibility.reads_the_clock or stored * 8 > _BYTES // 4:
         return False
     key = _key(type_, context)
     spent = (_SPENT.get(key) or 0.0) + _LOOK + looks * _LOOK_PER_ROW
@@ -84,7 +84,7 @@ def pays(type_: NodeType | EdgeType, looks: int, context: ReadContext) -> bool:
 
 
 def _key(type_: NodeType | EdgeType, context: ReadContext) -> _Key:
-    return context.snapshot.resources.graph_id, context.table(type_).key, context.lens.digest
+    return context.snapshot.resources.graph_id, context.table(type_).key, context.visibility.digest
 
 
 _FEW: Final = 1_024
@@ -92,36 +92,36 @@ _LOOKUPS_OF_A_TABLE: Final = 16
 """How much dearer it is to look a row up in sorted ones than in a table, which has to be made first."""
 
 
-def is_narrowed(type_: NodeType | EdgeType, context: ReadContext) -> bool:
+def is_restricted(type_: NodeType | EdgeType, context: ReadContext) -> bool:
     """Whether some rows of a type may not be seen."""
-    return context.lens.of(type_).rows != EVERY_ROW
+    return context.visibility.of(type_).rows != EVERY_ROW
 
 
-def seen(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
+def visible_mask(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
     """Which of these rows of a type are seen, by their own properties.
 
     Who looks at rows of a table often gets to know all that are seen of it, which then are looked up. Until then rows
     are read; where they are about to be bound to a variable, what the plan reads of it is read along, in one request:
     for few rows a second one costs more than values that nobody gets to see.
     """
-    if not is_narrowed(type_, context):
+    if not is_restricted(type_, context):
         return np.ones(len(rows), dtype=bool)
-    all_seen = at_hand(type_, context)
-    if all_seen is None and pays(type_, len(rows), context):
-        all_seen = _all_seen(type_, context)
-    if all_seen is not None:
-        few = len(rows) * _LOOKUPS_OF_A_TABLE < len(all_seen)
-        return find_positions(all_seen, rows)[1] if few else is_member(rows, all_seen)
+    all_visible = at_hand(type_, context)
+    if all_visible is None and pays(type_, len(rows), context):
+        all_visible = _all_visible(type_, context)
+    if all_visible is not None:
+        few = len(rows) * _LOOKUPS_OF_A_TABLE < len(all_visible)
+        return find_positions(all_visible, rows)[1] if few else is_member(rows, all_visible)
     return _looked_at(type_, rows, context, variable)
 
 
 def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
-    known = context.sighted.get(type_.id)
+    known = context.visibility_checks.get(type_.id)
     space, mask = known if known is not None else (RowSpace(np.empty(0, np.int64)), np.zeros(0, dtype=bool))
     fresh = RowSpace.of(rows if not len(space) else rows[~space.contains(rows)])
     if len(fresh):
-        variable = variable or f"#sight:{type_.type_key}"
-        test, looked_at = context.lens.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh))
+        variable = variable or f"#visibility:{type_.type_key}"
+        test, looked_at = context.visibility.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh))
         if len(fresh) <= _FEW:
             load_together([*sides(test), *context.named_of(variable)], looked_at, context)
         found = holds(test, looked_at, context)
@@ -130,26 +130,26 @@ def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, v
         joined[both.positions(space.rows)] = mask
         joined[both.positions(fresh.rows)] = found
         space, mask = both, joined
-        context.sighted[type_.id] = space, mask
+        context.visibility_checks[type_.id] = space, mask
     return mask[space.positions(rows)]
 
 
 def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
     """All rows of a type that are seen by their own properties, ascending; None when all of them are."""
-    if not is_narrowed(type_, context):
+    if not is_restricted(type_, context):
         return None
     known = at_hand(type_, context)
-    return _all_seen(type_, context) if known is None else known
+    return _all_visible(type_, context) if known is None else known
 
 
-def _all_seen(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
+def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
     """Find them, and remember them for the next reader through an equal lens."""
-    text = pushed_filter(context.lens.of(type_).rows_of(f"#sight:{type_.type_key}"), context)
+    text = pushed_filter(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
     rows = np.sort(row_ids_of(context.table(type_).read([], filter=text, row_ids=True)))
     return keep(type_, rows if text is not None else rows[_looked_at(type_, rows, context)], context)
 
 
-def within_sight(
+def visible_adjacency(
     found: Neighbours, plan: ir.Expand, nodes: RowIds, *, with_edges: bool, context: ReadContext
 ) -> Adjacency:
     """What is seen of an adjacency within reach of `nodes`, which are seen themselves.
@@ -170,11 +170,11 @@ def within_sight(
         source = np.repeat(frontier.rows, entries.counts)
         end = found.rows_at(entries.at)
         context.budget.step(source.nbytes + end.nbytes)
-        mask = seen(plan.destination_type, end, context, plan.destination)
+        mask = visible_mask(plan.destination_type, end, context, plan.destination)
         if with_edges:
             assert isinstance(found, Adjacency)
             assert found.ranks is not None
-            mask &= seen(plan.edge, found.edges_at(entries.at), context)
+            mask &= visible_mask(plan.edge, found.edges_at(entries.at), context)
             ranks.append(np.asarray(found.ranks[entries.at], np.int64)[mask])
         sources.append(source[mask])
         ends.append(end[mask])

@@ -22,7 +22,7 @@ from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, joined, of_edges, of_pairs
-from omnigraph.engine.query.traversal.edge_visibility import is_narrowed, within_sight
+from omnigraph.engine.query.traversal.edge_visibility import is_restricted, visible_adjacency
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
@@ -54,16 +54,16 @@ def explored(
     """Everything within `hops` of the nodes. `variable` is whose ids have perhaps been read already."""
     walk = _Walk(context.table(edge), context.table(end_type), with_edges)
     frontier = RowSpace.of(nodes)
-    seen = frontier
+    visited = frontier
     for _ in range(hops):
         if not len(frontier):
             break
         context.cancellation.check()
         ids = context.properties.located(context.table(node_type), variable, "id", frontier.rows).gathered()
         reached = walk.step(frontier, ids, direction)
-        fresh = reached[~seen.contains(reached)]
+        fresh = reached[~visited.contains(reached)]
         frontier, variable = RowSpace.of(fresh), f"{variable}+"
-        seen = RowSpace(union(seen.rows, frontier.rows))
+        visited = RowSpace(union(visited.rows, frontier.rows))
     return walk.adjacency(nodes, one_type=edge.is_symmetric)
 
 
@@ -153,12 +153,12 @@ class Choice:
 
 def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neighbours:
     """An adjacency that knows at least everything within reach of `nodes`, and nothing that is not seen."""
-    looks_at_edges = is_narrowed(plan.edge, context)
+    looks_at_edges = is_restricted(plan.edge, context)
     shape = Shape.EDGES if plan.edge_variable is not None or looks_at_edges else Shape.NEIGHBOURS
     found = _found(plan, nodes, shape, context)
-    if not looks_at_edges and not is_narrowed(plan.destination_type, context):
+    if not looks_at_edges and not is_restricted(plan.destination_type, context):
         return found
-    return within_sight(found, plan, nodes, with_edges=shape is Shape.EDGES, context=context)
+    return visible_adjacency(found, plan, nodes, with_edges=shape is Shape.EDGES, context=context)
 
 
 def _found(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) -> Neighbours:

@@ -119,7 +119,7 @@ def test_what_the_schema_gets_later_is_shown_until_a_rule_names_it(place: Path) 
         assert names(ana, "Note") == ["n"]
 
 
-def test_a_vector_that_a_later_schema_makes_of_what_is_hidden_is_hidden(place: Path) -> None:
+def test_a_vector_that_a_later_schema_makes_of_what_is_masked_is_masked(place: Path) -> None:
     schema = "node Person { name: String @key  ssn: String?  VECTOR }"
     with (
         omnigraph.init(place, schema.replace("VECTOR", "")) as graph,

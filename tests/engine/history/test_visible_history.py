@@ -22,9 +22,9 @@ from omnigraph.engine.export import export_lines
 from omnigraph.engine.history.changes import CommitPosition, diff_page, unseal
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import ChangeCursorRejectedError, ChangeSchemaBoundaryError, PolicyError
-from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, TypeLens, narrowed
-from tests.engine.lenses import Chosen, drawn_filters, drawn_hidden, lens_on
+from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, TypeVisibility, visibility_of
 from tests.engine.query_graphs import SOCIAL, social_graph
+from tests.engine.visibilities import Chosen, drawn_filters, drawn_masks, visibility_on
 
 GRAPHS = 4
 EVOLVED = SOCIAL.replace("  score: F64?\n", "  extra: I32?\n")
@@ -77,19 +77,19 @@ def told(before: Snapshot, after: Snapshot) -> dict[tuple[str, str], Operation]:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.data(), st.integers(0, GRAPHS - 1), drawn_filters(), drawn_hidden(), st.booleans())
-def test_a_difference_is_that_of_what_is_seen(
-    graphs: list[Graph], data: Any, which: int, chosen: Chosen, hidden: dict[str, list[str]], one_sided: bool
+@given(st.data(), st.integers(0, GRAPHS - 1), drawn_filters(), drawn_masks(), st.booleans())
+def test_a_difference_is_that_of_what_is_visible(
+    graphs: list[Graph], data: Any, which: int, chosen: Chosen, masked: dict[str, list[str]], one_sided: bool
 ) -> None:
     graph = graphs[which]
-    made = lens_on(graph.catalog, chosen, hidden)
+    made = visibility_on(graph.catalog, chosen, masked)
     states = []
     for side in ("before", "after"):
         branch = data.draw(st.sampled_from(["main", "side", "evolved"]), label=side)
         newest = graph.version_of(branch)
         states.append(graph.snapshot(branch, version=data.draw(st.integers(1, newest))))
     # On two branches different rules may hold.
-    before, after = states[0] if one_sided else states[0].through(made), states[1].through(made)
+    before, after = states[0] if one_sided else states[0].restricted_to(made), states[1].restricted_to(made)
     assert told(before, after) == expected(entities(before), entities(after))
 
 
@@ -105,14 +105,14 @@ def without_nulls(shown: EntityImage) -> dict[str, Any]:
 
 
 @settings(max_examples=7, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, GRAPHS - 1), drawn_filters(), drawn_hidden(), st.sampled_from([2, 8192]))
-def test_a_feed_leads_from_one_seen_state_to_the_next(
-    graphs: list[Graph], which: int, chosen: Chosen, hidden: dict[str, list[str]], page: int
+@given(st.integers(0, GRAPHS - 1), drawn_filters(), drawn_masks(), st.sampled_from([2, 8192]))
+def test_a_feed_leads_from_one_visible_state_to_the_next(
+    graphs: list[Graph], which: int, chosen: Chosen, masked: dict[str, list[str]], page: int
 ) -> None:
     """Every block holds exactly what changed for its reader, with what its reader sees of it, however it is paged."""
     whole = graphs[which]
-    lens = lens_on(whole.catalog, chosen, hidden)
-    graph = whole._through(lens)
+    visibility = visibility_on(whole.catalog, chosen, masked)
+    graph = whole._restricted_to(visibility)
     commits: dict[str, list[ChangeRecord]] = {}
     start: dict[str, Any] = {"start": "beginning"}
     while True:
@@ -155,77 +155,77 @@ def staff(tmp_path: Path) -> Iterator[Graph]:
         yield graph
 
 
-def through(graph: Graph, rows: str = 'region = "eu"', *hidden: str) -> Graph:
+def restricted_to(graph: Graph, rows: str = 'region = "eu"', *masked: str) -> Graph:
     """The graph for somebody who sees some people, and no vault."""
     catalog = graph.catalog
     shown: Chosen = {"node:Person": (rows, bool), "node:Vault": ("false", bool)}
-    return graph._through(lens_on(catalog, shown, {"node:Person": list(hidden)} if hidden else {}))
+    return graph._restricted_to(visibility_on(catalog, shown, {"node:Person": list(masked)} if masked else {}))
 
 
 def last_changes(graph: Graph) -> list[tuple[str, str]]:
     return [(change.id, change.op) for change in graph.changes.of(graph.resolve_snapshot())]
 
 
-def test_who_comes_into_sight_is_inserted_with_its_edges_and_who_leaves_is_deleted(staff: Graph) -> None:
-    seen = through(staff)
+def test_who_comes_into_view_is_inserted_with_its_edges_and_who_leaves_is_deleted(staff: Graph) -> None:
+    visible = restricted_to(staff)
     staff.mutate('query q() { update Person set { region: "eu" } where name = "bob" }')
-    assert last_changes(seen) == [("bob", "insert"), ("k", "insert")]
+    assert last_changes(visible) == [("bob", "insert"), ("k", "insert")]
     assert last_changes(staff) == [("bob", "update")]
     staff.mutate('query q() { update Person set { region: "us" } where name = "ada" }')
-    assert last_changes(seen) == [("ada", "delete"), ("k", "delete")]
+    assert last_changes(visible) == [("ada", "delete"), ("k", "delete")]
 
 
-def test_a_change_of_what_is_hidden_is_none_unless_it_brings_the_row_into_sight(staff: Graph) -> None:
+def test_a_change_of_what_is_masked_is_none_unless_it_brings_the_row_into_view(staff: Graph) -> None:
     staff.mutate('query q() { update Person set { salary: 7 } where name = "ada" }')
-    assert last_changes(through(staff, 'region = "eu"', "salary")) == []
-    by_salary = through(staff, "salary > 5", "salary")
+    assert last_changes(restricted_to(staff, 'region = "eu"', "salary")) == []
+    by_salary = restricted_to(staff, "salary > 5", "salary")
     assert last_changes(by_salary) == [("ada", "insert")]
     (record,) = by_salary.changes.of(staff.resolve_snapshot())
     assert record.after is not None
     assert record.after.properties["salary"] is None
 
 
-def test_who_is_not_seen_leaves_no_trace_in_counts(staff: Graph) -> None:
-    seen = through(staff)
+def test_who_is_not_visible_leaves_no_trace_in_counts(staff: Graph) -> None:
+    visible = restricted_to(staff)
     staff.mutate('query q() { insert Person { name: "cy", region: "us" } insert Person { name: "di", region: "eu" } }')
-    newest, first, *_ = seen.commit_history().commits
+    newest, first, *_ = visible.commit_history().commits
     assert wire.to_builtins(newest)["changes"] == {"node:Person": {"inserted": 1, "updated": 0, "deleted": 0}}
     assert wire.to_builtins(first)["changes"] == {"node:Person": {"inserted": 1, "updated": 0, "deleted": 0}}
-    counts = {row.type_name: row.entity_count for row in seen.snapshot().listing().datasets}
+    counts = {row.type_name: row.entity_count for row in visible.snapshot().listing().datasets}
     assert counts == {"Person": 2, "Vault": 0, "Knows": 0}
-    assert [seen.snapshot().count(name) for name in ("Person", "Vault", "Knows")] == [2, 0, 0]
+    assert [visible.snapshot().count(name) for name in ("Person", "Vault", "Knows")] == [2, 0, 0]
     with pytest.raises(PolicyError, match="needs a rule without rows and hide"):
-        seen.snapshot().count("Person", "region = 'us'")
+        visible.snapshot().count("Person", "region = 'us'")
 
 
 def test_what_was_worked_out_for_one_reader_is_not_shown_to_another(staff: Graph) -> None:
     """A handle remembers comparisons for the pages of a large commit: by what their reader sees."""
     commit = staff.resolve_snapshot()
     assert len(list(staff.changes.of(commit))) == 4
-    seen = through(staff)
-    assert len(list(seen.changes.of(commit))) == 1
+    visible = restricted_to(staff)
+    assert len(list(visible.changes.of(commit))) == 1
     assert len(list(staff.changes.of(commit))) == 4
     token = staff.changes.page(commit, max_changes=1).next_page_token
     with pytest.raises(ChangeCursorRejectedError):
-        seen.changes.page(commit, page_token=token)
+        visible.changes.page(commit, page_token=token)
     token = staff.changes.poll(start="beginning", max_changes=1).next_page_token
     with pytest.raises(ChangeCursorRejectedError):
-        seen.changes.poll(page_token=token)
+        visible.changes.poll(page_token=token)
 
 
-def test_a_page_token_counts_what_was_seen_and_nothing_else(staff: Graph) -> None:
+def test_a_page_token_counts_what_was_visible_and_nothing_else(staff: Graph) -> None:
     more = "\n".join(json.dumps({"type": "Person", "data": {"name": f"p{i}", "region": "us"}}) for i in range(50))
     mine = "\n".join(json.dumps({"type": "Person", "data": {"name": f"q{i}", "region": "eu"}}) for i in range(3))
     staff.load(f"{more}\n{mine}", mode="append")
-    page = through(staff).changes.page(staff.resolve_snapshot(), max_changes=2)
+    page = restricted_to(staff).changes.page(staff.resolve_snapshot(), max_changes=2)
     assert [change.id for change in page.changes] == ["q0", "q1"]
     assert unseal(page.next_page_token or "", CommitPosition).delivered == 2
 
 
 def test_a_cursor_stays_good_when_rules_change(staff: Graph) -> None:
-    cursor = through(staff).changes.poll(start="now").cursor
+    cursor = restricted_to(staff).changes.poll(start="now").cursor
     staff.mutate('query q() { insert Person { name: "cy", region: "us" } }')
-    poll = through(staff, 'region = "us"').changes.poll(cursor=cursor)
+    poll = restricted_to(staff, 'region = "us"').changes.poll(cursor=cursor)
     assert [change.id for block in poll.blocks for change in block.changes] == ["cy"]
 
 
@@ -234,12 +234,12 @@ def test_rules_hold_for_states_from_before_they_were_made(staff: Graph) -> None:
     old = staff.version_of()
     renamed = SCHEMA.replace("region: String", 'area: String @rename_from("region")')
     staff.schema.apply(renamed)
-    seen = through(staff, 'area = "eu"')
-    assert seen.entity("node:Person", "bob", version=old) is None
-    assert seen.entity("node:Person", "ada", version=old) is not None
-    differences = seen.diff(seen.snapshot(version=1), seen.snapshot(version=old)).changes
+    visible = restricted_to(staff, 'area = "eu"')
+    assert visible.entity("node:Person", "bob", version=old) is None
+    assert visible.entity("node:Person", "ada", version=old) is not None
+    differences = visible.diff(visible.snapshot(version=1), visible.snapshot(version=old)).changes
     assert [(change.id, change.op) for change in differences] == [("ada", "insert")]
-    assert seen.diff(seen.snapshot(version=old), seen.snapshot()).changes == ()
+    assert visible.diff(visible.snapshot(version=old), visible.snapshot()).changes == ()
 
 
 def test_a_type_that_is_gone_is_only_in_the_way_of_those_who_saw_some_of_it(staff: Graph) -> None:
@@ -249,18 +249,21 @@ def test_a_type_that_is_gone_is_only_in_the_way_of_those_who_saw_some_of_it(staf
         staff.changes.page(commit)
     person = staff.catalog.type_named("node:Person")
     past = staff.snapshot(version=2).catalog
-    lens = narrowed(
-        [TypeLens(past.type_named("node:Vault"), NO_ROW), TypeLens(person, EVERY_ROW, frozenset({"salary"}))]
+    visibility = visibility_of(
+        [
+            TypeVisibility(past.type_named("node:Vault"), NO_ROW),
+            TypeVisibility(person, EVERY_ROW, frozenset({"salary"})),
+        ]
     )
-    assert staff._through(lens).changes.page(commit).changes == ()
+    assert staff._restricted_to(visibility).changes.page(commit).changes == ()
 
 
 def test_the_clock_is_read_once_per_difference(staff: Graph) -> None:
     """What a rule with now() shows is never remembered for the next reader of the same commit."""
     staff.mutate('query q() { update Person set { until: datetime("2031-01-01T00:00:00Z") } where name = "ada" }')
-    seen = through(staff, "until > now()")
-    assert last_changes(seen) == [("ada", "insert")]
-    assert len(seen._workspace.comparisons) == 0
+    visible = restricted_to(staff, "until > now()")
+    assert last_changes(visible) == [("ada", "insert")]
+    assert len(visible._workspace.comparisons) == 0
 
 
 WHOLE: dict[str, Callable[[Graph], object]] = {
@@ -276,5 +279,5 @@ def test_what_is_about_everything_takes_somebody_who_sees_everything(staff: Grap
     staff.create_branch("side")
     before = staff.resolve_snapshot()
     with pytest.raises(PolicyError, match=f"policy: {what} needs a rule without rows and hide"):
-        WHOLE[what](through(staff))
+        WHOLE[what](restricted_to(staff))
     assert staff.resolve_snapshot() == before

@@ -15,7 +15,7 @@ from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import CompileError, PolicyError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
-from omnigraph.language.query.row_filter import NO_ROW, OPEN, AllOf, AnyOf, RowFilter
+from omnigraph.language.query.row_filter import NO_ROW, UNRESTRICTED, AllOf, AnyOf, RowFilter
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import PolicyGate
@@ -54,41 +54,41 @@ def gate(*rules: str, actions: str = "[read]") -> PolicyGate:
 READ = AccessRequest(PolicyAction.READ, "main")
 
 
-def test_a_rule_without_narrowing_shows_everything(catalog: Catalog) -> None:
-    assert gate("branch_scope: any").lens("ana", READ, catalog) is OPEN
-    assert gate("rows: {Person: 'false'}", "branch_scope: any").lens("ana", READ, catalog) is OPEN
+def test_a_rule_without_restriction_shows_everything(catalog: Catalog) -> None:
+    assert gate("branch_scope: any").visibility("ana", READ, catalog) is UNRESTRICTED
+    assert gate("rows: {Person: 'false'}", "branch_scope: any").visibility("ana", READ, catalog) is UNRESTRICTED
 
 
-def test_rows_and_hidden_properties(catalog: Catalog) -> None:
-    lens = gate(
+def test_rows_and_masked_properties(catalog: Catalog) -> None:
+    visibility = gate(
         'rows: {Person: owner = $actor, Signed: on > date("2024-01-01")}\n      hide: {Person: [salary, bio]}'
-    ).lens("ana", READ, catalog)
-    assert set(lens.types) == {"node:Person", "edge:Signed"}
-    person = lens.of(catalog.nodes["Person"])
+    ).visibility("ana", READ, catalog)
+    assert set(visibility.types) == {"node:Person", "edge:Signed"}
+    person = visibility.of(catalog.nodes["Person"])
     assert isinstance(person.rows, ir.Compare)
     assert person.rows.right == ir.Constant("ana", ir.STRING)
-    assert person.hidden == {"salary", "bio", "meaning"}, "a vector tells what its text says"
-    assert lens.of(catalog.nodes["Contract"]).is_open
-    assert not lens.is_open
+    assert person.masked == {"salary", "bio", "meaning"}, "a vector tells what its text says"
+    assert visibility.of(catalog.nodes["Contract"]).is_unrestricted
+    assert not visibility.is_unrestricted
 
 
 def test_rules_add_up(catalog: Catalog) -> None:
-    lens = gate(
+    visibility = gate(
         "rows: {Person: owner = $actor, Contract: public = true}\n      hide: {Person: [salary, bio]}",
         'rows: {Person: region = "eu"}\n      hide: {Person: [salary], Contract: [public]}',
-    ).lens("ana", READ, catalog)
-    person = lens.of(catalog.nodes["Person"])
+    ).visibility("ana", READ, catalog)
+    person = visibility.of(catalog.nodes["Person"])
     assert isinstance(person.rows, AnyOf)
     assert len(person.rows.tests) == 2
-    assert person.hidden == {"salary"}
-    assert set(lens.types) == {"node:Person"}, "the second rule shows all contracts, the first one all of each"
+    assert person.masked == {"salary"}
+    assert set(visibility.types) == {"node:Person"}, "the second rule shows all contracts, the first one all of each"
 
 
 def test_a_type_can_be_closed(catalog: Catalog) -> None:
-    lens = gate("rows: {Contract: 'false', 'edge:Twin': 'false'}").lens("ana", READ, catalog)
-    assert lens.of(catalog.nodes["Contract"]).rows == NO_ROW
-    assert lens.of(catalog.edges["Twin"]).rows == NO_ROW
-    assert lens.of(catalog.nodes["Twin"]).is_open
+    visibility = gate("rows: {Contract: 'false', 'edge:Twin': 'false'}").visibility("ana", READ, catalog)
+    assert visibility.of(catalog.nodes["Contract"]).rows == NO_ROW
+    assert visibility.of(catalog.edges["Twin"]).rows == NO_ROW
+    assert visibility.of(catalog.nodes["Twin"]).is_unrestricted
 
 
 def test_only_the_rules_that_allow_a_request_count(catalog: Catalog) -> None:
@@ -102,20 +102,20 @@ rules:
   - {id: out, allow: {actors: {group: h}, actions: [export], hide: {Person: [salary]}}}
 """
     both = PolicyGate(read_bundle(text), "kb")
-    assert not both.lens("ana", READ, catalog).is_open
-    assert both.lens("ana", AccessRequest(PolicyAction.READ, "f"), catalog).is_open
-    assert both.lens("bob", AccessRequest(PolicyAction.EXPORT, "f"), catalog).of(catalog.nodes["Person"]).hidden
+    assert not both.visibility("ana", READ, catalog).is_unrestricted
+    assert both.visibility("ana", AccessRequest(PolicyAction.READ, "f"), catalog).is_unrestricted
+    assert both.visibility("bob", AccessRequest(PolicyAction.EXPORT, "f"), catalog).of(catalog.nodes["Person"]).masked
     with pytest.raises(PolicyError, match="policy denied action 'read' on branch 'main' for actor 'bob'"):
-        both.lens("bob", READ, catalog)
+        both.visibility("bob", READ, catalog)
     with pytest.raises(PolicyError, match="policy denied"):
-        both.lens(None, READ, catalog)
+        both.visibility(None, READ, catalog)
 
 
-def test_every_actor_has_a_lens_of_its_own(catalog: Catalog) -> None:
+def test_every_actor_has_a_visibility_of_its_own(catalog: Catalog) -> None:
     rules = gate("rows: {Person: owner = $actor}")
-    ana, bob = (rules.lens(actor, READ, catalog) for actor in ("ana", "bob"))
+    ana, bob = (rules.visibility(actor, READ, catalog) for actor in ("ana", "bob"))
     assert ana != bob
-    assert rules.lens("ana", READ, catalog) is ana, "it is made once"
+    assert rules.visibility("ana", READ, catalog) is ana, "it is made once"
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_every_actor_has_a_lens_of_its_own(catalog: Catalog) -> None:
     ],
 )
 def test_rules_are_checked_against_the_schema(catalog: Catalog, rule: str, fragments: list[str]) -> None:
-    narrowed = gate("hide: {Person: [salary]}", rule)
+    restricted = gate("hide: {Person: [salary]}", rule)
     with pytest.raises(CompileError) as error:
-        check_restrictions(narrowed.bundle, catalog)
+        check_restrictions(restricted.bundle, catalog)
     found = error.value.diagnostics
     assert len(found) == len(fragments)
     for diagnostic, fragment in zip(found, fragments, strict=True):
@@ -145,7 +145,7 @@ def test_rules_are_checked_against_the_schema(catalog: Catalog, rule: str, fragm
         assert diagnostic.span is not None
         assert (diagnostic.path, diagnostic.span.line) == ("p.yaml", 13)
     with pytest.raises(PolicyEvaluationError, match="does not fit the schema") as failure:
-        narrowed.lens("ana", READ, catalog)
+        restricted.visibility("ana", READ, catalog)
     assert fragments[0] not in str(failure.value), "callers learn nothing of the rules"
 
 
@@ -214,19 +214,19 @@ RULES = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(RULES)
-def test_a_row_is_seen_if_a_rule_shows_it_and_hidden_if_all_hide_it(
+def test_a_row_is_visible_if_a_rule_shows_it_and_masked_if_all_hide_it(
     rules: list[tuple[list[list[str]], set[str]]],
 ) -> None:
     catalog = compile_schema(SCHEMA)
     texts = []
-    for ways, hidden in rules:
+    for ways, masked in rules:
         predicate = " or ".join("(" + " and ".join(way) + ")" for way in ways)
         rows = f"rows: {{Person: '{predicate}'}}\n      " if ways else ""
-        texts.append(rows + (f"hide: {{Person: [{', '.join(sorted(hidden))}]}}" if hidden else ""))
-    lens = gate(*texts).lens("ana", READ, catalog).of(catalog.nodes["Person"])
+        texts.append(rows + (f"hide: {{Person: [{', '.join(sorted(masked))}]}}" if masked else ""))
+    visibility = gate(*texts).visibility("ana", READ, catalog).of(catalog.nodes["Person"])
     for row in PEOPLE:
         expected = any(
             not ways or any(all(atom_holds(a, row, "ana") for a in way) for way in ways) for ways, _ in rules
         )
-        assert holds(lens.rows, row) is expected
-    assert lens.hidden - {"meaning"} == set.intersection(*(hidden for _, hidden in rules))
+        assert holds(visibility.rows, row) is expected
+    assert visibility.masked - {"meaning"} == set.intersection(*(masked for _, masked in rules))

@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import TypeLens, narrowed
+from omnigraph.language.query.row_filter import TypeVisibility, visibility_of
 from tests.conftest import Place
 from tests.support.costs import settled
 from tests.support.s3 import S3Server
@@ -28,12 +28,12 @@ def test_a_point_read_costs_what_it_costs_without_rules(s3_server: S3Server, s3_
         graph.maintenance.ensure_indices()
         doc = graph.catalog.nodes["Doc"]
         rule = check_row_filter('region = "eu" or owner = $actor', doc, graph.catalog)
-        lens = narrowed([TypeLens(doc, for_actor(rule, "o4"), frozenset({"owner"}))])
+        visibility = visibility_of([TypeVisibility(doc, for_actor(rule, "o4"), frozenset({"owner"}))])
     costs = {}
     for name in ("open", "narrowed"):
         # A handle that has read nothing yet, and then one that knows the table.
         with Graph.open(s3_place.uri) as fresh:
-            read = fresh if name == "open" else fresh._through(lens)
+            read = fresh if name == "open" else fresh._restricted_to(visibility)
             cold = settled(fresh, s3_server, lambda read=read: read.query(ONE, "q", {"s": "d101"}).rows())
             warm = settled(fresh, s3_server, lambda read=read: read.query(ONE, "q", {"s": "d203"}).rows())
             assert read.query(ONE, "q", {"s": "d205"}).rows() == [{"s": "d205", "t": "words " * 20}]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import EVERY_ROW, Lens, TypeLens, narrowed
+from omnigraph.language.query.row_filter import EVERY_ROW, TypeVisibility, Visibility, visibility_of
 from tests.support.reference import ReferenceGraph
 
 ACTOR = "ann"
@@ -58,23 +58,23 @@ def drawn_filters() -> st.SearchStrategy[Chosen]:
     return st.fixed_dictionaries({}, optional={key: st.sampled_from(filters) for key, filters in FILTERS.items()})
 
 
-def drawn_hidden() -> st.SearchStrategy[dict[str, list[str]]]:
+def drawn_masks() -> st.SearchStrategy[dict[str, list[str]]]:
     """For some types, properties to hide: also such as filters look at."""
     return st.fixed_dictionaries(
         {}, optional={key: st.lists(st.sampled_from(names), unique=True) for key, names in HIDDEN.items()}
     )
 
 
-def lens_on(catalog: Catalog, chosen: Chosen, hidden: dict[str, list[str]] | None = None) -> Lens:
+def visibility_on(catalog: Catalog, chosen: Chosen, masked: dict[str, list[str]] | None = None) -> Visibility:
     made = []
-    hidden = hidden or {}
-    for type_key in chosen.keys() | hidden.keys():
+    masked = masked or {}
+    for type_key in chosen.keys() | masked.keys():
         type_ = catalog.type_named(type_key)
         rows = EVERY_ROW
         if type_key in chosen:
             rows = for_actor(check_row_filter(chosen[type_key][0], type_, catalog), ACTOR)
-        made.append(TypeLens(type_, rows, frozenset(hidden.get(type_key, ()))))
-    return narrowed(made)
+        made.append(TypeVisibility(type_, rows, frozenset(masked.get(type_key, ()))))
+    return visibility_of(made)
 
 
 def visible(reference: ReferenceGraph, chosen: Chosen, catalog: Catalog) -> ReferenceGraph:

@@ -20,7 +20,7 @@ from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.search import text as text_search
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import TypeLens, narrowed
+from omnigraph.language.query.row_filter import TypeVisibility, visibility_of
 
 SCHEMA = """
 node Doc { slug: String @key  region: String @index  level: I32?  text: String? @index  vec: Vector(2)? @index }
@@ -79,11 +79,11 @@ def pairs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     catalog = whole.catalog
     made = []
     for number, rule in enumerate(RULES):
-        lenses = []
+        visibilities = []
         for key, text in rule.items():
             type_ = catalog.type_named(key)
-            lenses.append(TypeLens(type_, for_actor(check_row_filter(text, type_, catalog), "d5")))
-        state = whole.snapshot().through(narrowed(lenses))
+            visibilities.append(TypeVisibility(type_, for_actor(check_row_filter(text, type_, catalog), "d5")))
+        state = whole.snapshot().restricted_to(visibility_of(visibilities))
         smaller = omnigraph.init(folder / str(number), SCHEMA)
         smaller.load(b"\n".join(export_lines(state)), mode="append")
         if request.param == "indexed":
@@ -143,7 +143,7 @@ def searches(draw: Any) -> str:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, len(RULES) - 1), searches(), st.booleans())
-def test_a_search_finds_and_ranks_what_is_seen_alone(pairs: list[Pair], which: int, text: str, few: bool) -> None:
+def test_a_search_finds_and_ranks_what_is_visible_alone(pairs: list[Pair], which: int, text: str, few: bool) -> None:
     """Where few rows are candidates their texts are read; otherwise words are looked up."""
     pair = pairs[which]
     with pytest.MonkeyPatch.context() as patch:

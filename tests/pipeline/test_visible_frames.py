@@ -62,7 +62,7 @@ def graph(place: Path, actor: str) -> Iterator[Graph]:
         yield opened
 
 
-def test_frames_and_views_hold_what_is_seen(graph: Graph, actor: str, spark: SparkSession) -> None:
+def test_frames_and_views_hold_what_is_visible(graph: Graph, actor: str, spark: SparkSession) -> None:
     """A rule that a scan can evaluate, one that compares two properties, and one without limits."""
     people = sorted(map(tuple, graph.to_spark("Person", spark, columns=["pay", "name", "photo"]).collect()))
     expected = {

@@ -19,9 +19,9 @@ from omnigraph.engine.shared_memory import SHARED_MEMORY
 from omnigraph.graph import Graph
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
-from tests.engine.lenses import Chosen, drawn_filters, lens_on, visible
 from tests.engine.query.test_query_differential import _comparable, _rendered, queries
 from tests.engine.query_graphs import social_graph
+from tests.engine.visibilities import Chosen, drawn_filters, visibility_on, visible
 from tests.support.reference import ReferenceGraph
 
 GRAPHS = 4
@@ -38,7 +38,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Grap
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, GRAPHS - 1), drawn_filters(), queries())
-def test_a_narrowed_answer_is_the_answer_of_a_graph_without_the_rest(
+def test_a_restricted_answer_is_the_answer_of_a_graph_without_the_rest(
     graphs: list[tuple[Graph, ReferenceGraph]],
     which: int,
     chosen: Chosen,
@@ -49,7 +49,7 @@ def test_a_narrowed_answer_is_the_answer_of_a_graph_without_the_rest(
     plan = compile_queries(text, graph.catalog).query("q").read_plan
     bound = bind_parameters(plan.parameters, values, now_millis=1_800_000_000_000)
     expected = visible(reference, chosen, graph.catalog).rows(plan, bound)
-    state = graph.snapshot().through(lens_on(graph.catalog, chosen))
+    state = graph.snapshot().restricted_to(visibility_on(graph.catalog, chosen))
     for mode in ("indexed", "csr", "auto"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(MODE_VARIABLE, mode)

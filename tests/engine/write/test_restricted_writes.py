@@ -17,9 +17,9 @@ from omnigraph.engine.export import export_lines
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import ConstraintError, OmniGraphError, PolicyError
 from omnigraph.graph import Graph
-from omnigraph.language.query.row_filter import Lens
-from tests.engine.lenses import FILTERS, lens_on
+from omnigraph.language.query.row_filter import Visibility
 from tests.engine.query_graphs import NAMES, SOCIAL, node, social_graph
+from tests.engine.visibilities import FILTERS, visibility_on
 
 Entities = dict[tuple[str, str], str]
 BRANCHES = count()
@@ -38,7 +38,7 @@ class Pair:
     """A graph with what a rule shows of it, and a graph made of that."""
 
     whole: Graph
-    lens: Lens
+    visibility: Visibility
     smaller: Graph
 
 
@@ -48,10 +48,10 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Pair]]:
     made = []
     for number, rule in enumerate(RULES):
         whole = social_graph(folder / f"whole{number}", seed=number)
-        lens = lens_on(whole.catalog, {key: FILTERS[key][which] for key, which in rule.items()})
+        visibility = visibility_on(whole.catalog, {key: FILTERS[key][which] for key, which in rule.items()})
         smaller = Graph.init(folder / f"smaller{number}", SOCIAL)
-        smaller.load(b"\n".join(export_lines(whole.snapshot().through(lens))), mode="append")
-        made.append(Pair(whole, lens, smaller))
+        smaller.load(b"\n".join(export_lines(whole.snapshot().restricted_to(visibility))), mode="append")
+        made.append(Pair(whole, visibility, smaller))
     yield made
     for pair in made:
         pair.whole.close()
@@ -116,15 +116,15 @@ def written(graph: Graph, branch: str, write: tuple[str, str]) -> object:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, len(RULES) - 1), writes())
-def test_a_narrowed_write_does_what_it_does_without_the_rest_or_nothing(
+def test_a_restricted_write_does_what_it_does_without_the_rest_or_nothing(
     pairs: list[Pair], which: int, write: tuple[str, str]
 ) -> None:
     pair, branch = pairs[which], f"b{next(BRANCHES)}"
     for graph in (pair.whole, pair.smaller):
         graph.create_branch(branch)
     before = entities(pair.whole.snapshot(branch))
-    hidden = before.keys() - entities(pair.whole.snapshot(branch).through(pair.lens)).keys()
-    told, expected = (written(g, branch, write) for g in (pair.whole._through(pair.lens), pair.smaller))
+    invisible = before.keys() - entities(pair.whole.snapshot(branch).restricted_to(pair.visibility)).keys()
+    told, expected = (written(g, branch, write) for g in (pair.whole._restricted_to(pair.visibility), pair.smaller))
     after = entities(pair.whole.snapshot(branch))
     if isinstance(told, OmniGraphError):
         assert after == before, "what is refused leaves no trace"
@@ -134,7 +134,7 @@ def test_a_narrowed_write_does_what_it_does_without_the_rest_or_nothing(
             assert str(told) == str(expected)
         return
     assert told == expected
-    seen = entities(pair.whole.snapshot(branch).through(pair.lens))
-    assert seen == entities(pair.smaller.snapshot(branch))
-    assert {key: after[key] for key in hidden} == {key: before[key] for key in hidden}
-    assert after.keys() == seen.keys() | hidden
+    visible = entities(pair.whole.snapshot(branch).restricted_to(pair.visibility))
+    assert visible == entities(pair.smaller.snapshot(branch))
+    assert {key: after[key] for key in invisible} == {key: before[key] for key in invisible}
+    assert after.keys() == visible.keys() | invisible

@@ -11,7 +11,7 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import ConstraintError, OmniGraphError, PolicyError
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import TypeLens, narrowed
+from omnigraph.language.query.row_filter import TypeVisibility, visibility_of
 
 SCHEMA = """
 node Person { name: String @key  region: String  mail: String? @unique  salary: I32? }
@@ -35,10 +35,10 @@ def whole(tmp_path: Path) -> Iterator[Graph]:
         yield graph
 
 
-def seen(graph: Graph, *, hidden: frozenset[str] = frozenset()) -> Graph:
+def restricted(graph: Graph, *, masked: frozenset[str] = frozenset()) -> Graph:
     person = graph.catalog.type_named("node:Person")
     rows = for_actor(check_row_filter('region = "eu"', person, graph.catalog), "ana")
-    return graph._through(narrowed([TypeLens(person, rows, hidden)]))
+    return graph._restricted_to(visibility_of([TypeVisibility(person, rows, masked)]))
 
 
 def people(graph: Graph) -> dict[str, str]:
@@ -50,8 +50,8 @@ def change(graph: Graph, statement: str) -> object:
     return graph.mutate(f"query q() {{ {statement} }}", actor="ana")
 
 
-def test_updates_and_deletes_touch_what_is_seen(whole: Graph) -> None:
-    graph = seen(whole)
+def test_updates_and_deletes_touch_what_is_visible(whole: Graph) -> None:
+    graph = restricted(whole)
     assert change(graph, 'update Person set { salary: 9 } where region != "xx"').affected_nodes == 2  # type: ignore[attr-defined]
     salaries = whole.query("query q() { match { $p: Person } return { $p.name as n, $p.salary as s } order { n } }")
     assert [row["s"] for row in salaries] == [9, 2, 9]
@@ -89,29 +89,29 @@ def test_what_can_not_be_done_in_part_is_refused_whole(whole: Graph, name: str) 
     whole.create_branch("side")
     before = whole.resolve_snapshot()
     with pytest.raises(error, match=words) as raised:
-        work(seen(whole))
+        work(restricted(whole))
     assert "bob" not in str(raised.value)
     assert whole.resolve_snapshot() == before
 
 
-def test_an_edge_to_what_is_not_seen_ends_nowhere(whole: Graph) -> None:
+def test_an_edge_to_what_is_not_visible_ends_nowhere(whole: Graph) -> None:
     messages = []
     for target in ("bob", "nobody"):
         with pytest.raises(ConstraintError) as raised:
-            change(seen(whole), f'insert Knows {{ from: "ada", to: "{target}" }}')
+            change(restricted(whole), f'insert Knows {{ from: "ada", to: "{target}" }}')
         messages.append(str(raised.value).replace(target, "x"))
     assert messages[0] == messages[1]
 
 
-def test_a_unique_value_that_is_taken_by_who_is_not_seen_tells_nothing_of_them(whole: Graph) -> None:
+def test_a_unique_value_that_is_taken_by_who_is_not_visible_tells_nothing_of_them(whole: Graph) -> None:
     with pytest.raises(ConstraintError, match="unique violation") as raised:
-        change(seen(whole), 'insert Person { name: "di", region: "eu", mail: "bob@x" }')
+        change(restricted(whole), 'insert Person { name: "di", region: "eu", mail: "bob@x" }')
     assert "'bob'" not in str(raised.value)
     assert raised.value.entity_id is None
 
 
-def test_hidden_properties_can_be_neither_named_nor_overwritten(whole: Graph) -> None:
-    graph = seen(whole, hidden=frozenset({"salary"}))
+def test_masked_properties_can_be_neither_named_nor_overwritten(whole: Graph) -> None:
+    graph = restricted(whole, masked=frozenset({"salary"}))
     for statement in (
         'update Person set { salary: 5 } where name = "ada"',
         'update Person set { mail: "z" } where salary = 1',
@@ -128,8 +128,8 @@ def test_hidden_properties_can_be_neither_named_nor_overwritten(whole: Graph) ->
     assert kept.rows() == [{"s": 1, "m": "new@x"}]
 
 
-def test_what_is_not_narrowed_is_written_as_ever(whole: Graph) -> None:
-    graph = seen(whole)
+def test_what_is_not_restricted_is_written_as_ever(whole: Graph) -> None:
+    graph = restricted(whole)
     change(graph, 'insert Note { title: "mine" }')
     change(graph, 'insert Person { name: "di", region: "eu", mail: "di@x" } insert Knows { from: "di", to: "ada" }')
     assert people(graph) == {"ada": "eu", "cy": "eu", "di": "eu"}

@@ -22,7 +22,7 @@ from omnigraph.engine.query.visibility import read_entity
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import OPEN, TypeLens, narrowed
+from omnigraph.language.query.row_filter import UNRESTRICTED, TypeVisibility, visibility_of
 
 SCHEMA = """
 node Doc {
@@ -60,7 +60,7 @@ def records(count: int = 60) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", params=["indexed", "not indexed"])
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Snapshot, Graph]:
+def visible(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Snapshot, Graph]:
     """A state through the lens of an actor, and a graph that was made from its export."""
     folder: Path = tmp_path_factory.mktemp("seen")
     graph = omnigraph.init(folder / "whole", SCHEMA)
@@ -70,13 +70,13 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     catalog = graph.catalog
     doc, about = catalog.type_named("node:Doc"), catalog.type_named("edge:About")
     shown = check_row_filter('region = "eu" or slug = $actor', doc, catalog)
-    lens = narrowed(
+    visibility = visibility_of(
         [
-            TypeLens(doc, for_actor(shown, "d0"), frozenset({"salary", "file"})),
-            TypeLens(about, for_actor(check_row_filter("weight >= 10", about, catalog), "d0")),
+            TypeVisibility(doc, for_actor(shown, "d0"), frozenset({"salary", "file"})),
+            TypeVisibility(about, for_actor(check_row_filter("weight >= 10", about, catalog), "d0")),
         ]
     )
-    state = graph.snapshot().through(lens)
+    state = graph.snapshot().restricted_to(visibility)
     # What is hidden is null there, so it has to be allowed to be.
     smaller = omnigraph.init(folder / "smaller", SCHEMA.replace("salary: I32", "salary: I32?"))
     smaller.load(b"\n".join(export_lines(state)), mode="append")
@@ -85,8 +85,8 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return state, smaller
 
 
-def test_an_export_holds_what_is_seen_and_nothing_else(seen: tuple[Snapshot, Graph]) -> None:
-    lines = [json.loads(line) for line in export_lines(seen[0])]
+def test_an_export_holds_what_is_visible_and_nothing_else(visible: tuple[Snapshot, Graph]) -> None:
+    lines = [json.loads(line) for line in export_lines(visible[0])]
     docs = {line["data"]["id"]: line["data"] for line in lines if line.get("type") == "Doc"}
     expected = {f"d{i}" for i in range(60) if i % 3 or i == 0}
     assert docs.keys() == expected
@@ -98,13 +98,13 @@ def test_an_export_holds_what_is_seen_and_nothing_else(seen: tuple[Snapshot, Gra
 
 
 @pytest.mark.parametrize("format", ["parquet", "arrow"])
-def test_a_file_holds_what_is_seen_and_nulls_for_the_rest(
-    seen: tuple[Snapshot, Graph], format: str, tmp_path: Path
+def test_a_file_holds_what_is_visible_and_nulls_for_the_rest(
+    visible: tuple[Snapshot, Graph], format: str, tmp_path: Path
 ) -> None:
     """Also where the schema allows no null."""
-    for file in export_files(seen[0], tmp_path, format):
+    for file in export_files(visible[0], tmp_path, format):
         rows = pq.read_table(file.path) if format == "parquet" else pa.ipc.open_file(file.path).read_all()
-        assert rows.num_rows == file.rows == seen[0].count(file.type_key)
+        assert rows.num_rows == file.rows == visible[0].count(file.type_key)
         if file.type_key == "node:Doc":
             assert rows.column("salary").null_count == rows.column("file").null_count == rows.num_rows
             assert rows.column("slug").null_count == 0
@@ -137,8 +137,8 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("text", QUERIES)
-def test_a_query_answers_as_on_the_smaller_graph(seen: tuple[Snapshot, Graph], text: str) -> None:
-    state, smaller = seen
+def test_a_query_answers_as_on_the_smaller_graph(visible: tuple[Snapshot, Graph], text: str) -> None:
+    state, smaller = visible
     found = run_query(state, ReadTarget("main", None), (text, "q", {})).rows()
     assert found == smaller.query(text, "q").rows()
     assert found
@@ -155,9 +155,9 @@ def test_a_query_answers_as_on_the_smaller_graph(seen: tuple[Snapshot, Graph], t
         "match { $d: Doc  not { $d cites $e  $e.salary > 3 } } return { $d.slug as x }",
     ],
 )
-def test_a_hidden_property_can_not_be_named(seen: tuple[Snapshot, Graph], clause: str) -> None:
+def test_a_masked_property_can_not_be_named(visible: tuple[Snapshot, Graph], clause: str) -> None:
     with pytest.raises(PolicyError, match=r"'Doc.salary' is hidden"):
-        run_query(seen[0], ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {}))
+        run_query(visible[0], ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {}))
 
 
 @pytest.mark.parametrize(
@@ -177,28 +177,34 @@ def test_a_hidden_property_can_not_be_named(seen: tuple[Snapshot, Graph], clause
         "match { $d: Doc } return { count($d.text) as n }",
     ],
 )
-def test_nor_one_of_an_edge_nor_by_a_search(seen: tuple[Snapshot, Graph], clause: str) -> None:
-    catalog = seen[0].catalog
+def test_nor_one_of_an_edge_nor_by_a_search(visible: tuple[Snapshot, Graph], clause: str) -> None:
+    catalog = visible[0].catalog
     doc, about = catalog.type_named("node:Doc"), catalog.type_named("edge:About")
-    lens = narrowed([TypeLens(doc, hidden=frozenset({"text"})), TypeLens(about, hidden=frozenset({"weight"}))])
+    visibility = visibility_of(
+        [TypeVisibility(doc, masked=frozenset({"text"})), TypeVisibility(about, masked=frozenset({"weight"}))]
+    )
     with pytest.raises(PolicyError, match=r"'(Doc.text|About.weight)' is hidden"):
-        run_query(seen[0].through(lens), ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {}))
+        run_query(
+            visible[0].restricted_to(visibility), ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {})
+        )
 
 
 @pytest.mark.parametrize("text", [QUERIES[0], QUERIES[5], QUERIES[7], QUERIES[9]])
-def test_plans_and_profiles_tell_nothing_of_the_rules_and_of_the_rest(seen: tuple[Snapshot, Graph], text: str) -> None:
+def test_plans_and_profiles_tell_nothing_of_the_rules_and_of_the_rest(
+    visible: tuple[Snapshot, Graph], text: str
+) -> None:
     """Not what a rule compares, nor how many rows an index or a topology has, nor what was asked of the store."""
-    state, _ = seen
+    state, _ = visible
     plan = explain_query(state, (text, "q", {}))
-    assert plan == explain_query(state.through(OPEN), (text, "q", {}))
+    assert plan == explain_query(state.restricted_to(UNRESTRICTED), (text, "q", {}))
     profile = run_query(state, ReadTarget("main", None), (text, "q", {}), ReadOptions(profile=True)).profile
     lines = list(profile.lines())
     assert not [line for line in lines if "eu" in line or "60 rows" in line or " of " in line]
     assert all(" 0 requests" in line for line in lines if "requests" in line)
 
 
-def test_what_is_not_seen_is_not_there_by_its_id(seen: tuple[Snapshot, Graph]) -> None:
-    state, _ = seen
+def test_what_is_not_visible_is_not_there_by_its_id(visible: tuple[Snapshot, Graph]) -> None:
+    state, _ = visible
     assert read_entity(state, state.catalog.type_named("node:Doc"), "d3") is None
     assert read_entity(state, state.catalog.type_named("node:Doc"), "nobody") is None
     assert read_entity(state, state.catalog.type_named("edge:About"), "a12") is None  # from d12, which is not seen
@@ -209,8 +215,8 @@ def test_what_is_not_seen_is_not_there_by_its_id(seen: tuple[Snapshot, Graph]) -
     assert read_entity(state, state.catalog.type_named("edge:About"), "a13") is not None
 
 
-def test_a_hidden_blob_is_null_and_that_of_a_hidden_node_not_found(seen: tuple[Snapshot, Graph]) -> None:
-    state, _ = seen
+def test_a_masked_blob_is_null_and_that_of_a_masked_node_not_found(visible: tuple[Snapshot, Graph]) -> None:
+    state, _ = visible
     for slug, problem in (("d1", "is null"), ("d3", "there is no node")):
         with pytest.raises(NotFoundError, match=problem):
             blob_in(state.resources, state, BlobCell("node", "Doc", slug, "file"), ReadPoint("main"))  # type: ignore[arg-type]
