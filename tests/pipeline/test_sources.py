@@ -30,7 +30,7 @@ SELECT = {"name": "name", "amount": "amount"}
 BIG_ROWS = 4_000
 SPLIT_BYTES = 8 << 10
 TOO_LOW = "@range violation on Part.amount: value -1 < min 0"
-NO_NUMBER = "property 'amount': expects I32, got a string"
+NOT_A_NUMBER = "property 'amount': expects I32, got a string"
 TOO_MANY = "the record is malformed: it has 3 values where its file has 2 columns"
 MALFORMED = "the record is malformed: it does not have the columns of its file"
 
@@ -54,14 +54,14 @@ def parts(spark: SparkSession, prefix: str) -> DataFrame:
 def cases(spark: SparkSession, at: Path) -> Iterator[Case]:
     csv(at / "csv/a.csv", "name,amount", "csv0,1", "csv1,x")
     csv(at / "csv/b.csv", "name,amount", "csv2,3", "csv3,4", "csv4,5,6")
-    bad = [("csv/a.csv", 2, NO_NUMBER), ("csv/b.csv", 3, TOO_MANY)]
+    bad = [("csv/a.csv", 2, NOT_A_NUMBER), ("csv/b.csv", 3, TOO_MANY)]
     yield Case(Source("some_csv", "csv", "csv/*.csv", {"header": "true"}), {"csv0", "csv2", "csv3"}, bad)
 
     lines = [f"big{n:05},{n}" for n in range(BIG_ROWS - 1)]
     csv(at / "big.csv", "name,amount", *lines, "last,many")
     big = {line.split(",")[0] for line in lines}
     yield Case(
-        Source("big_csv", "csv", "big.csv", {"header": "true"}), big, [("big.csv", BIG_ROWS, NO_NUMBER)]
+        Source("big_csv", "csv", "big.csv", {"header": "true"}), big, [("big.csv", BIG_ROWS, NOT_A_NUMBER)]
     )  # fmt: skip
 
     (at / "zipped").mkdir()
@@ -73,7 +73,7 @@ def cases(spark: SparkSession, at: Path) -> Iterator[Case]:
 
     (at / "words.txt").write_text("txt0 7\ntxt1 8\ntxt2 nine\n")
     select = {"name": "split(value, ' ')[0]", "amount": "split(value, ' ')[1]"}
-    yield Case(Source("words", "text", "words.txt"), {"txt0", "txt1"}, [("words.txt", 3, NO_NUMBER)], select)
+    yield Case(Source("words", "text", "words.txt"), {"txt0", "txt1"}, [("words.txt", 3, NOT_A_NUMBER)], select)
 
     for format in ("orc", "parquet"):
         parts(spark, format).write.format(format).save(str(at / format))

@@ -179,7 +179,8 @@ class _RuleReader:
         allowed = self._allowed.get(read.property, read)
         together = _both(allowed, read)
         if _is_empty(type_, together):
-            message = f"{subject} allows no value: nothing lies both within {_shown(allowed)} and {_shown(read)}"
+            both = f"{_shown(allowed)} and {_shown(read)}"
+            message = f"{subject} allows no value: nothing lies both within {both}"
             self.report(message, rule.at, "write one rule for the property")
             return
         self._allowed[read.property] = together
