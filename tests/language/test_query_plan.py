@@ -284,9 +284,9 @@ def test_a_node_type_hides_an_edge_type_of_the_same_name() -> None:
 
 def test_plans_know_whether_they_construct_or_destroy() -> None:
     plan = compiled(write('insert Wrote { from: "a", to: "b" }')).write_plan
-    assert (plan.is_destructive, plan.is_insert_only) == (False, True)
+    assert (plan.only_deletes, plan.is_insert_only) == (False, True)
     plan = compiled(write('delete Paper where doi = "a"')).write_plan
-    assert (plan.is_destructive, plan.is_insert_only) == (True, False)
+    assert (plan.only_deletes, plan.is_insert_only) == (True, False)
 
 
 def test_each_kind_has_its_own_way_in() -> None:

@@ -7,12 +7,12 @@ import pytest
 from omnigraph.errors import CompileError
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.parser import MAX_NESTING, parse_queries
-from omnigraph.language.query.syntax import Comparison, Place
+from omnigraph.language.query.syntax import Comparison, TextSpan
 from omnigraph.language.source import MOST_DIAGNOSTICS
 
 from .query_archive import read, write
 
-NOWHERE = Place(0, 0)
+NOWHERE = TextSpan(0, 0)
 
 
 def clause(text: str) -> ast.Clause:

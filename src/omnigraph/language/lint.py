@@ -118,13 +118,13 @@ class LintReport(Struct, frozen=True):
             if result.error is None:
                 yield f"OK    query `{result.name}` ({result.kind})"
             else:
-                yield f"ERROR query `{result.name}`: {_indented(_shown(shown.get(result.error)) or result.error)}"
+                yield f"ERROR query `{result.name}`: {_indent(_render(shown.get(result.error)) or result.error)}"
             for warning in result.warnings:
                 yield f"WARN  query `{result.name}`: {warning}"
         for finding in self.findings:
             label = {"error": "ERROR", "warning": "WARN ", "info": "INFO "}[finding.severity]
-            text = _shown(shown.get(finding.message)) or finding.message
-            yield f"{label} {finding.code}: {_indented(text)}"
+            text = _render(shown.get(finding.message)) or finding.message
+            yield f"{label} {finding.code}: {_indent(text)}"
         counted = "1 query" if len(self.results) == 1 else f"{len(self.results)} queries"
         yield (
             f"INFO  Lint complete: {counted} processed ({self.errors} error(s), "
@@ -132,7 +132,7 @@ class LintReport(Struct, frozen=True):
         )
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return text.replace("\n", "\n      ")
 
 
@@ -144,7 +144,7 @@ def lint_queries(
     try:
         queries = compile_queries(query_text, catalog, query_path).queries
     except CompileError as error:
-        finding = Finding("error", UNPARSABLE, _spelled(error.diagnostics))
+        finding = Finding("error", UNPARSABLE, _summarize(error.diagnostics))
         return LintReport.of(schema_source, query_path, (), (finding,))
     results = tuple(_result(query) for query in queries)
     valid = [query for query, result in zip(queries, results, strict=True) if result.error is None]
@@ -173,13 +173,13 @@ def diagnostics_of(catalog: Catalog, query_text: str, query_path: str) -> dict[s
     try:
         queries = compile_queries(query_text, catalog, query_path).queries
     except CompileError as error:
-        return {_spelled(error.diagnostics): error.diagnostics}
+        return {_summarize(error.diagnostics): error.diagnostics}
     found = {}
     for query in queries:
         try:
             _ = query.operation
         except CompileError as error:
-            found[_spelled(error.diagnostics)] = error.diagnostics
+            found[_summarize(error.diagnostics)] = error.diagnostics
     return found
 
 
@@ -189,11 +189,11 @@ def _result(query: CompiledQuery) -> QueryResult:
     try:
         operation = query.operation
     except CompileError as error:
-        return QueryResult(query.name, kind, "error", warnings, error=_spelled(error.diagnostics))
+        return QueryResult(query.name, kind, "error", warnings, error=_summarize(error.diagnostics))
     return QueryResult(query.name, kind, "ok", warnings, operation=operation)
 
 
-def _spelled(diagnostics: Iterable[Diagnostic]) -> str:
+def _summarize(diagnostics: Iterable[Diagnostic]) -> str:
     """One line per finding: its class, its code where it has one, what is wrong, and where."""
     return "\n".join(_spell(diagnostic) for diagnostic in diagnostics)
 
@@ -205,12 +205,12 @@ def _spell(diagnostic: Diagnostic) -> str:
     return f"{coded}: {diagnostic.message}{where}{hint}"
 
 
-def _shown(diagnostics: Sequence[Diagnostic] | None) -> str:
+def _render(diagnostics: Sequence[Diagnostic] | None) -> str:
     """The same with the line of source and a caret below each."""
-    return "\n".join(line for diagnostic in diagnostics or () for line in _shown_lines(diagnostic))
+    return "\n".join(line for diagnostic in diagnostics or () for line in _render_lines(diagnostic))
 
 
-def _shown_lines(diagnostic: Diagnostic) -> Iterator[str]:
+def _render_lines(diagnostic: Diagnostic) -> Iterator[str]:
     excerpt = diagnostic.render().split("\n")[1:]
     yield _spell(replace(diagnostic, suggestion=None) if excerpt else diagnostic)
     yield from excerpt

@@ -50,7 +50,7 @@ class Sentence(Enum):
 
     # Values and keys
     WRONG_VALUE = (ConstraintRule.TYPE, "property '{property}': {reason}")
-    HALF_CHARACTER = (
+    LONE_SURROGATE = (
         ConstraintRule.TYPE,
         "property '{property}': the text holds half of a surrogate pair, which no column can store",
     )
@@ -68,7 +68,7 @@ class Sentence(Enum):
     NO_BLOB = (ConstraintRule.REQUIRED, "non-nullable blob property '{property}' has no value")
     OTHER_KEY = (ConstraintRule.KEY, "id {given} does not match its canonical @key id {canonical}")
     NO_SPELLING = (ConstraintRule.KEY, "id {given} does not match @key, whose canonical id is {canonical}")
-    TWO_MEANINGS = (
+    AMBIGUOUS_ENDPOINT = (
         ConstraintRule.KEY,
         "ambiguous edge endpoint remap: {given} stands for {known} and {canonical}",
     )
@@ -76,8 +76,8 @@ class Sentence(Enum):
     # Constraints of single values
     BELOW_MINIMUM = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} < min {bound}")
     ABOVE_MAXIMUM = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} > max {bound}")
-    NO_NUMBER = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value is NaN")
-    ENDLESS = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} is not finite")
+    NAN = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value is NaN")
+    NOT_FINITE = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} is not finite")
     NO_MATCH = (
         ConstraintRule.CHECK,
         "@check violation on {type}.{property}: value {value} does not match pattern '{pattern}'",
@@ -111,7 +111,7 @@ class Sentence(Enum):
     REFUSED_BLOB = (ConstraintRule.BLOB, "{reason}")
 
     # The export form
-    NOT_FINITE = (
+    NOT_EXPORTABLE = (
         ConstraintRule.FINITE,
         (
             "{type} '{entity_id}': property '{property}' holds a number that is not finite, which JSON can't carry; "
@@ -169,6 +169,6 @@ def value_text(scalar: Scalar, stored: object) -> str:
     return str(stored)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A text as a sentence quotes it; long ones are cut."""
     return f"'{text}'" if len(text) <= _LONGEST_SHOWN else f"'{text[:_LONGEST_SHOWN]}…'"

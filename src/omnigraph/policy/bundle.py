@@ -28,7 +28,7 @@ from yaml.reader import ReaderError
 from omnigraph.api.enums import PolicyAction
 from omnigraph.errors import CompileError
 from omnigraph.language.query.parser import parse_row_filter
-from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.source import LONE_SURROGATE, SourceText, did_you_mean
 from omnigraph.policy.rules import (
     INVALID,
@@ -53,7 +53,7 @@ class Text:
     """A text and where it stands."""
 
     value: str
-    at: Place
+    at: TextSpan
 
     @property
     def is_blank(self) -> bool:
@@ -67,7 +67,7 @@ class Document:
         self.source = SourceText(text, path)
         self.code = code
 
-    def refuse(self, message: str, at: Place, suggestion: str | None = None) -> NoReturn:
+    def refuse(self, message: str, at: TextSpan, suggestion: str | None = None) -> NoReturn:
         raise CompileError([self.source.diagnostic(self.code, message, at.start, at.end, suggestion=suggestion)])
 
     def root(self) -> Value:
@@ -76,19 +76,19 @@ class Document:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             start = 0 if mark is None else mark.index
-            self.refuse(f"this is not YAML: {error.problem or error.context}", Place(start, start))
+            self.refuse(f"this is not YAML: {error.problem or error.context}", TextSpan(start, start))
         except ReaderError as error:
-            at = Place(error.position, error.position + 1)
+            at = TextSpan(error.position, error.position + 1)
             self.refuse(f"this is not YAML: it holds the character U+{error.character:04X}", at)
         except RecursionError:
-            self.refuse("this is not YAML: it is nested too deeply", Place(0, 0))
+            self.refuse("this is not YAML: it is nested too deeply", TextSpan(0, 0))
         if node is None:
-            self.refuse("the file is empty", Place(0, 0))
+            self.refuse("the file is empty", TextSpan(0, 0))
         return Value(self, node, "the file")
 
 
-def _place(node: yaml.Node) -> Place:
-    return Place(node.start_mark.index, node.end_mark.index)
+def _place(node: yaml.Node) -> TextSpan:
+    return TextSpan(node.start_mark.index, node.end_mark.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Value:
     name: str
 
     @property
-    def at(self) -> Place:
+    def at(self) -> TextSpan:
         return _place(self.node)
 
     def refuse(self, message: str, suggestion: str | None = None) -> NoReturn:
@@ -181,20 +181,20 @@ class RuleSyntax:
 
     id: Text
     group: Text
-    actions: tuple[tuple[PolicyAction, Place], ...]
-    branch_scope: tuple[BranchScope, Place] | None
-    target_branch_scope: tuple[BranchScope, Place] | None
+    actions: tuple[tuple[PolicyAction, TextSpan], ...]
+    branch_scope: tuple[BranchScope, TextSpan] | None
+    target_branch_scope: tuple[BranchScope, TextSpan] | None
     rows: tuple[tuple[Text, Text], ...] | None
     hide: tuple[tuple[Text, tuple[Text, ...]], ...] | None
-    actions_at: Place
-    at: Place
+    actions_at: TextSpan
+    at: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
 class BundleSyntax:
     document: Document
     version: int
-    version_at: Place
+    version_at: TextSpan
     groups: tuple[tuple[Text, tuple[Text, ...]], ...]
     protected_branches: tuple[Text, ...]
     rules: tuple[RuleSyntax, ...]
@@ -241,7 +241,7 @@ def _parse_rule(value: Value) -> RuleSyntax:
     )
 
 
-def _scope(value: Value | None) -> tuple[BranchScope, Place] | None:
+def _scope(value: Value | None) -> tuple[BranchScope, TextSpan] | None:
     return None if value is None else (value.choice(BranchScope), value.at)
 
 
@@ -416,5 +416,5 @@ def _rule(rule: RuleSyntax) -> Rule:
     )
 
 
-def _around(start: Place, properties: tuple[Text, ...]) -> Place:
-    return Place(start.start, properties[-1].at.end)
+def _around(start: TextSpan, properties: tuple[Text, ...]) -> TextSpan:
+    return TextSpan(start.start, properties[-1].at.end)

@@ -17,7 +17,7 @@ import cedarpy
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import PolicyEvaluationError
-from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.source import LONE_SURROGATE
 from omnigraph.policy.rules import SERVER_ACTIONS, BranchScope, Bundle, Rule
 
@@ -75,7 +75,7 @@ class CompiledRules:
         checked = cedarpy.validate_policies(self.text, _schema())
         if not checked.validation_passed:
             lines = "".join(f"\n{error}" for error in checked.errors)
-            bundle.refuse(f"policy validation failed:{lines}", Place(0, 0))
+            bundle.refuse(f"policy validation failed:{lines}", TextSpan(0, 0))
         # Every policy names its action, so those of other actions need not be looked at: Cedar tries all it is given.
         self._policies = {
             action: cedarpy.PolicySet.from_str("".join(text for of, text in permits if of == action))

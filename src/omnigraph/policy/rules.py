@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.errors import CompileError, Diagnostic, PolicyError
-from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.source import SourceText
 
 INVALID: Final = "policy_invalid"
@@ -39,7 +39,7 @@ class VisibleRows:
 
     type_name: str
     filter: str
-    at: Place
+    at: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class MaskedProperties:
 
     type_name: str
     properties: tuple[str, ...]
-    at: Place
+    at: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Rule:
     target_branch_scope: BranchScope | None
     rows: tuple[VisibleRows, ...]
     hide: tuple[MaskedProperties, ...]
-    actions_at: tuple[Place, ...]
+    actions_at: tuple[TextSpan, ...]
 
     @property
     def restricts(self) -> bool:
@@ -99,7 +99,7 @@ class Bundle:
     def rule(self, rule_id: str) -> Rule:
         return next(rule for rule in self.rules if rule.id == rule_id)
 
-    def refuse(self, message: str, at: Place) -> NoReturn:
+    def refuse(self, message: str, at: TextSpan) -> NoReturn:
         raise CompileError([self.source.diagnostic(INVALID, message, at.start, at.end)])
 
 

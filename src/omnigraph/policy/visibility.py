@@ -24,7 +24,7 @@ from omnigraph.language.query.row_filter import (
     visibility_of,
     with_vectors,
 )
-from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.syntax import TextSpan
 from omnigraph.policy.rules import INVALID, Bundle, Rule, filter_problem
 
 _MOST_REMEMBERED: Final = 1024
@@ -98,7 +98,7 @@ class _Findings:
         self._bundle = bundle
         self._found: list[Diagnostic] = []
 
-    def add(self, message: str, at: Place, suggestion: str | None = None) -> None:
+    def add(self, message: str, at: TextSpan, suggestion: str | None = None) -> None:
         source = self._bundle.source
         self._found.append(source.diagnostic(INVALID, message, at.start, at.end, suggestion=suggestion))
 
@@ -135,7 +135,7 @@ def _resolve_rule(rule: Rule, catalog: Catalog, findings: _Findings) -> _RuleRes
     return _RuleRestrictions(rows, masked)
 
 
-def _type(name: str, at: Place, named: str, catalog: Catalog, findings: _Findings) -> NodeType | EdgeType | None:
+def _type(name: str, at: TextSpan, named: str, catalog: Catalog, findings: _Findings) -> NodeType | EdgeType | None:
     if name in catalog.nodes and name in catalog.edges:
         findings.add(f"{named}: a node and an edge type have this name; write 'node:{name}' or 'edge:{name}'", at)
         return None
@@ -147,7 +147,7 @@ def _type(name: str, at: Place, named: str, catalog: Catalog, findings: _Finding
 
 
 def _masked_properties(
-    type_: NodeType | EdgeType, names: Iterable[str], named: str, at: Place, findings: _Findings
+    type_: NodeType | EdgeType, names: Iterable[str], named: str, at: TextSpan, findings: _Findings
 ) -> frozenset[str]:
     """The hidden properties, with the vectors that are made from them."""
     masked = set()

@@ -256,7 +256,7 @@ def test_an_unknown_mode_is_refused(library: Graph, monkeypatch: pytest.MonkeyPa
         values(library, "$r: Reader", "$r.slug")
 
 
-ENDLESS = {
+NOT_FINITE = {
     "ends": "query q() { match { $a: Stop  $a track{1,HOPS} $b } return { $a.slug as a, $b.slug as b } }",
     "a count": "query q() { match { $a: Stop  $a track{1,HOPS} $b } return { $a.slug as a, count($b) as n } }",
     "closing": "query q() { match { $a: Stop  $b: Stop  $a track{1,HOPS} $b } return { $a.slug as a, $b.slug as b } }",
@@ -265,7 +265,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("chosen_by_cost", [False, True])
-@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize("kind", NOT_FINITE)
 def test_a_search_ends_with_its_frontier_whatever_the_number_of_hops(
     transit: Graph, kind: str, chosen_by_cost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,5 +273,5 @@ def test_a_search_ends_with_its_frontier_whatever_the_number_of_hops(
     if chosen_by_cost:
         PROCESS_TOPOLOGIES.clear()
         monkeypatch.setenv(MODE_VARIABLE, "auto")
-    endless = transit.query(ENDLESS[kind].replace("HOPS", str(2**63 - 1)))
-    assert endless.rows() == transit.query(ENDLESS[kind].replace("HOPS", "20")).rows() != []
+    endless = transit.query(NOT_FINITE[kind].replace("HOPS", str(2**63 - 1)))
+    assert endless.rows() == transit.query(NOT_FINITE[kind].replace("HOPS", "20")).rows() != []

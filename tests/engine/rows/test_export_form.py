@@ -85,7 +85,7 @@ def test_an_external_blob_is_its_uri_on_every_way(tmp_path: Path) -> None:
         ]
 
 
-NOT_FINITE: list[tuple[str, Any]] = [
+NOT_EXPORTABLE: list[tuple[str, Any]] = [
     ("f64", float("nan")),
     ("f32", float("-inf")),
     ("f64s", [1.0, None, float("inf")]),
@@ -93,7 +93,7 @@ NOT_FINITE: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("property", "value"), NOT_FINITE, ids=[name for name, _ in NOT_FINITE])
+@pytest.mark.parametrize(("property", "value"), NOT_EXPORTABLE, ids=[name for name, _ in NOT_EXPORTABLE])
 def test_a_number_that_is_not_finite_is_refused_on_every_way(tmp_path: Path, property: str, value: Any) -> None:
     """No write of ours stores one; another tool may have."""
     with Graph.init(tmp_path / "graph", SCHEMA) as graph:

@@ -109,6 +109,6 @@ def _refuse_non_finite(type_: TableType, prop: Property, rows: pa.Table) -> None
     first = int(np.flatnonzero(pc.fill_null(pc.invert(finite), False).to_numpy(zero_copy_only=False))[0])
     row = pc.list_parent_indices(column)[first].as_py() if nested else first
     entity_id: str = rows.column("id")[row].as_py()
-    sentence = Sentence.NOT_FINITE
+    sentence = Sentence.NOT_EXPORTABLE
     message = sentence.text(type=type_.name, entity_id=entity_id, property=prop.name)
     raise ConstraintError(sentence.rule, type_.type_key, prop.name, entity_id, message=message)

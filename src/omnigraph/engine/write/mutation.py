@@ -120,7 +120,7 @@ class _Mutation:
         visibility.refuse_masked_names(plan.statements)
         made = (
             Destruction(txn, values, visibility)
-            if plan.is_destructive
+            if plan.only_deletes
             else Construction(txn, values, self.workspace.limits, visibility, self.vectors)
         )
         made.run(plan.statements)

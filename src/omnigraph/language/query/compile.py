@@ -101,10 +101,10 @@ class Operation(Struct, frozen=True):
 def describe(query: ResolvedQuery) -> Operation:
     if isinstance(query.body, ResolvedWrites):
         statements = query.body.statements
-        return Operation((), _sorted(_read_by(statements)), _sorted(_written_by(statements)))
+        return Operation((), _sort_types(_read_by(statements)), _sort_types(_written_by(statements)))
     return Operation(
         tuple(_result_shape(projection) for projection in query.body.projections),
-        _sorted(_matched(query.body.clauses)),
+        _sort_types(_types_in_match(query.body.clauses)),
         (),
     )
 
@@ -122,11 +122,11 @@ def _result_shape(projection: ResolvedProjection) -> ValueShape:
     return ValueShape.of(projection.described_name, value.type, nullable=nullable)
 
 
-def _sorted(touched: Iterable[TouchedType]) -> tuple[TouchedType, ...]:
+def _sort_types(touched: Iterable[TouchedType]) -> tuple[TouchedType, ...]:
     return tuple(sorted(set(touched), key=lambda type_: (type_.kind != "node", type_.type_name)))
 
 
-def _matched(clauses: Iterable[ResolvedClause]) -> Iterator[TouchedType]:
+def _types_in_match(clauses: Iterable[ResolvedClause]) -> Iterator[TouchedType]:
     for clause in clauses:
         match clause:
             case ResolvedBinding():
@@ -136,7 +136,7 @@ def _matched(clauses: Iterable[ResolvedClause]) -> Iterator[TouchedType]:
                 yield TouchedType.of(clause.source_type)
                 yield TouchedType.of(clause.destination_type)
             case ResolvedNegation():
-                yield from _matched(clause.clauses)
+                yield from _types_in_match(clause.clauses)
 
 
 def _written_by(statements: Iterable[ResolvedStatement]) -> Iterator[TouchedType]:

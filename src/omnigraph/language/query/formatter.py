@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.query.tokens import Scan
 from omnigraph.language.source import quote
 
@@ -117,7 +117,7 @@ class _Printer:
         self._put(depth, text)
         self._opening = True
 
-    def _close(self, depth: int, place: Place, text: str) -> None:
+    def _close(self, depth: int, place: TextSpan, text: str) -> None:
         self._comments_before(place.end, depth + 1)
         self._put(depth, text)
         self._end(place.end)
@@ -154,7 +154,7 @@ class _Printer:
     def _comment_stands_before(self, offset: int) -> bool:
         return bool(self._comments) and self._comments[0].start_pos < offset
 
-    def _item(self, depth: int, place: Place, text: str) -> None:
+    def _item(self, depth: int, place: TextSpan, text: str) -> None:
         self._comments_before(place.end, depth)
         self._gap(place.start)
         self._put(depth, text)
@@ -163,7 +163,7 @@ class _Printer:
     def _block(
         self,
         depth: int,
-        place: Place,
+        place: TextSpan,
         head: str,
         items: Sequence[Item],
         tail: str,
@@ -193,7 +193,7 @@ class _Printer:
         tail = ")" if query.metas else ") {"
         parameters = query.parameters
         end = self._parenthesis_behind(parameters[-1].at.end) if parameters else query.at.start
-        place = Place(query.at.start, end)
+        place = TextSpan(query.at.start, end)
         self._block(0, place, f"query {query.name.text}(", parameters, tail, _spell_parameter)
         for meta in query.metas:
             self._opening = True

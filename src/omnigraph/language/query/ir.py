@@ -534,7 +534,7 @@ class WritePlan(Struct, frozen=True):
     statements: tuple[WriteStatement, ...]
 
     @property
-    def is_destructive(self) -> bool:
+    def only_deletes(self) -> bool:
         return all(isinstance(statement, DeleteNodes | DeleteEdges) for statement in self.statements)
 
     @property

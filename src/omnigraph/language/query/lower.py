@@ -45,7 +45,7 @@ from omnigraph.language.query.resolved import (
     ResolvedUpdate,
     ResolvedWrites,
 )
-from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.source import DiagnosticSink, SourceText, did_you_mean
 
 SingleRank = ir.NearestRank | ir.Bm25Rank
@@ -74,7 +74,7 @@ def _conjunction(clauses: Sequence[ResolvedClause], outer: tuple[str, ...], rank
     tree: ir.ReadOperator | None = None
     bound = set(outer)
     if outer:
-        tree = _filtered(ir.Outer(outer), predicates.take(outer, bound))
+        tree = _filter(ir.Outer(outer), predicates.take(outer, bound))
         for group in [group for group in groups if not bound.isdisjoint(group.variables)]:
             groups.remove(group)
             tree = _expand_all(tree, group, bound, predicates)
@@ -88,12 +88,12 @@ def _conjunction(clauses: Sequence[ResolvedClause], outer: tuple[str, ...], rank
         local = {root}
         rows = _expand_all(rows, group, local, predicates)
         bound |= local
-        tree = rows if tree is None else _filtered(ir.CrossJoin(tree, rows), predicates.take(local, bound))
+        tree = rows if tree is None else _filter(ir.CrossJoin(tree, rows), predicates.take(local, bound))
     # Without anything to scan there is one row: a match of filters over parameters is true once, or never.
-    tree = _filtered(tree or ir.Outer(()), predicates.rest())
+    tree = _filter(tree or ir.Outer(()), predicates.rest())
     for clause in clauses:
         if isinstance(clause, ResolvedNegation):
-            correlated = tuple(sorted(bound & _mentioned(clause.clauses)))
+            correlated = tuple(sorted(bound & _variables_in(clause.clauses)))
             tree = ir.AntiJoin(tree, _conjunction(clause.clauses, correlated, None), correlated)
     return tree if rank is None else ir.Rank(tree, rank)
 
@@ -116,7 +116,7 @@ def _is_equality(predicate: ir.Predicate) -> bool:
     return isinstance(predicate, ir.Compare) and predicate.operator is ir.Operator.EQUAL
 
 
-def _filtered(tree: ir.ReadOperator, predicates: Sequence[ir.Predicate]) -> ir.ReadOperator:
+def _filter(tree: ir.ReadOperator, predicates: Sequence[ir.Predicate]) -> ir.ReadOperator:
     return ir.Filter(tree, tuple(predicates)) if predicates else tree
 
 
@@ -159,7 +159,7 @@ def _predicates(clauses: Iterable[ResolvedClause]) -> Iterator[ir.Predicate]:
                 yield predicate
 
 
-def _mentioned(clauses: Iterable[ResolvedClause]) -> set[str]:
+def _variables_in(clauses: Iterable[ResolvedClause]) -> set[str]:
     """Every variable that the clauses of a negation speak of, at any depth."""
     found: set[str] = set()
     for clause in clauses:
@@ -171,7 +171,7 @@ def _mentioned(clauses: Iterable[ResolvedClause]) -> set[str]:
             case ResolvedFilter(predicate=ir.Compare() | ir.TextMatch() as predicate):
                 found |= ir.predicate_variables(predicate)
             case ResolvedNegation():
-                found |= _mentioned(clause.clauses)
+                found |= _variables_in(clause.clauses)
     return found
 
 
@@ -194,7 +194,7 @@ class _Group:
 
 def _groups(clauses: Sequence[ResolvedClause], outer: tuple[str, ...]) -> list[_Group]:
     """The connected groups, by their first clause."""
-    leader = _connected(clauses)
+    leader = _group_variables(clauses)
     groups: dict[str, _Group] = {}
     for clause in clauses:
         if isinstance(clause, ResolvedBinding):
@@ -210,7 +210,7 @@ def _groups(clauses: Sequence[ResolvedClause], outer: tuple[str, ...]) -> list[_
     return [g for g in groups.values() if g.traversals or not g.variables.keys() <= set(outer)]
 
 
-def _connected(clauses: Iterable[ResolvedClause]) -> dict[str, str]:
+def _group_variables(clauses: Iterable[ResolvedClause]) -> dict[str, str]:
     """Each variable with the representative of its group (union-find with path halving)."""
     parent: dict[str, str] = {}
 
@@ -255,7 +255,7 @@ def _expand_all(tree: ir.ReadOperator, group: _Group, bound: set[str], predicate
             continue
         expand = _expand(tree, pending.pop(i), bound, predicates)
         fresh = {expand.destination, expand.edge_variable or expand.destination}
-        tree = _filtered(expand, predicates.take(fresh, bound))
+        tree = _filter(expand, predicates.take(fresh, bound))
         if not expand.closing:
             make_ready(expand.destination)
     return tree
@@ -318,19 +318,21 @@ def _statement(statement: ResolvedStatement, findings: DiagnosticSink) -> ir.Wri
     match statement:
         case ResolvedInsertNode():
             _refuse_missing_vectors(statement, findings)
-            return ir.InsertNode(statement.type, _assigned(statement.assignments))
+            return ir.InsertNode(statement.type, _lower_assignments(statement.assignments))
         case ResolvedInsertEdge():
-            return ir.InsertEdge(statement.type, statement.source, statement.target, _assigned(statement.assignments))
+            return ir.InsertEdge(
+                statement.type, statement.source, statement.target, _lower_assignments(statement.assignments)
+            )
         case ResolvedUpdate():
             _refuse_key_updates(statement, findings)
-            return ir.UpdateNodes(statement.type, _assigned(statement.assignments), statement.where)
+            return ir.UpdateNodes(statement.type, _lower_assignments(statement.assignments), statement.where)
         case ResolvedDelete() if isinstance(statement.type, NodeType):
             return ir.DeleteNodes(statement.type, statement.where, statement.cascades)
         case ResolvedDelete():
             return ir.DeleteEdges(statement.type, statement.where)
 
 
-def _assigned(assignments: tuple[ResolvedAssignment, ...]) -> tuple[ir.Assign, ...]:
+def _lower_assignments(assignments: tuple[ResolvedAssignment, ...]) -> tuple[ir.Assign, ...]:
     return tuple(ir.Assign(assignment.property, assignment.value) for assignment in assignments)
 
 
@@ -542,10 +544,10 @@ class _Read:
 
     # ---- findings ---------------------------------------------------------------------------------------
 
-    def _unsortable(self, reason: str, at: Place) -> ir.Value | None:
+    def _unsortable(self, reason: str, at: TextSpan) -> ir.Value | None:
         """Report it; there is never a value to sort by."""
         self._refuse(f"unsupported ordering expression: {reason}", at)
         return None
 
-    def _refuse(self, message: str, at: Place) -> None:
+    def _refuse(self, message: str, at: TextSpan) -> None:
         self._findings.report(UNSUPPORTED, message, (at.start, at.end))

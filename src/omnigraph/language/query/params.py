@@ -56,20 +56,20 @@ def bind_parameters(
     for key, value in given.items():
         try:
             expected = declared.get(key)
-            bound[key] = _inferred(value) if expected is None else _coerced(value, expected, host)
+            bound[key] = _infer(value) if expected is None else _coerce(value, expected, host)
         except _UnfitError as unfit:
             raise BadRequestError(f"param '{key}': {unfit}") from None
     for name, type_ in declared.items():
         if name not in bound:
             if not type_.nullable:
                 message = f"parameter '{name}' not provided; the query needs a {type_}"
-                raise BadRequestError(message + _undeclared(name, bound.keys() - declared.keys()))
+                raise BadRequestError(message + _undeclared_hint(name, bound.keys() - declared.keys()))
             bound[name] = None
     bound[NOW_PARAMETER] = format_datetime(now_millis)
     return bound
 
 
-def _undeclared(missing: str, given: Set[str]) -> str:
+def _undeclared_hint(missing: str, given: Set[str]) -> str:
     """What was given beside a missing parameter, which may be the same under another name."""
     if not given:
         return ""
@@ -79,7 +79,7 @@ def _undeclared(missing: str, given: Set[str]) -> str:
     return f"; given and not declared: {', '.join(sorted(given)[:_MOST_NAMED])}"
 
 
-def _coerced(value: object, expected: PropertyType, host: Host) -> BoundValue:
+def _coerce(value: object, expected: PropertyType, host: Host) -> BoundValue:
     if value is None:
         if expected.nullable:
             return None
@@ -160,12 +160,12 @@ def _vector(value: object, expected: PropertyType) -> list[BoundValue]:
     return [_float(item, PropertyType(Scalar.F32)) for item in value]
 
 
-def _inferred(value: object, depth: int = 0) -> BoundValue:
+def _infer(value: object, depth: int = 0) -> BoundValue:
     """An undeclared value: harmless, so it keeps whatever plain shape it has."""
     if isinstance(value, str):
         return _text(value)
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, list | tuple) and depth < _DEEPEST_ARRAY:
-        return [_inferred(item, depth + 1) for item in value]
+        return [_infer(item, depth + 1) for item in value]
     raise _UnfitError(f"{shape_of(value)} is not a parameter value")

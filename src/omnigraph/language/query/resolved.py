@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from omnigraph.language.catalog import EdgeType, NodeType, Property
 from omnigraph.language.query import ir
-from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.types import PropertyType
 
 
@@ -21,7 +21,7 @@ class Refused(Struct, frozen=True):
 
     type: PropertyType
     reason: str
-    at: Place
+    at: TextSpan
 
     def typed(self, type_: PropertyType) -> Refused:
         """The refusal of something larger, of another type, for the same reason."""
@@ -32,7 +32,7 @@ class OutputName(Struct, frozen=True):
     """A bare name in `order`; whether such a column exists is asked when the query is lowered."""
 
     name: str
-    at: Place
+    at: TextSpan
 
 
 Typed: TypeAlias = ir.Value | Refused
@@ -83,13 +83,13 @@ class ResolvedProjection(Struct, frozen=True):
     name: str
     described_name: str
     alias: str | None
-    at: Place
+    at: TextSpan
 
 
 class ResolvedSort(Struct, frozen=True):
     value: Typed | OutputName
     descending: bool
-    at: Place
+    at: TextSpan
 
 
 class ResolvedRead(Struct, frozen=True):
@@ -110,13 +110,13 @@ class ResolvedRead(Struct, frozen=True):
 class ResolvedAssignment(Struct, frozen=True):
     property: Property
     value: ir.Value
-    at: Place
+    at: TextSpan
 
 
 class ResolvedInsertNode(Struct, frozen=True):
     type: NodeType
     assignments: tuple[ResolvedAssignment, ...]
-    at: Place
+    at: TextSpan
 
 
 class ResolvedInsertEdge(Struct, frozen=True):
@@ -124,14 +124,14 @@ class ResolvedInsertEdge(Struct, frozen=True):
     source: ir.Value
     target: ir.Value
     assignments: tuple[ResolvedAssignment, ...]
-    at: Place
+    at: TextSpan
 
 
 class ResolvedUpdate(Struct, frozen=True):
     type: NodeType
     assignments: tuple[ResolvedAssignment, ...]
     where: ir.Where
-    at: Place
+    at: TextSpan
 
 
 class ResolvedDelete(Struct, frozen=True):
@@ -140,7 +140,7 @@ class ResolvedDelete(Struct, frozen=True):
     type: NodeType | EdgeType
     where: ir.Where
     cascades: tuple[EdgeType, ...]
-    at: Place
+    at: TextSpan
 
 
 ResolvedStatement: TypeAlias = ResolvedInsertNode | ResolvedInsertEdge | ResolvedUpdate | ResolvedDelete

@@ -66,15 +66,15 @@ def _flat(tests: Iterable[RowFilter], kind: type[AllOf] | type[AnyOf]) -> Iterat
             yield test
 
 
-def mapped(test: RowFilter, change: Callable[[ir.Compare], RowFilter]) -> RowFilter:
+def map_comparisons(test: RowFilter, change: Callable[[ir.Compare], RowFilter]) -> RowFilter:
     """The same filter with every comparison replaced by what `change` makes of it."""
     match test:
         case ir.Compare():
             return change(test)
         case AllOf():
-            return all_of(mapped(part, change) for part in test.tests)
+            return all_of(map_comparisons(part, change) for part in test.tests)
         case AnyOf():
-            return any_of(mapped(part, change) for part in test.tests)
+            return any_of(map_comparisons(part, change) for part in test.tests)
 
 
 def comparisons(test: RowFilter) -> Iterator[ir.Compare]:
@@ -109,7 +109,9 @@ class TypeVisibility:
         def renamed(value: ir.Value) -> ir.Value:
             return replace(value, variable=variable) if isinstance(value, ir.PropertyValue) else value
 
-        return mapped(self.rows, lambda test: ir.Compare(renamed(test.left), test.operator, renamed(test.right)))
+        return map_comparisons(
+            self.rows, lambda test: ir.Compare(renamed(test.left), test.operator, renamed(test.right))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class Visibility:
         if self._digest:
             return self._digest[0]
         parts = [
-            (visibility.type.id, visibility.type.type_key, sorted(visibility.masked), _written(visibility.rows))
+            (visibility.type.id, visibility.type.type_key, sorted(visibility.masked), _plain(visibility.rows))
             for _, visibility in sorted(self.types.items())
         ]
         self._digest[:] = [hashlib.sha256(repr(parts).encode()).hexdigest()[:32]]
@@ -172,7 +174,7 @@ class Visibility:
         visibilities = []
         for type_ in types:
             known = by_birth.get(_birth(type_)) or self.types.get(type_.type_key)
-            visibility = TypeVisibility(type_) if known is None else _transposed(known, type_)
+            visibility = TypeVisibility(type_) if known is None else _transpose(known, type_)
             visibilities.append(visibility if self.schema is None else _without_dropped(visibility, self.schema))
         return visibility_of(visibilities, self.schema)
 
@@ -193,10 +195,10 @@ def with_vectors(type_: NodeType | EdgeType, masked: AbstractSet[str]) -> frozen
     return frozenset(masked | made)
 
 
-def _written(test: RowFilter) -> object:
+def _plain(test: RowFilter) -> object:
     """A filter as plain values, equal for equal filters."""
     if not isinstance(test, ir.Compare):
-        return type(test).__name__, [_written(part) for part in test.tests]
+        return type(test).__name__, [_plain(part) for part in test.tests]
     sides = [
         (side.prop.id, side.prop.name) if isinstance(side, ir.PropertyValue) else repr(side)
         for side in (test.left, test.right)
@@ -211,7 +213,7 @@ def _birth(declared: NodeType | EdgeType | Property) -> tuple[object, ...]:
     return declared.kind, declared.id, declared.birth_name
 
 
-def _transposed(visibility: TypeVisibility, type_: NodeType | EdgeType) -> TypeVisibility:
+def _transpose(visibility: TypeVisibility, type_: NodeType | EdgeType) -> TypeVisibility:
     by_birth = {_birth(prop): prop for prop in type_.property_list}
 
     def moved(value: ir.Value) -> ir.Value | None:
@@ -228,7 +230,7 @@ def _transposed(visibility: TypeVisibility, type_: NodeType | EdgeType) -> TypeV
 
     masked_births = {_birth(prop) for prop in visibility.type.property_list if prop.name in visibility.masked}
     masked = {p.name for p in type_.property_list if _birth(p) in masked_births or p.name in visibility.masked}
-    return TypeVisibility(type_, mapped(visibility.rows, change), with_vectors(type_, masked))
+    return TypeVisibility(type_, map_comparisons(visibility.rows, change), with_vectors(type_, masked))
 
 
 def _without_dropped(visibility: TypeVisibility, schema: Catalog) -> TypeVisibility:

@@ -17,14 +17,14 @@ from typing import TypeAlias
 from msgspec import Struct
 
 
-class Place(Struct, frozen=True, eq=False, gc=False):
+class TextSpan(Struct, frozen=True, eq=False, gc=False):
     """The characters `text[start:end]` that a node was read from. Takes no part in comparing nodes."""
 
     start: int
     end: int
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Place)
+        return isinstance(other, TextSpan)
 
     def __hash__(self) -> int:
         return 0
@@ -34,7 +34,7 @@ class Name(Struct, frozen=True):
     """An identifier as written, with its place."""
 
     text: str
-    at: Place
+    at: TextSpan
 
 
 # ---- expressions ----------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ class Variable(Struct, frozen=True):
     """`$name`: a parameter or a binding; only the checker can tell."""
 
     name: str
-    at: Place
+    at: TextSpan
 
     @property
     def is_anonymous(self) -> bool:
@@ -56,24 +56,24 @@ class PropertyAccess(Struct, frozen=True):
 
     variable: Variable
     property: Name
-    at: Place
+    at: TextSpan
 
 
 class StringLiteral(Struct, frozen=True):
     value: str
-    at: Place
+    at: TextSpan
 
 
 class IntegerLiteral(Struct, frozen=True):
     value: int
-    at: Place
+    at: TextSpan
 
 
 class FloatLiteral(Struct, frozen=True):
     """`text` keeps the written digits: the formatter must not change `0.10` into another spelling."""
 
     text: str
-    at: Place
+    at: TextSpan
 
     @property
     def value(self) -> float:
@@ -82,26 +82,26 @@ class FloatLiteral(Struct, frozen=True):
 
 class BooleanLiteral(Struct, frozen=True):
     value: bool
-    at: Place
+    at: TextSpan
 
 
 class DateLiteral(Struct, frozen=True):
     """`date("…")`; the text is checked when it is used."""
 
     text: str
-    at: Place
+    at: TextSpan
 
 
 class DateTimeLiteral(Struct, frozen=True):
     """`datetime("…")`; the text is checked when it is used."""
 
     text: str
-    at: Place
+    at: TextSpan
 
 
 class ListLiteral(Struct, frozen=True):
     items: tuple[Literal, ...]
-    at: Place
+    at: TextSpan
 
 
 Literal: TypeAlias = (
@@ -112,14 +112,14 @@ Literal: TypeAlias = (
 class Now(Struct, frozen=True):
     """`now()`: the instant of the request."""
 
-    at: Place
+    at: TextSpan
 
 
 class Alias(Struct, frozen=True):
     """A bare name: an output column."""
 
     name: str
-    at: Place
+    at: TextSpan
 
 
 class TextFunction(StrEnum):
@@ -139,7 +139,7 @@ class AggregateFunction(StrEnum):
 class NearestCall(Struct, frozen=True):
     target: PropertyAccess
     query: Expression
-    at: Place
+    at: TextSpan
 
 
 class TextCall(Struct, frozen=True):
@@ -149,26 +149,26 @@ class TextCall(Struct, frozen=True):
     field: Expression
     query: Expression
     max_edits: Expression | None
-    at: Place
+    at: TextSpan
 
 
 class Bm25Call(Struct, frozen=True):
     field: Expression
     query: Expression
-    at: Place
+    at: TextSpan
 
 
 class RrfCall(Struct, frozen=True):
     first: NearestCall | Bm25Call
     second: NearestCall | Bm25Call
     k: Expression | None
-    at: Place
+    at: TextSpan
 
 
 class AggregateCall(Struct, frozen=True):
     function: AggregateFunction
     argument: Expression
-    at: Place
+    at: TextSpan
 
 
 Expression: TypeAlias = (
@@ -196,7 +196,7 @@ class Pin(Struct, frozen=True):
 
     property: Name
     value: Cell
-    at: Place
+    at: TextSpan
 
 
 class Binding(Struct, frozen=True):
@@ -205,7 +205,7 @@ class Binding(Struct, frozen=True):
     variable: Variable
     type_name: Name
     pins: tuple[Pin, ...]
-    at: Place
+    at: TextSpan
 
 
 class Hops(Struct, frozen=True):
@@ -213,7 +213,7 @@ class Hops(Struct, frozen=True):
 
     minimum: int
     maximum: int | None
-    at: Place
+    at: TextSpan
 
 
 class Traversal(Struct, frozen=True):
@@ -225,26 +225,26 @@ class Traversal(Struct, frozen=True):
     edge_variable: Variable | None
     hops: Hops | None
     destination: Variable
-    at: Place
+    at: TextSpan
 
 
 class Filter(Struct, frozen=True):
     left: Expression
     operator: Comparison
     right: Expression
-    at: Place
+    at: TextSpan
 
 
 class TextClause(Struct, frozen=True):
     """A text call standing alone: the same as `call = true`."""
 
     call: TextCall
-    at: Place
+    at: TextSpan
 
 
 class Negation(Struct, frozen=True):
     clauses: tuple[Clause, ...]
-    at: Place
+    at: TextSpan
 
 
 Clause: TypeAlias = Negation | Binding | Traversal | Filter | TextClause
@@ -261,13 +261,13 @@ class Parameter(Struct, frozen=True):
     is_list: bool
     dimension: int | None
     nullable: bool
-    at: Place
+    at: TextSpan
 
 
 class Projection(Struct, frozen=True):
     expression: Expression
     alias: Name | None
-    at: Place
+    at: TextSpan
 
 
 class SortKey(Struct, frozen=True):
@@ -275,27 +275,27 @@ class SortKey(Struct, frozen=True):
 
     expression: Expression
     direction: str | None
-    at: Place
+    at: TextSpan
 
 
 class Match(Struct, frozen=True):
     clauses: tuple[Clause, ...]
-    at: Place
+    at: TextSpan
 
 
 class Return(Struct, frozen=True):
     projections: tuple[Projection, ...]
-    at: Place
+    at: TextSpan
 
 
 class Order(Struct, frozen=True):
     keys: tuple[SortKey, ...]
-    at: Place
+    at: TextSpan
 
 
 class Limit(Struct, frozen=True):
     count: int
-    at: Place
+    at: TextSpan
 
 
 class Read(Struct, frozen=True):
@@ -303,39 +303,39 @@ class Read(Struct, frozen=True):
     returns: Return
     order: Order | None
     limit: Limit | None
-    at: Place
+    at: TextSpan
 
 
 class Assignment(Struct, frozen=True):
     property: Name
     value: Cell
-    at: Place
+    at: TextSpan
 
 
 class Predicate(Struct, frozen=True):
     property: Name
     operator: Comparison
     value: Cell
-    at: Place
+    at: TextSpan
 
 
 class Insert(Struct, frozen=True):
     type_name: Name
     assignments: tuple[Assignment, ...]
-    at: Place
+    at: TextSpan
 
 
 class Update(Struct, frozen=True):
     type_name: Name
     assignments: tuple[Assignment, ...]
     predicate: Predicate
-    at: Place
+    at: TextSpan
 
 
 class Delete(Struct, frozen=True):
     type_name: Name
     predicate: Predicate
-    at: Place
+    at: TextSpan
 
 
 Statement: TypeAlias = Insert | Update | Delete
@@ -343,7 +343,7 @@ Statement: TypeAlias = Insert | Update | Delete
 
 class Writes(Struct, frozen=True):
     statements: tuple[Statement, ...]
-    at: Place
+    at: TextSpan
 
 
 class Meta(Struct, frozen=True):
@@ -351,7 +351,7 @@ class Meta(Struct, frozen=True):
 
     name: str
     text: str
-    at: Place
+    at: TextSpan
 
 
 class Query(Struct, frozen=True):
@@ -359,7 +359,7 @@ class Query(Struct, frozen=True):
     parameters: tuple[Parameter, ...]
     metas: tuple[Meta, ...]
     body: Read | Writes
-    at: Place
+    at: TextSpan
 
     @property
     def is_mutation(self) -> bool:
@@ -385,14 +385,14 @@ class AllOf(Struct, frozen=True):
     """Tests joined by `and`."""
 
     tests: tuple[RowTest, ...]
-    at: Place
+    at: TextSpan
 
 
 class AnyOf(Struct, frozen=True):
     """Tests joined by `or`."""
 
     tests: tuple[RowTest, ...]
-    at: Place
+    at: TextSpan
 
 
 RowTest: TypeAlias = Filter | BooleanLiteral | AllOf | AnyOf

@@ -123,12 +123,12 @@ def describe_unexpected(
     """The message and the suggestion for a token that can't stand between `before` and `after`."""
     if token.type == INVALID and token.startswith(('"', "/*")):
         return ("string is not closed" if token[0] == '"' else "comment is not closed"), None
-    found = "the end of the file" if token.type == END and not token else f"'{_shortened(token)}'"
-    remedy = _borrowed(token, [str(seen) for seen in before], [str(seen) for seen in after], accepted)
+    found = "the end of the file" if token.type == END and not token else f"'{_shorten(token)}'"
+    remedy = _foreign_syntax_hint(token, [str(seen) for seen in before], [str(seen) for seen in after], accepted)
     return f"expected {_phrase(accepted)}, found {found}", remedy or _way_out(token, before, after, accepted)
 
 
-def _shortened(token: str) -> str:
+def _shorten(token: str) -> str:
     """Enough of a token to recognise it; the caret points at the rest."""
     return token if len(token) <= _LONGEST_TOKEN else f"{token[:_LONGEST_TOKEN]}…"
 
@@ -144,7 +144,9 @@ def _phrase(accepted: Set[str]) -> str:
     return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"
 
 
-def _borrowed(token: Lexeme, previous: Sequence[str], after: Sequence[str], accepted: Set[str]) -> str | None:
+def _foreign_syntax_hint(
+    token: Lexeme, previous: Sequence[str], after: Sequence[str], accepted: Set[str]
+) -> str | None:
     """The remedy for what other languages write, and for what a shell leaves of a query."""
     word = token.casefold()
     last = previous[-1] if previous else ""
@@ -156,7 +158,7 @@ def _borrowed(token: Lexeme, previous: Sequence[str], after: Sequence[str], acce
     if "COMPARISON" in accepted and (
         word in _COMPARED or word == "is" or (word == "not" and following and following[0] in _COMPARED)
     ):
-        return _compared([word, *following], previous, accepted)
+        return _comparison_hint([word, *following], previous, accepted)
     if token != word and _FUNCTIONS.get(word) in accepted and following[:1] == ["("]:
         example = {"count": "count($x)", "now": "now()"}.get(word, f"{word}($x.p)")
         return f"functions are written in small letters: {example}"
@@ -191,7 +193,7 @@ def _without_a_query(word: str) -> str | None:
     return f"a query is written {_ANATOMY}" if word in ("select", "with", "create", "merge", "optional") else None
 
 
-def _compared(words: Sequence[str], previous: Sequence[str], accepted: Set[str]) -> str:
+def _comparison_hint(words: Sequence[str], previous: Sequence[str], accepted: Set[str]) -> str:
     """The remedy for a comparison that there is not, which begins with these words."""
     if "CONTAINS" not in accepted:
         return _ONE_COMPARISON

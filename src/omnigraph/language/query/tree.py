@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from omnigraph.language.query import syntax as ast
-from omnigraph.language.query.syntax import AllOf, AnyOf, Name, Place, RowTest
+from omnigraph.language.query.syntax import AllOf, AnyOf, Name, RowTest, TextSpan
 from omnigraph.language.query.tokens import Lexeme
 from omnigraph.language.source import UnsupportedEscape, unquote
 
@@ -28,15 +28,15 @@ class MalformedTokenError(Exception):
 
 
 def _name(token: Lexeme) -> Name:
-    return Name(str(token), Place(token.start_pos, token.end_pos))
+    return Name(str(token), TextSpan(token.start_pos, token.end_pos))
 
 
 def _variable(token: Lexeme) -> ast.Variable:
-    return ast.Variable(token[1:], Place(token.start_pos, token.end_pos))
+    return ast.Variable(token[1:], TextSpan(token.start_pos, token.end_pos))
 
 
-def _between(first: Lexeme, last: Lexeme) -> Place:
-    return Place(first.start_pos, last.end_pos)
+def _between(first: Lexeme, last: Lexeme) -> TextSpan:
+    return TextSpan(first.start_pos, last.end_pos)
 
 
 def _integer(token: Lexeme) -> int:
@@ -111,7 +111,7 @@ class TreeBuilder:
     def read(self, parts: list[Any]) -> ast.Read:
         match, returns, order, limit = parts
         last = limit or order or returns
-        return ast.Read(match, returns, order, limit, Place(match.at.start, last.at.end))
+        return ast.Read(match, returns, order, limit, TextSpan(match.at.start, last.at.end))
 
     def match_block(self, parts: list[Any]) -> ast.Match:
         return ast.Match(tuple(parts[2:-1]), _between(parts[0], parts[-1]))
@@ -136,7 +136,7 @@ class TreeBuilder:
 
     def pin(self, parts: list[Any]) -> ast.Pin:
         name, value = parts
-        return ast.Pin(_name(name), value, Place(name.start_pos, value.at.end))
+        return ast.Pin(_name(name), value, TextSpan(name.start_pos, value.at.end))
 
     def traversal(self, parts: list[Any]) -> ast.Traversal:
         source, edge_variable, (edge, undirected), hops, destination = parts
@@ -171,7 +171,7 @@ class TreeBuilder:
         left, operator, right = parts
         if isinstance(left, Lexeme):
             left = _variable(left)
-        return ast.Filter(left, ast.Comparison(operator), right, Place(left.at.start, right.at.end))
+        return ast.Filter(left, ast.Comparison(operator), right, TextSpan(left.at.start, right.at.end))
 
     def text_clause(self, parts: list[ast.TextCall]) -> ast.TextClause:
         return ast.TextClause(parts[0], parts[0].at)
@@ -180,13 +180,15 @@ class TreeBuilder:
         expression, alias = parts
         name = None if alias is None else _name(alias)
         end = expression.at.end if name is None else name.at.end
-        return ast.Projection(expression, name, Place(expression.at.start, end))
+        return ast.Projection(expression, name, TextSpan(expression.at.start, end))
 
     def sort_key(self, parts: list[Any]) -> ast.SortKey:
         expression = parts[0]
         direction: Lexeme | None = parts[1] if len(parts) > 1 else None
         end = expression.at.end if direction is None else direction.end_pos
-        return ast.SortKey(expression, None if direction is None else str(direction), Place(expression.at.start, end))
+        return ast.SortKey(
+            expression, None if direction is None else str(direction), TextSpan(expression.at.start, end)
+        )
 
     # ---- expressions ------------------------------------------------------------------------------------
 
@@ -251,7 +253,7 @@ class TreeBuilder:
     # ---- writes -----------------------------------------------------------------------------------------
 
     def writes(self, statements: list[Any]) -> ast.Writes:
-        return ast.Writes(tuple(statements), Place(statements[0].at.start, statements[-1].at.end))
+        return ast.Writes(tuple(statements), TextSpan(statements[0].at.start, statements[-1].at.end))
 
     def insert(self, parts: list[Any]) -> ast.Insert:
         keyword, type_name, _, *assignments, close = parts
@@ -259,19 +261,21 @@ class TreeBuilder:
 
     def update(self, parts: list[Any]) -> ast.Update:
         keyword, type_name, _, _, *assignments, _, _, predicate = parts
-        return ast.Update(_name(type_name), tuple(assignments), predicate, Place(keyword.start_pos, predicate.at.end))
+        return ast.Update(
+            _name(type_name), tuple(assignments), predicate, TextSpan(keyword.start_pos, predicate.at.end)
+        )
 
     def delete(self, parts: list[Any]) -> ast.Delete:
         keyword, type_name, _, predicate = parts
-        return ast.Delete(_name(type_name), predicate, Place(keyword.start_pos, predicate.at.end))
+        return ast.Delete(_name(type_name), predicate, TextSpan(keyword.start_pos, predicate.at.end))
 
     def assignment(self, parts: list[Any]) -> ast.Assignment:
         name, value = parts
-        return ast.Assignment(_name(name), value, Place(name.start_pos, value.at.end))
+        return ast.Assignment(_name(name), value, TextSpan(name.start_pos, value.at.end))
 
     def predicate(self, parts: list[Any]) -> ast.Predicate:
         name, operator, value = parts
-        return ast.Predicate(_name(name), ast.Comparison(operator), value, Place(name.start_pos, value.at.end))
+        return ast.Predicate(_name(name), ast.Comparison(operator), value, TextSpan(name.start_pos, value.at.end))
 
     # ---- row filters ------------------------------------------------------------------------------------
 
@@ -279,7 +283,7 @@ class TreeBuilder:
         return parts[0]
 
     def any_of(self, parts: list[RowTest]) -> RowTest:
-        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts), Place(parts[0].at.start, parts[-1].at.end))
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts), TextSpan(parts[0].at.start, parts[-1].at.end))
 
     def all_of(self, parts: list[RowTest]) -> RowTest:
-        return parts[0] if len(parts) == 1 else AllOf(tuple(parts), Place(parts[0].at.start, parts[-1].at.end))
+        return parts[0] if len(parts) == 1 else AllOf(tuple(parts), TextSpan(parts[0].at.start, parts[-1].at.end))

@@ -172,14 +172,16 @@ class _RuleReader:
         if any(bound is not None and len(bound) > _LONGEST_BOUND for bound in (rule.low, rule.high)):
             self.report(f"{subject} has a bound that is too long to be a number", rule.at, None)
             return
-        read = RangeRule(rule.column.text, _bound(rule.low), _bound(rule.high))
+        read = RangeRule(rule.column.text, _parse_bound(rule.low), _parse_bound(rule.high))
         if _is_empty(type_, read):
-            self.report(f"{subject} allows no value: no {type_.scalar} lies within {_shown(read)}", rule.at, None)
+            self.report(
+                f"{subject} allows no value: no {type_.scalar} lies within {_format_range(read)}", rule.at, None
+            )
             return
         allowed = self._allowed.get(read.property, read)
         together = _both(allowed, read)
         if _is_empty(type_, together):
-            both = f"{_shown(allowed)} and {_shown(read)}"
+            both = f"{_format_range(allowed)} and {_format_range(read)}"
             message = f"{subject} allows no value: nothing lies both within {both}"
             self.report(message, rule.at, "write one rule for the property")
             return
@@ -235,11 +237,11 @@ def _both(one: RangeRule, other: RangeRule) -> RangeRule:
     return RangeRule(one.property, max(lows, default=None), min(highs, default=None))
 
 
-def _shown(rule: RangeRule) -> str:
+def _format_range(rule: RangeRule) -> str:
     return f"{'' if rule.low is None else rule.low}..{'' if rule.high is None else rule.high}"
 
 
-def _bound(text: str | None) -> int | float | None:
+def _parse_bound(text: str | None) -> int | float | None:
     if text is None:
         return None
     if "." in text:

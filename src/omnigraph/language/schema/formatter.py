@@ -109,7 +109,7 @@ class Layout:
         self._blank = None
 
 
-def wrapped(parts: list[str], width: int) -> list[str]:
+def wrap_parts(parts: list[str], width: int) -> list[str]:
     """The parts on one line when they fit, otherwise each on its own, continuation lines indented twice."""
     line = " ".join(parts)
     if len(line) <= width or len(parts) == 1:
@@ -139,15 +139,15 @@ def _write(layout: Layout, structure: str, declaration: Declaration) -> None:
     start, end = declaration.at
     head = _head(declaration)
     if declaration.members is None:
-        layout.piece(wrapped(head, LINE_WIDTH), start, end)
+        layout.piece(wrap_parts(head, LINE_WIDTH), start, end)
         return
     brace = structure.index("{", start)
     if not declaration.members and not layout.has_comment_within(brace, end):
-        layout.piece(wrapped([*head[:-1], head[-1] + " {}"], LINE_WIDTH), start, end)
+        layout.piece(wrap_parts([*head[:-1], head[-1] + " {}"], LINE_WIDTH), start, end)
         return
-    layout.open(wrapped([*head[:-1], head[-1] + " {"], LINE_WIDTH), start, brace)
+    layout.open(wrap_parts([*head[:-1], head[-1] + " {"], LINE_WIDTH), start, brace)
     for member in declaration.members:
-        layout.piece(wrapped(_member(member), LINE_WIDTH - len(INDENT)), *member.at)
+        layout.piece(wrap_parts(_member(member), LINE_WIDTH - len(INDENT)), *member.at)
     layout.close("}", end)
 
 

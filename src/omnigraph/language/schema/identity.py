@@ -79,7 +79,7 @@ class _Allocator:
         types: dict[tuple[TypeKind, str], TypeIdentity] = {}
         for declared in ordered:
             origin = origins.get((declared.kind, declared.name.text))
-            types[declared.kind, declared.name.text] = _carried(origin) if origin else TypeIdentity(self._fresh())
+            types[declared.kind, declared.name.text] = _identity_of(origin) if origin else TypeIdentity(self._fresh())
         by_id = sorted(ordered, key=lambda t: types[t.kind, t.name.text].id)
         for declared in by_id:
             key = (declared.kind, declared.name.text)
@@ -201,7 +201,7 @@ class _Allocator:
         self.notes.report(RENAME_NOTE, f"@rename_from on '{subject}' is ignored: {why}", hint.at)
 
 
-def _carried(origin: AnyType) -> TypeIdentity:
+def _identity_of(origin: AnyType) -> TypeIdentity:
     if isinstance(origin, InterfaceType):
         return TypeIdentity(origin.id)
     return TypeIdentity(origin.id, origin.table_incarnation, origin.birth_name, origin.used_columns)

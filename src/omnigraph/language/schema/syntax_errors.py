@@ -72,12 +72,12 @@ def explain_missing_head(found: str) -> tuple[str, str | None]:
 
 def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> SyntaxFinding:
     """One finding for a declaration that lies in `structure[start:end]`."""
-    offset, expected = _place(error, end)
+    offset, expected = _stop_position(error, end)
     piece = structure[start:end].rstrip()
     if offset >= start + len(piece):
         offset = start + len(piece)
-        return SyntaxFinding(_unfinished(piece, expected), (offset - 1, offset))
-    found = _found(structure, offset, end)
+        return SyntaxFinding(_describe_early_end(piece, expected), (offset - 1, offset))
+    found = _word_at(structure, offset, end)
     at = (offset, offset + len(found))
     if found.startswith("*"):
         return SyntaxFinding("the comment is never closed", (offset, offset + 2))
@@ -88,7 +88,7 @@ def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> Syn
     if rule is not None and misused is not None:
         return SyntaxFinding(misused, (rule.start(), max(at[1], rule.end())))
     shown = "a string" if found.startswith('"') else f"'{found}'"
-    return SyntaxFinding(f"unexpected {shown}, expected {_listed(expected)}", at, _suggest(found, expected))
+    return SyntaxFinding(f"unexpected {shown}, expected {_list_expected(expected)}", at, _suggest(found, expected))
 
 
 def _misused_rule(rule: re.Match[str], structure: str, start: int, end: int, expected: set[str]) -> str | None:
@@ -106,7 +106,7 @@ def _misused_rule(rule: re.Match[str], structure: str, start: int, end: int, exp
     return missing + _RULE_FORMS[name]
 
 
-def _place(error: UnexpectedInput, end: int) -> tuple[int, set[str]]:
+def _stop_position(error: UnexpectedInput, end: int) -> tuple[int, set[str]]:
     """Where the parser stopped, and the terminals it would have taken."""
     if isinstance(error, UnexpectedCharacters):
         stopped = error.pos_in_stream
@@ -117,7 +117,7 @@ def _place(error: UnexpectedInput, end: int) -> tuple[int, set[str]]:
     return end, set()
 
 
-def _found(structure: str, offset: int, end: int) -> str:
+def _word_at(structure: str, offset: int, end: int) -> str:
     word = _WORD.match(structure, offset, end)
     if word is not None:
         return word.group()
@@ -127,13 +127,13 @@ def _found(structure: str, offset: int, end: int) -> str:
     return structure[offset]
 
 
-def _unfinished(piece: str, expected: set[str]) -> str:
+def _describe_early_end(piece: str, expected: set[str]) -> str:
     if piece.count("{") > piece.count("}"):
         return "the '{' of this declaration is never closed"
-    return f"the declaration ends too early, expected {_listed(expected)}"
+    return f"the declaration ends too early, expected {_list_expected(expected)}"
 
 
-def _listed(expected: set[str]) -> str:
+def _list_expected(expected: set[str]) -> str:
     names = list(dict.fromkeys(text for terminal, text in _EXPECTED.items() if terminal in expected))
     if "ENUM" in expected:
         names[:1] = ["a type such as String, I64?, [Date], enum(a, b) or Vector(4)"]

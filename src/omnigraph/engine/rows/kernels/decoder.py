@@ -348,8 +348,8 @@ class _RowReader:
         named = {} if ends is None else dict(zip(ENDS[0], (ends[0][row], ends[1][row]), strict=True))
         for name, value in {**members[row], **named}.items():
             if LONE_SURROGATE.search(name) or LONE_SURROGATE.search(str(value)):
-                text = Sentence.HALF_CHARACTER.text(property=name.encode(errors="backslashreplace").decode())
-                rule = Sentence.HALF_CHARACTER.rule
+                text = Sentence.LONE_SURROGATE.text(property=name.encode(errors="backslashreplace").decode())
+                rule = Sentence.LONE_SURROGATE.rule
                 key = self._type.type_key
                 self.rejected.append(RejectedRow(numbers[row], key, name, text, Stage.VALUES, rule))
                 return True

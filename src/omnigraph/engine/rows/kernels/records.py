@@ -43,7 +43,7 @@ from omnigraph.language.catalog import Catalog, NodeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import shape_of
-from omnigraph.language.violations import Sentence, quoted
+from omnigraph.language.violations import Sentence, quote
 
 RESERVED_NAMES: Final = frozenset(
     {
@@ -385,10 +385,10 @@ class RecordTyper:
         elif not any(is_spelling_of(scalar, text, given) for scalar, text in members):
             sentence = Sentence.NO_SPELLING
         elif (known := self.respelled.setdefault(given, canonical)) != canonical:
-            sentence = Sentence.TWO_MEANINGS
+            sentence = Sentence.AMBIGUOUS_ENDPOINT
         else:
             return
-        texts = {"given": quoted(given), "canonical": quoted(canonical), "known": quoted(known)}
+        texts = {"given": quote(given), "canonical": quote(canonical), "known": quote(known)}
         checked.refuse(row, Stage.KEYS, "id", sentence, **texts)
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule
 from omnigraph.language.catalog import CheckRule, NodeType, Property, RangeRule, TableType
 from omnigraph.language.values import pattern_problem
-from omnigraph.language.violations import Sentence, quoted, value_text
+from omnigraph.language.violations import Sentence, quote, value_text
 from omnigraph.storage.integer_sets import is_member
 
 
@@ -182,13 +182,13 @@ def _outside(type_: TableType, prop: Property, rule: RangeRule, rows: pa.Table) 
         number = numbers[row].as_py()
         bound: float | None = None
         if math.isnan(number):
-            sentence = Sentence.NO_NUMBER
+            sentence = Sentence.NAN
         elif rule.low is not None and number < rule.low:
             sentence, bound = Sentence.BELOW_MINIMUM, rule.low
         elif rule.high is not None and number > rule.high:
             sentence, bound = Sentence.ABOVE_MAXIMUM, rule.high
         else:
-            sentence = Sentence.ENDLESS
+            sentence = Sentence.NOT_FINITE
         value = value_text(prop.type.scalar, column[row].as_py())
         yield _forbidden(row, type_, prop, sentence, value=value, bound=bound)
 
@@ -200,7 +200,7 @@ def _mismatches(type_: TableType, prop: Property, rule: CheckRule, rows: pa.Tabl
         raise BadRequestError(f"@check on {type_.name}.{prop.name} has invalid regex '{rule.pattern}': {problem}")
     column = rows.column(prop.column)
     for row in _rows_where_false(pc.match_substring_regex(column, rule.pattern)):
-        value = quoted(column[row].as_py())
+        value = quote(column[row].as_py())
         yield _forbidden(row, type_, prop, Sentence.NO_MATCH, value=value, pattern=rule.pattern)
 
 
@@ -215,7 +215,7 @@ def _not_in_enum(
     known = pc.or_(pc.is_in(values, value_set=pa.array(allowed, pa.string())), pc.is_null(values))
     for at in _rows_where_false(known):
         row = at if owners is None else owners[at].as_py()
-        value = quoted(values[at].as_py())
+        value = quote(values[at].as_py())
         yield _forbidden(row, type_, prop, Sentence.NO_MEMBER, value=value, allowed=", ".join(allowed))
 
 

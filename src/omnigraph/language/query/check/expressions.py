@@ -103,7 +103,7 @@ def cell_value(
         return _parameter_cell(scope, owner, prop, cell, expected=expected, code=not_a_parameter)
     if isinstance(cell, ast.Now):
         if expected.scalar is not Scalar.DATETIME or expected.list:
-            scope.report("T7", f"cannot assign/compare DateTime with {_typed(owner, prop)}: now()", cell.at)
+            scope.report("T7", f"cannot assign/compare DateTime with {_describe_property(owner, prop)}: now()", cell.at)
             return None
         return ir.Now()
     constant = literal_constant(scope, cell)
@@ -135,13 +135,13 @@ def _parameter_cell(
         return None
     takes_text = prop.type.is_blob and given.is_text
     if not takes_text and not expected.compatible_with(given):
-        message = f"cannot assign/compare {given} with {_typed(owner, prop)}: ${variable.name}"
+        message = f"cannot assign/compare {given} with {_describe_property(owner, prop)}: ${variable.name}"
         scope.report("T7", message, variable.at, help=conversion(expected, given, variable))
         return None
     return ir.ParameterValue(variable.name, given)
 
 
-def _typed(owner: str, prop: Property) -> str:
+def _describe_property(owner: str, prop: Property) -> str:
     return f"{prop.type} ({owner}.{prop.name})"
 
 
@@ -217,7 +217,7 @@ def property_value(scope: Scope, access: ast.PropertyAccess, code: str) -> ir.Pr
     return ir.PropertyValue(name, owner, prop)
 
 
-def refuse_blob(scope: Scope, value: TypedProjection, at: ast.Place) -> bool:
+def refuse_blob(scope: Scope, value: TypedProjection, at: ast.TextSpan) -> bool:
     """Report T24 when a Blob is about to be read; the answer says whether it was."""
     if not value.type.is_blob:
         return False
@@ -360,7 +360,7 @@ def _text_field(scope: Scope, field: ast.Expression, function: str, code: str) -
     if value is None:
         return None
     if not value.type.is_text or isinstance(value, ir.NodeId):
-        scope.report(code, f"{function}() field must be String but got {_shown(value)}", field.at)
+        scope.report(code, f"{function}() field must be String but got {_type_name(value)}", field.at)
         return None
     if isinstance(value, ir.PropertyValue | Refused):
         return value
@@ -372,7 +372,7 @@ def _text_input(scope: Scope, query: ast.Expression, function: str, code: str) -
     if value is None:
         return None
     if not value.type.is_text or isinstance(value, ir.NodeId):
-        scope.report(code, f"{function}() query must be String but got {_shown(value)}", query.at)
+        scope.report(code, f"{function}() query must be String but got {_type_name(value)}", query.at)
         return None
     if isinstance(value, ir.ParameterValue | ir.Constant | Refused):
         return value
@@ -384,7 +384,7 @@ def _integer_input(scope: Scope, expression: ast.Expression, what: str, code: st
     if value is None:
         return None
     if not value.type.is_integer:
-        scope.report(code, f"{what} must be an integer scalar but got {_shown(value)}", expression.at)
+        scope.report(code, f"{what} must be an integer scalar but got {_type_name(value)}", expression.at)
         return None
     if isinstance(value, ir.ParameterValue | ir.Constant | Refused):
         return value
@@ -399,5 +399,5 @@ def _is_edge_property(scope: Scope, access: ast.PropertyAccess, function: str) -
     return True
 
 
-def _shown(value: Typed) -> str:
+def _type_name(value: Typed) -> str:
     return f"node '{value.owner.name}'" if isinstance(value, ir.NodeId) else str(value.type)

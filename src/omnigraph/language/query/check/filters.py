@@ -20,7 +20,7 @@ from omnigraph.language.query.check.expressions import check_value, conversion, 
 from omnigraph.language.query.check.scope import UNCODED, Scope
 from omnigraph.language.query.parser import parse_row_filter
 from omnigraph.language.query.resolved import Refused, ResolvedFilter, Typed
-from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, ROW, RowFilter, all_of, any_of, mapped
+from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, ROW, RowFilter, all_of, any_of, map_comparisons
 from omnigraph.language.query.syntax import Comparison
 from omnigraph.language.query.syntax_errors import null_tests
 from omnigraph.language.source import DiagnosticSink, SourceText
@@ -160,7 +160,7 @@ def for_actor(test: RowFilter, actor: str) -> RowFilter:
             return EVERY_ROW if _holds(left, comparison.operator, right) else NO_ROW
         return ir.Compare(left, comparison.operator, right)
 
-    return mapped(test, change)
+    return map_comparisons(test, change)
 
 
 def _test(scope: Scope, test: ast.RowTest) -> RowFilter:
@@ -214,7 +214,7 @@ def _operand(scope: Scope, operand: ast.Expression, other: ast.Expression) -> as
             return operand
 
 
-def _check_time(scope: Scope, constant: ir.Constant, at: ast.Place) -> None:
+def _check_time(scope: Scope, constant: ir.Constant, at: ast.TextSpan) -> None:
     """A query reads its dates when it runs; a policy that can't be evaluated must be found out before."""
     parse = {Scalar.DATE: parse_date, Scalar.DATETIME: parse_datetime}.get(constant.type.scalar)
     if parse is None:
@@ -226,7 +226,7 @@ def _check_time(scope: Scope, constant: ir.Constant, at: ast.Place) -> None:
             scope.report(UNCODED, str(error), at)
 
 
-def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, operator: ir.Operator, at: ast.Place) -> None:
+def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, operator: ir.Operator, at: ast.TextSpan) -> None:
     """A misspelt value is harmless after `=`, which then shows nothing; after `!=` it would show everything."""
     values = other.type.enum_values if isinstance(other, ir.PropertyValue) else None
     if values is None or operator not in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER):

@@ -161,7 +161,7 @@ def _traversal(scope: Scope, traversal: ast.Traversal) -> ResolvedTraversal | No
 
 
 def _slot(scope: Scope, variable: ast.Variable) -> str:
-    return scope.hidden_name() if variable.is_anonymous else variable.name
+    return scope.anonymous_name() if variable.is_anonymous else variable.name
 
 
 def _break_unbound(scope: Scope, traversal: ast.Traversal) -> None:

@@ -60,9 +60,9 @@ class _Count:
         self._limit = limit
         self._remedy = remedy
         self._found = 0
-        self._beyond: ast.Place | None = None
+        self._beyond: ast.TextSpan | None = None
 
-    def add(self, at: ast.Place) -> None:
+    def add(self, at: ast.TextSpan) -> None:
         self._found += 1
         if self._beyond is None and self._found > self._limit:
             self._beyond = at
@@ -112,14 +112,14 @@ def check_size(query: ast.Query, source: SourceText, limits: QueryLimits) -> Non
         raise CompileError(findings)
 
 
-def _parts(query: ast.Query) -> Iterator[tuple[type, ast.Place]]:
+def _parts(query: ast.Query) -> Iterator[tuple[type, ast.TextSpan]]:
     """What every node of the tree is and where it is, in source order."""
     waiting: list[object] = [query]
     while waiting:
         part = waiting.pop()
         if isinstance(part, tuple):
             waiting += reversed(part)
-        elif isinstance(part, Struct) and not isinstance(part, ast.Place | ast.Name):
+        elif isinstance(part, Struct) and not isinstance(part, ast.TextSpan | ast.Name):
             yield type(part), part.at  # type: ignore[attr-defined]
             waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
 

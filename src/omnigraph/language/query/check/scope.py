@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.source import DiagnosticSink, did_you_mean
 from omnigraph.language.types import PropertyType
 
@@ -31,10 +31,10 @@ class Scope:
         self.edges: dict[str, EdgeType] = {}
         self.broken: set[str] = set()
         # What negations bound so far on their own, at any depth, with the place of the negation.
-        self.introduced_inside: list[tuple[str, NodeType | EdgeType, Place]] = []
+        self.introduced_inside: list[tuple[str, NodeType | EdgeType, TextSpan]] = []
         self._hidden = count(1)
 
-    def hidden_name(self) -> str:
+    def anonymous_name(self) -> str:
         """A name for one use of `$_`: no identifier can spell it, and no other use shares it."""
         return f"#{next(self._hidden)}"
 
@@ -51,7 +51,7 @@ class Scope:
         self,
         code: str,
         message: str,
-        at: Place,
+        at: TextSpan,
         *,
         near: str | None = None,
         among: Iterable[str] = (),

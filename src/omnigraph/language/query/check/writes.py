@@ -22,7 +22,7 @@ from omnigraph.language.query.resolved import (
     ResolvedUpdate,
     ResolvedWrites,
 )
-from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.syntax import TextSpan
 
 _ENDPOINTS = {end.value: end for end in ir.Endpoint}
 _EQUALITY = frozenset({ir.Operator.EQUAL, ir.Operator.NOT_EQUAL})
@@ -157,7 +157,7 @@ def _cell(scope: Scope, target: NodeType | EdgeType, prop: Property, cell: ast.C
     return cell_value(scope, target.name, prop, cell, expected=prop.type, not_a_parameter="T14")
 
 
-def _check_required(scope: Scope, target: NodeType | EdgeType, provided: set[str], at: Place) -> bool:
+def _check_required(scope: Scope, target: NodeType | EdgeType, provided: set[str], at: TextSpan) -> bool:
     """T12 for each missing one. A vector may be left out when the text it is made from is there."""
     complete = True
     for prop in target.properties.values():
