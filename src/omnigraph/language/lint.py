@@ -1,8 +1,7 @@
-"""Lints one `.gq` file against a catalog, or a schema alone. The fields of the report are the wire form that editors
-and CI read.
+"""Lints one `.gq` file against a catalog, or a schema alone. Editors and CI read the fields of its report.
 
-The CLI and the server call `lint_queries`. It parses and typechecks and never lowers: what only execution refuses
-is no lint error.
+The CLI and the server call `lint_queries`. It parses and typechecks but never lowers, so a query that only execution
+refuses is not a lint error.
 """
 
 from __future__ import annotations

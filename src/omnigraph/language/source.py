@@ -162,7 +162,7 @@ _ESCAPED = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\
 
 
 class Comment(NamedTuple):
-    """One comment with its signs, as it stands in the text."""
+    """One comment with its delimiters, as written."""
 
     start: int
     end: int

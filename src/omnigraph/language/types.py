@@ -46,7 +46,7 @@ SCALAR_NAMES: dict[str, Scalar] = {scalar.value: scalar for scalar in Scalar if 
 
 
 def vector_dimension_problem(dimension: int) -> str | None:
-    """Why `Vector(dimension)` is no type, or None when it is one."""
+    """Why `Vector(dimension)` is not a type, or None when it is one."""
     if dimension <= 0:
         return "Vector dimension must be greater than zero"
     if dimension > MAX_VECTOR_DIMENSION:

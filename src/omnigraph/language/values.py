@@ -1,12 +1,8 @@
-"""Pure rules about scalar values: date texts, their rendering, and the canonical text that ids are made of.
+"""Rules about single scalar values: dates as text, canonical texts that ids are made of, regular expressions.
 
-Called by parameter coercion, the load and mutation kernels, the catalog and result rendering. It works on
-single Python values and never sees a column; the vectorised kernels of the engine are tested against it.
-
-Whether a text is a regular expression that rows can be checked with.
-
-Rows are checked by Arrow, so its dialect (RE2) decides, and nobody else's. Arrow is imported only when a schema has
-such a rule: a command that reads a schema without one starts without it.
+Parameter coercion, the load and mutation kernels, the catalog and the renderers of results call it. It never sees a
+column; the vectorised kernels of the engine are tested against it. Arrow is imported only to check the pattern of a
+`@check` rule, because rows are matched by Arrow's dialect (RE2).
 """
 
 from __future__ import annotations

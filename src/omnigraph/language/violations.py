@@ -1,8 +1,8 @@
-"""What is said about data that breaks a rule of its schema: one table of sentences, whoever finds the violation.
+"""The sentences about data that breaks a rule of its schema, in one table for all checks.
 
 The row kernels and the constraint stage render a sentence with Python values, checks on Spark render it as a column
-expression; both read the template here, so a mutation, a load, a merge and a pipeline say the same. Where a record
-stands (line, statement, file and row) is not part of a sentence: every path puts its own place before it.
+expression; both read the template here, so a mutation, a load, a merge and a pipeline report the same text. The
+position of a record (line, statement, file and row) is not part of a sentence: every caller puts its own before it.
 """
 
 from __future__ import annotations

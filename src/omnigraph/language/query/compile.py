@@ -1,12 +1,9 @@
-"""The way into the query language: text and catalog to queries that can be described and run.
+"""The entry to the query language: from text and catalog to queries that can be described and run.
 
-The engine and every face call `compile_queries`. Parsing happens at once; each query is typechecked when it is
-asked for and lowered when it is about to run, so one broken query does not stop its neighbours.
-
-Describes an operation without running it: its result columns, and which types it may read and write.
-
-Lint prints it, policy and the HTTP catalog rely on it. The type sets are conservative: whatever execution may touch
-is in them.
+The engine and every interface call `compile_queries`. Parsing happens at once; each query is typechecked when it is
+requested and lowered when it is about to run, so one broken query does not stop its neighbours. `describe` gives the
+result columns of a query and the types that it may read and write, for lint, policy and the HTTP catalog; these sets
+contain every type that execution may touch.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Writes `.gq` text in its one canonical layout, keeping every comment.
+"""Writes `.gq` text in its one canonical layout and keeps every comment.
 
-`format_queries` is called by `omnigraph fmt`. It changes layout only: the result parses to an equal tree, and
-formatting it again changes nothing. Comments stay beside what they were written beside; one that stood inside a
-line moves above it.
-
-Expressions and types of the query language back into text.
-
-The formatter and the stored-query listings use it; `parse(spell(x))` is `x`.
+`omnigraph fmt` calls `format_queries`; listings of stored queries spell single expressions. Only the layout changes:
+the result parses to an equal tree, and formatting it again changes nothing. A comment stays beside the code it was
+written beside; one inside a line moves above it.
 """
 
 from __future__ import annotations
@@ -151,7 +147,7 @@ class _Printer:
                 offset = comment.end_pos
         return self._text.index(")", offset) + 1
 
-    def _comment_stands_before(self, offset: int) -> bool:
+    def _has_comment_before(self, offset: int) -> bool:
         return bool(self._comments) and self._comments[0].start_pos < offset
 
     def _item(self, depth: int, place: TextSpan, text: str) -> None:
@@ -174,7 +170,7 @@ class _Printer:
         self._gap(place.start)
         padding = " " if tail.startswith("}") else ""
         line = f"{head}{padding}{', '.join(spelled(item) for item in items)}{padding}{tail}"
-        if not self._comment_stands_before(place.end) and INDENT * depth + len(line) <= WIDTH:
+        if not self._has_comment_before(place.end) and INDENT * depth + len(line) <= WIDTH:
             self._put(depth, line)
         else:
             self._open(depth, head)
@@ -242,7 +238,7 @@ class _Printer:
 
     def _negation(self, depth: int, negation: ast.Negation) -> None:
         self._comments_before(negation.at.start, depth)
-        inline = None if self._comment_stands_before(negation.at.end) else _spell_inline(negation)
+        inline = None if self._has_comment_before(negation.at.end) else _spell_inline(negation)
         if inline is not None and INDENT * depth + len(inline) <= WIDTH:
             self._item(depth, negation.at, inline)
             return

@@ -1,18 +1,9 @@
-"""Turns a resolved query into its plan, and refuses what typechecks and can't run.
+"""Turns a resolved query into its plan, and refuses queries that typecheck but can't run.
 
-`lower_query` is called when a query is about to be executed, never by lint: the refusals here (mixed mutations, key
-updates, sort keys without a meaning) belong to execution. Nothing is looked up in the catalog any more.
-
-Turns the clauses of a `match` into an operator tree.
-
-Clauses form a conjunction, so their order carries no meaning here: traversals fall into connected groups, each
-group is a scan followed by expansions, groups meet in cross joins, and a predicate runs as soon as its variables
-exist. Called by `lower` for the outer match; negations come back here, the outer row being their first leaf.
-
-Turns resolved mutations into write statements, and refuses what execution refuses before it touches data.
-
-Called by `lower`. The order of the refusals is the order of the language: first a mix of inserts or updates with
-deletes, then the statements one by one.
+`lower_query` is called when a query is about to be executed, never by lint: these refusals (mixed mutations, key
+updates, sort keys without a meaning) belong to execution. The clauses of a `match` form a conjunction, so their order
+carries no meaning: traversals fall into connected groups, each group is a scan followed by expansions, groups meet in
+cross joins, and a predicate runs as soon as its variables exist. The catalog is not consulted here.
 """
 
 from __future__ import annotations
@@ -366,7 +357,7 @@ UNSUPPORTED = "unsupported"
 
 
 def lower_query(query: ResolvedQuery, source: SourceText) -> ir.Plan:
-    """The plan. Raises `CompileError` with everything that stands in the way of running the query."""
+    """Return the plan. Raises `CompileError` with every reason why the query can't run."""
     findings = DiagnosticSink(source)
     plan = (
         _Read(query, query.body, findings).plan()

@@ -1,7 +1,7 @@
-"""JSON values to parameter values, by the declared types of a query.
+"""Converts the JSON values of parameters to the declared types of a query.
 
-Every face that runs a query calls `bind_parameters` once, before anything is executed: a missing or unfit parameter
-is an error here and never a silently dropped condition. Pure: the instant of the request comes from the caller.
+Every interface that runs a query calls `bind_parameters` once, before anything is executed: a missing or unfit
+parameter is an error here and never a silently dropped condition. Pure: the caller supplies the time of the request.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The syntax tree of `.gq`: what was written, before any name means something.
+"""The syntax tree of `.gq` as written, before any name is resolved.
 
-The parser builds it, the type checker and the formatter read it. Nodes are immutable and compare by content:
-a `Place` equals every other `Place`, so two layouts of one program are equal programs.
-
-The syntax tree of a row filter: comparisons of a row's own properties, joined by `and` and `or`.
-
-Policies say with it which rows of a type somebody sees. It has a start of its own in the grammar, the comparisons are
-those of a `match`, and bare names (`Alias`) are properties.
+The parser builds it; the type checker and the formatter read it. Nodes are immutable and compare by content: a
+`TextSpan` equals every other, so two layouts of one program are equal programs. Row filters of policies are trees of
+their own: comparisons of a row's properties, joined by `and` and `or`, in which a bare name (`Alias`) is a property.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Words for syntax errors: what was found, what could have stood there, and the way out where one is known.
+"""Words syntax errors: the token that was found, what could have been there, and the remedy where one is known.
 
-Called by the parser when a token does not fit. It judges nothing; it only explains.
+The parser calls it when a token does not fit. It explains an error and never decides whether there is one.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def null_tests(named: str) -> str:
 
 
 def _null(previous: Sequence[str], after: Sequence[str]) -> str:
-    """What to write for a null, by where it stands."""
+    """The remedy for a null, by its position."""
     if not previous or previous[-1] not in _COMPARISON_SIGNS:
         compared = after[1:4] if after[2:3] == ["."] else after[1:2]
         return null_tests(_property(compared)) if after and after[0] in _COMPARISON_SIGNS else NO_NULL
@@ -239,7 +239,7 @@ def _way_out(token: Lexeme, before: Sequence[Lexeme], after: Sequence[Lexeme], a
     if token in ("asc", "desc"):
         return "nearest(...) always ranks the closest first and takes no direction"
     if token == "order" and "limit" in previous:
-        return "order stands before limit"
+        return "order comes before limit"
     if token in ("contains", "starts_with") and "COMPARISON" in accepted:
         return _ONE_COMPARISON
     if "TYPE_NAME" in accepted and token.type == "IDENT":

@@ -1,7 +1,7 @@
 """Cuts query text into tokens and comments.
 
-One scan serves the parser, its recovery and the formatter. Words are not told apart here: whether `match` is
-a keyword depends on where it stands, which only the parser knows.
+One scan serves the parser, its recovery and the formatter. Keywords are not recognised here: whether `match` is a
+keyword depends on its position, which only the parser knows.
 """
 
 from __future__ import annotations

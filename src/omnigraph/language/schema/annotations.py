@@ -152,7 +152,7 @@ class _PropertyReader:
         self.inline.append(rule)
 
     def _is_for_a_vector(self, annotation: AnnotationSyntax) -> bool:
-        """Whether an annotation of vectors stands where it may; what is wrong is reported."""
+        """Report an annotation of vectors in a wrong position; return whether its position is right."""
         if self._is_repeated(annotation):
             return False
         name, problem = annotation.name, None

@@ -1,14 +1,8 @@
-"""Checks a syntax tree and turns it into declarations, reporting everything that is wrong with it.
+"""Checks the syntax tree of a schema and turns it into declarations, reporting every mistake in it.
 
-Called by the schema compiler. The phases run for every declaration even when another one failed; a property or
-type that could not be read is remembered by name, so that one mistake is reported once.
-
-Merges what interfaces ask for into the node types that implement them.
-
-Called by the checks for each node. A property the node declares itself must have the interface's type and keeps
-its own annotations; any other is injected with the interface's annotations.
-
-Resolves a written type to a `PropertyType`, or says why there is no such type.
+The schema compiler calls `declare`. Types are resolved, annotations read and interfaces merged into the nodes that
+implement them. All phases run for every declaration even when another one failed; a property or type that could not be
+read is remembered by name, so that one mistake is reported once.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Writes a schema in its canonical layout: one declaration style, four spaces, comments kept.
+"""Writes a schema in its canonical layout: one declaration style, four spaces, every comment kept.
 
-Called by `omnigraph fmt`. Formatting never changes what a schema says: the tree of the result equals the tree of
-the source, and formatting twice gives the same text as formatting once.
-
-Lays out formatted lines and puts every comment of the source back where it belongs.
-
-A formatter writes through it: it says which source range a line stands for, and the layout keeps comments, their
-order and at most one blank line between pieces. It never looks inside a line.
+`omnigraph fmt` calls it, and the query formatter uses its `Layout`. Formatting never changes the meaning of a schema:
+the tree of the result equals the tree of the source, and formatting twice gives the same text as formatting once.
 """
 
 from __future__ import annotations
@@ -58,7 +53,7 @@ class Layout:
         self._trailing_comments()
 
     def open(self, lines: list[str], start: int, brace: int) -> None:
-        """The head of a block, whose opening brace stands at `brace`."""
+        """The head of a block, whose opening brace is at `brace`."""
         self.piece(lines, start, brace + 1)
         self._depth += 1
         self._blank = False

@@ -1,12 +1,8 @@
-"""Plans a schema change: what differs between the accepted catalog and a new schema, as ordered steps.
+"""Plans a schema change: the differences between the accepted catalog and a new schema, as ordered steps.
 
-Called by `schema plan` and `schema apply`. The new schema first receives identities that follow renames, so the
-comparison is by identity and never by name. Planning is pure; it neither sees data nor decides to go ahead.
-
-The steps a schema change is made of. The planner makes them, the engine executes them.
-
-A step says what changes and never how the data gets there. What users see of a step, as a line or on the wire, is the
-struct of the same name and fields in `omnigraph.api.schema`.
+`schema plan` and `schema apply` call it; the engine executes the steps. The new schema first receives identities that
+follow renames, so types are compared by identity and never by name. Planning is pure: it does not read data and does
+not decide to go ahead. Users see a step as the struct of the same name in `omnigraph.api.schema`.
 """
 
 from __future__ import annotations
@@ -196,7 +192,7 @@ def evolve(accepted: Catalog, schema: str | DeclaredSchema, *, allow_data_loss: 
 
 
 class _Rules(NamedTuple):
-    """The constraints of a type in terms of property ids, so that a rename is no change."""
+    """The constraints of a type in terms of property ids, so that a rename is not a change."""
 
     key: frozenset[object]
     uniques: frozenset[object]
@@ -334,7 +330,7 @@ def _notes(description: str | None, instruction: str | None = None) -> tuple[Ann
 
 
 def _embedding_note(prop: Property) -> tuple[Annotation, ...]:
-    """When vectors are computed is no part of what they mean, so it may change."""
+    """The moment at which vectors are computed is not part of their meaning, so it may change."""
     if prop.embed is None or not prop.embed.on_write:
         return ()
     return (Annotation("embed", prop.embed.property, (("on_write", "true"),)),)

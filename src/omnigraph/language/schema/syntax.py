@@ -15,7 +15,7 @@ NOWHERE: At = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A declared or referenced name, where it stands."""
+    """A declared or referenced name and its position."""
 
     text: str
     at: At = field(default=NOWHERE, compare=False)

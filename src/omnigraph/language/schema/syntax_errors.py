@@ -92,7 +92,7 @@ def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> Syn
 
 
 def _misused_rule(rule: re.Match[str], structure: str, start: int, end: int, expected: set[str]) -> str | None:
-    """What is wrong with the rule that the error stands in, when that says more than the unexpected word."""
+    """The mistake in the rule around the error, when that says more than the unexpected word."""
     name = rule.group(1)
     in_head = "{" not in structure[start : rule.start()]
     if name == "card":

@@ -1,11 +1,8 @@
-"""Types of expressions: variables, properties, search and ranking calls, aggregates.
+"""Types of expressions: variables, properties, literals, search and ranking calls, aggregates.
 
-Called for filters, projections and sort keys. Each function returns the resolved value, or None after it has
-reported why there is none. What typechecks and can't run comes back as `Refused`.
-
-Types of literals, and whether a written value fits a declared property.
-
-Bindings, assignments and predicates ask here, so that a pin, an insert and a `where` agree on what fits.
+Filters, projections, sort keys, bindings and assignments are checked here, so that an insert and a `where` agree on
+the values that fit a property. Each function returns the resolved value, or None after it has reported why there is
+none. An expression that typechecks but can't run comes back as `Refused`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Types of filters: which operands may meet under which operator, and what the operator then is.
+"""Types of filters: which operands each operator accepts, and which test the operator then is.
 
-Operand types resolve first, the left one before the right; only then are they compared.
-
-Types of row filters: a filter over the properties of one type, for an actor that is not known yet.
-
-The comparisons are those of a `match`, checked by the same rules. What a row filter leaves out is search, ranking and
-aggregates: whether a row is seen depends on the row and the actor alone.
+Operand types are resolved first, the left one before the right; only then are they compared. Row filters of policies
+are checked by the same rules against one type, for an actor that is not known yet. They exclude search, ranking and
+aggregates, because the visibility of a row depends on the row and the actor alone.
 """
 
 from __future__ import annotations
@@ -149,7 +146,7 @@ def check_row_filter(text: str, type_: NodeType | EdgeType, catalog: Catalog) ->
 
 
 def for_actor(test: RowFilter, actor: str) -> RowFilter:
-    """The filter once the actor is known. What that settles for every row is settled here."""
+    """Bind the filter to an actor, and evaluate the tests that no longer depend on a row."""
 
     def bound(value: ir.Value) -> ir.Value:
         return ir.Constant(actor, ir.STRING) if isinstance(value, ir.ParameterValue) else value

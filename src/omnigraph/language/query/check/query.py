@@ -1,12 +1,8 @@
-"""Checks one query against a catalog: names, types, and the rules that tie its parts together.
+"""Checks one query against a catalog: its size, its names, its types, and the rules that tie its parts together.
 
-`check_query` is the only entry, called by `compile`. All findings of a query are collected; the first one is the
-one that the language's precedence demands, the rest follow in the order in which the parts are checked.
-
-How large a query is: its clauses, its literals, and how many patterns are evaluated on top of each other.
-
-Checked before anything that a query means, because every later step takes time and stack in proportion. A query that
-is too large gets a finding with the name of the limit, at the first part that is beyond it.
+`check_query` is the only entry, called by `compile`. The size (clauses, literals, nesting) is checked first, because
+every later step takes time and stack in proportion to it. All findings of a query are collected; the first is the one
+that the precedence rules of the language demand, the rest follow in the order of the checks.
 """
 
 from __future__ import annotations
@@ -152,7 +148,7 @@ def _declare(scope: Scope, parameter: ast.Parameter) -> None:
 
 
 def declared_type(parameter: ast.Parameter) -> PropertyType | None:
-    """The type that a parameter is declared with, None when there is no such type. No catalog has a part in it."""
+    """The declared type of a parameter, or None when there is no such type. Needs no catalog."""
     name = parameter.type_name.text
     if parameter.dimension is not None and name == Scalar.VECTOR and not vector_dimension_problem(parameter.dimension):
         return PropertyType.vector(parameter.dimension, nullable=parameter.nullable)

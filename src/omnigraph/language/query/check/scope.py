@@ -1,6 +1,6 @@
-"""What the type checker knows at one point of a query: the catalog, the names in sight, where findings go.
+"""The context of the type checker at one point of a query: the catalog, the visible names, the sink of findings.
 
-Every typecheck module works on a `Scope`. A name whose own declaration failed stays known as broken, so that one
+Every module of this package works on a `Scope`. A name whose own declaration failed stays known as broken, so that one
 mistake is reported once and not at every use.
 """
 
