@@ -52,7 +52,6 @@ from omnigraph.api.queries import (
     ExportedFile,
     OperatorProfile,
     ReadPoint,
-    ReadTarget,
     StoredQueries,
     require_branch,
     require_kind,
@@ -289,7 +288,7 @@ class Graph(GraphViews):
         asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
 
         def run(state: PinnedState) -> QueryResult:
-            return run_query(state, ReadTarget.of(point, state.branch), asked, options or DEFAULT_READ_OPTIONS)
+            return run_query(state, point.target, asked, options or DEFAULT_READ_OPTIONS)
 
         return self._workspace.read(run, point)
 
@@ -310,7 +309,7 @@ class Graph(GraphViews):
         point = ReadPoint(branch, snapshot, version, at)
         asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
         state = self._workspace.state_at(point)
-        return stream_query(state, ReadTarget.of(point, state.branch), asked, options or DEFAULT_READ_OPTIONS)
+        return stream_query(state, point.target, asked, options or DEFAULT_READ_OPTIONS)
 
     def explain(
         self,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from omnigraph.api.branches import SnapshotListing
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.queries import OperatorProfile, ReadTarget
+from omnigraph.api.queries import OperatorProfile, ReadPoint
 from omnigraph.api.values import plain_id
 from omnigraph.engine.export import export_text
 from omnigraph.engine.query.read import (
@@ -110,5 +110,5 @@ class Snapshot(PinnedState):
         return f"<snapshot of {self.root.location.uri}: branch '{self.branch}', version {self.version}>"
 
     @property
-    def _target(self) -> ReadTarget:
-        return ReadTarget(None, self.commit_id)
+    def _target(self) -> ReadPoint:
+        return ReadPoint(snapshot=self.commit_id)

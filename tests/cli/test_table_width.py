@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.api.queries import ReadOutput, ReadTarget
+from omnigraph.api.queries import ReadOutput, ReadTargetOutput
 from omnigraph.cli.printing.rows import fitting_width
 
 
 def output(*widths: int) -> ReadOutput:
     names = [str(i) for i in range(len(widths))]
     row = dict(zip(names, ("x" * width for width in widths), strict=True))
-    target = ReadTarget("main", None)
+    target = ReadTargetOutput("main", None)
     return ReadOutput(query_name="q", target=target, row_count=1, columns=tuple(names), rows=[row])
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph import Graph
 from omnigraph.api.enums import CellLayout, ReadFormat
-from omnigraph.api.queries import ReadOutput, ReadTarget
+from omnigraph.api.queries import ReadOutput, ReadTargetOutput
 from omnigraph.api.values import cut_to_width, one_line, text_width
 from omnigraph.engine.query.output import TableStyle, render_read
 from tests.cli.conftest import Cli
@@ -100,7 +100,7 @@ def test_every_line_of_a_table_is_as_wide_as_its_rule(
 ) -> None:
     output = ReadOutput(
         query_name="q",
-        target=ReadTarget("main", None),
+        target=ReadTargetOutput("main", None),
         row_count=len(rows),
         columns=("a", "b"),
         rows=[{"a": a, "b": b} for a, b in rows],

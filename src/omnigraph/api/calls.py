@@ -39,7 +39,7 @@ from omnigraph.api.queries import (
     ExportedFile,
     OperatorProfile,
     ReadOutput,
-    ReadTarget,
+    ReadPoint,
     StoredQueries,
 )
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
@@ -54,7 +54,7 @@ class QueryRows(Protocol):
     @property
     def query_name(self) -> str: ...
     @property
-    def target(self) -> ReadTarget: ...
+    def target(self) -> ReadPoint: ...
     @property
     def graph_commit_id(self) -> str: ...
     @property
@@ -81,7 +81,7 @@ class QueryBatches(Protocol):
     @property
     def query_name(self) -> str: ...
     @property
-    def target(self) -> ReadTarget: ...
+    def target(self) -> ReadPoint: ...
     @property
     def graph_commit_id(self) -> str: ...
     @property

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, Self, overload
 
-from msgspec import Struct, field, structs
+from msgspec import Meta, Struct, field, structs
 
 from omnigraph.api.enums import Dates, Integers
 from omnigraph.api.history import shorten
@@ -29,32 +29,74 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class _NamesPoint(Protocol):
+    """A request with the four fields of a point among its own."""
+
+    @property
+    def branch(self) -> str | None: ...
+    @property
+    def snapshot(self) -> str | None: ...
+    @property
+    def version(self) -> int | None: ...
+    @property
+    def at(self) -> datetime | None: ...
+
+
 class ReadPoint(Struct, frozen=True, omit_defaults=True):
-    """Which state a read is of: a branch's head, or its past; at most one of the last three."""
+    """The state that a read is of: the head of a branch, one of its versions or moments, or a commit."""
 
     branch: str | None = None
     snapshot: str | None = None
-    version: int | None = None
+    version: Annotated[int, Meta(ge=1)] | None = None
     at: datetime | None = None
+
+    @classmethod
+    def of(cls, request: _NamesPoint) -> ReadPoint:
+        """The point that a request names."""
+        return ReadPoint(request.branch, request.snapshot, request.version, request.at)
+
+    def normalize(self) -> ReadPoint:
+        """The same point without white space, `main` when it names neither a branch nor a commit. Raises
+        `BadRequestError` for a point that names more than one state."""
+        if sum(part is not None for part in (self.snapshot, self.version, self.at)) > 1:
+            raise BadRequestError("give at most one of snapshot, version and at")
+        if self.snapshot is not None:
+            if self.branch is not None:
+                raise BadRequestError("name a branch or snapshot, not both; a snapshot is a commit id")
+            return ReadPoint(snapshot=self.snapshot.strip())
+        if self.at is not None and self.at.tzinfo is None:
+            raise BadRequestError("the moment to read at needs a time zone")
+        branch = "main" if self.branch is None else self.branch.strip()
+        if not branch:
+            raise BadRequestError("a branch name must not be blank")
+        return ReadPoint(branch, None, self.version, self.at)
 
     @property
     def is_head(self) -> bool:
-        """Whether it moves with the branch: nothing says which of its states."""
+        """Whether the point moves with its branch."""
         return self.snapshot is None and self.version is None and self.at is None
 
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The point as the keywords of a graph's public methods."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
-class ReadTarget(Struct, frozen=True):
-    """What was asked to be read: a branch's head, or a commit."""
+    @property
+    def target(self) -> ReadPoint:
+        """What a result says it was read from: the commit, or the branch."""
+        point = self.normalize()
+        return ReadPoint(point.branch, point.snapshot)
+
+
+class ReadTargetOutput(Struct, frozen=True):
+    """Where rows were read, in a response: the branch, or the commit that the request named."""
 
     branch: str | None
     snapshot: str | None
 
-    WIRE_NAME: ClassVar[str] = "ReadTargetOutput"
-
     @classmethod
-    def of(cls, point: ReadPoint, branch: str) -> Self:
-        """What a point asks for: its commit, or else this branch."""
-        return cls(branch, None) if point.snapshot is None else cls(None, point.snapshot)
+    def of(cls, point: ReadPoint) -> Self:
+        return cls(point.branch, point.snapshot)
 
 
 class QueryRequest(Struct, frozen=True, omit_defaults=True):
@@ -93,7 +135,7 @@ class ReadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The rows of one query, in order; columns in projection order. The commit is what a precondition can name."""
 
     query_name: str
-    target: ReadTarget
+    target: ReadTargetOutput
     row_count: int
     columns: tuple[str, ...] = ()
     rows: list[dict[str, Any]]
@@ -104,7 +146,7 @@ class LegacyReadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As `ReadOutput`, without the commit that was read."""
 
     query_name: str
-    target: ReadTarget
+    target: ReadTargetOutput
     row_count: int
     columns: tuple[str, ...] = ()
     rows: list[dict[str, Any]]
@@ -115,7 +157,7 @@ class ReadHeader(Struct, frozen=True):
 
     kind: Literal["metadata"]
     query_name: str
-    target: ReadTarget
+    target: ReadTargetOutput
     row_count: int
 
     @classmethod
@@ -274,7 +316,7 @@ class ArrowRows(_Columns):
     if TYPE_CHECKING:
 
         @property
-        def target(self) -> ReadTarget: ...
+        def target(self) -> ReadPoint: ...
         @property
         def graph_commit_id(self) -> str: ...
         @property
@@ -350,7 +392,7 @@ class ArrowRows(_Columns):
         """The answer as HTTP and the CLI give it."""
         return ReadOutput(
             query_name=self.query_name,
-            target=self.target,
+            target=ReadTargetOutput.of(self.target),
             row_count=self.num_rows,
             columns=tuple(self.columns),
             rows=self.rows(integers),

@@ -28,7 +28,7 @@ import msgspec
 
 from omnigraph.api import wire
 from omnigraph.api.load import encoded, file_pieces, require_records
-from omnigraph.api.queries import ReadPoint, ReadTarget
+from omnigraph.api.queries import ReadPoint
 from omnigraph.api.service.http import received_error
 from omnigraph.api.service.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Media, Route, route
 from omnigraph.api.values import json_problem, plain_parameters
@@ -357,8 +357,8 @@ def branch_of(name: str | None) -> str:
     return MAIN if name is None else name.strip()
 
 
-def target_of(point: ReadPoint) -> ReadTarget:
-    return ReadTarget.of(point, branch_of(point.branch))
+def target_of(point: ReadPoint) -> ReadPoint:
+    return point.target
 
 
 DEFAULT_TIMEOUT: Final = 120.0

@@ -374,7 +374,7 @@ def _commit(reply: Reply) -> str:
 
 
 def _read_point(remote: Remote, /, operation_id: str, point: ReadPoint) -> Steps[Reply]:
-    asked = api_parameters.PointParameters(point.branch, point.snapshot, point.version, point.at)
+    asked = point
     return (yield from read(remote, remote._reading(remote._request(operation_id, asked), point), point))
 
 

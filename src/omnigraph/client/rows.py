@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from omnigraph.api import wire
 from omnigraph.api.enums import Integers
-from omnigraph.api.queries import ArrowBatches, ArrowRows, ReadTarget, json_rows
+from omnigraph.api.queries import ArrowBatches, ArrowRows, ReadPoint, json_rows
 from omnigraph.api.service.routes import COMMIT_HEADER, QUERY_HEADER, TYPE_METADATA, Media
 from omnigraph.api.values import Columns
 from omnigraph.client.connection import Reply
@@ -132,7 +132,7 @@ def _batch(message: bytes, schema: Any) -> Any:
 class _Origin:
     """What the headers of an answer with rows say."""
 
-    def __init__(self, reply: Reply, target: ReadTarget) -> None:
+    def __init__(self, reply: Reply, target: ReadPoint) -> None:
         self._target = target
         self._query_name = reply.header(QUERY_HEADER) or ""
         self._graph_commit_id = reply.header(COMMIT_HEADER) or ""
@@ -142,7 +142,7 @@ class _Origin:
         return self._query_name
 
     @property
-    def target(self) -> ReadTarget:
+    def target(self) -> ReadPoint:
         """What is read: a branch, or a commit."""
         return self._target
 
@@ -159,7 +159,7 @@ class RemoteRows(_Origin, ArrowRows):
     values: dates and times as ISO texts, which `to_arrow`, `to_pandas` and `to_polars` give as real ones.
     """
 
-    def __init__(self, reply: Reply, target: ReadTarget) -> None:
+    def __init__(self, reply: Reply, target: ReadPoint) -> None:
         reply.require(Media.ARROW, Media.JSON)
         if not reply.body.endswith(END):
             raise AnswerBrokenError(len(reply.body), "the Arrow stream lacks its end")
@@ -199,7 +199,7 @@ class JsonRows(_Origin, ArrowRows):
     from the values.
     """
 
-    def __init__(self, reply: Reply, target: ReadTarget) -> None:
+    def __init__(self, reply: Reply, target: ReadPoint) -> None:
         answered = reply.decoded(AnsweredRows)
         super().__init__(reply, target)
         self._rows = answered.rows
@@ -248,7 +248,7 @@ def _guessed(values: list[Any]) -> pa.Array:
     return pa.array([None if value is None else wire.encode(value).decode() for value in values], pa.string())
 
 
-def received_rows(reply: Reply, target: ReadTarget) -> RemoteRows | JsonRows:
+def received_rows(reply: Reply, target: ReadPoint) -> RemoteRows | JsonRows:
     """The rows of an answer, as its media type says them."""
     return JsonRows(reply, target) if reply.media == Media.JSON else RemoteRows(reply, target)
 
@@ -261,7 +261,7 @@ def holds_rows(reply: Reply) -> bool:
 class _Batches(_Origin, ArrowBatches):
     """What both kinds of streams know. `first` are batches that came with the schema."""
 
-    def __init__(self, reply: Reply, target: ReadTarget, decoder: BatchDecoder, first: list[Any]) -> None:
+    def __init__(self, reply: Reply, target: ReadPoint, decoder: BatchDecoder, first: list[Any]) -> None:
         super().__init__(reply, target)
         self._decoder = decoder
         self._first = first
@@ -281,7 +281,7 @@ class RemoteBatches(_Batches):
     A stream is read once, by whichever of its methods comes first. One that breaks off raises; it never ends early.
     """
 
-    def __init__(self, answer: Answer, target: ReadTarget) -> None:
+    def __init__(self, answer: Answer, target: ReadPoint) -> None:
         decoder = BatchDecoder()
         first: list[Any] = []
         self._answer = answer
@@ -375,7 +375,7 @@ class AsyncJsonBatches(JsonBatches):
         """It is here already."""
 
 
-def received_batches(answer: Answer, target: ReadTarget) -> RemoteBatches | JsonBatches:
+def received_batches(answer: Answer, target: ReadPoint) -> RemoteBatches | JsonBatches:
     """The rows of an answer in pieces, as its media type says them."""
     if answer.head.media != Media.JSON:
         return RemoteBatches(answer, target)
@@ -383,7 +383,7 @@ def received_batches(answer: Answer, target: ReadTarget) -> RemoteBatches | Json
     return JsonBatches(JsonRows(reply, target), reply)
 
 
-async def awaited_batches(answer: AsyncAnswer, target: ReadTarget) -> AsyncRemoteBatches | AsyncJsonBatches:
+async def awaited_batches(answer: AsyncAnswer, target: ReadPoint) -> AsyncRemoteBatches | AsyncJsonBatches:
     """The same for asyncio."""
     if answer.head.media != Media.JSON:
         return await AsyncRemoteBatches.opened(answer, target)
@@ -394,12 +394,12 @@ async def awaited_batches(answer: AsyncAnswer, target: ReadTarget) -> AsyncRemot
 class AsyncRemoteBatches(_Batches):
     """The rows of one query as Arrow record batches: `async for batch in stream`. One that breaks off raises."""
 
-    def __init__(self, answer: AsyncAnswer, target: ReadTarget, decoder: BatchDecoder, first: list[Any]) -> None:
+    def __init__(self, answer: AsyncAnswer, target: ReadPoint, decoder: BatchDecoder, first: list[Any]) -> None:
         super().__init__(answer.head, target, decoder, first)
         self._answer = answer
 
     @classmethod
-    async def opened(cls, answer: AsyncAnswer, target: ReadTarget) -> AsyncRemoteBatches:
+    async def opened(cls, answer: AsyncAnswer, target: ReadPoint) -> AsyncRemoteBatches:
         """The stream, once its first message says what its columns are."""
         decoder = BatchDecoder()
         first: list[Any] = []

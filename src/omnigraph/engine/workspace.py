@@ -129,32 +129,26 @@ class Workspace(Resources):
     ) -> Snapshot:
         """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them). Its
         caller must be allowed the action on it."""
-        if sum(x is not None for x in (snapshot, version, at)) > 1:
-            raise BadRequestError("give at most one of snapshot, version and at")
-        if snapshot is not None:
-            if branch is not None:
-                raise BadRequestError("a snapshot is a commit id and needs no branch")
-            located = log_walk.find(self.root, snapshot)
-            # A commit is governed by the branch it was made on.
-            made_on = located.entry.branch
-            return Snapshot(self, located.ref.branch, located.entry, self.visibility_for(action, made_on), made_on)
-        name = MAIN if branch is None else branch.strip()
-        # Only an actor who may read a branch learns whether it exists.
-        visibility = self.visibility_for(action, name)
-        head = self.head(name)
-        if version is not None:
-            entry = log_walk.at_version(self.root, head, version)
-        elif at is not None:
-            if at.tzinfo is None:
-                raise BadRequestError("the moment to read at needs a time zone")
-            entry = log_walk.at_time(self.root, head, round(at.timestamp() * 1_000_000))
-        else:
-            entry = head.entry
-        return Snapshot(self, head.ref.branch, entry, visibility)
+        return self.state_at(ReadPoint(branch, snapshot, version, at), action)
 
     def state_at(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
         """The same for a read point."""
-        return self.snapshot(point.branch, snapshot=point.snapshot, version=point.version, at=point.at, action=action)
+        point = point.normalize()
+        if point.snapshot is not None:
+            located = log_walk.find(self.root, point.snapshot)
+            # A commit is governed by the branch it was made on.
+            made_on = located.entry.branch
+            return Snapshot(self, located.ref.branch, located.entry, self.visibility_for(action, made_on), made_on)
+        name = point.branch or MAIN
+        # Only an actor who may read a branch learns whether it exists.
+        visibility = self.visibility_for(action, name)
+        head = self.head(name)
+        entry = head.entry
+        if point.version is not None:
+            entry = log_walk.at_version(self.root, head, point.version)
+        elif point.at is not None:
+            entry = log_walk.at_time(self.root, head, round(point.at.timestamp() * 1_000_000))
+        return Snapshot(self, head.ref.branch, entry, visibility)
 
     def read(self, read: Callable[[Snapshot], Answer], point: ReadPoint) -> Answer:
         """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;

@@ -25,21 +25,20 @@ from omnigraph.api.branches import (
 from omnigraph.api.enums import EntityKind
 from omnigraph.api.history import ChangeRecord, ChangeScope, ChangeSet, CommitChangesPage, CommitList
 from omnigraph.api.load import ChangeRequest, MutationReceipt
-from omnigraph.api.queries import InvokeStoredQueryRequest, ReadOutput, ReadPoint, ReadTarget, StoredQueries
+from omnigraph.api.queries import InvokeStoredQueryRequest, ReadOutput, ReadPoint, StoredQueries
 from omnigraph.api.schema import SchemaSource
 from omnigraph.api.service.http import (
     CommitChangesParameters,
     CommitsParameters,
     DiffParameters,
     EntityParameters,
-    PointParameters,
 )
 from omnigraph.api.service.routes import IDEMPOTENCY_HEADER, IF_COMMIT_HEADER, route
 from omnigraph.engine.query.read import stream_query
 from omnigraph.engine.query.result import QueryStream
 from omnigraph.errors import BadRequestError
 from omnigraph.server.handlers import changes, reads, writes
-from omnigraph.server.http.call import HANDLERS, Call, checked_point
+from omnigraph.server.http.call import HANDLERS, Call
 from omnigraph.server.http.responses import Answer
 
 HANDLER_MODULES: Final = (changes, reads, writes)
@@ -87,9 +86,9 @@ class InProcessGraph:
         version: int | None = None,
     ) -> QueryStream:
         call = self._call("query")
-        point = checked_point(ReadPoint(branch, snapshot, version))
+        point = ReadPoint(branch, snapshot, version).normalize()
         asked = (source, name, None if params is None else dict(params))
-        return stream_query(call.state(point), ReadTarget(point.branch, point.snapshot), asked, call.read_options())
+        return stream_query(call.state(point), point.target, asked, call.read_options())
 
     def entity(
         self,
@@ -107,7 +106,7 @@ class InProcessGraph:
         return self._answer("getEntity", dict[str, Any], parameters=parameters)
 
     def schema_text(self, branch: str | None = None, *, snapshot: str | None = None, version: int | None = None) -> str:
-        point = PointParameters(branch=branch, snapshot=snapshot, version=version)
+        point = ReadPoint(branch, snapshot, version)
         return self._answer("getSchema", SchemaSource, parameters=point).schema_source
 
     def stored_queries(self) -> StoredQueries:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 from msgspec import Struct
 
-from omnigraph.api.queries import ReadTarget
+from omnigraph.api.queries import ReadPoint
 from omnigraph.api.service.routes import ROUTES, Media
 from omnigraph.engine.query import properties
 from omnigraph.engine.query.context import MODE_VARIABLE
@@ -136,7 +136,7 @@ def _both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def streamed(graph: Graph, name: str, options: ReadOptions) -> QueryStream:
-    return stream_query(graph.snapshot(), ReadTarget("main", None), (query_of(name), None, PARAMETERS), options)
+    return stream_query(graph.snapshot(), ReadPoint("main"), (query_of(name), None, PARAMETERS), options)
 
 
 def drained(stream: QueryStream) -> None:

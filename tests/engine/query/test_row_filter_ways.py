@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.queries import ReadTarget
+from omnigraph.api.queries import ReadPoint
 from omnigraph.engine.query.operators import pushdown
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import edge_visibility
@@ -131,10 +131,10 @@ def test_every_way_of_asking_finds_the_same_rows(graph: Graph, text: str, actor:
     visible = state.restricted_to(visibility_of([TypeVisibility(type_, test)]))
     stored = state.table(type_.type_key).read(["id", *(prop.column for prop in type_.property_list)], row_ids=True)
     ids, now = stored.column("id"), now_micros() // 1_000
-    scanned = run_query(visible, ReadTarget("main", None), (EVERY_ROW, "q", {}))
+    scanned = run_query(visible, ReadPoint("main"), (EVERY_ROW, "q", {}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pushdown, "MOST_TERMS", 1)  # more than one test is too much for a scan
-        bounded = run_query(visible, ReadTarget("main", None), (EVERY_ROW, "q", {}))
+        bounded = run_query(visible, ReadPoint("main"), (EVERY_ROW, "q", {}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(edge_visibility, "_FIND", math.inf)  # rows are looked at one by one
         met = visible_entities(visible, type_, row_ids_of(stored), now)

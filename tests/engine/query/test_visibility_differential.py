@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.api.queries import ReadTarget
+from omnigraph.api.queries import ReadPoint
 from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import edge_visibility
@@ -56,7 +56,7 @@ def test_a_restricted_answer_is_the_answer_of_a_graph_without_the_rest(
             # Rows are looked at one by one, or all that are seen are found first.
             patch.setattr(edge_visibility, "_FIND", -math.inf if mode == "auto" else math.inf)
             SHARED_MEMORY.clear()
-            result = run_query(state, ReadTarget("main", None), (text, "q", values))
+            result = run_query(state, ReadPoint("main"), (text, "q", values))
         columns = [_rendered(result, i) for i in range(len(result.columns))]
         found = [list(row) for row in zip(*columns, strict=True)]
         assert _comparable(found, ordered) == _comparable(expected, ordered), (mode, chosen, text)

@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.queries import BlobCell, ReadPoint, ReadTarget
+from omnigraph.api.queries import BlobCell, ReadPoint
 from omnigraph.engine.blobs import blob_in
 from omnigraph.engine.export import export_files, export_lines
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query
@@ -139,7 +139,7 @@ QUERIES = [
 @pytest.mark.parametrize("text", QUERIES)
 def test_a_query_answers_as_on_the_smaller_graph(visible: tuple[Snapshot, Graph], text: str) -> None:
     state, smaller = visible
-    found = run_query(state, ReadTarget("main", None), (text, "q", {})).rows()
+    found = run_query(state, ReadPoint("main"), (text, "q", {})).rows()
     assert found == smaller.query(text, "q").rows()
     assert found
 
@@ -157,7 +157,7 @@ def test_a_query_answers_as_on_the_smaller_graph(visible: tuple[Snapshot, Graph]
 )
 def test_a_masked_property_can_not_be_named(visible: tuple[Snapshot, Graph], clause: str) -> None:
     with pytest.raises(PolicyError, match=r"'Doc.salary' is hidden"):
-        run_query(visible[0], ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {}))
+        run_query(visible[0], ReadPoint("main"), (f"query q() {{ {clause} }}", "q", {}))
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,7 @@ def test_nor_one_of_an_edge_nor_by_a_search(visible: tuple[Snapshot, Graph], cla
         [TypeVisibility(doc, masked=frozenset({"text"})), TypeVisibility(about, masked=frozenset({"weight"}))]
     )
     with pytest.raises(PolicyError, match=r"'(Doc.text|About.weight)' is hidden"):
-        run_query(
-            visible[0].restricted_to(visibility), ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {})
-        )
+        run_query(visible[0].restricted_to(visibility), ReadPoint("main"), (f"query q() {{ {clause} }}", "q", {}))
 
 
 @pytest.mark.parametrize("text", [QUERIES[0], QUERIES[5], QUERIES[7], QUERIES[9]])
@@ -197,7 +195,7 @@ def test_plans_and_profiles_tell_nothing_of_the_rules_and_of_the_rest(
     state, _ = visible
     plan = explain_query(state, (text, "q", {}))
     assert plan == explain_query(state.restricted_to(UNRESTRICTED), (text, "q", {}))
-    profile = run_query(state, ReadTarget("main", None), (text, "q", {}), ReadOptions(profile=True)).profile
+    profile = run_query(state, ReadPoint("main"), (text, "q", {}), ReadOptions(profile=True)).profile
     lines = list(profile.lines())
     assert not [line for line in lines if "eu" in line or "60 rows" in line or " of " in line]
     assert all(" 0 requests" in line for line in lines if "requests" in line)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.queries import ReadTarget
+from omnigraph.api.queries import ReadPoint
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.search import text as text_search
@@ -148,5 +148,5 @@ def test_a_search_finds_and_ranks_what_is_visible_alone(pairs: list[Pair], which
     pair = pairs[which]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_search, "_FEW_ROWS", 2048 if few else 0)
-        found = run_query(pair.state, ReadTarget("main", None), (text, "q", {})).rows()
+        found = run_query(pair.state, ReadPoint("main"), (text, "q", {})).rows()
     assert found == pair.smaller.query(text, "q").rows(), (RULES[which], text)

@@ -10,7 +10,6 @@ The header by which servers, gateways and providers say when they want to be ask
 
 from __future__ import annotations
 
-import builtins
 import time
 import typing
 from collections.abc import Iterator, Sequence
@@ -276,19 +275,6 @@ def _hints(shape: type[Any]) -> dict[str, Any]:
 Positive = Annotated[int, Meta(ge=1)]
 
 
-class PointParameters(Struct, frozen=True):
-    """Which state is read: a branch's head, one of its versions or moments, or a commit."""
-
-    branch: str | None = None
-    snapshot: str | None = None
-    version: Positive | None = None
-    at: datetime | None = None
-
-    @property
-    def point(self) -> ReadPoint:
-        return ReadPoint(self.branch, self.snapshot, self.version, self.at)
-
-
 class CommitsParameters(Struct, frozen=True):
     """`limit` and `before` page through a long history; without them it is told whole."""
 
@@ -381,19 +367,15 @@ class BlobParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     version: Positive | None = None
     at: datetime | None = None
 
-    @builtins.property
-    def point(self) -> ReadPoint:
-        return ReadPoint(self.branch, self.snapshot, self.version, self.at)
 
-
-class CountParameters(PointParameters, frozen=True, kw_only=True):
+class CountParameters(ReadPoint, frozen=True, kw_only=True):
     """The entities of a type. The kind may be left out: no node type is called like an edge type."""
 
     entity: EntityKind | None = None
     type: str
 
 
-class EntityParameters(PointParameters, frozen=True, kw_only=True):
+class EntityParameters(ReadPoint, frozen=True, kw_only=True):
     """One node or edge by its id. The kind may be left out: no node type is called like an edge type."""
 
     entity: EntityKind | None = None

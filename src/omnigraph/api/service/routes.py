@@ -43,6 +43,7 @@ from omnigraph.api.queries import (
     QueryPlan,
     QueryRequest,
     ReadOutput,
+    ReadPoint,
     StoredQueries,
 )
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
@@ -205,7 +206,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getSnapshot",
         "The tables of a state of the graph",
         "snapshots",
-        parameters=http.PointParameters,
+        parameters=ReadPoint,
         response=(SnapshotListing,),
     ),
     _get(
@@ -289,7 +290,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getSchema",
         "The accepted schema",
         "schema",
-        parameters=http.PointParameters,
+        parameters=ReadPoint,
         response=(SchemaSource,),
     ),
     _post(

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.api.queries import OperatorProfile, ReadTarget, StoredQuery
+from omnigraph.api.queries import OperatorProfile, ReadPoint, StoredQuery
 from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
 from omnigraph.engine.query.operators.pushdown import split_pushed
@@ -66,7 +66,7 @@ Asked: TypeAlias = tuple[str, str | None, Mapping[str, Any] | None]
 
 def run_query(
     snapshot: Snapshot,
-    target: ReadTarget,
+    target: ReadPoint,
     asked: Asked,
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> QueryResult:
@@ -76,7 +76,7 @@ def run_query(
 
 def stream_query(
     snapshot: Snapshot,
-    target: ReadTarget,
+    target: ReadPoint,
     asked: Asked,
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> QueryStream:
@@ -100,7 +100,7 @@ def explain_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAU
 
 def profile_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
     """What each operator did. The rows are made to be measured, and dropped."""
-    target = ReadTarget(snapshot.branch, None)
+    target = ReadPoint(snapshot.branch)
     rows = stream_query(snapshot, target, asked, replace(options, profile=True))
     for _ in rows:
         pass

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from omnigraph.api import queries as contract
 from omnigraph.api.enums import Integers
-from omnigraph.api.queries import ArrowBatches, ArrowRows, ReadTarget, json_rows, rendering_parts
+from omnigraph.api.queries import ArrowBatches, ArrowRows, ReadPoint, json_rows, rendering_parts
 from omnigraph.api.values import Columns
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.language.query.ir import OutputColumn
@@ -121,7 +121,7 @@ class QueryResult(ArrowRows):
     """
 
     query_name: str
-    target: ReadTarget
+    target: ReadPoint
     graph_commit_id: str
     output: tuple[OutputColumn, ...]
     table: pa.Table
@@ -141,7 +141,7 @@ class QueryStream(ArrowBatches):
     """
 
     query_name: str
-    target: ReadTarget
+    target: ReadPoint
     graph_commit_id: str
     output: tuple[OutputColumn, ...]
     schema: pa.Schema

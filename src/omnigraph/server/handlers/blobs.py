@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from omnigraph.api.queries import LONGEST_READ, BlobCell
+from omnigraph.api.queries import LONGEST_READ, BlobCell, ReadPoint
 from omnigraph.api.service.http import BlobParameters
 from omnigraph.api.service.routes import SNAPSHOT_HEADER, Media
 from omnigraph.engine.blobs import ExternalBlob, ManagedBlob, blob_in
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError
-from omnigraph.server.http.call import Call, checked_point, handles
+from omnigraph.server.http.call import Call, handles
 from omnigraph.server.http.responses import (
     Answer,
     AnyAnswer,
@@ -88,7 +88,7 @@ def get_blob(call: Call) -> AnyAnswer:
     parameters: BlobParameters = call.parameters
     cell = BlobCell(parameters.entity, parameters.type, parameters.id, parameters.property)
     try:
-        point = checked_point(parameters.point)
+        point = ReadPoint.of(parameters).normalize()
     except BadRequestError as error:
         raise BadRequestError(f"{call.route.bad_parameters}: {error}") from None
     found = blob_in(call.whole._workspace, call.state(point), cell, point)

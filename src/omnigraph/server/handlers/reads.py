@@ -27,7 +27,7 @@ from omnigraph.api.queries import (
     QueryRequest,
     ReadOutput,
     ReadPoint,
-    ReadTarget,
+    ReadTargetOutput,
     StoredQueries,
 )
 from omnigraph.api.schema import SchemaPlanRequest, SchemaSource
@@ -36,7 +36,6 @@ from omnigraph.api.service.http import (
     CountParameters,
     EntityParameters,
     HistoryParameters,
-    PointParameters,
 )
 from omnigraph.api.service.pipeline import ServedPipeline, ServedPipelines
 from omnigraph.api.service.routes import QUERY_HEADER, Media
@@ -50,7 +49,7 @@ from omnigraph.engine.query.visibility import listing, read_entity
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import EntityNotFoundError
-from omnigraph.server.http.call import MAIN, Call, branch_name, checked_point, handles
+from omnigraph.server.http.call import MAIN, Call, branch_name, handles
 from omnigraph.server.http.responses import Answer, AnyAnswer, StreamAnswer, chosen_media, json_answer
 from omnigraph.server.http.streaming import in_chunks, json_array, row_chunks, small
 
@@ -86,7 +85,7 @@ def export(call: Call) -> AnyAnswer:
         lines = (line + b"\n" for line in export_lines(state, request.type_names or (), dates=dates))
         return stream_answer(call, in_chunks(lines), _NDJSON, call.saw(state), last_line_tells_error=True)
 
-    point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
+    point = ReadPoint.of(request)
     return call.read(point, run, action=PolicyAction.EXPORT, text=dates.value)
 
 
@@ -125,13 +124,12 @@ def read(call: Call) -> AnyAnswer:
 
 def answer_query(call: Call, request: QueryRequest, *, legacy: bool = False) -> AnyAnswer:
     """The rows in the format that the client asks for: JSON whole, every other one as a stream."""
-    point = checked_point(ReadPoint(request.branch, request.snapshot, request.version, request.at))
-    target = ReadTarget(point.branch, point.snapshot)
+    point = ReadPoint.of(request).normalize()
     asked: Asked = (request.query, request.name, request.params)
     media = chosen_media(call.headers.get("accept"), call.route.media)
 
     def run(state: Snapshot) -> AnyAnswer:
-        rows = stream_query(state, target, asked, call.read_options())
+        rows = stream_query(state, point.target, asked, call.read_options())
         if media is not Media.JSON:
             return _streamed(call, state, rows, media)
         return json_answer(_output(rows, call.limits.result_rows, legacy=legacy), call.saw(state))
@@ -153,7 +151,7 @@ def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | 
     shape = LegacyReadOutput if legacy else partial(ReadOutput, graph_commit_id=rows.graph_commit_id)
     return shape(
         query_name=rows.query_name,
-        target=rows.target,
+        target=ReadTargetOutput.of(rows.target),
         row_count=count,
         columns=tuple(rows.columns),
         rows=msgspec.Raw(encoded),  # type: ignore[arg-type]
@@ -168,7 +166,7 @@ def explain(call: Call) -> AnyAnswer:
         lines = explain_query(state, (request.query, request.name, request.params), call.read_options())
         return json_answer(QueryPlan(tuple(lines)), call.saw(state))
 
-    point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
+    point = ReadPoint.of(request)
     return call.read(point, run, immutable=False)
 
 
@@ -180,25 +178,24 @@ def profile(call: Call) -> AnyAnswer:
         measured = profile_query(state, (request.query, request.name, request.params), call.read_options())
         return json_answer(measured, call.saw(state))
 
-    point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
+    point = ReadPoint.of(request)
     return call.read(point, run, immutable=False)
 
 
 @handles("getSnapshot")
 def get_snapshot(call: Call) -> AnyAnswer:
-    parameters: PointParameters = call.parameters
-    return call.read(parameters.point, lambda state: json_answer(listing(state), call.saw(state)))
+    parameters: ReadPoint = call.parameters
+    return call.read(parameters, lambda state: json_answer(listing(state), call.saw(state)))
 
 
 @handles("getSchema")
 def get_schema(call: Call) -> AnyAnswer:
-    parameters: PointParameters = call.parameters
+    parameters: ReadPoint = call.parameters
 
     def run(state: Snapshot) -> AnyAnswer:
         return json_answer(SchemaSource(state.schema_document.source), call.saw(state))
 
-    named = parameters.point != ReadPoint()
-    return call.read(parameters.point, run, of_branch=named)
+    return call.read(parameters, run, of_branch=parameters != ReadPoint())
 
 
 @handles("getEntity")
@@ -213,7 +210,7 @@ def get_entity(call: Call) -> AnyAnswer:
             raise EntityNotFoundError(type_.type_key.replace(":", " "), parameters.id)
         return json_answer(found, call.saw(state))
 
-    return call.read(parameters.point, run)
+    return call.read(ReadPoint.of(parameters), run)
 
 
 @handles("countEntities")
@@ -226,7 +223,7 @@ def count_entities(call: Call) -> AnyAnswer:
         found = EntityCount(EntityKind(type_.kind), type_.name, count_entities_of(state, type_))
         return json_answer(found, call.saw(state))
 
-    return call.read(parameters.point, run)
+    return call.read(ReadPoint.of(parameters), run)
 
 
 @handles("listBranches")

@@ -170,8 +170,7 @@ def _stored_mutation(call: Call, source: str, target: str, if_commit: str | None
 def _invoke_mutation(
     call: Call, stored: StoredQuerySource, request: InvokeStoredQueryRequest, if_commit: str | None
 ) -> AnyAnswer:
-    point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
-    require_branch(stored.entry.name, stored.entry.mutation, point)
+    require_branch(stored.entry.name, stored.entry.mutation, ReadPoint.of(request))
     target = branch_name(request.branch)
     return _run_mutation(call, _stored_mutation(call, stored.source, target, if_commit))
 

@@ -194,7 +194,7 @@ class Call:
 
     def state(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
         """The state that a read is of, once the actor may read it."""
-        point = checked_point(point)
+        point = point.normalize()
         return self._recent_enough(point, self.allowed_state(point, action))
 
     def read(
@@ -213,7 +213,7 @@ class Call:
         the query where the request only names it. A read that is of no branch in particular is asked about without
         one.
         """
-        point = checked_point(point)
+        point = point.normalize()
         if point.snapshot is None:
             graph = self.require(action, point.branch if of_branch else None)
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
@@ -254,19 +254,6 @@ class Call:
     def saw(self, state: Snapshot) -> dict[str, str]:
         """The header that tells which commit a read saw."""
         return {COMMIT_HEADER: state.commit_id}
-
-
-def checked_point(point: ReadPoint) -> ReadPoint:
-    """The state that is asked for; `main` when no branch and no commit is named."""
-    if point.snapshot is not None:
-        if point.branch is not None:
-            raise BadRequestError("name a branch or snapshot, not both")
-        if point.version is not None or point.at is not None:
-            raise BadRequestError("give at most one of snapshot, version and at")
-        return ReadPoint(snapshot=point.snapshot.strip())
-    if point.version is not None and point.at is not None:
-        raise BadRequestError("give at most one of snapshot, version and at")
-    return ReadPoint(branch_name(point.branch), None, point.version, point.at)
 
 
 def branch_name(name: str | None, default: str = MAIN) -> str:
