@@ -238,7 +238,7 @@ FORMS: dict[str, Any] = {
     "schema-plan": PLAN,
     "schema-plan-nothing": told_plan(MigrationPlan(())),
     "lint-report": LINT,
-    "operator-profile": PROFILE.measured,
+    "operator-profile": PROFILE.report,
     "fmt-outcome": _report([_Outcome("a.gq", "x", "y")]).files[0],  # type: ignore[arg-type]
     "fmt-outcome-error": _report([_Outcome("a.gq", error=BadRequestError("no"))]).files[0],  # type: ignore[arg-type]
     "pipeline-plan": PipelinePlan(

@@ -67,7 +67,14 @@ from omnigraph.engine.history.commits import receipts, summaries, summary
 from omnigraph.engine.history.diff import diff_of
 from omnigraph.engine.history.log_walk import CommitPage
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
-from omnigraph.engine.query.read import ReadOptions, described, explain_query, profile_query, run_query, stream_query
+from omnigraph.engine.query.read import (
+    ReadOptions,
+    describe_stored_query,
+    explain_query,
+    profile_query,
+    run_query,
+    stream_query,
+)
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.visibility import listing as tables_of
@@ -501,7 +508,7 @@ class Graph(GraphViews):
         """The queries that the handle was given to offer by name (`queries=` of `open`), as a server tells its own."""
         state = self.snapshot()
         queries = self._queries or Queries(())
-        found = [described(state, query.source, query.name, queries._origin) for query in queries]
+        found = [describe_stored_query(state, query.source, query.name, queries._origin) for query in queries]
         return StoredQueries(tuple(sorted(found, key=lambda query: query.name)))
 
     def invoke(

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.engine.bulk.executor import PLACE
-from omnigraph.engine.bulk.key_hashes import buckets_of, crowded, every_hash, key_hashes
+from omnigraph.engine.bulk.key_hashes import buckets_of, every_hash, frequent_hashes, key_hashes
 from omnigraph.pipeline.checks import candidate_keys as exchanging
 from omnigraph.pipeline.checks import id_lookup as ends_of_edges
 from omnigraph.pipeline.checks import id_lookup as matching
@@ -80,7 +80,9 @@ def test_different_keys_rarely_share_a_hash() -> None:
 @given(st.lists(st.integers(0, 8)), st.integers(1, 4))
 def test_crowded_hashes_are_those_that_occur_too_often(values: list[int], most: int) -> None:
     counted = Counter(values)
-    assert crowded(np.array(values, np.uint64), most).tolist() == sorted(v for v in counted if counted[v] > most)
+    assert frequent_hashes(np.array(values, np.uint64), most).tolist() == sorted(
+        v for v in counted if counted[v] > most
+    )
 
 
 @given(st.lists(st.integers(0, (1 << 64) - 1)), st.integers(1, 1 << 16))

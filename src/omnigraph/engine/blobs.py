@@ -129,7 +129,7 @@ def read_blob(workspace: Workspace, cell: BlobCell, target: ReadPoint) -> BlobRe
 
 def blob_in(workspace: Workspace, snapshot: Snapshot, cell: BlobCell, target: ReadPoint) -> BlobRead:
     """The same in a state that was found already."""
-    type_, prop = _selected(workspace, snapshot, cell)
+    type_, prop = _resolve_cell(workspace, snapshot, cell)
     table = snapshot.table(type_.type_key)
     rows = table.rows_among("id", [cell.id], [prop.column], row_ids=True)
     if not rows.num_rows or not visible_entities(snapshot, type_, row_ids_of(rows)).all():
@@ -155,7 +155,7 @@ def _content(table: Table, column: str, entity_id: str, row_id: int, blob: Store
     return ManagedBlob(blob.size, etag, BlobReader(table, column, row_id, blob.size))
 
 
-def _selected(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> tuple[TableType, Property]:
+def _resolve_cell(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> tuple[TableType, Property]:
     """The type and the property as the snapshot has them; they are named as the branch has them now."""
     if cell.kind not in ("node", "edge"):
         raise BadRequestError(f"invalid Blob selector: '{cell.kind}' is neither node nor edge")
@@ -209,7 +209,7 @@ def admit_blobs(resources: Resources, change: GraphChange) -> GraphChange:
     payloads = _for_each(root, sorted(set(copied)), root.external.read)
     return GraphChange(
         {
-            key: _resolved(type_change, cells[key], admitted, {} if type_change.replaces else payloads)
+            key: _with_cells(type_change, cells[key], admitted, {} if type_change.replaces else payloads)
             for key, type_change in change.by_type.items()
         }
     )
@@ -230,7 +230,7 @@ def _for_each(root: GraphRoot, uris: list[str], ask: Callable[[str], Value]) -> 
     return dict(zip(uris, root.workers.map(ask, uris), strict=True))
 
 
-def _resolved(
+def _with_cells(
     change: TypeChange,
     cells: Mapping[str, list[str | None]],
     admitted: Mapping[str, str],

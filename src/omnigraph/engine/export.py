@@ -77,7 +77,7 @@ def export_lines(
 ) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
     with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
-        for state in _chosen(snapshot, types, scope):
+        for state in _select_types(snapshot, types, scope):
             yield from entity_lines(state, _all_rows(state, snapshot), dates)
 
 
@@ -121,10 +121,10 @@ def export_files(
     folder = Path(directory)
     try:
         with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
-            states = _chosen(snapshot, types, EVERYTHING)
+            states = _select_types(snapshot, types, EVERYTHING)
             paths = {state.type_key: folder / f"{state.type.kind}.{state.type.name}.{chosen.value}" for state in states}
             if not force and (taken := next((path for path in paths.values() if path.exists()), None)) is not None:
-                raise _taken(taken)
+                raise _exists_error(taken)
             folder.mkdir(parents=True, exist_ok=True)
             tally = Tally(progress, "entities", sum(state.state.rows for state in states))
             return [
@@ -134,7 +134,7 @@ def export_files(
         raise BadRequestError(f"can't write to '{folder}': {error.strerror or error}") from None
 
 
-def _chosen(snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> list[TypeState]:
+def _select_types(snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> list[TypeState]:
     states = TypeState.all_of(snapshot)
     names = {state.type.name for state in states.values()}
     for name in types:
@@ -171,7 +171,7 @@ def _write_file(
     state: TypeState, snapshot: Snapshot, path: Path, format: FileFormat, tally: Tally, *, replaces: bool
 ) -> ExportedFile:
     written = 0
-    with _completed(path, replaces=replaces) as part, _writer(part, state, format) as write:
+    with _complete_file(path, replaces=replaces) as part, _writer(part, state, format) as write:
         for rows in entity_batches(state, _all_rows(state, snapshot)):
             write(rows)
             written += rows.num_rows
@@ -180,7 +180,7 @@ def _write_file(
 
 
 @contextmanager
-def _completed(path: Path, *, replaces: bool) -> Iterator[Path]:
+def _complete_file(path: Path, *, replaces: bool) -> Iterator[Path]:
     """A file beside `path` that takes its name once it is whole. Nothing is left of one that is not."""
     part = path.with_name(f".{path.name}.{new_object_id()}.part")
     try:
@@ -190,7 +190,7 @@ def _completed(path: Path, *, replaces: bool) -> Iterator[Path]:
         else:
             _take_name(part, path)
     except FileExistsError:
-        raise _taken(path) from None
+        raise _exists_error(path) from None
     finally:
         part.unlink(missing_ok=True)
 
@@ -206,7 +206,7 @@ def _take_name(part: Path, path: Path) -> None:
         os.replace(part, path)
 
 
-def _taken(path: Path) -> BadRequestError:
+def _exists_error(path: Path) -> BadRequestError:
     return BadRequestError(
         f"'{path}' exists already; export into another directory, or replace it (force=True, --force)"
     )

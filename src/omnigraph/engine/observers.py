@@ -40,7 +40,7 @@ FIELDS: Final = "fields"
 """The attribute of a log record that holds what is told, by name."""
 
 
-def audited(graph_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None:
+def audit(graph_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None:
     """A gate was asked."""
     if AUDIT.isEnabledFor(logging.INFO):
         fields = {

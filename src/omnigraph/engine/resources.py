@@ -12,7 +12,7 @@ from typing import Final, Protocol, Self, TypeAlias, runtime_checkable
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision, Gate, Limits
-from omnigraph.engine.observers import audited
+from omnigraph.engine.observers import audit
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.errors import OmniGraphError, PolicyError, PolicyEvaluationError
@@ -124,7 +124,7 @@ class Resources:
         if caller.observer is not None:
             caller.observer(caller.actor, request, decision)
         else:
-            audited(self.graph_id, caller.actor, request, decision)
+            audit(self.graph_id, caller.actor, request, decision)
         return decision
 
     def sees_all(self, actor: str | None, branch: str) -> bool:

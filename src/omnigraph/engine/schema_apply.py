@@ -120,7 +120,7 @@ class _SchemaChange:
         is_said_already = self.managed is None or txn.snapshot.schema_document.source == self.text
         if not evolution.plan.steps and is_said_already:
             return None
-        self.hard_dropped_paths = _hard_dropped(evolution.plan.steps, accepted, evolution.catalog, txn.base.tables)
+        self.hard_dropped_paths = _purged_tables(evolution.plan.steps, accepted, evolution.catalog, txn.base.tables)
         plan = _plan(txn, accepted, evolution.catalog, self.text)
         # A schema that was changed and changed back looks the same: whoever must not miss that looks again.
         return plan if self.managed is None else replace(plan, read_set=ReadSet(everything=True))
@@ -137,7 +137,7 @@ class _SchemaChange:
         accepted = Snapshot(workspace, published.branch, before).catalog
         self.head = before.version
         self.evolution = evolution = evolve(accepted, self.text, allow_data_loss=self.allow_data_loss)
-        self.hard_dropped_paths = _hard_dropped(evolution.plan.steps, accepted, evolution.catalog, before.tables)
+        self.hard_dropped_paths = _purged_tables(evolution.plan.steps, accepted, evolution.catalog, before.tables)
 
 
 def _refuse_changed_since(txn: WriteTxn, since: int) -> None:
@@ -166,7 +166,7 @@ def _plan(txn: WriteTxn, accepted: Catalog, desired: Catalog, text: str) -> Publ
             continue
         kept.add(type_.table_incarnation)
         state = txn.base.tables[old.type_key]
-        changed = _reshaped(txn, state, old, type_)
+        changed = _reshape(txn, state, old, type_)
         if changed is not None:
             staged[type_key] = changed
         elif old.type_key != type_key:
@@ -181,7 +181,7 @@ def _plan(txn: WriteTxn, accepted: Catalog, desired: Catalog, text: str) -> Publ
     )
 
 
-def _reshaped(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -> StagedTable | None:
+def _reshape(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -> StagedTable | None:
     """The table with the columns of its new type; None when they are the ones it has."""
     staging, staged = txn.root.staging, StagedTable(state)
     had = {prop.column for prop in old.property_list}
@@ -193,7 +193,7 @@ def _reshaped(txn: WriteTxn, state: TableState, old: TableType, new: TableType) 
     return staged if staged.state != state else None
 
 
-def _hard_dropped(
+def _purged_tables(
     steps: Iterable[MigrationStep], accepted: Catalog, desired: Catalog, tables: dict[str, TableState]
 ) -> frozenset[str]:
     """The tables whose past a plan says to purge."""

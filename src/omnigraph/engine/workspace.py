@@ -239,7 +239,7 @@ class GraphHandle(Protocol):
 
 
 @contextmanager
-def opened(graph: GraphHandle | str | Path) -> Iterator[Workspace]:
+def open_workspace(graph: GraphHandle | str | Path) -> Iterator[Workspace]:
     """The workspace of an open graph; of a location, one that is open for as long as the block runs."""
     if not isinstance(graph, str | Path):
         yield graph._workspace

@@ -23,7 +23,7 @@ from omnigraph.api.service.pipeline import PipelineReport, Progress
 from omnigraph.engine.bulk.staged_run import new_run_id
 from omnigraph.engine.rows.kernels.decoder import ends_of
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.workspace import GraphHandle, Workspace, opened
+from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.engine.write.load import load_mode
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConstraintRule, KeyConflictError, RowsRejectedError
@@ -161,7 +161,7 @@ def write_frame(
     view = f"omnigraph_{new_run_id().lower()}"
     frame.createGlobalTempView(view)
     try:
-        with opened(graph) as workspace:
+        with open_workspace(graph) as workspace:
             type_ = type_named(_typing_state(workspace, branch, run_key), type_name)
         pipeline = Pipeline(
             name=f"{type_.name} from a DataFrame",

@@ -68,7 +68,7 @@ def optimize_on_spark(
     with spark_session(SparkSettings(), "omnigraph optimize", spark) as session, spark_errors("optimize"):
         with stages.stage("compact", f"{len(chosen)} tables"):
             compaction = BulkCompaction(txn.resources, before, target_rows)
-            compacted = compaction.staged(texts_of(session, [task.run for task in compaction.tasks]))
+            compacted = compaction.stage(texts_of(session, [task.run for task in compaction.tasks]))
         with stages.stage("index"):
             latest = {key: (type_, compacted[key].state) for key, type_ in chosen.items()}
             indexed = index_tables(session, txn.resources, latest)
@@ -154,7 +154,7 @@ class _Reembedding:
         rewrite = ColumnRewrite(txn, key, self._done)
         for number, rewritten in self._embedded(rewrite.table, task, rewrite.undone()):
             rewrite.note(number, rewritten)
-        staged = rewrite.staged()
+        staged = rewrite.stage()
         if staged is None:
             return PublishPlan(staged={})
         if self.index:

@@ -29,7 +29,7 @@ from omnigraph.cluster.ledger.ledger import enclosing_cluster
 from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, unservable_reason
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot, read_serving
 from omnigraph.engine.object_store import ObjectStore, normal_uri, real_place
-from omnigraph.engine.query.read import described
+from omnigraph.engine.query.read import describe_stored_query
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
@@ -99,7 +99,7 @@ def stored_queries(sources: Iterable[NamedSource], snapshot: Snapshot) -> Mappin
     found: dict[str, StoredQuerySource] = {}
     for name, source in sorted(sources):
         try:
-            entry = described(snapshot, source, name, f"{name}.gq")
+            entry = describe_stored_query(snapshot, source, name, f"{name}.gq")
         except BadRequestError as error:
             raise BadRequestError(f"stored query '{name}' can't be offered: {error}") from error
         if name in found:

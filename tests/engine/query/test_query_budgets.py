@@ -159,7 +159,7 @@ RENDERERS: dict[str, Callable[[QueryStream], object]] = {
     Media.CSV: written(Media.CSV),
     Media.ARROW: written(Media.ARROW),
     Media.JSON: lambda stream: json_array(stream, 10**6),
-    "collected": lambda stream: stream.collected(),
+    "collected": lambda stream: stream.collect(),
 }
 
 

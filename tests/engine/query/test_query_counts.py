@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.bindings import LARGEST_COUNT, UNCOUNTABLE, added_up, multiplied, readable, total
+from omnigraph.engine.query.bindings import LARGEST_COUNT, UNCOUNTABLE, added_up, multiply, readable, total
 from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.errors import ResourceLimitError
 from omnigraph.graph import Graph
@@ -162,7 +162,7 @@ def test_arithmetic_is_that_of_whole_numbers(rows: list[tuple[int, int, int]]) -
     def fitting(count: int, *parts: int) -> int:
         return count if UNCOUNTABLE not in parts and count <= LARGEST_COUNT else UNCOUNTABLE
 
-    assert multiplied(left, right).tolist() == [fitting(a * b, a, b) if a and b else 0 for a, b, _ in rows]
+    assert multiply(left, right).tolist() == [fitting(a * b, a, b) if a and b else 0 for a, b, _ in rows]
     groups = [[a for a, _, place in rows if place == wanted] for wanted in range(3)]
     assert added_up(places, left, 3).tolist() == [fitting(sum(group), *group) for group in groups]
     assert total(left) == fitting(sum(left.tolist()), *left.tolist())

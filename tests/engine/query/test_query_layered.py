@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.bindings import RowSpace, grown
+from omnigraph.engine.query.bindings import RowSpace, extend_space
 from omnigraph.engine.query.traversal import adjacency
 from omnigraph.engine.query.traversal.adjacency import (
     Adjacency,
     LayeredAdjacency,
     Neighbours,
     Pairs,
-    changed,
+    change_layer,
     either_way,
     either_way_layered,
     of_pairs,
@@ -51,10 +51,10 @@ def assert_alike(found: Neighbours, expected: Adjacency, seed: int) -> None:
         assert found.targets_at(at).tolist() == expected.targets_at(known_at).tolist()
         weights = random.integers(1, 9, int(counts.sum()))
         for weighing in (None, weights):
-            assert found.times_met(at, weighing).tolist() == expected.times_met(known_at, weighing).tolist()
+            assert found.end_counts(at, weighing).tolist() == expected.end_counts(known_at, weighing).tolist()
     left = np.repeat(np.append(rows, 10**6), len(rows) + 1)
     right = np.tile(np.append(rows, 10**6), len(rows) + 1)
-    assert found.joined(left, right).tolist() == expected.joined(left, right).tolist()
+    assert found.has_pairs(left, right).tolist() == expected.has_pairs(left, right).tolist()
 
 
 @settings(max_examples=60, deadline=None)
@@ -75,27 +75,27 @@ def test_every_answer_is_that_of_the_adjacency_built_anew(data: Any, dense: bool
         size += data.draw(st.sampled_from((0, 0, 1, 3)))
         lost, added = some(), some()
         edges = (edges - lost) | added
-        larger = grown(space, space_of(size, dense=dense).rows)
+        larger = extend_space(space, space_of(size, dense=dense).rows)
         assert larger is not None
         space = larger
-        out = changed(out, space, space, pairs(lost), pairs(added))
-        back = changed(back, space, space, pairs(lost).reversed(), pairs(added).reversed())
+        out = change_layer(out, space, space, pairs(lost), pairs(added))
+        back = change_layer(back, space, space, pairs(lost).reversed(), pairs(added).reversed())
         fresh = space_of(size, dense=dense)
         expected = of_pairs(fresh, fresh, *pairs(edges)), of_pairs(fresh, fresh, *pairs(edges).reversed())
         linked = LayeredAdjacency(space, space, out.base, out.layer, reverse=back)
         assert_alike(linked, expected[0], seed)
-        assert_alike(linked.folded, expected[0], seed)
+        assert_alike(linked.merged, expected[0], seed)
         assert_alike(either_way_layered(both, out, back), either_way(*expected), seed)
         assert linked.size == len(edges)
 
 
 def test_growing_refuses_to_renumber() -> None:
-    space = grown(RowSpace(np.array([2, 5])), np.array([5, 7, 9]))
+    space = extend_space(RowSpace(np.array([2, 5])), np.array([5, 7, 9]))
     assert space is not None
     assert space.rows.tolist() == [2, 5, 7, 9]
-    assert grown(space, np.array([2, 9])) is space
-    assert grown(space, np.array([6, 12])) is None
-    assert grown(RowSpace(np.array([2, 5])), np.array([1])) is None
+    assert extend_space(space, np.array([2, 9])) is space
+    assert extend_space(space, np.array([6, 12])) is None
+    assert extend_space(RowSpace(np.array([2, 5])), np.array([1])) is None
     assert space.positions(np.array([9, 3, 2, 7, 100])).tolist() == [3, -1, 0, 2, -1]
 
 
@@ -108,12 +108,12 @@ def test_a_layer_shares_the_arrays_it_lies_on_and_is_folded_once_it_grows(monkey
     none = pairs([])
     found: Neighbours = base
     steps = 0
-    while steps == 0 or not found.is_due_for_folding:
+    while steps == 0 or not found.is_due_for_merge:
         steps += 1
-        found = changed(found, space, space, none, pairs([(steps, (steps + 50) % size)]))
+        found = change_layer(found, space, space, none, pairs([(steps, (steps + 50) % size)]))
         assert isinstance(found, LayeredAdjacency)
         assert found.base is base
         assert len(found.layer.targets) == 2 * steps, "the lists of the nodes that changed and no others"
     assert steps == size // 4 // 3 + 1, "a list has two entries, and counts as a node besides"
-    assert len(found.folded.targets) == size + steps
-    assert not np.shares_memory(found.folded.targets, base.targets)
+    assert len(found.merged.targets) == size + steps
+    assert not np.shares_memory(found.merged.targets, base.targets)

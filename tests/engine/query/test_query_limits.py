@@ -268,7 +268,7 @@ def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:
     assert aggregate.requests >= scan.requests >= 1
     assert any("Next" in note for note in expand.notes)
     assert scan.notes == ["filter: `n` > 0", "n: no index"]
-    assert wire.to_builtins(aggregate.measured)["inputs"][0]["inputs"][0]["operator"] == "Scan $i: Item where $i.n > 0"
+    assert wire.to_builtins(aggregate.report)["inputs"][0]["inputs"][0]["operator"] == "Scan $i: Item where $i.n > 0"
 
 
 def test_an_explanation_shows_the_plan_without_running_it(graph: Graph) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.operators.values import compared
+from omnigraph.engine.query.operators.values import compare
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
 from omnigraph.language.query.ir import Operator
@@ -169,7 +169,7 @@ def test_predicates_without_a_variable_decide_about_every_row(graph: Graph, matc
 def test_comparing_integers_with_floats_never_rounds(pairs: list[tuple[int, float]]) -> None:
     left, right = pa.array([a for a, _ in pairs], pa.int64()), pa.array([b for _, b in pairs], pa.float64())
     for sign, test in OPERATORS.items():
-        assert list(compared(left, Operator(sign), right)) == [test(a, b) for a, b in pairs]
+        assert list(compare(left, Operator(sign), right)) == [test(a, b) for a, b in pairs]
 
 
 def test_a_property_compared_with_itself_tells_whether_it_has_a_value(graph: Graph) -> None:

@@ -20,7 +20,7 @@ from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.query.traversal import adjacency as layered
 from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency, Neighbours
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, Topology, TopologyCache, TopologyKey
-from omnigraph.engine.query.traversal.topology_build import built
+from omnigraph.engine.query.traversal.topology_build import build
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import MergeConflictsError
@@ -133,7 +133,7 @@ def test_the_least_recently_used_leaves_first(graph: Graph) -> None:
     cache = TopologyCache(budget=1)
     for key in keys:
         cache.get(graph._workspace.root, key)
-    assert [cache.held(key) is not None for key in keys] == [False, False, True]
+    assert [cache.peek(key) is not None for key in keys] == [False, False, True]
 
 
 def key_of(snapshot: Snapshot, shape: Shape = Shape.NEIGHBOURS) -> TopologyKey:
@@ -223,7 +223,7 @@ def assert_built_alike(topology: Topology, snapshot: Snapshot) -> None:
     people = snapshot.table("node:Person")
     read = people.read(["id"], row_ids=True).to_pylist()
     ids = {row["_rowid"]: row["id"] for row in read}
-    fresh = built(snapshot.table("edge:Knows"), people, people, one_type=True, with_edges=False, check=lambda: None)
+    fresh = build(snapshot.table("edge:Knows"), people, people, one_type=True, with_edges=False, check=lambda: None)
     assert listed(topology.out, ids) == listed(fresh.out, ids)
     assert listed(topology.back, ids) == listed(fresh.back, ids)
     whole = Topology(topology.key, fresh).towards(Direction.BOTH)
@@ -304,7 +304,7 @@ def test_memory_is_charged_once_for_what_topologies_share(ring: Graph) -> None:
     for i in range(30):
         ring.load(edge("Knows", f"p{i}", f"p{i + 9}"), mode="append")
         keys.append(cache.get(ring._workspace.root, key_of(ring.snapshot()))[0].key)
-    held = [key for key in keys if cache.held(key) is not None]
+    held = [key for key in keys if cache.peek(key) is not None]
     assert held == keys[-8:], "a long-running reader does not pile up one topology per commit"
 
 

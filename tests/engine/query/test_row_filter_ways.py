@@ -20,7 +20,7 @@ from omnigraph.api.queries import ReadPoint
 from omnigraph.engine.query.operators import pushdown
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import edge_visibility
-from omnigraph.engine.query.visibility import satisfied, visible_entities
+from omnigraph.engine.query.visibility import row_filter_mask, visible_entities
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
 from omnigraph.language.query.row_filter import TypeVisibility, visibility_of
 from omnigraph.storage.identifiers import now_micros
@@ -138,7 +138,7 @@ def test_every_way_of_asking_finds_the_same_rows(graph: Graph, text: str, actor:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(edge_visibility, "_FIND", math.inf)  # rows are looked at one by one
         met = visible_entities(visible, type_, row_ids_of(stored), now)
-    written = satisfied(test, stored, now)
+    written = row_filter_mask(test, stored, now)
     assert sorted(row["k"] for row in scanned) == sorted(ids.filter(pa.array(met)).to_pylist())
     assert sorted(row["k"] for row in bounded) == sorted(row["k"] for row in scanned)
     assert np.array_equal(met, written)

@@ -204,10 +204,10 @@ def _load_here(graph: Graph, inputs: list[DataInput], type_name: str | None, whe
             return graph.load(records_of(pieces), **where)
     files = InputFiles(paths)
     if type_name is None:
-        with files.naming_places(), reading(f"{len(paths)} files", None) as advance:
+        with files.keep_positions(), reading(f"{len(paths)} files", None) as advance:
             return graph.load(records_of(advance(piece) for piece in files.records()), **where)
     rows = files.rows(type_name, first.row_format, first.dialect)
-    with files.naming_places(rows.unit):
+    with files.keep_positions(rows.unit):
         return graph.load(rows, type=type_name, **where)
 
 

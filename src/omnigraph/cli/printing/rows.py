@@ -96,7 +96,7 @@ def show_profiled(
     if isinstance(graph, Graph):
         result = graph.query(source, name, given, **point.pinned, options=ReadOptions(profile=True))
         printer.show(result)
-        profile = result.profile.measured
+        profile = result.profile.report
     else:
         rows = graph.query(source, name, given, **point.pinned)
         printer.show(rows)

@@ -131,7 +131,7 @@ class RemoteTable:
 
         return build_index_segment(self, spec, fragment_ids)
 
-    def compacted(self, task: str) -> str:
+    def compact(self, task: str) -> str:
         """What one planned rewrite of fragments made."""
         from omnigraph.storage.tables.fragments import run_compaction
 
@@ -158,7 +158,7 @@ class RewriteTask:
     plan: str
 
     def run(self) -> str:
-        return self.table.compacted(self.plan)
+        return self.table.compact(self.plan)
 
 
 _MOST_PLACES: Final = 100_000_000

@@ -53,7 +53,7 @@ class BulkCompaction:
     def tasks(self) -> list[RewriteTask]:
         return [task for _, task in self._planned]
 
-    def staged(self, results: Sequence[str]) -> dict[str, CompactedTable]:
+    def stage(self, results: Sequence[str]) -> dict[str, CompactedTable]:
         """Every table with its rewrites in place, given one result per task."""
         by_table: dict[str, list[str]] = {}
         for (key, _), result in zip(self._planned, results, strict=True):
@@ -107,7 +107,7 @@ class IndexBuild:
     def tasks(self) -> list[SegmentTask]:
         return [planned.task for planned in self._planned]
 
-    def staged(self, segments: Sequence[str]) -> IndexedVersions:
+    def stage(self, segments: Sequence[str]) -> IndexedVersions:
         """Versions with every declared index whole, given one segment per task; tables that lack nothing are left
         out."""
         root = self._resources.root
@@ -165,7 +165,7 @@ class ColumnRewrite:
         """What `RemoteTable.with_column` made of a fragment."""
         self._done[self._described[fragment_id]] = rewritten
 
-    def staged(self) -> StagedTable | None:
+    def stage(self) -> StagedTable | None:
         """The version with the new values; None when no row got one."""
         found = [text for each in self._described.values() if (text := self._done[each]) is not None]
         if not found:

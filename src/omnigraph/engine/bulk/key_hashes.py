@@ -31,7 +31,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
     """A number per row; rows that agree in all columns get the same one. Columns hold no nulls."""
     hashes = _values(columns[0])
     for column in columns[1:]:
-        hashes = _mixed(hashes * _SPREAD, _values(column))
+        hashes = _mix(hashes * _SPREAD, _values(column))
     return hashes
 
 
@@ -58,13 +58,13 @@ def every_hash(found: Iterable[Hashes]) -> Hashes:
     return distinct(np.concatenate([np.empty(0, np.uint64), *found]))
 
 
-def crowded(hashes: Hashes, most: int) -> Hashes:
+def frequent_hashes(hashes: Hashes, most: int) -> Hashes:
     """The hashes that occur more than `most` times, once each."""
     ordered = np.sort(hashes)
     return distinct(ordered[most:][ordered[most:] == ordered[: max(0, len(ordered) - most)]])
 
 
-def _mixed(hashes: Hashes, words: Hashes) -> Hashes:
+def _mix(hashes: Hashes, words: Hashes) -> Hashes:
     hashes = (hashes ^ words) * _MIX
     hashes ^= hashes >> _HALF
     return hashes
@@ -82,7 +82,7 @@ def _values(column: pa.Array) -> Hashes:
         width = pa.uint64() if pt.is_uint64(column.type) else pa.int64()
         narrow = column.cast(pa.int32()) if pt.is_date32(column.type) else column
         words = pc.cast(narrow, width).to_numpy(zero_copy_only=False).view(np.uint64)
-    return _mixed(_mixed(np.full(len(words), _SPREAD), words), words >> _HALF)
+    return _mix(_mix(np.full(len(words), _SPREAD), words), words >> _HALF)
 
 
 def _texts(column: pa.Array) -> Hashes:
@@ -99,9 +99,9 @@ def _texts(column: pa.Array) -> Hashes:
     shortest, longest = (int(lengths.min()), int(lengths.max())) if len(lengths) else (0, 0)
     for at in range(0, longest, _WORD):
         if at + _WORD <= shortest:
-            hashes = _mixed(hashes, words[starts + at])
+            hashes = _mix(hashes, words[starts + at])
             continue
         rows = np.flatnonzero(lengths > at)
         left = np.minimum(lengths[rows] - at, _WORD)
-        hashes[rows] = _mixed(hashes[rows], words[starts[rows] + at] & _TAIL_MASKS[left])
-    return _mixed(hashes, hashes >> _HALF)
+        hashes[rows] = _mix(hashes[rows], words[starts[rows] + at] & _TAIL_MASKS[left])
+    return _mix(hashes, hashes >> _HALF)

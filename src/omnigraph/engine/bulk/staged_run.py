@@ -171,7 +171,7 @@ class StagedRun:
     def note_updated(self, key: str, updated: int) -> None:
         self.by_key[key] = replace(self.by_key[key], updated=updated)
 
-    def staged(self) -> dict[str, StagedTable]:
+    def newest_versions(self) -> dict[str, StagedTable]:
         """What to publish: the newest version of each type."""
         return {key: StagedTable(t.current, t.changes) for key, t in sorted(self.by_key.items())}
 
@@ -221,7 +221,7 @@ class GraphAddress:
         return cls(Location.parse(uri))
 
     @contextmanager
-    def opened(self) -> Iterator[Workspace]:
+    def open(self) -> Iterator[Workspace]:
         """The graph, open for as long as the block runs."""
         workspace = Workspace(open_root(self.location))
         try:
@@ -253,7 +253,7 @@ class FrameCommit:
                 incoming.rows,
                 "use omnigraph.pipeline.write_frame, which has no such limit",
             )
-        rows = _narrow_rows(incoming, self.type)
+        rows = _row_indices(incoming, self.type)
         superseded: list[int] = []
         if mode is LoadMode.MERGE:
             rows, superseded = _last_per_id(rows)
@@ -261,7 +261,7 @@ class FrameCommit:
         read_set = check_constraints(FinalImage(txn, GraphChange.of(change)), [change])
         if mode is not LoadMode.MERGE:
             refuse_repeated_ids(key, rows.column("id"))
-        replaced = [] if replaces else self._stored_places(txn, base, rows)
+        replaced = [] if replaces else self._stored_addresses(txn, base, rows)
         gone = by_fragment([*superseded, *replaced])
         remaining = {fragment: incoming.remote.without_rows(fragment, offsets) for fragment, offsets in gone.items()}
         final = staging.without_rows(staged, remaining)
@@ -270,7 +270,7 @@ class FrameCommit:
         )
         return PublishPlan(staged={key: StagedTable(final.state, counts)}, read_set=read_set)
 
-    def _stored_places(self, txn: WriteTxn, base: TableState, rows: pa.Table) -> list[int]:
+    def _stored_addresses(self, txn: WriteTxn, base: TableState, rows: pa.Table) -> list[int]:
         """Where ids of the new rows are stored already; an error for an append."""
         table = txn.root.reader.open(base)
         stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS])
@@ -280,7 +280,7 @@ class FrameCommit:
         return places
 
 
-def _narrow_rows(incoming: PinnedTable, type_: TableType) -> pa.Table:
+def _row_indices(incoming: PinnedTable, type_: TableType) -> pa.Table:
     """The columns that constraints look at, with the place of each row."""
     members = {name for rule in type_.uniques for name in rule}
     if isinstance(type_, NodeType):

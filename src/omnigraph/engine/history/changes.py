@@ -89,7 +89,7 @@ class DiffPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="diff_page
     delivered: int
 
 
-class _FeedPlace(msgspec.Struct, frozen=True):
+class _FeedPosition(msgspec.Struct, frozen=True):
     token: int
     graph: str
     branch: str
@@ -98,13 +98,13 @@ class _FeedPlace(msgspec.Struct, frozen=True):
     version: int
 
 
-class FeedCursor(_FeedPlace, frozen=True, tag_field="kind", tag="feed_cursor"):
+class FeedCursor(_FeedPosition, frozen=True, tag_field="kind", tag="feed_cursor"):
     """After a complete commit of a branch."""
 
     commit: str
 
 
-class FeedPosition(_FeedPlace, frozen=True, tag_field="kind", tag="feed_page"):
+class FeedPosition(_FeedPosition, frozen=True, tag_field="kind", tag="feed_page"):
     """Inside a commit of a branch, on the way to the head that the poll captured when it began."""
 
     delivered: int
@@ -208,7 +208,7 @@ def _cause(entry: LogEntry) -> ChangeCause:
 
 
 @dataclass
-class PageRoom:
+class PageBudget:
     """How much a page may still take. Bytes are a packing target: one change that exceeds it comes alone."""
 
     changes: int
@@ -216,7 +216,7 @@ class PageRoom:
     is_empty: bool = True
 
     @classmethod
-    def of(cls, max_changes: int | None, max_bytes: int | None) -> PageRoom:
+    def of(cls, max_changes: int | None, max_bytes: int | None) -> PageBudget:
         return cls(
             checked_limit("commit_changes_page_changes", max_changes, DEFAULT_CHANGES, MOST_CHANGES),
             checked_limit("commit_changes_page_bytes", max_bytes, DEFAULT_BYTES, MOST_BYTES),
@@ -309,7 +309,7 @@ def commit_changes_page(
     max_bytes: int | None = None,
 ) -> CommitChangesPage:
     """One page of a commit's changes, from its beginning or from where a token says."""
-    room = PageRoom.of(max_changes, max_bytes)
+    room = PageBudget.of(max_changes, max_bytes)
     graph, commit, selected = state.resources.graph_id, state.commit_id, digest_of(scope, state.visibility)
     start = 0
     if page_token is not None:
@@ -327,7 +327,7 @@ def commit_changes_page(
     return CommitChangesPage(changes.cause, tuple(taken), token)
 
 
-def taken_by(room: PageRoom, changes: CommitChanges, start: int) -> list[ChangeRecord]:
+def taken_by(room: PageBudget, changes: CommitChanges, start: int) -> list[ChangeRecord]:
     """As many changes as the page has room for, from number `start` on."""
     taken = []
     for record in changes.records(start):
@@ -437,7 +437,7 @@ def diff_page(
         position = unseal(page_token, DiffPosition)
         if position.graph != before.root.identity.graph_id:
             raise ChangeCursorRejectedError("it was made for a different graph")
-        if position.scope != _selected(before, after, scope):
+        if position.scope != _scope_digest(before, after, scope):
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         before, after, delivered = _at(before, position.before), _at(after, position.after), position.delivered
     whole = _whole(before, after, scope)
@@ -457,7 +457,7 @@ def _at(state: Snapshot, commit_id: str) -> Snapshot:
 
 def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope) -> ChangeSet:
     remembered = after.resources.comparisons
-    key = (f"{before.commit_id}..{after.commit_id}", f"diff {_selected(before, after, scope)}")
+    key = (f"{before.commit_id}..{after.commit_id}", f"diff {_scope_digest(before, after, scope)}")
     known = remembered.get(key)
     if isinstance(known, ChangeSet):
         return known
@@ -470,11 +470,11 @@ def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope) -> ChangeSet:
 
 def _token(before: Snapshot, after: Snapshot, scope: ChangeScope, delivered: int) -> str:
     graph = before.root.identity.graph_id
-    selected = _selected(before, after, scope)
+    selected = _scope_digest(before, after, scope)
     return seal(DiffPosition(TOKEN_VERSION, graph, before.commit_id, after.commit_id, selected, delivered))
 
 
-def _selected(before: Snapshot, after: Snapshot, scope: ChangeScope) -> str:
+def _scope_digest(before: Snapshot, after: Snapshot, scope: ChangeScope) -> str:
     """What is seen of either side, in short."""
     sides = dict.fromkeys(digest_of(scope, state.visibility) for state in (before, after))
     return "-".join(sides)

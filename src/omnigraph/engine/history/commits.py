@@ -51,7 +51,7 @@ def summary(state: Snapshot, *, exact: bool = True) -> CommitSummary:
     changes: Mapping[str, ChangeCounts] | None = counts
     if (exact and commit.kind == "merge" and not commit.changes) or not state.visibility.is_unrestricted:
         changes = _net_counts(state)
-    told = None if changes is None else {key: _told(changes[key]) for key in sorted(changes)}
+    told = None if changes is None else {key: _entity_counts(changes[key]) for key in sorted(changes)}
     return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=told)
 
 
@@ -64,7 +64,7 @@ def _net_counts(state: Snapshot) -> dict[str, ChangeCounts] | None:
         return None
 
 
-def _told(counts: ChangeCounts) -> EntityCounts:
+def _entity_counts(counts: ChangeCounts) -> EntityCounts:
     return EntityCounts(counts.inserted, counts.updated, counts.deleted)
 
 

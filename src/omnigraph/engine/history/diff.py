@@ -247,7 +247,7 @@ class _VisibleRows:
         return delta_of_rows(self._pair, old, new)
 
     @cached_property
-    def flipped(self) -> list[str]:
+    def one_sided_ids(self) -> list[str]:
         """Ids that both states hold, and that are seen in one of them alone."""
         place = pc.index_in(self._new.column("id"), value_set=self._old.column("id").combine_chunks())
         common = pc.is_valid(place).to_numpy(zero_copy_only=False)
@@ -296,7 +296,7 @@ class _VisibleStates:
             ("src", before.type.from_type, after.type.from_type),
             ("dst", before.type.to_type, after.type.to_type),
         ):
-            flipped = self._flipped(name_before, name_after)
+            flipped = self._one_sided_ends(name_before, name_after)
             if flipped is None:
                 return before.keys_of_all(), after.keys_of_all()
             if flipped:
@@ -312,7 +312,7 @@ class _VisibleStates:
         visibilities = self._visibilities[0].of(before), self._visibilities[1].of(after)
         return visibilities[0] != visibilities[1] and not all(visibility.is_unrestricted for visibility in visibilities)
 
-    def _flipped(self, before: str, after: str) -> list[str] | None:
+    def _one_sided_ends(self, before: str, after: str) -> list[str] | None:
         """Nodes at the ends of edges that are seen in one state alone; None when all of them have to be looked at."""
         ends = self._before.catalog.nodes[before], self._after.catalog.nodes[after]
         if all(visibility.of(end).rows == EVERY_ROW for visibility, end in zip(self._visibilities, ends, strict=True)):
@@ -320,7 +320,7 @@ class _VisibleStates:
         keys = tuple(end.type_key for end in ends)
         for pair in self.pairs:
             if pair.before and pair.after and (pair.before.type_key, pair.after.type_key) == keys:
-                return self.rows(pair).flipped
+                return self.rows(pair).one_sided_ids
         return None
 
 
@@ -340,7 +340,7 @@ def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> 
         for delta in deltas(before, after, scope):
             changes += entity_changes(delta, published_in(before), published_in(after), scope)
     except HistoricalVersionReclaimedError as error:
-        raise ChangeFeedGapError(_reclaimed(before, after, error)) from error
+        raise ChangeFeedGapError(_reclaimed_message(before, after, error)) from error
     branch = None if after.branch == MAIN else after.branch
     return ChangeSet.of(before.version, after.version, branch, tuple(changes))
 
@@ -359,7 +359,7 @@ def diff_of(
         return diff(*newer, scope)
 
 
-def _reclaimed(before: Snapshot, after: Snapshot, error: HistoricalVersionReclaimedError) -> str:
+def _reclaimed_message(before: Snapshot, after: Snapshot, error: HistoricalVersionReclaimedError) -> str:
     gone = error.dataset_version_id
     in_before = any(state.version == gone for state in before.entry.tables.values())
     return before.commit_id if in_before else after.commit_id

@@ -22,7 +22,7 @@ from omnigraph.engine.history.changes import (
     CommitChanges,
     FeedCursor,
     FeedPosition,
-    PageRoom,
+    PageBudget,
     changes_of,
     checked_limit,
     digest_of,
@@ -53,7 +53,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Position:
     """Where a poll goes on: `delivered` changes of the commit `version` are done, and it goes no further than `cut`."""
 
     version: int
@@ -65,7 +65,7 @@ def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
     """The next blocks of a branch's feed."""
     if sum(given is not None for given in (request.start, request.cursor, request.page_token)) > 1:
         raise BadRequestError("give at most one of start, cursor and page_token")
-    room = PageRoom.of(request.max_changes, request.max_bytes)
+    room = PageBudget.of(request.max_changes, request.max_bytes)
     budget = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
     head = workspace.head(request.branch)
     place = _beginning_of(workspace, head, request)
@@ -119,7 +119,7 @@ def capture_baseline(workspace: Workspace, branch: str, scope: ChangeScope, writ
 class _Walk:
     """One poll: commits are taken while they fit."""
 
-    def __init__(self, workspace: Workspace, head: BranchHead, scope: ChangeScope, room: PageRoom) -> None:
+    def __init__(self, workspace: Workspace, head: BranchHead, scope: ChangeScope, room: PageBudget) -> None:
         self._workspace = workspace
         self._root = workspace.root
         self._head = head
@@ -127,7 +127,7 @@ class _Walk:
         self._room = room
         self._blocks: list[ChangeBlock] = []
 
-    def run(self, place: _Place, budget: int) -> ChangePoll:
+    def run(self, place: _Position, budget: int) -> ChangePoll:
         last = place.version - 1
         delivered = place.delivered
         newest = min(place.cut, place.version + budget - 1)
@@ -189,29 +189,29 @@ class _Walk:
         return seal(FeedPosition(TOKEN_VERSION, graph, ref.branch, ref.branch_id, scope, version, delivered, cut))
 
 
-def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) -> _Place:
+def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) -> _Position:
     root, newest = workspace.root, head.entry.version
     if request.page_token is not None:
         position = unseal(request.page_token, FeedPosition)
         _refuse_foreign(root, head, digest_of(request.scope, workspace.visibility), position)
-        return _Place(position.version, position.delivered, position.cut)
+        return _Position(position.version, position.delivered, position.cut)
     if request.cursor is not None:
         cursor = unseal(request.cursor, FeedCursor)
         # A cursor stands behind whole commits: it stays good when rules change.
         _refuse_foreign(root, head, digest_of(request.scope), cursor)
-        return _Place(_version_on_chain(root, head, cursor.commit) + 1, 0, newest)
+        return _Position(_version_on_chain(root, head, cursor.commit) + 1, 0, newest)
     start = _NOW if request.start is None else request.start
     if start == _NOW:
-        return _Place(newest + 1, 0, newest)
+        return _Position(newest + 1, 0, newest)
     if start == _BEGINNING:
         # The first commit of the graph has no parent and therefore no block.
-        return _Place(2, 0, newest)
+        return _Position(2, 0, newest)
     if start.startswith(_AFTER):
-        return _Place(_version_on_chain(root, head, start.removeprefix(_AFTER)) + 1, 0, newest)
+        return _Position(_version_on_chain(root, head, start.removeprefix(_AFTER)) + 1, 0, newest)
     raise BadRequestError(f"unknown start '{start}'; use now, beginning or after:<commit id>")
 
 
-def _check_types(root: GraphRoot, head: BranchHead, scope: ChangeScope, place: _Place) -> None:
+def _check_types(root: GraphRoot, head: BranchHead, scope: ChangeScope, place: _Position) -> None:
     """Types are those of the head. One that is gone by now may still have changes where the poll begins."""
     if not scope.types:
         return

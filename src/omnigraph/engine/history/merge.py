@@ -59,7 +59,7 @@ _TOLD = "merge"
 
 def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
-    request = _checked(request)
+    request = _check_request(request)
     workspace.require(request.actor, PolicyAction.BRANCH_MERGE, request.source, request.target)
     workspace.refuse_restricted("a merge")
     intent = _intent(request)
@@ -67,7 +67,7 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     published = _earlier(workspace, request, intent)
     if published is None:
         try:
-            with _redacted(workspace, request), held_source(workspace.root, request.source) as held:
+            with _redact_conflicts(workspace, request), held_source(workspace.root, request.source) as held:
                 if earlier_use(held.ref.earlier_keys, key) is not None:
                     raise BranchNotFoundError(request.source, "it was deleted, and a new branch has its name")
                 published = _publish(workspace, request, held, intent)
@@ -79,7 +79,7 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     if published is None:
         outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
     else:
-        outcome, commit = _told(published.entry), receipt_of(published.entry)
+        outcome, commit = _outcome(published.entry), receipt_of(published.entry)
     deleted, failure = _delete_source(workspace, request, published, key) if request.delete_branch else (None, None)
     replayed = published is not None and published.replayed
     return MergeResult(request.source, request.target, outcome, request.actor, deleted, failure, replayed, commit)
@@ -99,7 +99,7 @@ def _deleted_before(request: MergeRequest) -> MergeResult:
 
 
 @contextmanager
-def _redacted(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
+def _redact_conflicts(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
     """Conflicts name entities. Who sees a part of the branches learns that there are some, and no more."""
     try:
         yield
@@ -112,7 +112,7 @@ def _redacted(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
         ) from None
 
 
-def _checked(request: MergeRequest) -> MergeRequest:
+def _check_request(request: MergeRequest) -> MergeRequest:
     source, target = checked_branch_name(request.source), checked_branch_name(request.target)
     if source == target:
         raise BadRequestError(f"a merge needs distinct source and target branches, got '{source}' twice")
@@ -122,7 +122,7 @@ def _checked(request: MergeRequest) -> MergeRequest:
 def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
     """The same decisions as `merge`, without any effect."""
     workspace.refuse_restricted("the preview of a merge")
-    request = _checked(request)
+    request = _check_request(request)
     root = workspace.root
     source, target = root.branches.head(request.source), root.branches.head(request.target)
     outcome, base = _relation(root, source, target)
@@ -137,7 +137,7 @@ def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
         before = Snapshot(workspace, target.ref.branch, target.entry)
         return told(diff(before, Snapshot(workspace, source.ref.branch, source.entry)).changes)
     plan = _plan(workspace, request, source, target, base, _intent(request))
-    return told(tuple(plan.gained()), tuple(plan.conflicts))
+    return told(tuple(plan.target_changes()), tuple(plan.conflicts))
 
 
 def _earlier(workspace: Workspace, request: MergeRequest, intent: Intent) -> PublishedCommit | None:
@@ -213,7 +213,7 @@ def _fast_forward(source: BranchHead, target: BranchHead) -> PublishPlan:
 def _three_way(source: BranchHead, target: BranchHead, plan: MergePlan) -> PublishPlan:
     if plan.conflicts:
         raise MergeConflictsError(source.ref.branch, target.ref.branch, plan.conflicts)
-    tables = plan.staged()
+    tables = plan.stage_tables()
     ours = target.entry.tables
     changed = {key: table for key, table in tables.items() if ours.get(key) != table.state}
     states = {key: table.state for key, table in tables.items()}
@@ -255,7 +255,7 @@ def _merge_plan(
     )
 
 
-def _told(entry: LogEntry) -> MergeOutcome:
+def _outcome(entry: LogEntry) -> MergeOutcome:
     told = json.loads(entry.commit.details.get(_TOLD, "null"))
     if told is None:
         raise ConflictError("this idempotency key belongs to a write that is not a merge; choose another key")

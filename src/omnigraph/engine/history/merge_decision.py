@@ -144,8 +144,8 @@ def decide_entities(source: TypeDelta, target: TypeDelta, decide: Decide, overri
             to_target.append(_as_received(mine, other))
         else:
             to_source.append(_as_received(other, mine))
-    to_target.append(_restored([i for i, side in overrides.items() if side is Side.THEIRS], giving, taking))
-    to_source.append(_restored([i for i, side in overrides.items() if side is Side.OURS], taking, giving))
+    to_target.append(_restore([i for i, side in overrides.items() if side is Side.THEIRS], giving, taking))
+    to_source.append(_restore([i for i, side in overrides.items() if side is Side.OURS], taking, giving))
     return Decision(
         Transfer(giving, pa.concat_tables(to_target).sort_by("id")),
         Transfer(taking, pa.concat_tables(to_source).sort_by("id")),
@@ -205,7 +205,7 @@ def _as_received(receiver: pa.Table, giver: pa.Table) -> pa.Table:
     return _as_op(giver, Operation.INSERT if absent else Operation.UPDATE)
 
 
-def _restored(ids: Sequence[str], giver: TypeState, receiver: TypeState) -> pa.Table:
+def _restore(ids: Sequence[str], giver: TypeState, receiver: TypeState) -> pa.Table:
     """Whatever the giver has under these ids, also when that means nothing."""
     schema = _schema(giver)
     there, here = giver.keys_among(ids), receiver.keys_among(ids)
@@ -315,17 +315,18 @@ def with_values(
             wanted[each.type_key].add(entity_id)
     entities = {type_key: _entities(states[type_key], sorted(ids)) for type_key, ids in wanted.items()}
     return [
-        _detailed(each, entities.get(each.type_key, {}), each.entity_id or subjects.get(each)) for each in conflicts
+        _with_properties(each, entities.get(each.type_key, {}), each.entity_id or subjects.get(each))
+        for each in conflicts
     ]
 
 
-def _detailed(
+def _with_properties(
     conflict: MergeConflict, entities: Mapping[str, Mapping[str, Entity]], entity_id: str | None
 ) -> MergeConflict:
     if not entities or entity_id is None:
         return conflict
     found = {place: entities[place].get(entity_id) for place in (_BASE, *Side)}
-    listed = tuple(_listed(conflict, found))
+    listed = tuple(_property_conflicts(conflict, found))
     names = {each.property for each in listed}
     return replace(
         conflict,
@@ -335,7 +336,7 @@ def _detailed(
     )
 
 
-def _listed(conflict: MergeConflict, found: Mapping[str, Entity | None]) -> Iterator[PropertyConflict]:
+def _property_conflicts(conflict: MergeConflict, found: Mapping[str, Entity | None]) -> Iterator[PropertyConflict]:
     base, ours, theirs = found[_BASE], found[Side.OURS], found[Side.THEIRS]
     known = {name: None for entity in (base, ours, theirs) if entity is not None for name in entity}
     for name in known:

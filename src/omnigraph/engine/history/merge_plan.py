@@ -230,7 +230,7 @@ class MergePlan:
     def schema(self) -> str:
         return self.states.head(self.receiver).entry.schema
 
-    def gained(self) -> Iterator[EntityChange]:
+    def target_changes(self) -> Iterator[EntityChange]:
         """What the target gains, in the order of a diff."""
         before, theirs = published_in(self.states.base), published_in(self.states.snapshot(Side.THEIRS))
         for merge in self.types:
@@ -240,7 +240,7 @@ class MergePlan:
             elif decision is not None:
                 yield from decision.to_target.entity_changes(theirs[decision.to_target.giver.state.path])
 
-    def staged(self) -> dict[str, StagedTable]:
+    def stage_tables(self) -> dict[str, StagedTable]:
         """The merged table of every type, staged where rows have to be written, in parallel."""
         root = self.states.root
         futures = {m.type.type_key: root.workers.submit(self._merged_table, m) for m in self.types}
@@ -293,7 +293,7 @@ def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
             return MergePlan(states, receiver, types, decisions, conflicts)
         change = _brought(decisions, receiver, states.resources.limits)
         found = validate(states.txn(receiver), change, receiver.other)
-        if not _settle(types, found.orphans, resolutions):
+        if not _reconcile(types, found.orphans, resolutions):
             conflicts = with_values(found.conflicts, _three_states(types), found.subjects)
             return MergePlan(states, receiver, types, decisions, conflicts)
 
@@ -389,7 +389,7 @@ def _brought(decisions: Mapping[str, Decision], receiver: Side, limits: Limits) 
     return GraphChange.of(*changes)
 
 
-def _settle(types: list[TypeMerge], orphans: Mapping[MergeConflict, Orphan], resolutions: Resolutions) -> bool:
+def _reconcile(types: list[TypeMerge], orphans: Mapping[MergeConflict, Orphan], resolutions: Resolutions) -> bool:
     """Turn decisions about orphans into decisions about entities: bring the node back, or let the edge go with it."""
     by_key = {merge.type.type_key: merge for merge in types}
     settled = False

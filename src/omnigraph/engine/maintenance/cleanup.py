@@ -104,7 +104,7 @@ class _Table:
     removed_bytes: int = 0
     removed_versions: int = 0
 
-    def guarded(self, step: Callable[[_Table], None]) -> None:
+    def run_step(self, step: Callable[[_Table], None]) -> None:
         """A table that fails is left as it is, with the reason, and does not stop the others."""
         if self.error is None:
             try:
@@ -143,7 +143,7 @@ class _Cleanup:
         self.first_kept = log_walk.at_time(self.root, main, entry.commit.published_at).version
 
     def run(self) -> tuple[TableCleaned, ...]:
-        tables = [_Table(folder) for folder in self.root.table_folders() if self._released_below(folder) > 0]
+        tables = [_Table(folder) for folder in self.root.table_folders() if self._reclaimed_below(folder) > 0]
         # Files are listed before heads are read: what was published in between is then known to be needed.
         self._each(tables, self._list, "listing tables")
         roots = self._roots()
@@ -155,7 +155,7 @@ class _Cleanup:
             self.root.objects.remove_unfinished(self.now - self.grace)
         return self._rows(tables, roots)
 
-    def _released_below(self, folder: str) -> int:
+    def _reclaimed_below(self, folder: str) -> int:
         """The version of main below which this cleanup, or one that it finishes, releases a table; 0 if neither."""
         released = [record.below for record in self.unfinished if record.folder in (None, folder)]
         if self.folders is None or folder in self.folders:
@@ -222,7 +222,7 @@ class _Cleanup:
         # which they are. What an earlier cleanup released is finished whatever its age.
         recent = 1 if self.unfinished else _version_at(self.root, main, self.now - self.grace)
         for entry in self._entries(main.ref, range(min(recent, self.first_kept), head + 1)):
-            released = {s.path for s in entry.tables.values() if entry.version < self._released_below(s.path)}
+            released = {s.path for s in entry.tables.values() if entry.version < self._reclaimed_below(s.path)}
             roots.supersede(entry, released)
             roots.keep(entry, released)
         for pin in roots.pins:
@@ -287,13 +287,13 @@ class _Cleanup:
         }
         table.doomed = deletable_files(
             table.files,
-            self._named(kept.values(), standing) | self._named(_foreign(table), standing),
-            superseded=self._named(superseded.values(), standing),
+            self._named_files(kept.values(), standing) | self._named_files(_foreign(table), standing),
+            superseded=self._named_files(superseded.values(), standing),
             staged_before=self.now - self.grace,
             abandoned=not kept,
         )
 
-    def _named(self, states: Iterable[TableState], standing: Collection[str]) -> set[str]:
+    def _named_files(self, states: Iterable[TableState], standing: Collection[str]) -> set[str]:
         """Every file that these versions name. A version without a manifest was reclaimed before and names none."""
         named: set[str] = set()
         for state in states:
@@ -329,7 +329,7 @@ class _Cleanup:
         known = before.kept.get(table.folder, {})
         fresh = [s for version, s in later.kept.get(table.folder, {}).items() if version not in known]
         if fresh:
-            table.doomed = table.doomed.without(self._named(fresh, {file.named for file in table.files}))
+            table.doomed = table.doomed.without(self._named_files(fresh, {file.named for file in table.files}))
 
     def _delete(self, table: _Table, removed: Tally) -> None:
         for files in (table.doomed.manifests, table.doomed.others):
@@ -347,7 +347,7 @@ class _Cleanup:
         tally = Tally(None if called is None else self.progress, called or "", len(tables))
 
         def run(table: _Table) -> None:
-            table.guarded(step)
+            table.run_step(step)
             tally.add()
 
         list(self.root.workers.map(run, tables))

@@ -69,14 +69,16 @@ def optimize(
     progress: Progress | None = None,
 ) -> OptimizeReport:
     """Tidy every table of a branch, or those of some type keys; then renew the topologies that readers use."""
-    report = _Upkeep(workspace, branch, Intent(kind="optimize", actor=actor), types, progress, compacts=True).run()
+    report = _Optimization(
+        workspace, branch, Intent(kind="optimize", actor=actor), types, progress, compacts=True
+    ).run()
     refresh_topologies(workspace.snapshot(branch))
     return report
 
 
 def ensure_indices(workspace: Workspace, branch: str, *, actor: str | None = None) -> list[PendingProperty]:
     """Build what is declared and buildable; returns what has to wait, with the reason."""
-    upkeep = _Upkeep(workspace, branch, Intent(kind="ensure_indices", actor=actor), None, None, compacts=False)
+    upkeep = _Optimization(workspace, branch, Intent(kind="ensure_indices", actor=actor), None, None, compacts=False)
     rows = upkeep.run().datasets
     return [PendingProperty(row.type_key, each.property, each.reason) for row in rows for each in row.pending_indexes]
 
@@ -86,7 +88,7 @@ class _WorkVoidError(Exception):
 
 
 @dataclass
-class _Upkeep:
+class _Optimization:
     """One run over all its rounds. `works` is what is finished, by type key, on whatever version it was done."""
 
     workspace: Workspace

@@ -224,7 +224,7 @@ def _act(
                 version = commit.graph_manifest_version
         except OmniGraphError as error:
             refusal = str(error)
-    return version, [_acted(finding, unhealed if finding.damaged_segments else refusal) for finding in found]
+    return version, [_repair_report(finding, unhealed if finding.damaged_segments else refusal) for finding in found]
 
 
 def _rebuild_indexes(workspace: Workspace, found: list[_Finding], actor: str | None) -> tuple[int | None, str | None]:
@@ -248,7 +248,7 @@ def _reindexing(root: GraphRoot, finding: _Finding) -> Callable[[TableState], St
     return lambda state: root.table_maintenance.reindex(state, finding.damaged_segments, specs).staged
 
 
-def _acted(finding: _Finding, refusal: str | None) -> TableRepaired:
+def _repair_report(finding: _Finding, refusal: str | None) -> TableRepaired:
     row = finding.row
     if row.classification is Classification.VERIFIED_MAINTENANCE:
         return replace(row, action=Action.HEALED)

@@ -79,13 +79,13 @@ def examine(workspace: Workspace, progress: Progress | None = None) -> Examinati
     """Look at every branch. What moved on meanwhile, and was then cleaned up behind it, is looked at again."""
     root = workspace.root
     for _ in range(_ROUNDS):
-        found = _examined(root, progress)
+        found = _examine(root, progress)
         if found.report.clean or all(max(root.log.slots(log.ref), default=0) <= log.newest for log in found.logs):
             break
     return found
 
 
-def _examined(root: GraphRoot, progress: Progress | None) -> Examination:
+def _examine(root: GraphRoot, progress: Progress | None) -> Examination:
     """Every log and head of every live branch. A table version that several heads share is checked once."""
     refs, problems = _live_refs(root)
     read = Tally(progress, "reading logs", len(refs))
@@ -130,7 +130,7 @@ def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
         problems += [_problem(f"branch {name}", error) for name, error in _blank_refs(root)]
         if str(damage) not in {problem.reason for problem in problems}:
             problems.append(_problem("branches", damage))
-        for name in _named(root):
+        for name in _branch_names(root):
             try:
                 refs.append(root.branches.head(name).ref)
             except OmniGraphError as error:
@@ -159,7 +159,7 @@ def _blank_refs(root: GraphRoot) -> list[tuple[str, IntegrityError]]:
         return []  # refs can't be listed, which is reported already
 
 
-def _named(root: GraphRoot) -> list[str]:
+def _branch_names(root: GraphRoot) -> list[str]:
     try:
         return root.branches.names()[1:]
     except OmniGraphError:

@@ -35,7 +35,7 @@ _HALF_BITS: Final = 32
 _HALF: Final = np.int64(2**_HALF_BITS - 1)
 
 
-def multiplied(counts: Counts, factors: Counts) -> Counts:
+def multiply(counts: Counts, factors: Counts) -> Counts:
     """Count by count. Nothing times anything is nothing."""
     if not len(counts):
         return counts
@@ -118,14 +118,14 @@ class Bindings:
     def each(self, counts: NDArray[np.int64], check: Callable[[], None]) -> Bindings:
         """Every row as often as it counts, one after the other. Asks often whether to go on."""
         length = int(counts.sum())
-        columns = {variable: _repeated(column, counts, length, check) for variable, column in self.rows.items()}
-        weights = None if self.weights is None else _repeated(self.weights, counts, length, check)
+        columns = {variable: _repeat(column, counts, length, check) for variable, column in self.rows.items()}
+        weights = None if self.weights is None else _repeat(self.weights, counts, length, check)
         return Bindings(columns, length, weights)
 
     def times(self, count: int, check: Callable[[], None]) -> Bindings:
         """All rows, so often."""
-        columns = {variable: _tiled(column, count, check) for variable, column in self.rows.items()}
-        weights = None if self.weights is None else _tiled(self.weights, count, check)
+        columns = {variable: _tile(column, count, check) for variable, column in self.rows.items()}
+        weights = None if self.weights is None else _tile(self.weights, count, check)
         return Bindings(columns, self.length * count, weights)
 
     def where(self, mask: Mask) -> Bindings:
@@ -148,9 +148,9 @@ class Bindings:
         """The same rows with more columns."""
         return Bindings({**self.rows, **columns}, self.length, self.weights)
 
-    def weighted(self, factors: Counts) -> Bindings:
+    def with_weights(self, factors: Counts) -> Bindings:
         """Each row standing for `factors` times as many; rows that stand for none are gone."""
-        weights = factors if self.weights is None else multiplied(self.weights, factors)
+        weights = factors if self.weights is None else multiply(self.weights, factors)
         return Bindings(self.rows, self.length, weights).where(factors != 0)
 
     @property
@@ -165,7 +165,7 @@ class Bindings:
         )
 
 
-def concatenated(parts: Sequence[Bindings]) -> Bindings:
+def concatenate(parts: Sequence[Bindings]) -> Bindings:
     """The rows of all parts, which bind the same variables, in order. Nobody concatenates weighted rows."""
     first = parts[0]
     if len(parts) == 1:
@@ -176,7 +176,7 @@ def concatenated(parts: Sequence[Bindings]) -> Bindings:
     )
 
 
-def _repeated(
+def _repeat(
     column: NDArray[np.int64], counts: NDArray[np.int64], length: int, check: Callable[[], None]
 ) -> NDArray[np.int64]:
     check()
@@ -193,7 +193,7 @@ def _repeated(
     return found
 
 
-def _tiled(column: NDArray[np.int64], count: int, check: Callable[[], None]) -> NDArray[np.int64]:
+def _tile(column: NDArray[np.int64], count: int, check: Callable[[], None]) -> NDArray[np.int64]:
     found = np.empty((count, len(column)), column.dtype)
     step = max(1, _COPIED_AT_ONCE // max(1, len(column)))
     for start in range(0, count, step):
@@ -314,7 +314,7 @@ class GrownRowSpace(RowSpace):
         return found
 
 
-def grown(space: RowSpace, rows: RowIds) -> RowSpace | None:
+def extend_space(space: RowSpace, rows: RowIds) -> RowSpace | None:
     """The set with more row ids, ascending, some of which it may hold. None when that would renumber those it has."""
     fresh = rows[~space.contains(rows)]
     if not len(fresh):

@@ -139,8 +139,8 @@ def plain_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -
                 raise BadRequestError(f"parameter '{value.name}' not provided")
             raw = parameters[value.name]
     if isinstance(raw, list):
-        return [_stored(item, value.type) for item in raw]
-    return _stored(raw, value.type)
+        return [_stored_value(item, value.type) for item in raw]
+    return _stored_value(raw, value.type)
 
 
 def scalar_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -> pa.Scalar:
@@ -148,7 +148,7 @@ def scalar_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) 
     return pa.scalar(plain_constant(value, parameters), arrow_type(value.type))
 
 
-def _stored(value: object, type_: PropertyType) -> Plain:
+def _stored_value(value: object, type_: PropertyType) -> Plain:
     if isinstance(value, str):
         _check_text(value)
         if type_.scalar is Scalar.DATE:

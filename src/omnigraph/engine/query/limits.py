@@ -82,7 +82,7 @@ class MemoryBudget:
         self.peak = 0
 
     @property
-    def room(self) -> int:
+    def available(self) -> int:
         """What is left for a step."""
         return max(0, self.limit - self.held)
 

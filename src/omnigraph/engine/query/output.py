@@ -73,7 +73,7 @@ def _table(output: ReadOutput, style: TableStyle) -> str:
 
 
 def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -> list[str]:
-    fit: Callable[[str, int], list[str]] = _wrapped if style.cell_layout is CellLayout.WRAP else _truncated
+    fit: Callable[[str, int], list[str]] = _wrap if style.cell_layout is CellLayout.WRAP else _truncate
     pieces = [fit(cell, width) for cell, width in zip(cells, widths, strict=True)]
     height = max(len(piece) for piece in pieces)
     return [
@@ -84,11 +84,11 @@ def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -
     ]
 
 
-def _truncated(text: str, width: int) -> list[str]:
+def _truncate(text: str, width: int) -> list[str]:
     return [text] if text_width(text) <= width else [cut_to_width(text, width - 1) + "…"]
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     lines = []
     while text_width(text) > width:
         piece = cut_to_width(text, width) or first_piece(text)

@@ -38,7 +38,7 @@ class Located:
     values: pa.Array
     positions: Indices
 
-    def gathered(self) -> pa.Array:
+    def gather(self) -> pa.Array:
         """One value per row."""
         if len(self.positions) == len(self.values) and np.array_equal(self.positions, np.arange(len(self.positions))):
             return self.values
@@ -52,10 +52,10 @@ class Located:
         """One value per row, in as many chunks as texts beyond 2 GiB need."""
         with _Gathered(budget) as parts:
             for part in gathering_parts([self], len(self.positions), budget, kept=True):
-                parts.add(self.part(part).gathered())
+                parts.add(self.part(part).gather())
         return pa.chunked_array(parts.arrays, self.values.type)
 
-    def condensed(self, budget: MemoryBudget) -> Located:
+    def condense(self, budget: MemoryBudget) -> Located:
         """The same rows over no more values than there are rows."""
         if len(self.values) <= len(self.positions):
             return self
@@ -91,7 +91,7 @@ def gathering_parts(
     yield from _fitting_parts(needed, length, budget, most_rows, kept=kept)
 
 
-def reordered(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> pa.ChunkedArray:
+def reorder(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> pa.ChunkedArray:
     """Some rows of a column of any size, in the order asked for. Only those are copied."""
     chunks = column.chunks
     starts = np.cumsum([0, *map(len, chunks)])
@@ -135,11 +135,11 @@ class _Gathered:
 def _fitting_parts(
     needed: Callable[[slice], NDArray[np.int64]], length: int, budget: MemoryBudget, most_rows: int, *, kept: bool
 ) -> Iterator[slice]:
-    most = min(_GATHERED_BYTES, budget.room // _COPIES)
+    most = min(_GATHERED_BYTES, budget.available // _COPIES)
     start = 0
     while True:
         if kept:
-            most = min(most, budget.room // _COPIES)
+            most = min(most, budget.available // _COPIES)
         ends = np.cumsum(needed(slice(start, min(length, start + most_rows))))
         count = max(1, int(np.searchsorted(ends, most, side="right")))
         budget.step(_COPIES * int(ends[min(count, len(ends)) - 1]) if len(ends) else 0)
@@ -202,7 +202,7 @@ class Properties:
             if name != ROW_ID:
                 self._keep(table, variable, name, _Slice(space, self._in_one(read, name)))
 
-    def located(self, table: Table, variable: str, column: str, rows: RowIds) -> Located:
+    def locate(self, table: Table, variable: str, column: str, rows: RowIds) -> Located:
         """The values of a stored column for `rows`. The table holds every row it is asked for."""
         self.load(table, variable, [column], rows)
         slice_ = self._whole.get((table.key, column)) or self._partial[table.key, variable, column]

@@ -22,10 +22,10 @@ import pyarrow as pa
 from omnigraph.api.queries import OperatorProfile, ReadPoint, StoredQuery
 from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
-from omnigraph.engine.query.operators.pushdown import split_pushed
+from omnigraph.engine.query.operators.pushdown import split_pushdown
 from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
-from omnigraph.engine.query.run import ReadRun, label, leveled, property_values
+from omnigraph.engine.query.run import ReadRun, label, plan_levels, property_values
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.traversal.edge_visibility import visible_rows
 from omnigraph.engine.snapshot import Snapshot
@@ -71,7 +71,7 @@ def run_query(
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> QueryResult:
     """The whole result."""
-    return stream_query(snapshot, target, asked, options).collected()
+    return stream_query(snapshot, target, asked, options).collect()
 
 
 def stream_query(
@@ -81,11 +81,11 @@ def stream_query(
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> QueryStream:
     """The result as it is made. Problems of the query itself show here, before the first batch."""
-    plan, context = _prepared(snapshot, asked, options)
+    plan, context = _prepare(snapshot, asked, options)
     run = ReadRun(plan, context)
     batches = run.batches()
     if options.cancellation is not None and options.returns_at_once:
-        batches = _watched(batches, options.cancellation)
+        batches = _watch(batches, options.cancellation)
     profile = context.profiler.root
     return QueryStream(
         plan.name, target, snapshot.commit_id, plan.columns, run.schema, profile, batches, context.budget
@@ -94,8 +94,8 @@ def stream_query(
 
 def explain_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> list[str]:
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
-    plan, context = _prepared(snapshot, asked, options)
-    return [line for operator, depth in leveled(plan.root) for line in _explained(operator, context, depth)]
+    plan, context = _prepare(snapshot, asked, options)
+    return [line for operator, depth in plan_levels(plan.root) for line in _explain_lines(operator, context, depth)]
 
 
 def profile_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
@@ -104,10 +104,10 @@ def profile_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAU
     rows = stream_query(snapshot, target, asked, replace(options, profile=True))
     for _ in rows:
         pass
-    return rows.profile.measured
+    return rows.profile.report
 
 
-def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[ir.ReadPlan, ReadContext]:
+def _prepare(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[ir.ReadPlan, ReadContext]:
     source, name, params = asked
     catalog = options.catalog or snapshot.catalog
     plan = compile_queries(source, catalog, limits=snapshot.resources.limits.query).query(name).read_plan
@@ -154,18 +154,18 @@ def _refuse_masked(named: Iterable[ir.PropertyValue], visibility: Visibility) ->
             raise PolicyError(f"policy: '{value.owner.name}.{value.prop.name}' is hidden from you; leave it out")
 
 
-def _watched(batches: Iterator[pa.RecordBatch], cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
+def _watch(batches: Iterator[pa.RecordBatch], cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
     """A query that is cancelled returns at once, however long the step that runs now."""
     while (batch := cancellation.waiting_for(lambda: next(batches, None))) is not None:
         yield batch
 
 
-def _explained(plan: ir.ReadOperator, context: ReadContext, depth: int) -> Iterator[str]:
+def _explain_lines(plan: ir.ReadOperator, context: ReadContext, depth: int) -> Iterator[str]:
     indent = "  " * depth
     yield f"{indent}{label(plan)}"
     match plan:
         case ir.Scan():
-            pushed, rest = split_pushed(plan.predicates, context)
+            pushed, rest = split_pushdown(plan.predicates, context)
             if pushed is not None:
                 yield f"{indent}    in the scan: {pushed}"
             if rest:
@@ -175,7 +175,7 @@ def _explained(plan: ir.ReadOperator, context: ReadContext, depth: int) -> Itera
             yield f"{indent}    neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"
 
 
-def described(snapshot: Snapshot, source: str, name: str, path: str | None = None) -> StoredQuery:
+def describe_stored_query(snapshot: Snapshot, source: str, name: str, path: str | None = None) -> StoredQuery:
     """The query of that name in a text. Raises `CompileError` when the text does not parse or the query does not fit
     the schema, `BadRequestError` when the text does not declare it; `path` only shows in messages."""
     query = compile_queries(source, snapshot.catalog, path, snapshot.resources.limits.query).query(name)

@@ -43,7 +43,7 @@ class OperatorProfile:
             self.notes.append(text)
 
     @property
-    def measured(self) -> contract.OperatorProfile:
+    def report(self) -> contract.OperatorProfile:
         """What was measured, as it is shown to others."""
         entries = [self]
         for entry in entries:
@@ -62,7 +62,7 @@ class OperatorProfile:
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """A readable tree, the last operator first."""
-        return self.measured.lines(depth)
+        return self.report.lines(depth)
 
 
 class Profiler:
@@ -130,7 +130,7 @@ class QueryResult(ArrowRows):
     @property
     def typed_columns(self) -> Columns:
         """The columns with their types, as the schema language writes them."""
-        return _typed(self.output)
+        return _column_types(self.output)
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,7 +153,7 @@ class QueryStream(ArrowBatches):
     @property
     def typed_columns(self) -> Columns:
         """The columns with their types, as the schema language writes them."""
-        return _typed(self.output)
+        return _column_types(self.output)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self._batches
@@ -173,7 +173,7 @@ class QueryStream(ArrowBatches):
         """As `reader`, for libraries that ask for it themselves."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
-    def collected(self) -> QueryResult:
+    def collect(self) -> QueryResult:
         """Everything that is left of it, in memory: it counts against that of the query like all that it keeps."""
         batches = []
         for batch in self._batches:
@@ -183,5 +183,5 @@ class QueryStream(ArrowBatches):
         return QueryResult(self.query_name, self.target, self.graph_commit_id, self.output, table, self.profile)
 
 
-def _typed(output: tuple[OutputColumn, ...]) -> Columns:
+def _column_types(output: tuple[OutputColumn, ...]) -> Columns:
     return [(column.name, column.type.display) for column in output]

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from omnigraph.engine.query.bindings import Bindings, concatenated
+from omnigraph.engine.query.bindings import Bindings, concatenate
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.operators.aggregate import aggregated
+from omnigraph.engine.query.operators.aggregate import aggregate_rows
 from omnigraph.engine.query.operators.expand import expand
-from omnigraph.engine.query.operators.projection import output_schema, projected, sorted_rows, sorted_table
-from omnigraph.engine.query.operators.ranking import best_nodes, fused, leaves_out_invisible, rank_rows, rank_scan
-from omnigraph.engine.query.operators.scan import filtered, names_one_node, scan, scan_candidates
+from omnigraph.engine.query.operators.projection import output_schema, project, sorted_rows, sorted_table
+from omnigraph.engine.query.operators.ranking import best_nodes, fuse, leaves_out_invisible, rank_rows, rank_scan
+from omnigraph.engine.query.operators.scan import filter_rows, names_one_node, scan, scan_candidates
 from omnigraph.engine.query.result import OperatorProfile
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
@@ -48,10 +48,10 @@ def inputs_of(plan: ir.ReadOperator) -> tuple[ir.ReadOperator, ...]:
 
 def operators_in(plan: ir.ReadOperator) -> Iterator[ir.ReadOperator]:
     """Every operator, each before its inputs."""
-    return (operator for operator, _ in leveled(plan))
+    return (operator for operator, _ in plan_levels(plan))
 
 
-def leveled(plan: ir.ReadOperator) -> Iterator[tuple[ir.ReadOperator, int]]:
+def plan_levels(plan: ir.ReadOperator) -> Iterator[tuple[ir.ReadOperator, int]]:
     """The same, each with how many operators are above it. A loop, because a plan may be as deep as a query is long."""
     waiting = [(plan, 0)]
     while waiting:
@@ -220,7 +220,7 @@ class ReadRun:
         for rows in self._pieces(root.input, needed):
             budget.hold(rows.nbytes)
             with self._context.profiler.operator(root, label(root)) as entry:
-                for batch in projected(root, self.schema, rows, self._context):
+                for batch in project(root, self.schema, rows, self._context):
                     entry.rows += len(batch)
                     yield batch
             budget.release(rows.nbytes)
@@ -240,7 +240,7 @@ class ReadRun:
                     read = [c.value for c in plan.columns if not _counts_rows(c.value)]
                     values = [v.argument if isinstance(v, ir.AggregateValue) else v for v in read]
                     needed = {name for value in values for name in ir.variables_of(value)}
-                    table = aggregated(plan, self._rows(plan.input, needed, folding=True), self._context)
+                    table = aggregate_rows(plan, self._rows(plan.input, needed, folding=True), self._context)
                 case _:
                     raise AssertionError(f"{type(plan).__name__} does not stand above an aggregate")
             entry.rows = len(table)
@@ -272,7 +272,7 @@ class ReadRun:
                 if rows is None:
                     rows = self._leaf(operator, wanted, limit if operator is plan else None)
                 else:
-                    rows = self._extended(operator, rows, wanted, folding)
+                    rows = self._extend(operator, rows, wanted, folding)
                 self._context.budget.step(rows.nbytes)
                 entry.rows += rows.length
                 running.close()
@@ -288,41 +288,41 @@ class ReadRun:
             case ir.Outer():
                 return _ONE_EMPTY_ROW
             case ir.Rank():
-                return self._ranked(plan, needed, limit)
+                return self._rank(plan, needed, limit)
             case ir.BestNodes():
                 return self._of_best_nodes(plan, needed)
             case ir.Fuse():
                 both = needed | {plan.variable}
                 first, second = self._rows(plan.first, both), self._rows(plan.second, both)
-                return fused(plan, first.only(both), second.only(both), context)
+                return fuse(plan, first.only(both), second.only(both), context)
             case ir.Sort():
-                return self._sorted(plan, needed, limit)
+                return self._sort(plan, needed, limit)
             case ir.Limit():
-                return self._limited(plan, needed)
+                return self._limit(plan, needed)
         raise AssertionError(f"{type(plan).__name__} yields no bindings")
 
-    def _extended(self, plan: ir.ReadOperator, rows: Bindings, needed: frozenset[str], folding: bool) -> Bindings:
+    def _extend(self, plan: ir.ReadOperator, rows: Bindings, needed: frozenset[str], folding: bool) -> Bindings:
         """The rows of an operator that extends, keeps or drops each of `rows`, those of its input."""
         match plan:
             case ir.Expand():
                 return expand(plan, rows, needed, folding, self._context)
             case ir.Filter():
-                return filtered(rows, plan.predicates, self._context)
+                return filter_rows(rows, plan.predicates, self._context)
             case ir.CrossJoin():
-                return self._crossed(plan, rows, needed, folding)
+                return self._cross(plan, rows, needed, folding)
             case ir.AntiJoin():
                 return self._without(plan, rows)
         raise AssertionError(f"{type(plan).__name__} extends no rows")
 
-    def _crossed(self, plan: ir.CrossJoin, left: Bindings, needed: frozenset[str], folding: bool) -> Bindings:
+    def _cross(self, plan: ir.CrossJoin, left: Bindings, needed: frozenset[str], folding: bool) -> Bindings:
         # The right side does not depend on the left one, so pieces of the left share it.
         right = self._kept.get(id(plan.right))
         if right is None:
             right = self._kept[id(plan.right)] = self._rows(plan.right, needed, folding=folding)
         if folding and not right.rows.keys() & needed:
-            return left.weighted(np.full(left.length, right.total))
+            return left.with_weights(np.full(left.length, right.total))
         if folding and not left.rows.keys() & needed:
-            return right.weighted(np.full(right.length, left.total))
+            return right.with_weights(np.full(right.length, left.total))
         right = right.only(needed)
         width = len(left.rows) + len(right.rows) + 2
         self._context.budget.step(left.length * right.length * 8 * width)
@@ -330,7 +330,7 @@ class ReadRun:
         rows = left.each(np.full(left.length, right.length), check)
         other = right.times(left.length, check)
         rows = rows.binding(other.rows)
-        return rows if other.weights is None else rows.weighted(other.weights)
+        return rows if other.weights is None else rows.with_weights(other.weights)
 
     def _without(self, plan: ir.AntiJoin, rows: Bindings) -> Bindings:
         """Rows are numbered in a column of their own, which travels through the inner plan like a variable; the
@@ -351,17 +351,17 @@ class ReadRun:
         alone[inner.rows[tag]] = False
         return rows.where(alone)
 
-    def _ranked(self, plan: ir.Rank, needed: frozenset[str], limit: int | None) -> Bindings:
+    def _rank(self, plan: ir.Rank, needed: frozenset[str], limit: int | None) -> Bindings:
         if isinstance(plan.input, ir.Scan):
             return next(self._ranked_parts(plan, plan.input, limit))
         return rank_rows(plan, self._rows(plan.input, needed | {plan.rank.field.variable}), self._context)
 
-    def _sorted(self, plan: ir.Sort, needed: frozenset[str], limit: int | None) -> Bindings:
+    def _sort(self, plan: ir.Sort, needed: frozenset[str], limit: int | None) -> Bindings:
         below = needed | set(plan.tie_break) | {n for key in plan.keys for n in ir.variables_of(key.value)}
         rows = self._rows(plan.input, below)
         return sorted_rows(plan, rows, self._owners, limit, self._context)
 
-    def _limited(self, plan: ir.Limit, needed: frozenset[str]) -> Bindings:
+    def _limit(self, plan: ir.Limit, needed: frozenset[str]) -> Bindings:
         if not plan.count:
             return Bindings({variable: np.empty(0, np.int64) for variable in needed}, 0)
         parts: list[Bindings] = []
@@ -371,16 +371,16 @@ class ReadRun:
             missing -= parts[-1].length
             if not missing:
                 break
-        return concatenated(parts)
+        return concatenate(parts)
 
     def _of_best_nodes(self, plan: ir.BestNodes, needed: frozenset[str]) -> Bindings:
         parts: list[Bindings] = []
         # A piece holds whole nodes, so the last of them has all its rows.
         for rows in self._pieces(plan.input, needed | {plan.variable}, limit=plan.count):
             parts.append(rows)
-            if (found := best_nodes(concatenated(parts), plan.variable, plan.count)) is not None:
+            if (found := best_nodes(concatenate(parts), plan.variable, plan.count)) is not None:
                 return found
-        return concatenated(parts)
+        return concatenate(parts)
 
     # ---- ranked nodes -----------------------------------------------------------------------------------
 

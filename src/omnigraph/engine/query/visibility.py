@@ -24,8 +24,8 @@ from omnigraph.api.branches import SnapshotDataset, SnapshotListing
 from omnigraph.api.enums import EntityKind
 from omnigraph.engine.query.bindings import Mask
 from omnigraph.engine.query.context import ReadContext, scalar_constant
-from omnigraph.engine.query.operators.pushdown import pushed_filter
-from omnigraph.engine.query.operators.values import as_mask, compared_sides
+from omnigraph.engine.query.operators.pushdown import row_filter_text
+from omnigraph.engine.query.operators.values import as_mask, compare_sides
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.read import context_of
 from omnigraph.engine.query.traversal.edge_visibility import is_restricted, visible_mask, visible_rows
@@ -71,7 +71,7 @@ def visible_filter(snapshot: Snapshot, type_: TableType) -> str | None:
         return None
     if not is_restricted(type_, context):
         return ""
-    return pushed_filter(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
+    return row_filter_text(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
 
 
 def visible_addresses(snapshot: Snapshot, type_: TableType) -> NDArray[np.int64]:
@@ -137,12 +137,12 @@ def listing(snapshot: Snapshot) -> SnapshotListing:
     return SnapshotListing(snapshot.branch, snapshot.version, FORMAT_VERSION, tuple(datasets))
 
 
-def satisfied(test: RowFilter, rows: pa.Table, now: int) -> Mask:
+def row_filter_mask(test: RowFilter, rows: pa.Table, now: int) -> Mask:
     """Which rows satisfy a filter at a moment, in milliseconds. Columns are those of the table."""
     if isinstance(test, ir.Compare):
         left, right = (_value(side, rows, now) for side in (test.left, test.right))
-        return compared_sides(left, test.operator, right, rows.num_rows)
-    masks = [satisfied(part, rows, now) for part in test.tests]
+        return compare_sides(left, test.operator, right, rows.num_rows)
+    masks = [row_filter_mask(part, rows, now) for part in test.tests]
     if isinstance(test, AllOf):
         return np.logical_and.reduce(masks) if masks else np.ones(rows.num_rows, dtype=bool)
     return np.logical_or.reduce(masks) if masks else np.zeros(rows.num_rows, dtype=bool)
@@ -150,7 +150,7 @@ def satisfied(test: RowFilter, rows: pa.Table, now: int) -> Mask:
 
 def shows_row(visibility: TypeVisibility, values: Mapping[str, object]) -> bool:
     """Whether a row with these values, as a load takes them, would be seen. What is left out is null."""
-    return bool(satisfied(visibility.rows, _row(visibility.type, values), now_micros() // 1000)[0])
+    return bool(row_filter_mask(visibility.rows, _row(visibility.type, values), now_micros() // 1000)[0])
 
 
 def _value(value: ir.Value, rows: pa.Table, now: int) -> pa.Array | pa.Scalar:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.properties import one_array
-from omnigraph.engine.query.visibility import satisfied, visible_entities
+from omnigraph.engine.query.visibility import row_filter_mask, visible_entities
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.errors import ConstraintError, ConstraintRule, PolicyError
@@ -43,7 +43,7 @@ class AuthorVisibility:
         mask = visible_entities(self._state, type_, row_ids_of(found))
         return set(one_array(found.column("id")).filter(pa.array(mask)).to_pylist())
 
-    def matched(self, type_: TableType, rows: pa.Table) -> pa.Table:
+    def visible_matches(self, type_: TableType, rows: pa.Table) -> pa.Table:
         """The stored rows that a statement matched, without those that are not seen."""
         if self.is_unrestricted or not rows.num_rows:
             return rows
@@ -95,7 +95,7 @@ class AuthorVisibility:
         test = self._state.visibility.of(change.type).rows
         if test == EVERY_ROW or not change.rows.num_rows:
             return
-        if not satisfied(test, change.rows, self._now).all():
+        if not row_filter_mask(test, change.rows, self._now).all():
             raise PolicyError(
                 f"policy: this would leave a {change.type.name} that you could not see yourself; nothing was written"
             )

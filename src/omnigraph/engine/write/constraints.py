@@ -88,14 +88,14 @@ class FinalImage:
         """Committed rows that the change neither replaces nor removes; `among` narrows them to values of a column."""
         change = self.change.by_type.get(type_key)
         if change is not None and change.replaces:
-            return self.committed(type_key, columns, ("id", ()))
-        rows = self.committed(type_key, columns, among)
+            return self.rows_before(type_key, columns, ("id", ()))
+        rows = self.rows_before(type_key, columns, among)
         if change is None or not rows.num_rows:
             return rows
         ids = rows.column("id")
         return rows.filter(pc.invert(pc.or_(change.writes(ids), change.removes(ids))))
 
-    def committed(self, type_key: str, columns: Sequence[str], among: Among | None = None) -> pa.Table:
+    def rows_before(self, type_key: str, columns: Sequence[str], among: Among | None = None) -> pa.Table:
         """Rows of the snapshot as they are before the change."""
         self._tables.add(type_key)
         table = self.snapshot.table(type_key)
@@ -118,14 +118,14 @@ class FinalImage:
             missing[name] |= uncertain[name] - found
         return missing
 
-    def disappeared(self, name: str) -> set[str]:
+    def removed_ids(self, name: str) -> set[str]:
         """Ids of a node type that are committed and not in the final image."""
         change = self.change.of_node(name)
         if change is None:
             return set()
         if not change.replaces:
             return set(change.deleted)
-        committed = self.committed(change.type_key, ["id"]).column("id")
+        committed = self.rows_before(change.type_key, ["id"]).column("id")
         return set(committed.filter(pc.invert(change.writes(committed))).to_pylist())
 
     def _existing(self, by_name: Mapping[str, set[str]]) -> dict[str, set[str]]:
@@ -194,10 +194,10 @@ def shared_values(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
     if isinstance(change.type, NodeType) and change.type.key:
         yield from _repeats(change, Sentence.SHARED_KEY, change.type.key, _comparable(change.rows, ["id"]), ["id"])
     for members in change.type.uniques:
-        yield from _broken(image, change, members)
+        yield from _uniqueness_violations(image, change, members)
 
 
-def _broken(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> Iterator[Violation]:
+def _uniqueness_violations(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> Iterator[Violation]:
     columns = [member_column(change.type, name) for name in members]
     rows = _comparable(change.rows, columns)
     for name, column in zip(members, columns, strict=True):
@@ -233,7 +233,7 @@ def _repeats(
 
 
 def _violation(change: TypeChange, sentence: Sentence, members: tuple[str, ...], row: int, holder: str) -> Violation:
-    values = [_shown(change, name, row) for name in members]
+    values = [_value_text(change, name, row) for name in members]
     entity_id: str = change.ids[row].as_py()
     reason = sentence.text(
         type=change.type.name,
@@ -300,7 +300,7 @@ def incomparable(type_: TableType, name: str) -> BadRequestError:
     return BadRequestError(f"@unique on {type_.name}.{name}: unsupported column type {type_.properties[name].type}")
 
 
-def _shown(change: TypeChange, name: str, row: int) -> str:
+def _value_text(change: TypeChange, name: str, row: int) -> str:
     value = change.rows.column(member_column(change.type, name))[row]
     if pa.types.is_date(value.type):
         value = value.cast(pa.int32())
@@ -320,7 +320,7 @@ def check_endpoints(image: FinalImage, order: Sequence[TypeChange]) -> None:
 
 def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[Violation]:
     """Every end of a written edge that no node has, end by end and in row order."""
-    missing = image.missing_nodes(_wanted(order))
+    missing = image.missing_nodes(_endpoint_ids(order))
     for change, end, node_type in _written_ends(order):
         if absent := missing[node_type]:
             yield from _dangling(change, end, node_type, absent)
@@ -332,7 +332,7 @@ def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]
     if not isinstance(node, NodeType):
         return
     touching = [edge for edge in image.catalog.incident_edges(node.name) if not _is_replaced(image, edge)]
-    gone = image.disappeared(node.name) if touching else set()
+    gone = image.removed_ids(node.name) if touching else set()
     if not gone:
         return
     for edge in touching:
@@ -366,7 +366,7 @@ def _written_ends(order: Sequence[TypeChange]) -> Iterator[tuple[TypeChange, str
                 yield change, end, node_type
 
 
-def _wanted(changes: Sequence[TypeChange]) -> dict[str, pa.Array]:
+def _endpoint_ids(changes: Sequence[TypeChange]) -> dict[str, pa.Array]:
     """Per node type, the distinct ids that written edges name."""
     named: defaultdict[str, list[pa.Array]] = defaultdict(list)
     for change, end, node_type in _written_ends(changes):
@@ -418,9 +418,9 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
     touched = [*gained, *sorted(lost.difference(gained))]
     if not touched:
         return
-    gone = image.disappeared(edge.from_type)
+    gone = image.removed_ids(edge.from_type)
     stored = image.survivors(edge.type_key, ["id", "src"], ("src", set(touched)))
-    counts = _counted(pa.chunked_array([*change.rows.column("src").chunks, *stored.column("src").chunks], pa.string()))
+    counts = _count(pa.chunked_array([*change.rows.column("src").chunks, *stored.column("src").chunks], pa.string()))
     broken = {
         source: found
         for source in touched
@@ -455,14 +455,14 @@ def _rows_by_source(change: TypeChange, sources: Iterable[str]) -> dict[str, lis
 def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:
     """Sources of edges that the change removes or gives another source."""
     if change.replaces:
-        before = image.committed(change.type_key, ["src"])
+        before = image.rows_before(change.type_key, ["src"])
     else:
         ids = change.deleted if change.fresh else {*change.deleted, *change.ids.to_pylist()}
-        before = image.committed(change.type_key, ["src"], ("id", ids))
+        before = image.rows_before(change.type_key, ["src"], ("id", ids))
     return set(before.column("src").to_pylist())
 
 
-def _counted(sources: pa.ChunkedArray) -> dict[str, int]:
+def _count(sources: pa.ChunkedArray) -> dict[str, int]:
     tally = pc.value_counts(sources)
     return dict(zip(tally.field("values").to_pylist(), tally.field("counts").to_pylist(), strict=True))
 

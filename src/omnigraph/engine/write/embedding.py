@@ -66,7 +66,7 @@ class OnWriteVectors:
     def fillable_catalog(self, catalog: Catalog) -> Catalog:
         return fillable_catalog(catalog, lambda _, prop: self.is_computed(prop))
 
-    def filled(self, change: GraphChange, catalog: Catalog) -> GraphChange:
+    def fill(self, change: GraphChange, catalog: Catalog) -> GraphChange:
         """The change with a vector wherever there is a text and none, its types as the catalog declares them."""
         declared = {key: _as_declared(each, catalog) for key, each in change.by_type.items()}
         targets = {key: list(self._targets(each)) for key, each in declared.items()}

@@ -62,13 +62,13 @@ class ExternalUri:
     def parse(text: str) -> ExternalUri:
         if len(text.encode("utf-8", "surrogatepass")) > LONGEST_URI:
             raise ResourceLimitError("external Blob URI bytes", LONGEST_URI, len(text.encode("utf-8", "surrogatepass")))
-        problem, parsed = _understood(text)
+        problem, parsed = _parse(text)
         if parsed is None:
-            raise ExternalBlobPolicyError(shown(text), problem)
+            raise ExternalBlobPolicyError(display_uri(text), problem)
         return parsed
 
 
-def _understood(text: str) -> tuple[str, ExternalUri | None]:
+def _parse(text: str) -> tuple[str, ExternalUri | None]:
     match = _URI.fullmatch(text)
     if text != text.strip() or "\\" in text or any(c < " " for c in text):
         return "it holds a backslash, a control character or surrounding whitespace", None
@@ -92,7 +92,7 @@ def _understood(text: str) -> tuple[str, ExternalUri | None]:
     return "", ExternalUri(scheme, host, parts)
 
 
-def shown(text: str) -> str:
+def display_uri(text: str) -> str:
     """A URI as an error may show it."""
     match = _URI.fullmatch(text)
     if len(text) > 1_024 or match is None or "@" in match["host"] or match["rest"] is not None:
@@ -132,10 +132,10 @@ class ExternalBlobPolicy:
     def admit(self, text: str) -> str:
         """The normalised URI of an admitted object, symlinks resolved."""
         if not self._bases:
-            raise ExternalBlobPolicyError(shown(text), "external blobs are denied; give bytes as base64:<data>")
+            raise ExternalBlobPolicyError(display_uri(text), "external blobs are denied; give bytes as base64:<data>")
         uri = ExternalUri.parse(text)
         if not any(uri.lies_below(base) for _, base in self._bases):
-            raise ExternalBlobPolicyError(shown(text), "it lies below no allowed base")
+            raise ExternalBlobPolicyError(display_uri(text), "it lies below no allowed base")
         if uri.scheme == "file":
             uri = self._resolved_file(text, uri)
         return str(uri)
@@ -145,12 +145,12 @@ class ExternalBlobPolicy:
             target = uri.file.resolve(strict=True)
             regular = stat.S_ISREG(target.stat().st_mode)
         except (OSError, RuntimeError):
-            raise ExternalBlobSourceError(shown(text), "it does not exist or can't be reached") from None
+            raise ExternalBlobSourceError(display_uri(text), "it does not exist or can't be reached") from None
         resolved = ExternalUri("file", "", target.parts[1:])
         if not any(resolved.lies_below(base) for _, base in self._bases):
-            raise ExternalBlobPolicyError(shown(text), "it leads out of the allowed base")
+            raise ExternalBlobPolicyError(display_uri(text), "it leads out of the allowed base")
         if not regular:
-            raise ExternalBlobPolicyError(shown(text), "it is not a regular file")
+            raise ExternalBlobPolicyError(display_uri(text), "it is not a regular file")
         return resolved
 
 

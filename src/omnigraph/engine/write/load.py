@@ -123,11 +123,11 @@ def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
     """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
     attempt = _Load(workspace, request, OnWriteVectors(workspace.embedder, workspace.limits, request.embed))
-    published = attempt.vectors.computing(lambda: _published(workspace, request, attempt))
+    published = attempt.vectors.computing(lambda: _earlier_load(workspace, request, attempt))
     return attempt.receipt_of_nothing() if published is None else _receipt(published)
 
 
-def _published(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
+def _earlier_load(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
     try:
         captured = workspace.begin(request.branch, attempt.intent())
         if (done := _answer_of_repeat(captured, attempt)) is not None:
@@ -217,7 +217,7 @@ class _Load:
         change = admit_blobs(txn.resources, change)
         if mode is LoadMode.APPEND:
             _refuse_existing_ids(txn, change, minted)
-        change = self.vectors.filled(change, txn.snapshot.catalog)
+        change = self.vectors.fill(change, txn.snapshot.catalog)
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=read_set,

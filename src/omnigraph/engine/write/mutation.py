@@ -133,7 +133,7 @@ class _Mutation:
         with visibility.redact_conflicts():
             checked = check_constraints(FinalImage(txn, change), order)
         change = admit_blobs(txn.resources, change)
-        change = self.vectors.filled(change, txn.snapshot.catalog)
+        change = self.vectors.fill(change, txn.snapshot.catalog)
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=_together(checked, made.tables_read - change.by_type.keys()),

@@ -166,7 +166,7 @@ def _constant(values: Any, outcome: bool) -> Any:
     return pc.if_else(pc.is_valid(values), outcome, None)
 
 
-_Place: TypeAlias = tuple[str, str]
+_RowPosition: TypeAlias = tuple[str, str]
 """A table and one of its columns."""
 
 
@@ -186,8 +186,8 @@ class StoredRows:
     ) -> None:
         self._txn = txn
         self._limits = limits
-        self._sought: defaultdict[_Place, list[str | int]] = defaultdict(list)
-        self._found: dict[_Place, _FoundTogether] = {}
+        self._sought: defaultdict[_RowPosition, list[str | int]] = defaultdict(list)
+        self._found: dict[_RowPosition, _FoundTogether] = {}
         for type_, condition in conditions:
             column, value = _lookup(type_, condition)
             if value is not None:
@@ -203,9 +203,9 @@ class StoredRows:
             found = self._together((type_.type_key, column), columns)
             if found is not None:
                 return found.rows.take(pa.array(found.by_value.get(value, []), pa.int64())).select(columns)
-        return self._tested(type_, condition, columns)
+        return self._test_batches(type_, condition, columns)
 
-    def _together(self, place: _Place, columns: Sequence[str]) -> _FoundTogether | None:
+    def _together(self, place: _RowPosition, columns: Sequence[str]) -> _FoundTogether | None:
         """The rows that one lookup finds for all statements; None when they are too many to be held together."""
         found = self._found.get(place)
         if found is None:
@@ -219,7 +219,7 @@ class StoredRows:
             found = self._found[place] = _FoundTogether(rows, by_value)
         return found
 
-    def _all_sought(self, place: _Place, columns: Sequence[str]) -> pa.Table | None:
+    def _all_sought(self, place: _RowPosition, columns: Sequence[str]) -> pa.Table | None:
         type_key, column = place
         table = self._txn.snapshot.table(type_key)
         read = list(dict.fromkeys((*columns, column)))
@@ -231,7 +231,7 @@ class StoredRows:
                 return None
         return pa.concat_tables(parts).combine_chunks()
 
-    def _tested(self, type_: TableType, condition: Condition, columns: Sequence[str]) -> pa.Table:
+    def _test_batches(self, type_: TableType, condition: Condition, columns: Sequence[str]) -> pa.Table:
         """Tested a batch at a time, so that a large table costs no more memory than what matches."""
         table = self._txn.snapshot.table(type_.type_key)
         wanted = condition.sought_id(type_)
@@ -273,7 +273,7 @@ class PendingRows:
         self.type = type_
         self._schema = rows_schema(type_)
         self._blobs = [prop.column for prop in type_.property_list if prop.type.is_blob]
-        marks = [*(pa.field(_kept(name), pa.bool_()) for name in self._blobs), pa.field(_STATEMENT, pa.int64())]
+        marks = [*(pa.field(_keep_column(name), pa.bool_()) for name in self._blobs), pa.field(_STATEMENT, pa.int64())]
         self._marked_schema = pa.schema([*self._schema, *marks])
         self._parts: list[pa.Table] = []
         self._starts: list[int] = []
@@ -306,7 +306,7 @@ class PendingRows:
 
     def insert(self, typed: TypedRows) -> None:
         """Complete new rows, in the order of their statements; of one id the last stays, and replaces a pending row."""
-        self._write(self._marked(typed.rows, typed.lines, kept=False))
+        self._write(self._mark(typed.rows, typed.lines, kept=False))
         self._by_id()
         if isinstance(self.type, NodeType) and self.type.key:
             self._all_new = False
@@ -314,14 +314,14 @@ class PendingRows:
     def update(self, condition: Condition, stored: pa.Table, assigned: pa.Table, statement: int) -> int:
         """Give `assigned` (one row) to every pending row that matches and to all `stored` rows; how many that are."""
         pending = self._matching(condition)
-        arrived = self._marked(self._completed(stored), pa.array(np.full(stored.num_rows, statement)), kept=True)
+        arrived = self._mark(self._complete(stored), pa.array(np.full(stored.num_rows, statement)), kept=True)
         matched = pa.concat_tables([pending, arrived])
         columns = dict(zip(matched.column_names, matched.columns, strict=True))
         first = pa.array(np.zeros(matched.num_rows, np.int64))
         for name, values in zip(assigned.column_names, assigned.columns, strict=True):
             columns[name] = values.take(first)
-            if _kept(name) in columns:
-                columns[_kept(name)] = pa.array(np.zeros(matched.num_rows, np.bool_))
+            if _keep_column(name) in columns:
+                columns[_keep_column(name)] = pa.array(np.zeros(matched.num_rows, np.bool_))
         columns[_STATEMENT] = pa.array(np.full(matched.num_rows, statement, np.int64))
         self._write(pa.table(columns, schema=self._marked_schema))
         self._all_new = self._all_new and not stored.num_rows
@@ -333,7 +333,7 @@ class PendingRows:
             self.type,
             rows.select(self._schema.names),
             fresh=self._all_new,
-            kept={name: rows.column(_kept(name)).to_numpy() for name in self._blobs},
+            kept={name: rows.column(_keep_column(name)).to_numpy() for name in self._blobs},
             origin=Origin("statement", rows.column(_STATEMENT).combine_chunks()),
         )
 
@@ -385,7 +385,7 @@ class PendingRows:
             self._rows_by_id = {entity_id: row for row, entity_id in enumerate(known)}
         return self._parts[0]
 
-    def _completed(self, stored: pa.Table) -> pa.Table:
+    def _complete(self, stored: pa.Table) -> pa.Table:
         """Rows from the store with placeholders for the blob cells that they keep."""
         given = dict(zip(stored.column_names, stored.columns, strict=True))
         return pa.table(
@@ -396,10 +396,10 @@ class PendingRows:
             schema=self._schema,
         )
 
-    def _marked(self, rows: pa.Table, statements: pa.Array, *, kept: bool) -> pa.Table:
+    def _mark(self, rows: pa.Table, statements: pa.Array, *, kept: bool) -> pa.Table:
         marks = [pa.array(np.full(rows.num_rows, kept)) for _ in self._blobs]
         return pa.table([*rows.columns, *marks, statements.cast(pa.int64())], schema=self._marked_schema)
 
 
-def _kept(column: str) -> str:
+def _keep_column(column: str) -> str:
     return f"#kept:{column}"

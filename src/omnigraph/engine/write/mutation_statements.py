@@ -113,7 +113,7 @@ def evaluate(value: ir.Value, bound: Mapping[str, BoundValue]) -> BoundValue:
             raise AssertionError(f"{type(value).__name__} is not a cell of a statement")
 
 
-def sought(type_: TableType, where: ir.Where, bound: Mapping[str, BoundValue], catalog: Catalog) -> BoundValue:
+def compared_value(type_: TableType, where: ir.Where, bound: Mapping[str, BoundValue], catalog: Catalog) -> BoundValue:
     """The value that a `where` compares its column with. The ends of edges are stored as ids, so a key becomes one."""
     value = evaluate(where.value, bound)
     is_equality = where.operator in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL)
@@ -163,12 +163,12 @@ class Construction:
                     self._waiting.add(statement.type, self._record(statement.assignments), number, ends)
                     self.affected_edges += 1
                 case ir.UpdateNodes():
-                    self._settle_inserts()
+                    self._flush_inserts()
                     _, condition = next(conditions_left)
                     self._update(statement, number, condition, stored)
                 case _:
                     raise AssertionError("deletes never share a mutation with inserts and updates")
-        self._settle_inserts()
+        self._flush_inserts()
 
     def change(self) -> GraphChange:
         return GraphChange({key: pending.change() for key, pending in self._pending.items() if len(pending)})
@@ -178,7 +178,7 @@ class Construction:
             if isinstance(statement, ir.UpdateNodes):
                 yield statement.type, Condition(statement.where, evaluate(statement.where.value, self._values))
 
-    def _settle_inserts(self) -> None:
+    def _flush_inserts(self) -> None:
         """Inserts so far become pending rows, before a later statement reads them or fails for a reason of its own."""
         for typed in self._waiting.take():
             self._pending_of(typed.type).insert(typed)
@@ -195,27 +195,29 @@ class Construction:
         try:
             return end.id_of(evaluate(value, self._values))
         except NotANodeError as error:
-            self._settle_inserts()
+            self._flush_inserts()
             key, rule = insert.type.type_key, error.sentence.rule
             raise RejectedRow(number, key, end.name, str(error), Stage.ENVELOPE, rule).error(UNIT) from None
 
     def _update(self, update: ir.UpdateNodes, number: int, condition: Condition, stored: StoredRows) -> None:
-        assigned = self._assigned(update, number)
+        assigned = self._assigned_row(update, number)
         pending = self._pending_of(update.type)
         self.tables_read.add(update.type.type_key)
-        rows = self._visibility.matched(update.type, stored.matching(update.type, condition, pending.stored_columns))
+        rows = self._visibility.visible_matches(
+            update.type, stored.matching(update.type, condition, pending.stored_columns)
+        )
         rows = rows.filter(pc.invert(pending.holds(rows.column("id"))))
         self.affected_nodes += pending.update(condition, rows, assigned, number)
         refuse_beyond(self._limits, update.type, len(pending), pending.nbytes(self._limits.bytes))
 
-    def _assigned(self, update: ir.UpdateNodes, number: int) -> pa.Table:
+    def _assigned_row(self, update: ir.UpdateNodes, number: int) -> pa.Table:
         """One row of the assigned values in their stored types, or the reason why there is none."""
         rejected: list[RejectedRow] = []
         typed = type_records(_only_assigned(update), [self._record(update.assignments)], [number], rejected)
         refuse_first(rejected)
-        return self._outdated(update.type, typed.rows.drop_columns(["id"]))
+        return self._clear_vectors(update.type, typed.rows.drop_columns(["id"]))
 
-    def _outdated(self, type_: NodeType, assigned: pa.Table) -> pa.Table:
+    def _clear_vectors(self, type_: NodeType, assigned: pa.Table) -> pa.Table:
         """Also take away the vectors that are computed from an assigned text, so that they are computed anew."""
         for prop in type_.property_list:
             if prop.embed is None or not self._vectors.is_computed(prop) or prop.column in assigned.column_names:
@@ -266,10 +268,12 @@ class Destruction:
         if len(deletes) < len(statements):
             raise AssertionError("inserts and updates never share a mutation with deletes")
         catalog = self._txn.snapshot.catalog
-        conditions = [(s.type, Condition(s.where, sought(s.type, s.where, self._values, catalog))) for s in deletes]
+        conditions = [
+            (s.type, Condition(s.where, compared_value(s.type, s.where, self._values, catalog))) for s in deletes
+        ]
         stored = StoredRows(self._txn, conditions)
         for delete, (type_, condition) in zip(deletes, conditions, strict=True):
-            matched = self._visibility.matched(type_, stored.matching(type_, condition, ["id"]))
+            matched = self._visibility.visible_matches(type_, stored.matching(type_, condition, ["id"]))
             self.tables_read.add(type_.type_key)
             self._remove(type_, matched.column("id").to_pylist())
             if isinstance(delete, ir.DeleteNodes) and matched.num_rows:

@@ -306,14 +306,14 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, pl
             head = moved.base
         elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
             place.saw_others()  # the caller may try again, and should not lose again
-            raise _changed(txn, moved.base)
+            raise _read_set_error(txn, moved.base)
         else:
             txn, head = moved, moved.base
             plan = prepare_again(txn)
     raise AssertionError("unreachable")
 
 
-def _changed(txn: WriteTxn, found: LogEntry) -> ReadSetChangedError:
+def _read_set_error(txn: WriteTxn, found: LogEntry) -> ReadSetChangedError:
     return ReadSetChangedError(f"graph_head:{txn.ref.branch}", txn.base.commit.id, found.commit.id)
 
 

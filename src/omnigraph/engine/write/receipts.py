@@ -51,9 +51,9 @@ class RequestDigest:
         if isinstance(pieces, bytes):
             self._hash.update(pieces)
             return pieces
-        return self._watched(pieces)
+        return self._watch(pieces)
 
-    def _watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def _watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self._hash.update(piece)
             yield piece

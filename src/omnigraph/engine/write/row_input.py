@@ -10,8 +10,8 @@ known here.
 
 Several local files read as one input of a load.
 
-Rows are numbered through all files. `InputFiles.naming_places` turns the number of a refused row back into its file and
-line, so that an error names the place where its reader will look.
+Rows are numbered through all files. `InputFiles.keep_positions` turns the number of a refused row back into its file
+and line, so that an error names the place where its reader will look.
 
 An Arrow stream that a stranger sent, read without trusting it.
 
@@ -218,7 +218,7 @@ class RowFile:
     def _csv(self, limits: Limits) -> Iterator[RowBlock]:
         self.csv.check()
         try:
-            reader = CsvReader(_metered(self.pieces(), limits), self.csv)
+            reader = CsvReader(_meter(self.pieces(), limits), self.csv)
             for block in reader.blocks(lines=True):
                 yield RowBlock(block.columns, pa.array(block.lines), [(bad.line, bad.reason) for bad in block.bad])
         except BadRequestError as error:
@@ -230,7 +230,7 @@ class RowFile:
             yield RowBlock(rows, block.positions, block.malformed)
 
     def _columns(self, limits: Limits) -> Iterator[RowBlock]:
-        source = self.path if self.path is not None else pa.BufferReader(b"".join(_metered(self.pieces(), limits)))
+        source = self.path if self.path is not None else pa.BufferReader(b"".join(_meter(self.pieces(), limits)))
         first = 1
         with column_file(source, self.format.value, self.name) as file:
             if file.rows is not None and file.rows > limits.rows:
@@ -294,7 +294,7 @@ def format_of(path: str) -> RowFormat:
     return found
 
 
-def _metered(pieces: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
+def _meter(pieces: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
     meter = Meter(limits)
     for piece in pieces:
         meter.count_bytes(len(piece))
@@ -359,11 +359,11 @@ def _blocks_of(data: Any) -> Callable[[Limits], Iterable[RowBlock]]:
         return lambda _: _record_blocks(records)
     if given.once:
         kept = _Kept(given.read())
-        return lambda _: _numbered(kept)
-    return lambda _: _numbered(given.read())
+        return lambda _: _number_rows(kept)
+    return lambda _: _number_rows(given.read())
 
 
-def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBlock]:
+def _number_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBlock]:
     """Rows are counted from 1 through all batches."""
     first = 1
     for whole in batches:
@@ -472,7 +472,7 @@ class InputFiles:
         yield from self._paths
 
     @contextmanager
-    def naming_places(self, unit: str = "line") -> Iterator[None]:
+    def keep_positions(self, unit: str = "line") -> Iterator[None]:
         """Let errors of the load within name a file, and the row of that file; `unit` is what its numbers count."""
         try:
             yield

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.engine.bulk.key_hashes import Hashes, buckets_of, crowded, key_hashes, with_whole_key
+from omnigraph.engine.bulk.key_hashes import Hashes, buckets_of, frequent_hashes, key_hashes, with_whole_key
 from omnigraph.pipeline.spark.table_frames import TableScan, in_chunks
 from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors, spark_schema
 
@@ -146,7 +146,7 @@ def crowded_keys(spark: SparkSession, scans: Sequence[TableScan], key: Sequence[
     lanes = [Lane(str(number), scan, tuple(key), hashed=True) for number, scan in enumerate(scans)]
 
     def found(rows: Mapping[str, pa.Table]) -> Hashes:
-        return crowded(np.concatenate([table.column(HASH).to_numpy() for table in rows.values()]), most)
+        return frequent_hashes(np.concatenate([table.column(HASH).to_numpy() for table in rows.values()]), most)
 
     return candidates(spark, lanes, found)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.engine.bulk.executor import PLACE
-from omnigraph.engine.bulk.key_hashes import Hashes, among, buckets_of, crowded, every_hash, key_hashes
+from omnigraph.engine.bulk.key_hashes import Hashes, among, buckets_of, every_hash, frequent_hashes, key_hashes
 from omnigraph.pipeline.checks.candidate_keys import Lane, candidates, candidates_by_task
 from omnigraph.pipeline.spark.table_frames import TableScan
 
@@ -76,7 +76,7 @@ def _together(new: pa.Table, stored: pa.Table) -> pa.Table:
     if not rows.num_rows:
         return rows
     hashes = key_hashes([rows.column("id").combine_chunks()])
-    return rows.filter(pa.array(among(hashes, crowded(hashes, 1))))
+    return rows.filter(pa.array(among(hashes, frequent_hashes(hashes, 1))))
 
 
 def unknown(values: pa.ChunkedArray, ids: pa.Array) -> Hashes:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.service.pipeline import PipelinePlan, PipelineStep, shown_path
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.workspace import GraphHandle, Workspace, opened
+from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.pipeline.execution.embedding import steps_of
@@ -34,7 +34,7 @@ def validate(pipeline: Pipeline | str | Path, *, graph: GraphHandle | str | Path
     headers of CSV files on this machine."""
     model = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
     if (target := _known_target(model, graph)) is not None:
-        with opened(target) as workspace:
+        with open_workspace(target) as workspace:
             check_against(model, _base(workspace, model).catalog)
     check_columns(model)
     return model
@@ -45,7 +45,7 @@ def explain(
 ) -> PipelinePlan:
     """What a run would do, step by step."""
     model = validate(pipeline, graph=graph)
-    with opened(target_of(model, graph)) as workspace:
+    with open_workspace(target_of(model, graph)) as workspace:
         with (
             spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
             session_of_run(session, model.spark) as own,

@@ -25,7 +25,7 @@ from omnigraph.api.service.pipeline import PipelineReport, Progress, RejectedSam
 from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.staged_run import WrittenFragments, new_run_id
 from omnigraph.engine.maintenance.declared_indexes import table_types
-from omnigraph.engine.workspace import GraphHandle, Workspace, opened
+from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
@@ -74,7 +74,7 @@ def run(
     """
     loaded = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
     model = loaded.with_target(branch=branch, mode=mode)
-    with opened(target_of(model, graph)) as workspace:
+    with open_workspace(target_of(model, graph)) as workspace:
         allowed, author = permitted(workspace, actor, model.branch)
         with (
             spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
@@ -248,7 +248,9 @@ class _Run:
             "pipeline.rejected": str(self.rejected_total),
             "pipeline.sources": json.dumps(sorted(self.model.sources)),
         }
-        return PublishPlan(staged=tables.staged(), read_set=tables.read_set(), strict=replaces, details=details)
+        return PublishPlan(
+            staged=tables.newest_versions(), read_set=tables.read_set(), strict=replaces, details=details
+        )
 
     def _ingest(self, txn: WriteTxn) -> Ingested:
         """Typed fragments of every source; the same for every attempt that meets the same tables."""

@@ -59,7 +59,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        with self._graph.opened() as workspace:
+        with self._graph.open() as workspace:
             check_type_names(self._types, workspace.snapshot(self._branch).catalog)
             if self._start == "now":
                 return {"version": workspace.snapshot(self._branch).version}
@@ -91,7 +91,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         if not isinstance(partition, CommitRange):
             return
-        with self._graph.opened() as workspace:
+        with self._graph.open() as workspace:
             for version in range(partition.first, partition.last + 1):
                 yield from self._changes(workspace, version)
 
@@ -112,7 +112,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is kept for a consumer, so there is nothing to let go of."""
 
     def _newest(self) -> int:
-        with self._graph.opened() as workspace:
+        with self._graph.open() as workspace:
             return workspace.snapshot(self._branch).version
 
 

@@ -58,14 +58,14 @@ class OmnigraphDataSource(DataSource):
     def schema(self) -> StructType | str:
         if "type" not in self.options:
             return CHANGES_SCHEMA
-        with self._graph().opened() as workspace:
+        with self._graph().open() as workspace:
             state = self._snapshot(workspace)
             return spark_schema(
                 type_scan(state, type_named(state, self._option("type")), self._columns()).result_schema
             )
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with self._graph().opened() as workspace:
+        with self._graph().open() as workspace:
             state = self._snapshot(workspace)
             type_ = type_named(state, self._option("type"))
             scan = type_scan(state, type_, self._columns())
@@ -92,14 +92,14 @@ class OmnigraphDataSource(DataSource):
 
     def _was_written(self, run_key: str) -> bool:
         """Whether the branch remembers a write of this name: looked up before the type, which may be gone since."""
-        with self._graph().opened() as workspace:
+        with self._graph().open() as workspace:
             intent = Intent(kind="pipeline", actor=self.options.get("actor"), idempotency_key=run_key)
             return already_published(workspace.begin(self._branch(), intent)) is not None
 
     def _sink(self, overwrite: bool) -> Sink:
         given = self.options.get("mode")
         mode = LoadMode.OVERWRITE if overwrite else load_mode(given) if given else LoadMode.APPEND
-        with self._graph().opened() as workspace:
+        with self._graph().open() as workspace:
             state = workspace.snapshot(self._branch())
             type_ = type_named(state, self._option("type"))
             computed = on_write_steps([type_] if isinstance(type_, NodeType) else [])

@@ -184,7 +184,7 @@ class Sink:
         written = [message for message in messages if isinstance(message, WrittenRows) and message.fragments]
         if not written and self.mode is not LoadMode.OVERWRITE:
             return None
-        with self.graph.opened() as workspace:
+        with self.graph.open() as workspace:
             intent = Intent(kind="pipeline", actor=self.actor, message="DataFrame write", idempotency_key=key)
             fragments = [text for message in written for text in message.fragments]
             commit = FrameCommit(self.type, self.mode, fragments)

@@ -59,11 +59,11 @@ class _Argument(NamedTuple):
     present: NDArray[np.bool_]
 
 
-def aggregated(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> pa.Table:
+def aggregate_rows(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> pa.Table:
     """One row per group, columns in the order of the plan."""
     inner = [c.value.argument if isinstance(c.value, ir.AggregateValue) else c.value for c in plan.columns]
     load_together([value for value in inner if isinstance(value, ir.PropertyValue)], rows, context)
-    groups = _grouped(plan.keys, rows, context)
+    groups = _group(plan.keys, rows, context)
     heads = rows.take(groups.first) if plan.keys else rows.slice(0, 0)
     budget = context.budget
     typed = []
@@ -79,7 +79,7 @@ def aggregated(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> pa.T
     return pa.Table.from_arrays(typed, names=[column.name for column in plan.columns])
 
 
-def _grouped(keys: tuple[ir.Value, ...], rows: Bindings, context: ReadContext) -> Groups:
+def _group(keys: tuple[ir.Value, ...], rows: Bindings, context: ReadContext) -> Groups:
     if not keys:
         # There is always one group, even without a row to appear with.
         return Groups(np.zeros(rows.length, np.int64), np.zeros(1, np.int64))
@@ -123,7 +123,7 @@ def _key_codes(key: ir.Value, rows: Bindings, context: ReadContext) -> tuple[NDA
     evaluated = evaluate(key, rows, context)
     if not isinstance(evaluated, Located):
         return np.zeros(rows.length, np.int64), 1
-    column = evaluated.condensed(context.budget)
+    column = evaluated.condense(context.budget)
     values = _with_one_zero(column.values)
     context.budget.step(_ENCODED_COPIES * values.nbytes + 3 * rows.length * 8)
     if pa.types.is_nested(values.type):
@@ -146,26 +146,26 @@ def _aggregate(
     context.cancellation.check()
     size = len(groups.first)
     if plan.function is AggregateFunction.COUNT and isinstance(plan.argument, ir.NodeId):
-        return pa.array(_counted(groups, size, rows.weights, None))
+        return pa.array(_count(groups, size, rows.weights, None))
     argument = _argument(plan.argument, rows, context)
     if plan.function is AggregateFunction.COUNT:
-        return pa.array(_counted(groups, size, rows.weights, argument.present))
+        return pa.array(_count(groups, size, rows.weights, argument.present))
     if plan.function in (AggregateFunction.MIN, AggregateFunction.MAX):
         return _extreme(argument, groups, size, largest=plan.function is AggregateFunction.MAX, budget=context.budget)
-    counts = _counted(groups, size, rows.weights, argument.present)
+    counts = _count(groups, size, rows.weights, argument.present)
     empty = counts == 0
     averages = plan.function is AggregateFunction.AVG
     if pa.types.is_integer(argument.values.type):
         sums = _exact_sums(argument, groups, size, rows.weights, context.budget)
-        exact = _divided(sums, counts, context.budget) if averages else _fitting(sums, plan, context.budget)
+        exact = _divide(sums, counts, context.budget) if averages else _fitting(sums, plan, context.budget)
         return pa.array(exact, mask=empty)
     context.budget.step(_ADDED_COPIES * 8 * len(argument.positions))
-    floats = _summed(argument, groups, size, rows.weights)
+    floats = _sum(argument, groups, size, rows.weights)
     if averages:
         divisors = np.where(empty, 1, counts)
         floats = floats / divisors
         if not np.isfinite(floats).all():  # a sum may be too large for a float, its mean never is
-            parts = _summed(argument, groups, size, rows.weights, divisors[groups.of_row])
+            parts = _sum(argument, groups, size, rows.weights, divisors[groups.of_row])
             floats = np.where(np.isfinite(floats), floats, parts)
     return pa.array(floats, mask=empty)
 
@@ -173,14 +173,14 @@ def _aggregate(
 def _argument(value: ir.Value, rows: Bindings, context: ReadContext) -> _Argument:
     evaluated = evaluate(value, rows, context)
     if isinstance(evaluated, Located):
-        column = evaluated.condensed(context.budget)
+        column = evaluated.condense(context.budget)
         valid = column.values.is_valid().to_numpy(zero_copy_only=False)
         return _Argument(column.values, column.positions, valid[column.positions])
     values = pa.repeat(evaluated, 1)
     return _Argument(values, np.zeros(rows.length, np.int64), np.full(rows.length, evaluated.is_valid))
 
 
-def _counted(groups: Groups, size: int, weights: Counts | None, present: NDArray[np.bool_] | None) -> Counts:
+def _count(groups: Groups, size: int, weights: Counts | None, present: NDArray[np.bool_] | None) -> Counts:
     of_row = groups.of_row
     if present is not None and not present.all():
         of_row = of_row[present]
@@ -190,7 +190,7 @@ def _counted(groups: Groups, size: int, weights: Counts | None, present: NDArray
     return readable(added_up(of_row, weights, size))
 
 
-def _summed(
+def _sum(
     argument: _Argument, groups: Groups, size: int, weights: Counts | None, divisors: Counts | None = None
 ) -> NDArray[np.float64]:
     """The sums of floats, or of the quotients by some divisors."""
@@ -259,7 +259,7 @@ def _added_parts(length: int, budget: MemoryBudget) -> Iterator[slice]:
         yield slice(start, start + _ADDED_AT_ONCE)
 
 
-def _divided(sums: NDArray[Any], counts: Counts, budget: MemoryBudget) -> NDArray[np.float64]:
+def _divide(sums: NDArray[Any], counts: Counts, budget: MemoryBudget) -> NDArray[np.float64]:
     """The quotients, each rounded once, as Python divides integers; floats do so where both of them are exact."""
     divisors = np.where(counts == 0, 1, counts)
     if sums.dtype == np.int64 and len(sums):

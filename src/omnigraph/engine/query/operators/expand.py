@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Bindings, Counts, Indices, Mask, RowSpace, added_up
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.operators.scan import filtered
-from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, cumulated
+from omnigraph.engine.query.operators.scan import filter_rows
+from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, list_bounds
 from omnigraph.engine.query.traversal.neighbours import neighbours_of
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import distinct, factorize, union
@@ -44,18 +44,18 @@ def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: b
     if plan.edge_variable is not None:
         found = _over_edges(plan, kept, nodes, adjacency, context)
     elif plan.closing:
-        found = _closed(plan, kept, nodes, adjacency, context)
+        found = _close(plan, kept, nodes, adjacency, context)
     elif plan.max_hops > 1 and folding and plan.destination not in looked_at:
-        return kept.weighted(_reached(plan, nodes, adjacency, context))
+        return kept.with_weights(_count_reachable(plan, nodes, adjacency, context))
     elif plan.max_hops > 1:
         found = _within_hops(plan, kept, nodes, adjacency, context)
     elif folding and plan.destination not in looked_at:
-        return kept.weighted(adjacency.counts(nodes))
+        return kept.with_weights(adjacency.counts(nodes))
     elif folding and not kept.rows:
-        found = _merged(plan, kept, nodes, adjacency, context)
+        found = _merge_ends(plan, kept, nodes, adjacency, context)
     else:
         found = _next_to(plan, kept, nodes, adjacency, context, bind=plan.destination in looked_at)
-    return filtered(found, plan.predicates, context)
+    return filter_rows(found, plan.predicates, context)
 
 
 def _nothing(rows: Bindings, fresh: AbstractSet[str]) -> Bindings:
@@ -67,12 +67,14 @@ def _next_to(
     plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext, *, bind: bool
 ) -> Bindings:
     """One hop: every neighbour of every row, a self loop being a neighbour like any other."""
-    found = _repeated(rows, adjacency.counts(nodes), context)
+    found = _repeat_rows(rows, adjacency.counts(nodes), context)
     _, at = adjacency.entries(nodes)
     return found.binding({plan.destination: adjacency.rows_at(at)}) if bind else found
 
 
-def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
+def _merge_ends(
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext
+) -> Bindings:
     """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
     total = int(adjacency.counts(nodes).sum())
     context.budget.step(total * 8 * (1 if rows.weights is None else 2))
@@ -82,7 +84,7 @@ def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbour
         ends, _, positions = factorize(adjacency.targets_at(at))
         met = added_up(positions, weights, len(ends))
     else:
-        met = adjacency.times_met(at, weights)
+        met = adjacency.end_counts(at, weights)
         ends = np.flatnonzero(met)
         met = met[ends]
     return Bindings({plan.destination: adjacency.ends.rows_at(ends)}, len(ends), met)
@@ -93,7 +95,7 @@ def _over_edges(
 ) -> Bindings:
     """One hop, one row per stored edge."""
     assert plan.edge_variable is not None
-    found = _repeated(rows, adjacency.counts(nodes), context)
+    found = _repeat_rows(rows, adjacency.counts(nodes), context)
     _, at = adjacency.entries(nodes)
     ends = adjacency.rows_at(at)
     found = found.binding({plan.edge_variable: adjacency.edges_at(at)})
@@ -102,7 +104,7 @@ def _over_edges(
     return found.binding({plan.destination: ends})
 
 
-def _closed(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
+def _close(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
     """The rows whose destination, bound already, is among what the traversal finds."""
     ends = rows.rows[plan.destination]
     if plan.max_hops == 1:
@@ -110,7 +112,7 @@ def _closed(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbour
         for first in range(0, rows.length, _ROWS_PER_CHECK):
             context.cancellation.check()
             part = slice(first, first + _ROWS_PER_CHECK)
-            parts.append(adjacency.joined(nodes[part], ends[part]))
+            parts.append(adjacency.has_pairs(nodes[part], ends[part]))
         return rows.where(np.concatenate(parts))
     tagged = Bindings({"row": np.arange(rows.length)}, rows.length)
     reached = _within_hops(plan, tagged, nodes, adjacency, context)
@@ -133,13 +135,13 @@ def _within_hops(
         held += reached.nbytes
         context.budget.step(rows.nbytes + held)
     context.budget.step(rows.nbytes + 2 * held)
-    searched = Adjacency(starts, adjacency.ends, cumulated(counts), np.concatenate(ends))
-    repeated = _repeated(rows, searched.counts(nodes), context)
+    searched = Adjacency(starts, adjacency.ends, list_bounds(counts), np.concatenate(ends))
+    repeated = _repeat_rows(rows, searched.counts(nodes), context)
     _, at = searched.entries(nodes)
     return repeated.binding({plan.destination: searched.rows_at(at)})
 
 
-def _reached(plan: ir.Expand, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Counts:
+def _count_reachable(plan: ir.Expand, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Counts:
     """How many nodes lie within the hops from each."""
     starts = RowSpace.of(nodes)
     counts = np.zeros(len(starts), np.int64)
@@ -155,7 +157,7 @@ def _searches(
     """Breadth-first from every start, as many at a time as there is room for: the number of the first of them, and
     what they reached, by start, counted from that one."""
     size = len(adjacency.sources)
-    batch = max(1, min(_VISITED_BYTES, context.budget.room // 4) // max(1, size))
+    batch = max(1, min(_VISITED_BYTES, context.budget.available // 4) // max(1, size))
     positions = adjacency.sources.positions(starts.rows)
     context.budget.step(min(batch, len(starts)) * size)
     visited = context.marks(min(batch, len(starts)) * size)
@@ -205,7 +207,7 @@ def _search(
     return owner[order], node[order]
 
 
-def _repeated(rows: Bindings, counts: NDArray[np.int64], context: ReadContext) -> Bindings:
+def _repeat_rows(rows: Bindings, counts: NDArray[np.int64], context: ReadContext) -> Bindings:
     """Each row as often as it continues."""
     total = int(counts.sum())
     width = len(rows.rows) + 3 + (rows.weights is not None)

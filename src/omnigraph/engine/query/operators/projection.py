@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Bindings, Indices
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.operators.values import Evaluated, entity_ids, evaluate, gathered, load_together
-from omnigraph.engine.query.properties import Located, gathering_parts, one_array, reordered
+from omnigraph.engine.query.operators.values import Evaluated, entity_ids, evaluate, gather, load_together
+from omnigraph.engine.query.properties import Located, gathering_parts, one_array, reorder
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import EdgeType, NodeType
@@ -38,7 +38,7 @@ def output_schema(plan: ir.ReadPlan) -> pa.Schema:
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in plan.columns])
 
 
-def projected(plan: ir.Project, schema: pa.Schema, rows: Bindings, context: ReadContext) -> Iterator[pa.RecordBatch]:
+def project(plan: ir.Project, schema: pa.Schema, rows: Bindings, context: ReadContext) -> Iterator[pa.RecordBatch]:
     values = [column.value for column in plan.columns]
     start, size = 0, BATCH_ROWS
     while start < rows.length:
@@ -64,7 +64,7 @@ def _batches(
     constant = sum(pa.repeat(value, 1).nbytes for value in evaluated if not isinstance(value, Located))
     for rows in gathering_parts(columns, length, context.budget, most_rows=BATCH_ROWS, beside=constant):
         size = min(length, rows.stop) - rows.start
-        arrays = [gathered(v.part(rows) if isinstance(v, Located) else v, size) for v in evaluated]
+        arrays = [gather(v.part(rows) if isinstance(v, Located) else v, size) for v in evaluated]
         typed = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(typed, schema=schema)
 
@@ -112,7 +112,7 @@ def sorted_table(keys: Sequence[ir.SortKey], table: pa.Table, limit: int | None,
 
     budget.hold(table.nbytes)
     chosen = first_in_order([by_column(key) for key in keys], len(table), limit)
-    columns = [reordered(column, chosen, budget) for column in table.columns]
+    columns = [reorder(column, chosen, budget) for column in table.columns]
     budget.release(table.nbytes)
     return pa.Table.from_arrays(columns, schema=table.schema)
 
@@ -121,11 +121,11 @@ def first_in_order(keys: Sequence[Key], length: int, limit: int | None = None) -
     """The indices of the first `limit` rows in the order of the keys, rows that tie in all of them as they come."""
     chosen = np.arange(length)
     if limit is not None and limit < length:
-        chosen = _selected(keys, chosen, limit)
-    return _sorted(keys, chosen)
+        chosen = _select_first(keys, chosen, limit)
+    return _sort_order(keys, chosen)
 
 
-def _selected(keys: Sequence[Key], candidates: Indices, count: int) -> Indices:
+def _select_first(keys: Sequence[Key], candidates: Indices, count: int) -> Indices:
     """Which rows are among the first `count`, ascending. Only rows tied at the edge are looked at twice."""
     chosen: list[Indices] = []
     for key in keys:
@@ -141,7 +141,7 @@ def _selected(keys: Sequence[Key], candidates: Indices, count: int) -> Indices:
     return np.sort(np.concatenate(chosen))
 
 
-def _sorted(keys: Sequence[Key], order: Indices) -> Indices:
+def _sort_order(keys: Sequence[Key], order: Indices) -> Indices:
     order = order.copy()
     group = np.zeros(len(order), np.int64)
     tied = np.arange(len(order))
@@ -163,7 +163,7 @@ def codes_of(evaluated: Evaluated, length: int, descending: bool, budget: Memory
     """Numbers that compare like the values, null below everything; reversed when descending."""
     if not isinstance(evaluated, Located):
         return np.zeros(length, np.int64)
-    column = evaluated.condensed(budget)
+    column = evaluated.condense(budget)
     budget.step(column.values.nbytes + _CODED_COPIES * 8 * length)
     codes = _ascending_codes(column.values)[column.positions]
     if not descending:

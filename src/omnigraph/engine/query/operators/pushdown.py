@@ -90,14 +90,14 @@ _FLIPPED: Final = {
 _CONSTANTS = (ir.ParameterValue, ir.Constant, ir.Now)
 
 
-def split_pushed(
+def split_pushdown(
     predicates: Iterable[ir.Predicate], context: ReadContext
 ) -> tuple[str | None, tuple[ir.Predicate, ...]]:
     """One filter text for all predicates that can be pushed, and those that can't."""
     predicates = tuple(predicates)
     texts: dict[int, str] = {}
     for i, predicate in enumerate(predicates):
-        text = pushed(predicate, context)
+        text = predicate_filter(predicate, context)
         if text == NEVER:
             return NEVER, ()
         if text is not None:
@@ -113,12 +113,12 @@ def _that_fit(texts: dict[int, str], predicates: Sequence[ir.Predicate]) -> list
         predicate = predicates[i]
         return _SELECTIVE.get(predicate.operator, _RANGE) if isinstance(predicate, ir.Compare) else _RANGE
 
-    room = _Room()
+    room = _FilterBudget()
     return sorted(i for i in sorted(texts, key=selectivity) if room.takes(texts[i]))
 
 
 @dataclass(slots=True)
-class _Room:
+class _FilterBudget:
     """What a filter text may still grow by."""
 
     terms: int = field(default_factory=lambda: MOST_TERMS)
@@ -135,21 +135,21 @@ class _Room:
         return True
 
 
-def pushed_filter(test: RowFilter, context: ReadContext) -> str | None:
+def row_filter_text(test: RowFilter, context: ReadContext) -> str | None:
     """The filter text of several comparisons, None when one of them can't be pushed or all are too much together."""
-    return _joined(test, context, _Room(), MOST_NESTED)
+    return _join_tests(test, context, _FilterBudget(), MOST_NESTED)
 
 
-def _joined(test: RowFilter, context: ReadContext, room: _Room, depth: int) -> str | None:
+def _join_tests(test: RowFilter, context: ReadContext, room: _FilterBudget, depth: int) -> str | None:
     if isinstance(test, ir.Compare):
-        text = pushed(test, context)
+        text = predicate_filter(test, context)
         return text if text is not None and room.takes(text) else None
     if not depth:
         return None
     is_all = isinstance(test, AllOf)
     parts = []
     for part in test.tests:
-        text = _joined(part, context, room, depth - 1)
+        text = _join_tests(part, context, room, depth - 1)
         if text is None:
             return None
         parts.append(text)
@@ -158,7 +158,7 @@ def _joined(test: RowFilter, context: ReadContext, room: _Room, depth: int) -> s
     return "(" + (" AND " if is_all else " OR ").join(parts) + ")"
 
 
-def pushed(predicate: ir.Predicate, context: ReadContext) -> str | None:
+def predicate_filter(predicate: ir.Predicate, context: ReadContext) -> str | None:
     """The filter text of a predicate over one stored property and constants, None when there is none."""
     match predicate:
         case ir.Compare(left=ir.PropertyValue() as prop, operator=operator, right=right) if isinstance(

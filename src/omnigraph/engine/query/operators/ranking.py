@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query import search
-from omnigraph.engine.query.bindings import Bindings, RowSpace, concatenated
+from omnigraph.engine.query.bindings import Bindings, RowSpace, concatenate
 from omnigraph.engine.query.context import NodeScores, ReadContext
 from omnigraph.engine.query.search import Candidates, RankedRows
 from omnigraph.engine.query.search.embedder import query_vector
@@ -95,7 +95,7 @@ def rank_rows(plan: ir.Rank, rows: Bindings, context: ReadContext) -> Bindings:
     bound = rows.rows[plan.rank.field.variable]
     ranked = ranked_nodes(plan.rank, None, RowSpace.of(bound).rows, context)
     context.scores[plan.rank] = _scores(ranked, complete=True)
-    places = _places(ranked.row_ids, bound)
+    places = _ranks(ranked.row_ids, bound)
     order = np.argsort(places, kind="stable")
     return rows.take(order[np.count_nonzero(places < 0) :])
 
@@ -110,7 +110,7 @@ def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
     return rows.where(place[node_of_row] < count)
 
 
-def fused(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext) -> Bindings:
+def fuse(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext) -> Bindings:
     """Reciprocal rank fusion of two runs of the same match."""
     k = None if plan.rank.k is None else context.constant(plan.rank.k)
     if plan.rank.k is not None and (not isinstance(k, int) or k <= 0):
@@ -121,7 +121,7 @@ def fused(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext
         plan.limit,
         search.DEFAULT_FUSION_K if not isinstance(k, int) else k,
     )
-    rows = concatenated([first, second]).take(result.rows)
+    rows = concatenate([first, second]).take(result.rows)
     ranked = RankedRows(rows.rows[plan.variable], result.scores)
     context.scores[plan.rank] = _scores(ranked, complete=True)
     return rows
@@ -141,7 +141,7 @@ def _scores(ranked: RankedRows, *, complete: bool) -> NodeScores:
     return NodeScores(RowSpace(rows), np.asarray(ranked.values, np.float64)[first], complete)
 
 
-def _places(ranked: RowIds, rows: RowIds) -> NDArray[np.int64]:
+def _ranks(ranked: RowIds, rows: RowIds) -> NDArray[np.int64]:
     """Where each row stands in a ranking, -1 when it has no rank."""
     space = RowSpace.of(ranked)
     place = np.empty(len(space), np.int64)

@@ -20,9 +20,9 @@ import pyarrow as pa
 from omnigraph.engine.query.bindings import Bindings, Mask
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.operators.pushdown import pushed_filter, split_pushed
+from omnigraph.engine.query.operators.pushdown import row_filter_text, split_pushdown
 from omnigraph.engine.query.operators.ranking import matching_rows
-from omnigraph.engine.query.operators.values import Evaluated, compared, compared_sides, evaluate, load_together
+from omnigraph.engine.query.operators.values import Evaluated, compare, compare_sides, evaluate, load_together
 from omnigraph.engine.query.properties import Located, gathering_parts
 from omnigraph.language.query import ir
 from omnigraph.language.query.row_filter import EVERY_ROW, AllOf, RowFilter, sides
@@ -35,27 +35,27 @@ _ROWS_PER_CHECK = 1 << 16
 _LISTED_COPIES = 8
 
 
-def filtered(rows: Bindings, predicates: Sequence[ir.Predicate], context: ReadContext) -> Bindings:
+def filter_rows(rows: Bindings, predicates: Sequence[ir.Predicate], context: ReadContext) -> Bindings:
     """The rows for which every predicate is true, in their order."""
     compares = [side for p in predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
     load_together(compares, rows, context)
     for predicate in predicates:
         if not rows.length:
             break
-        rows = rows.where(satisfied(predicate, rows, context))
+        rows = rows.where(predicate_mask(predicate, rows, context))
     return rows
 
 
-def satisfied(predicate: ir.Predicate, rows: Bindings, context: ReadContext) -> Mask:
+def predicate_mask(predicate: ir.Predicate, rows: Bindings, context: ReadContext) -> Mask:
     if isinstance(predicate, ir.TextMatch):
         predicate = ir.Compare(predicate, ir.Operator.EQUAL, ir.Constant(True, ir.BOOL))
     left = evaluate(predicate.left, rows, context)
     right = evaluate(predicate.right, rows, context)
     if not isinstance(left, Located) or not isinstance(right, Located):
-        return _compared(left, predicate.operator, right, rows.length, context.budget)
+        return _compare(left, predicate.operator, right, rows.length, context.budget)
     parts = gathering_parts([left, right], rows.length, context.budget, most_rows=_ROWS_PER_CHECK)
     operator = predicate.operator
-    return np.concatenate([compared(left.part(p).gathered(), operator, right.part(p).gathered()) for p in parts])
+    return np.concatenate([compare(left.part(p).gather(), operator, right.part(p).gather()) for p in parts])
 
 
 def holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
@@ -66,34 +66,34 @@ def holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
 
 def _holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
     if isinstance(test, ir.Compare):
-        return satisfied(test, rows, context)
+        return predicate_mask(test, rows, context)
     masks = [_holds(part, rows, context) for part in test.tests]
     if isinstance(test, AllOf):
         return np.logical_and.reduce(masks) if masks else np.ones(rows.length, dtype=bool)
     return np.logical_or.reduce(masks) if masks else np.zeros(rows.length, dtype=bool)
 
 
-def _compared(left: Evaluated, operator: ir.Operator, right: Evaluated, length: int, budget: MemoryBudget) -> Mask:
+def _compare(left: Evaluated, operator: ir.Operator, right: Evaluated, length: int, budget: MemoryBudget) -> Mask:
     """Where at most one side is a column."""
     if isinstance(left, Located) and not isinstance(right, Located):
-        return _tested(left, lambda values: compared_sides(values, operator, right, len(values)), budget)
+        return _test_column(left, lambda values: compare_sides(values, operator, right, len(values)), budget)
     if isinstance(right, Located) and not isinstance(left, Located):
         beside = pa.repeat(left, 1).nbytes
         if operator is ir.Operator.MEMBER:
             budget.step(_LISTED_COPIES * beside)
             beside = 0  # a list is had once for all rows
-        return _tested(right, lambda values: compared_sides(left, operator, values, len(values)), budget, beside)
+        return _test_column(right, lambda values: compare_sides(left, operator, values, len(values)), budget, beside)
     assert not isinstance(left, Located)
     assert not isinstance(right, Located)
-    return compared_sides(left, operator, right, length)
+    return compare_sides(left, operator, right, length)
 
 
-def _tested(column: Located, test: Callable[[pa.Array], Mask], budget: MemoryBudget, beside: int = 0) -> Mask:
+def _test_column(column: Located, test: Callable[[pa.Array], Mask], budget: MemoryBudget, beside: int = 0) -> Mask:
     """A test of one column, part by part: once for each value where rows share values, else for each row."""
     shared = len(column.values) <= len(column.positions)
     every = Located(column.values, np.arange(len(column.values))) if shared else column
     parts = gathering_parts([every], len(every.positions), budget, most_rows=_ROWS_PER_CHECK, beside=beside)
-    mask = np.concatenate([test(every.values[part] if shared else every.part(part).gathered()) for part in parts])
+    mask = np.concatenate([test(every.values[part] if shared else every.part(part).gather()) for part in parts])
     return mask[column.positions] if shared else mask
 
 
@@ -115,7 +115,7 @@ class ScanSelection:
 
 def select_scan(plan: ir.Scan, context: ReadContext, *, visible_only: bool = True) -> ScanSelection:
     """`visible_only` leaves out what is not seen."""
-    filter_, rest = split_pushed(plan.predicates, context)
+    filter_, rest = split_pushdown(plan.predicates, context)
     filter_, row_test = _visible_filter(plan, filter_, context) if visible_only else (filter_, None)
     rows: RowIds | None = None
     for predicate in [p for p in rest if isinstance(p, ir.TextMatch)]:
@@ -133,7 +133,7 @@ def _visible_filter(plan: ir.Scan, filter_: str | None, context: ReadContext) ->
     test = visibility.rows_of(plan.variable)
     # One node is looked at itself: asking an index for everything that is seen would cost more than the node.
     of_one = filter_ is not None and names_one_node(plan)
-    text = None if of_one else pushed_filter(test, context)
+    text = None if of_one else row_filter_text(test, context)
     if text is None:
         return filter_, test
     return (text if filter_ is None else f"{filter_} AND {text}"), None
@@ -160,7 +160,7 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
         context.budget.step(rows.nbytes)
         context.properties.remember(table, plan.variable, rows, read)
     bound = Bindings({plan.variable: rows}, len(rows))
-    found = filtered(bound, part.rest, context)
+    found = filter_rows(bound, part.rest, context)
     return found if part.row_test is None else found.where(holds(part.row_test, found, context))
 
 

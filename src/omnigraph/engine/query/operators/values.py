@@ -40,7 +40,7 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
             if not context.has_column(value):
                 return pa.scalar(None, arrow_type(value.type))
             table = context.table(value.owner)
-            return context.properties.located(table, value.variable, value.prop.column, rows.rows[value.variable])
+            return context.properties.locate(table, value.variable, value.prop.column, rows.rows[value.variable])
         case ir.NodeId():
             return entity_ids(value.variable, value.owner, rows, context)
         case ir.TextMatch():
@@ -66,12 +66,12 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
 
 def entity_ids(variable: str, owner: NodeType | EdgeType, rows: Bindings, context: ReadContext) -> Located:
     """The `id` of the node or edge bound to a variable."""
-    return context.properties.located(context.table(owner), variable, _ID, rows.rows[variable])
+    return context.properties.locate(context.table(owner), variable, _ID, rows.rows[variable])
 
 
-def gathered(evaluated: Evaluated, length: int) -> pa.Array:
+def gather(evaluated: Evaluated, length: int) -> pa.Array:
     """One value per row."""
-    return evaluated.gathered() if isinstance(evaluated, Located) else pa.repeat(evaluated, length)
+    return evaluated.gather() if isinstance(evaluated, Located) else pa.repeat(evaluated, length)
 
 
 def gathered_in_parts(evaluated: Evaluated, length: int, budget: MemoryBudget) -> pa.ChunkedArray:
@@ -117,7 +117,7 @@ _SIGN: Final[dict[Operator, Callable[[NDArray[np.int8]], Mask]]] = {
 _INT64_END = 2.0**63
 
 
-def compared(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
+def compare(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
     """`left operator right`, position by position."""
     match operator:
         case Operator.MEMBER:
@@ -132,19 +132,19 @@ def compared(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
     return as_mask(ARROW_TESTS[operator](left, right))
 
 
-def compared_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Array | pa.Scalar, length: int) -> Mask:
+def compare_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Array | pa.Scalar, length: int) -> Mask:
     """`left operator right` for so many rows; a scalar is the same value for all of them."""
     for side in (left, right):
         if isinstance(side, pa.Scalar) and not side.is_valid:
             return np.zeros(length, dtype=bool)
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
-        return np.repeat(_constant_compared(left, operator, pa.repeat(right, 1)), length)
+        return np.repeat(_compare_constant(left, operator, pa.repeat(right, 1)), length)
     if isinstance(left, pa.Scalar):
-        return _constant_compared(left, operator, right)
+        return _compare_constant(left, operator, right)
     return (
         _compared_with_constant(left, operator, right)
         if isinstance(right, pa.Scalar)
-        else compared(left, operator, right)
+        else compare(left, operator, right)
     )
 
 
@@ -157,13 +157,15 @@ def _compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar
             return as_mask(pc.starts_with(left, right.as_py()))
         case Operator.MEMBER:
             parents = pc.list_parent_indices(left)
-            return _marked(len(left), parents, _compared_with_constant(pc.list_flatten(left), Operator.EQUAL, right))
+            return _mark_lists(
+                len(left), parents, _compared_with_constant(pc.list_flatten(left), Operator.EQUAL, right)
+            )
     if _is_number(left.type) and left.type != right.type:
-        return compared(left, operator, pa.repeat(right, len(left)))
+        return compare(left, operator, pa.repeat(right, len(left)))
     return as_mask(ARROW_TESTS[operator](left, right))
 
 
-def _constant_compared(left: pa.Scalar, operator: Operator, right: pa.Array) -> Mask:
+def _compare_constant(left: pa.Scalar, operator: Operator, right: pa.Array) -> Mask:
     """`left operator right` where `left` is one non-null value: a long text or list is not repeated for every row."""
     match operator:
         case Operator.MEMBER:
@@ -174,7 +176,7 @@ def _constant_compared(left: pa.Scalar, operator: Operator, right: pa.Array) -> 
             parts = right.to_pylist()
             return np.fromiter((part is not None and test(part) for part in parts), bool, len(parts))
     if _is_number(right.type) and left.type != right.type:
-        return compared(pa.repeat(left, len(right)), operator, right)
+        return compare(pa.repeat(left, len(right)), operator, right)
     return as_mask(ARROW_TESTS[operator](left, right))
 
 
@@ -201,7 +203,7 @@ def _numbers(column: pa.Array) -> NDArray[Any]:
 def _sign(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int8]:
     """-1, 0 or 1 for less, equal and greater."""
     if left.dtype == right.dtype:
-        return _ordered(left, right)
+        return _order(left, right)
     if left.dtype == np.float64:
         return np.negative(_sign(right, left))
     if right.dtype == np.float64:
@@ -209,10 +211,10 @@ def _sign(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int8]:
     if left.dtype == np.uint64:
         return np.negative(_sign(right, left))
     # int64 with uint64: a negative number is less, any other one fits.
-    return np.where(left < 0, np.int8(-1), _ordered(left.astype(np.uint64), right)).astype(np.int8)
+    return np.where(left < 0, np.int8(-1), _order(left.astype(np.uint64), right)).astype(np.int8)
 
 
-def _ordered(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int8]:
+def _order(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int8]:
     return (left > right).astype(np.int8) - (left < right).astype(np.int8)
 
 
@@ -224,7 +226,7 @@ def _integer_with_float(left: NDArray[Any], right: NDArray[np.float64]) -> NDArr
         low, high, kind = -_INT64_END, _INT64_END, np.int64  # type: ignore[assignment]
     whole = np.floor(right)
     inside = (whole >= low) & (whole < high)
-    sign = _ordered(left, np.where(inside, whole, 0.0).astype(kind))
+    sign = _order(left, np.where(inside, whole, 0.0).astype(kind))
     sign = np.where((sign == 0) & (right > whole), np.int8(-1), sign)
     return np.where(inside, sign, np.where(right < low, np.int8(1), np.int8(-1))).astype(np.int8)
 
@@ -236,10 +238,10 @@ def _member(lists: pa.Array, items: pa.Array) -> Mask:
         # Texts are compared by number: a long one is not copied for every item of its list.
         known = items.drop_null().unique()
         held, items = (pc.index_in(side, value_set=known.cast(side.type)) for side in (held, items))
-    return _marked(len(lists), parents, compared(held, Operator.EQUAL, items.take(parents)))
+    return _mark_lists(len(lists), parents, compare(held, Operator.EQUAL, items.take(parents)))
 
 
-def _marked(length: int, parents: pa.Array, equal: Mask) -> Mask:
+def _mark_lists(length: int, parents: pa.Array, equal: Mask) -> Mask:
     """The lists that have an item which is equal."""
     found = np.zeros(length, dtype=bool)
     found[parents.to_numpy(zero_copy_only=False)[equal]] = True

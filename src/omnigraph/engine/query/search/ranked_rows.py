@@ -55,7 +55,7 @@ def candidate_rows(table: Table, candidates: Candidates, columns: list[str]) -> 
     return table.select(distinct(candidates.rows), columns, filter=candidates.filter)
 
 
-def settled(measures: Measures) -> Measures:
+def round_measures(measures: Measures) -> Measures:
     """The first 40 bits of each number: sums of the same parts in another order then give the same measure."""
     mantissas, exponents = np.frexp(measures)
     shortened: Measures = np.ldexp(np.rint(np.ldexp(mantissas, _MEASURE_BITS)), exponents - _MEASURE_BITS)

@@ -26,7 +26,7 @@ from omnigraph.engine.query.search.ranked_rows import (
     RankedRows,
     best_first,
     candidate_rows,
-    settled,
+    round_measures,
 )
 from omnigraph.engine.query.search.text_index import (
     K1,
@@ -143,11 +143,13 @@ def text_match(
         return np.empty(0, np.int64)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
         postings = Postings(candidate_rows(table, candidates, [column]), column, budget)
-        return postings.rows_with_any(_accepted(postings, tokens, edits, budget), budget.check)
+        return postings.rows_with_any(_accepted_tokens(postings, tokens, edits, budget), budget.check)
     # A fuzzy query is not analysed by an index, only split: it is asked for tokens, and only for those that stay whole.
     askable = not edits or (edits <= _INDEXED_EDITS and _are_plain_words(tokens, budget))
     corpus = Corpus(table, column, indexed=askable, budget=budget)
-    found = [part.rows_with_any(_accepted(part, tokens, edits, budget), budget.check) for part in corpus.analysed]
+    found = [
+        part.rows_with_any(_accepted_tokens(part, tokens, edits, budget), budget.check) for part in corpus.analysed
+    ]
     if candidates.filter is not None and any(rows.size for rows in found):
         allowed = corpus.counted_rows(candidates.filter)
         found = [rows[is_member(rows, allowed)] for rows in found]
@@ -194,7 +196,7 @@ def bm25(
         row_ids, scores = _scored_rows(table, column, candidates, formula, budget)
     else:
         row_ids, scores = _scored_corpus(corpus, candidates, formula, k)
-    scores = settled(scores)
+    scores = round_measures(scores)
     order = best_first(table, row_ids, -scores, k)
     return RankedRows(row_ids[order], scores[order])
 
@@ -262,7 +264,7 @@ def _are_plain_words(tokens: Sequence[str], budget: MemoryBudget) -> bool:
     return True
 
 
-def _accepted(part: Postings, tokens: list[str], edits: int, budget: MemoryBudget) -> list[str]:
+def _accepted_tokens(part: Postings, tokens: list[str], edits: int, budget: MemoryBudget) -> list[str]:
     """The tokens of a part that a query accepts."""
     if not edits:
         return tokens
@@ -301,7 +303,7 @@ def _scored_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: 
             reached = np.concatenate([scores for _, scores in parts]) if parts else np.empty(0)
             parts.append(_best_indexed(corpus, indexed, candidates.filter, formula, k, reached))
         else:
-            every = _scored_indexed(corpus, indexed, candidates.filter, formula)
+            every = _score_indexed(corpus, indexed, candidates.filter, formula)
             parts.append(every if candidates.rows is None else _only(every, candidates.rows))
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.float64)
@@ -326,7 +328,7 @@ def _scored_documents(part: Documents, formula: Formula, budget: MemoryBudget) -
     return part.row_ids[matching], scores[matching]
 
 
-def _scored_indexed(
+def _score_indexed(
     corpus: Corpus, indexed: IndexedTexts, filter: str | None, formula: Formula
 ) -> tuple[RowIds, Measures]:
     corpus.budget.step(indexed.row_ids.size * _SCORED_BYTES)
@@ -367,4 +369,4 @@ def _best_indexed(
         if floor is None or (best.size >= k and np.partition(best, -k)[-k] > floor * ratio.most):
             return indexed.row_ids[positions], scores
         asked *= 4
-    return _scored_indexed(corpus, indexed, filter, formula)
+    return _score_indexed(corpus, indexed, filter, formula)

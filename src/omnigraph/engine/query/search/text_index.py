@@ -125,7 +125,7 @@ class IndexedTexts:
     def lance_average(self) -> float:
         return self.lance_tokens / self.lance_documents
 
-    def trusted(self, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def positions(self, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where rows stand in `row_ids`, and which of them are there."""
         return find_positions(self.row_ids, row_ids)
 
@@ -133,13 +133,13 @@ class IndexedTexts:
         """The trusted rows that share a token with the text. With `max_edits` the text consists of tokens already."""
         rows = matching_rows(table, self.column, text, filter=filter, max_edits=max_edits)
         row_ids = row_ids_of(rows)
-        return row_ids[self.trusted(row_ids)[1]]
+        return row_ids[self.positions(row_ids)[1]]
 
     def best(self, table: Table, terms: Sequence[Term], filter: str | None, limit: int) -> Proposals:
         """Up to `limit` of the best documents by Lance's score."""
         text = " ".join(term.word for term in terms for _ in range(term.weight))
         rows = matching_rows(table, self.column, text, filter=filter, limit=limit)
-        positions, known = self.trusted(row_ids_of(rows))
+        positions, known = self.positions(row_ids_of(rows))
         scores = rows.column(SCORE).to_numpy().astype(np.float64)
         return Proposals(positions[known], scores[known], None if rows.num_rows < limit else float(scores.min()))
 
@@ -153,7 +153,7 @@ class IndexedTexts:
     def occurrences(self, table: Table, term: Term, filter: str | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The documents that hold a term, as positions, and how often each holds it."""
         rows = matching_rows(table, self.column, term.word, filter=filter)
-        positions, known = self.trusted(row_ids_of(rows))
+        positions, known = self.positions(row_ids_of(rows))
         positions = positions[known]
         return positions, self.frequencies(table, term, positions, rows.column(SCORE).to_numpy()[known])
 
@@ -201,7 +201,7 @@ class IndexedTexts:
     def _look_up(self, table: Table, term: Term) -> IndexedTerm:
         # One trusted document with its score tells Lance's idf; as many as have moved could stand before it.
         rows = matching_rows(table, self.column, term.word, limit=1 + self.moved.size)
-        positions, known = self.trusted(row_ids_of(rows))
+        positions, known = self.positions(row_ids_of(rows))
         if not known.any():
             return IndexedTerm(0, 0.0)
         first = np.flatnonzero(known)[:1]
@@ -240,11 +240,11 @@ def indexed_texts(
     key = (column, *(s.uuid for s in index.segments), *(content.name for content in covered))
     texts = _COVERAGES.get(key)
     if texts is None:
-        texts = _COVERAGES.keep(key, _examined(key, table, column, index))
+        texts = _COVERAGES.keep(key, _examine(key, table, column, index))
     return (texts, set(index.fragment_ids)) if texts.row_ids.size else (None, set())
 
 
-def _examined(name: tuple[Hashable, ...], table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
+def _examine(name: tuple[Hashable, ...], table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
     """Compare what each segment was built from with what its fragments hold now."""
     row_ids: list[RowIds] = []
     lengths: list[NDArray[np.uint32]] = []

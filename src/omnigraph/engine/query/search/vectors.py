@@ -22,7 +22,7 @@ from omnigraph.engine.query.search.ranked_rows import (
     RankedRows,
     best_first,
     candidate_rows,
-    settled,
+    round_measures,
 )
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.errors import BadRequestError
@@ -82,22 +82,22 @@ def nearest(
         raise BadRequestError("nearest needs a vector of finite numbers")
     closest = _Closest(metric, query, k, budget or MemoryBudget())
     if k is None or candidates.rows is not None or k * _SCAN_SHARE >= table.state.rows:
-        return _measured(table, column, closest, candidates)
+        return _measure(table, column, closest, candidates)
     if not VectorLengths.of(query.reshape(1, -1)).are_ordinary:
-        return _measured(table, column, closest, candidates)
+        return _measure(table, column, closest, candidates)
     if metric is Metric.L2:
-        return _proposed(table, column, closest, k, candidates)
+        return _propose(table, column, closest, k, candidates)
     # Under the other metrics a row that single precision can't measure is missing from what Lance proposes, silently.
     lengths = _known_lengths(table, column)
     if lengths is None and candidates.filter is None:
         return _measured_all(table, column, closest)
     lengths = lengths or _all_lengths(table, column, closest.budget)
     if lengths.are_ordinary:
-        return _proposed(table, column, closest, k, candidates, lengths.greatest)
-    return _measured(table, column, closest, candidates)
+        return _propose(table, column, closest, k, candidates, lengths.greatest)
+    return _measure(table, column, closest, candidates)
 
 
-def _proposed(
+def _propose(
     table: Table, column: str, closest: _Closest, k: int, candidates: Candidates, longest: float = 0.0
 ) -> RankedRows:
     """The k closest by what Lance proposes; no vector of the table is longer than `longest`, if the metric asks."""
@@ -108,7 +108,7 @@ def _proposed(
         rows = nearest_rows(
             table, column, query, asked, metric.value, filter=candidates.filter, index=index, columns=[column]
         )
-        ranked = _Closest(metric, query, k, closest.budget).take(rows, column).ranked(table)
+        ranked = _Closest(metric, query, k, closest.budget).take(rows, column).rank(table)
         if rows.num_rows < asked:
             if metric is Metric.L2 and index is not None:
                 break  # an index leaves out what is too far for single precision
@@ -121,7 +121,7 @@ def _proposed(
         if not certain > 0 and metric is Metric.L2:
             break  # all of them are as close as single precision can tell
         asked *= 4
-    return _measured(table, column, closest, candidates)
+    return _measure(table, column, closest, candidates)
 
 
 def _certain(metric: Metric, query: NDArray[np.float32], proposed: float, longest: float) -> float:
@@ -177,7 +177,7 @@ class _Closest:
                 self._drop_far()
         return self
 
-    def ranked(self, table: Table) -> RankedRows:
+    def rank(self, table: Table) -> RankedRows:
         row_ids, distances = self._all()
         order = best_first(table, row_ids, distances, self._k)
         return RankedRows(row_ids[order], distances[order])
@@ -196,21 +196,21 @@ class _Closest:
         return np.concatenate(self._row_ids), np.concatenate(self._distances)
 
 
-def _measured(table: Table, column: str, closest: _Closest, candidates: Candidates) -> RankedRows:
+def _measure(table: Table, column: str, closest: _Closest, candidates: Candidates) -> RankedRows:
     """The k closest candidates by their stored vectors, read a batch at a time unless they are listed."""
     if candidates.rows is not None:
-        return closest.take(candidate_rows(table, candidates, [column]), column).ranked(table)
+        return closest.take(candidate_rows(table, candidates, [column]), column).rank(table)
     for batch in table.batches([column], filter=candidates.filter, row_ids=True):
         closest.budget.step(batch.nbytes)
         closest.take(pa.table(batch), column)
-    return closest.ranked(table)
+    return closest.rank(table)
 
 
 def _measured_all(table: Table, column: str, closest: _Closest) -> RankedRows:
     """The k closest of all rows. Learns how long the vectors are: the next query need not read them all."""
     for fragment in fragment_contents(table):
         _read_fragment(table, column, fragment, closest.budget, closest)
-    return closest.ranked(table)
+    return closest.rank(table)
 
 
 # ---- lengths --------------------------------------------------------------------------------------------
@@ -268,10 +268,10 @@ def _distances(metric: Metric, query: Measures, matrix: NDArray[np.float64]) -> 
     """Row by row in one fixed order of summation, so that equal vectors are at equal distances wherever they stand."""
     if metric is Metric.L2:
         apart = matrix - query
-        return settled(np.sqrt(np.einsum("ij,ij->i", apart, apart)))
+        return round_measures(np.sqrt(np.einsum("ij,ij->i", apart, apart)))
     inner = np.einsum("ij,j->i", matrix, query)
     if metric is Metric.COSINE:
         lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix) * np.einsum("j,j->", query, query))
         with np.errstate(invalid="ignore", divide="ignore"):
             inner = inner / lengths
-    return 1.0 - settled(inner)
+    return 1.0 - round_measures(inner)

@@ -28,7 +28,7 @@ Positions: TypeAlias = NDArray[Any]
 """Indices, 32 bits wide wherever they fit: these arrays are most of a topology."""
 
 
-def joined(parts: Sequence[RowIds]) -> RowIds:
+def join_row_ids(parts: Sequence[RowIds]) -> RowIds:
     """Row ids that were found piece by piece."""
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
@@ -113,14 +113,14 @@ class Adjacency:
         rows: RowIds = self.edges[self.ranks[at]]
         return rows
 
-    def times_met(self, at: Indices | slice, weights: Counts | None) -> Counts:
+    def end_counts(self, at: Indices | slice, weights: Counts | None) -> Counts:
         """How often each end stands in these entries, counting an entry as often as its weight says."""
         everything = isinstance(at, slice) and (at.start, at.stop) == (0, len(self.targets))
         if everything and weights is None and self.reverse is not None:
             return self.reverse.all_counts()
         return added_up(self.targets[at], weights, len(self.ends))
 
-    def joined(self, nodes: RowIds, others: RowIds) -> Mask:
+    def has_pairs(self, nodes: RowIds, others: RowIds) -> Mask:
         """Whether each node has the one beside it as a neighbour."""
         sources, targets = self.sources.positions(nodes), self.ends.positions(others)
         if not len(self.sources) or not len(self.targets):
@@ -209,10 +209,10 @@ def owners(adjacency: Adjacency) -> Indices:
 
 
 def _offsets(owner: Indices, size: int) -> NDArray[np.int64]:
-    return cumulated(np.bincount(owner, minlength=size))
+    return list_bounds(np.bincount(owner, minlength=size))
 
 
-def cumulated(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def list_bounds(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where lists of these lengths begin, and behind them where the last one ends."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
 
@@ -274,14 +274,14 @@ class LayeredAdjacency:
         return own + (0 if folded is None else folded.offsets.nbytes + folded.targets.nbytes)
 
     @property
-    def is_due_for_folding(self) -> bool:
+    def is_due_for_merge(self) -> bool:
         size = len(self.base.targets)
         most = max(_SMALLEST_FOLDED, min(size // _SMALL_BASE_SHARE, max(_LARGEST_LAYER, size // _LARGEST_SHARE)))
         held = len(self.layer.targets) + len(self.layer.nodes)
         return max(held, _late(self.sources), _late(self.ends)) > most
 
     @cached_property
-    def folded(self) -> Adjacency:
+    def merged(self) -> Adjacency:
         """The same as one adjacency. Copies the base, so only who reads most of it asks for this."""
         base, layer = self.base, self.layer
         at = np.minimum(layer.nodes, len(base.offsets) - 1)
@@ -292,7 +292,7 @@ class LayeredAdjacency:
             pieces += [base.targets[copied:start], layer.targets[first:end]]
             copied = stop
         targets = np.concatenate([*pieces, base.targets[copied:]]).astype(position_type(self.ends), copy=False)
-        return Adjacency(self.sources, self.ends, cumulated(self.all_counts()), targets, reverse=self.reverse)
+        return Adjacency(self.sources, self.ends, list_bounds(self.all_counts()), targets, reverse=self.reverse)
 
     @cached_property
     def size(self) -> int:
@@ -318,7 +318,7 @@ class LayeredAdjacency:
             if total == self.size:
                 return Entries(counts, slice(0, total))
             if side_by_side(positions) and total * _FOLDING_SHARE > self.size:
-                return self.folded.entries_of(positions)
+                return self.merged.entries_of(positions)
         spans = self._spans(positions)
         return Entries(spans.counts, spread(*spans))
 
@@ -352,7 +352,7 @@ class LayeredAdjacency:
 
     def targets_at(self, at: Indices | slice) -> Positions:
         if isinstance(at, slice):
-            return self.folded.targets[at]
+            return self.merged.targets[at]
         beyond = at >= len(self.base.targets)
         if not beyond.any():
             return self.base.targets[at]
@@ -367,13 +367,13 @@ class LayeredAdjacency:
     def edges_at(self, at: Indices | slice) -> RowIds:
         raise AssertionError("a topology of single edges is never layered")
 
-    def times_met(self, at: Indices | slice, weights: Counts | None) -> Counts:
+    def end_counts(self, at: Indices | slice, weights: Counts | None) -> Counts:
         everything = isinstance(at, slice) and (at.start, at.stop) == (0, self.size)
         if everything and weights is None and self.reverse is not None:
             return self.reverse.all_counts()
         return added_up(self.targets_at(at), weights, len(self.ends))
 
-    def joined(self, nodes: RowIds, others: RowIds) -> Mask:
+    def has_pairs(self, nodes: RowIds, others: RowIds) -> Mask:
         targets = self.ends.positions(others)
         if not self.size:
             return np.zeros(len(targets), dtype=bool)
@@ -384,7 +384,7 @@ class LayeredAdjacency:
 Neighbours: TypeAlias = Adjacency | LayeredAdjacency
 
 
-def changed(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pairs, added: Pairs) -> LayeredAdjacency:
+def change_layer(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pairs, added: Pairs) -> LayeredAdjacency:
     """The adjacency without the lost pairs and with the added ones, some of which it may have.
 
     `sources` and `ends` hold the nodes of the older one under their numbers and perhaps later ones.
@@ -404,7 +404,7 @@ def changed(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pairs, a
     held = union(held[~is_member(held, gone)], fresh)
     counts = np.bincount(held >> bits, minlength=len(nodes))
     targets = (held & ((1 << bits) - 1)).astype(position_type(ends))
-    return LayeredAdjacency(sources, ends, base, _replaced(layer, Lists(nodes, cumulated(counts), targets)))
+    return LayeredAdjacency(sources, ends, base, _replace(layer, Lists(nodes, list_bounds(counts), targets)))
 
 
 def either_way_layered(base: Adjacency, out: LayeredAdjacency, back: LayeredAdjacency) -> LayeredAdjacency:
@@ -416,10 +416,10 @@ def either_way_layered(base: Adjacency, out: LayeredAdjacency, back: LayeredAdja
         spans = way._spans(nodes)
         pairs.append(Pairs(np.repeat(nodes, spans.counts), way.targets_at(spread(*spans)).astype(np.int64)))
     both = Pairs(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
-    return changed(plain, out.sources, out.ends, Pairs(nodes[:0], nodes[:0]), both)
+    return change_layer(plain, out.sources, out.ends, Pairs(nodes[:0], nodes[:0]), both)
 
 
-def _replaced(layer: Lists, newer: Lists) -> Lists:
+def _replace(layer: Lists, newer: Lists) -> Lists:
     """The lists of both, the newer one's where both have them."""
     keep = ~is_member(layer.nodes, newer.nodes)
     nodes = np.concatenate((layer.nodes[keep], newer.nodes))
@@ -427,7 +427,7 @@ def _replaced(layer: Lists, newer: Lists) -> Lists:
     counts = np.concatenate((np.diff(layer.offsets)[keep], np.diff(newer.offsets)))
     order = np.argsort(nodes)
     targets = np.concatenate((layer.targets, newer.targets))[spread(starts[order], counts[order])]
-    return Lists(nodes[order], cumulated(counts[order]), targets.astype(newer.targets.dtype, copy=False))
+    return Lists(nodes[order], list_bounds(counts[order]), targets.astype(newer.targets.dtype, copy=False))
 
 
 def _late(space: RowSpace) -> int:

@@ -19,10 +19,10 @@ import numpy as np
 
 from omnigraph.engine.query.bindings import Bindings, Mask, RowSpace
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.operators.pushdown import pushed_filter
+from omnigraph.engine.query.operators.pushdown import row_filter_text
 from omnigraph.engine.query.operators.scan import holds
 from omnigraph.engine.query.operators.values import load_together
-from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, joined, of_edges, of_pairs
+from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, join_row_ids, of_edges, of_pairs
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
@@ -144,7 +144,7 @@ def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | N
 
 def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
     """Find them, and remember them for the next reader through an equal lens."""
-    text = pushed_filter(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
+    text = row_filter_text(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
     rows = np.sort(row_ids_of(context.table(type_).read([], filter=text, row_ids=True)))
     return keep(type_, rows if text is not None else rows[_looked_at(type_, rows, context)], context)
 
@@ -192,7 +192,7 @@ def _adjacency(
     plan: ir.Expand,
     found: Neighbours,
 ) -> Adjacency:
-    source, end = joined(sources), joined(ends)
+    source, end = join_row_ids(sources), join_row_ids(ends)
     one_type = plan.edge.is_symmetric
     near = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
     far = near if one_type else RowSpace.of(end)
@@ -201,4 +201,4 @@ def _adjacency(
         return of_pairs(near, far, at, to)
     assert isinstance(found, Adjacency)
     assert found.edges is not None
-    return of_edges(near, far, at, to, joined(ranks), found.edges)
+    return of_edges(near, far, at, to, join_row_ids(ranks), found.edges)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.properties import one_array
-from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, joined, of_edges, of_pairs
+from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, join_row_ids, of_edges, of_pairs
 from omnigraph.engine.query.traversal.edge_visibility import is_restricted, visible_adjacency
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.language.catalog import EdgeType, NodeType
@@ -39,7 +39,7 @@ _ENDS = {
 }
 
 
-def explored(
+def explore(
     nodes: RowIds,
     edge: EdgeType,
     direction: Direction,
@@ -59,7 +59,7 @@ def explored(
         if not len(frontier):
             break
         context.cancellation.check()
-        ids = context.properties.located(context.table(node_type), variable, "id", frontier.rows).gathered()
+        ids = context.properties.locate(context.table(node_type), variable, "id", frontier.rows).gather()
         reached = walk.step(frontier, ids, direction)
         fresh = reached[~visited.contains(reached)]
         frontier, variable = RowSpace.of(fresh), f"{variable}+"
@@ -107,7 +107,7 @@ class _Walk:
         return np.where(index < 0, -1, row_ids_of(found)[index])
 
     def adjacency(self, nodes: RowIds, *, one_type: bool) -> Adjacency:
-        source, end = joined(self._source), joined(self._end)
+        source, end = join_row_ids(self._source), join_row_ids(self._end)
         sources = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
         ends = sources if one_type else RowSpace.of(end)
         at, to = sources.positions(source), ends.positions(end)
@@ -116,7 +116,7 @@ class _Walk:
         ids = pa.concat_arrays(self._id) if self._id else pa.array([], pa.string())
         # An undirected edge was met from both sides and is one edge with one rank.
         order = pc.array_sort_indices(ids).to_numpy()
-        ordered = joined(self._row)[order]
+        ordered = join_row_ids(self._row)[order]
         starts = np.ones(len(order), dtype=bool)
         starts[1:] = ordered[1:] != ordered[:-1]
         ranks: Indices = np.empty(len(order), np.int64)
@@ -155,18 +155,18 @@ def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neigh
     """An adjacency that knows at least everything within reach of `nodes`, and nothing that is not seen."""
     looks_at_edges = is_restricted(plan.edge, context)
     shape = Shape.EDGES if plan.edge_variable is not None or looks_at_edges else Shape.NEIGHBOURS
-    found = _found(plan, nodes, shape, context)
+    found = _find(plan, nodes, shape, context)
     if not looks_at_edges and not is_restricted(plan.destination_type, context):
         return found
     return visible_adjacency(found, plan, nodes, with_edges=shape is Shape.EDGES, context=context)
 
 
-def _found(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) -> Neighbours:
+def _find(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) -> Neighbours:
     key = topology_key(plan, shape, context)
     choice = choose(plan, math.ceil(len(nodes) / context.share), key, context)
     if choice.mode is TraversalMode.INDEXED:
         context.profiler.note(f"lookups on {plan.edge.name}: {choice.reason}")
-        return explored(
+        return explore(
             nodes,
             plan.edge,
             plan.direction,
@@ -201,7 +201,7 @@ def source_type(plan: ir.Expand, context: ReadContext) -> NodeType:
 def choose(plan: ir.Expand, nodes: int, key: TopologyKey, context: ReadContext) -> Choice:
     if context.mode is not TraversalMode.AUTO:
         return Choice(context.mode, "forced by the traversal mode")
-    if PROCESS_TOPOLOGIES.held(key) is not None:
+    if PROCESS_TOPOLOGIES.peek(key) is not None:
         return Choice(TraversalMode.CSR, "at hand")
     edges = context.table(plan.edge)
     lookups = _lookup_cost(plan, nodes, edges, key)

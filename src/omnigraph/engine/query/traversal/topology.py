@@ -26,7 +26,7 @@ from omnigraph.engine.query.traversal.adjacency import (
     either_way,
     either_way_layered,
 )
-from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, built, derived, rows_to_read
+from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, build, derive, rows_to_read
 from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction
@@ -90,9 +90,9 @@ class Topology:
     def over(cls, older: Topology, key: TopologyKey, ways: TwoWays) -> Topology:
         """A change of an older topology; one that has grown large becomes a topology of its own."""
         layers = [way for way in (ways.out, ways.back) if isinstance(way, LayeredAdjacency)]
-        if not any(layer.is_due_for_folding for layer in layers):
+        if not any(layer.is_due_for_merge for layer in layers):
             return cls(key, ways, older.base or older)
-        return cls(key, _folded(ways))
+        return cls(key, _merge_layers(ways))
 
     @property
     def ways(self) -> TwoWays:
@@ -125,7 +125,7 @@ class Topology:
         return self.out.nbytes + self.back.nbytes + (0 if self._both is None else self._both.nbytes)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        ways = _folded(self.ways)
+        ways = _merge_layers(self.ways)
         out, back = ways.out, ways.back
         assert isinstance(out, Adjacency)
         assert isinstance(back, Adjacency)
@@ -151,7 +151,7 @@ class Topology:
         return cls(key, TwoWays(out, back, dangling))
 
 
-def _folded(ways: TwoWays) -> TwoWays:
+def _merge_layers(ways: TwoWays) -> TwoWays:
     """The same in arrays of its own."""
     out, back = ways.out, ways.back
     if isinstance(out, Adjacency) and isinstance(back, Adjacency):
@@ -162,7 +162,7 @@ def _folded(ways: TwoWays) -> TwoWays:
 
 
 def _plain(way: Neighbours, sources: RowSpace, ends: RowSpace) -> Adjacency:
-    adjacency = way.folded if isinstance(way, LayeredAdjacency) else way
+    adjacency = way.merged if isinstance(way, LayeredAdjacency) else way
     return replace(adjacency, sources=sources, ends=ends, reverse=None)
 
 
@@ -192,7 +192,7 @@ class TopologyCache:
         self._making: dict[TopologyKey, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def held(self, key: TopologyKey) -> Topology | None:
+    def peek(self, key: TopologyKey) -> Topology | None:
         with self._lock:
             if (found := self._held.get(key)) is not None:
                 self._held.move_to_end(key)
@@ -200,7 +200,7 @@ class TopologyCache:
 
     def is_stored(self, root: GraphRoot, key: TopologyKey) -> bool:
         """Whether the store has it ready. Asked at most once per key."""
-        absent = self._known(key)
+        absent = self._absence(key)
         if absent.stored is None:
             absent.stored = TopologyFiles(root.objects).describe(key.folder) is not None
         return absent.stored
@@ -208,11 +208,11 @@ class TopologyCache:
     def spend(self, key: TopologyKey, seconds: float) -> float:
         """Record what avoiding this topology cost, and return the sum so far: once it exceeds the cost of building,
         building would have been the better choice."""
-        absent = self._known(key)
+        absent = self._absence(key)
         absent.spent += seconds
         return absent.spent
 
-    def _known(self, key: TopologyKey) -> _Absent:
+    def _absence(self, key: TopologyKey) -> _Absent:
         with self._lock:
             known = self._absent.setdefault(key, _Absent())
             self._absent.move_to_end(key)
@@ -222,7 +222,7 @@ class TopologyCache:
 
     def get(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None] = lambda: None) -> tuple[Topology, str]:
         """The topology, and where it came from. `check` is called while it is built and may raise."""
-        if (found := self.held(key)) is not None:
+        if (found := self.peek(key)) is not None:
             self.lookups.hits += 1
             return found, "in memory"
         self.lookups.misses += 1
@@ -230,7 +230,7 @@ class TopologyCache:
             making = self._making.setdefault(key, threading.Lock())
         try:
             with making:
-                if (found := self.held(key)) is not None:
+                if (found := self.peek(key)) is not None:
                     return found, "in memory"
                 topology, origin = self._make(root, key, check)
                 self._keep(topology)
@@ -256,17 +256,17 @@ class TopologyCache:
     def _make(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None]) -> tuple[Topology, str]:
         files = TopologyFiles(root.objects)
         held = self.nearest(root, key)
-        if held is not None and held.rows <= _FEW_ROWS and (changed := _derived(root, key, held.older)) is not None:
+        if held is not None and held.rows <= _FEW_ROWS and (changed := _derive(root, key, held.older)) is not None:
             return changed, _DERIVED
-        if (loaded := _loaded(files, key)) is not None:
+        if (loaded := _load(files, key)) is not None:
             return loaded, "from the store"
         for older in (*([] if held is None else [held.older]), *self._stored_older(files, key)):
-            if (changed := _derived(root, key, older)) is not None:
+            if (changed := _derive(root, key, older)) is not None:
                 if files.damage(key.folder) is not None:
                     self._save(files, changed)
                 return changed, _DERIVED
-        ways = built(
-            *_opened(root, key),
+        ways = build(
+            *_open_tables(root, key),
             one_type=key.sources == key.targets,
             with_edges=key.shape is Shape.EDGES,
             check=check,
@@ -290,14 +290,14 @@ class TopologyCache:
             describe_topology(key.shape, key.edges, key.sources, key.targets, topology.dangling, arrays),
             arrays,
         )
-        self._known(key).stored = True
+        self._absence(key).stored = True
 
     def nearest(self, root: GraphRoot, key: TopologyKey) -> Nearest | None:
         """The topology in memory from which this one is the fewest rows away. None where there is none near enough."""
         if key.shape is Shape.EDGES:
             return None  # the order of edge ids runs through all of it, a change has no local effect
         with self._lock:
-            related = [t for t in reversed(self._held.values()) if _related(t.key, key)]
+            related = [t for t in reversed(self._held.values()) if _is_related(t.key, key)]
         found: Nearest | None = None
         for older in related:
             rows = _rows_between(root, older.key, key)
@@ -311,7 +311,7 @@ class TopologyCache:
         with self._lock:
             self._held[topology.key] = topology
             self._absent.pop(topology.key, None)
-            related = [key for key in self._held if _related(key, topology.key)]
+            related = [key for key in self._held if _is_related(key, topology.key)]
             for key in related[:-_HELD_PER_TABLE]:
                 del self._held[key]
             while len(self._held) > 1 and self._held_bytes() > self.limit:
@@ -332,14 +332,14 @@ class TopologyCache:
                 continue
             tried += 1
             older = TopologyKey(key.graph_id, key.shape, description.edges, description.sources, description.targets)
-            if _related(older, key) and (loaded := _loaded(files, older, description)) is not None:
+            if _is_related(older, key) and (loaded := _load(files, older, description)) is not None:
                 yield loaded
 
 
 PROCESS_TOPOLOGIES: Final = SHARED_MEMORY.add("topologies", TopologyCache())
 
 
-def _related(older: TopologyKey, key: TopologyKey) -> bool:
+def _is_related(older: TopologyKey, key: TopologyKey) -> bool:
     return (
         older.graph_id == key.graph_id
         and older.shape == key.shape
@@ -348,7 +348,7 @@ def _related(older: TopologyKey, key: TopologyKey) -> bool:
     )
 
 
-def _loaded(files: TopologyFiles, key: TopologyKey, description: TopologyDescription | None = None) -> Topology | None:
+def _load(files: TopologyFiles, key: TopologyKey, description: TopologyDescription | None = None) -> Topology | None:
     description = description or files.describe(key.folder)
     if description is None:
         return None
@@ -359,25 +359,25 @@ def _loaded(files: TopologyFiles, key: TopologyKey, description: TopologyDescrip
 def _rows_between(root: GraphRoot, older: TopologyKey, key: TopologyKey) -> int | None:
     if (before := _opened_older(root, older)) is None:
         return None
-    return rows_to_read(before, _opened(root, key))
+    return rows_to_read(before, _open_tables(root, key))
 
 
-def _derived(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | None:
+def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | None:
     if (before := _opened_older(root, older.key)) is None:
         return None
     try:
-        ways = derived(older.ways, before, _opened(root, key))
+        ways = derive(older.ways, before, _open_tables(root, key))
     except (HistoricalVersionReclaimedError, IntegrityError):
         return None  # the older version is gone or damaged; if the asked one is, building it says so
     return None if ways is None else Topology.over(older, key, ways)
 
 
-def _opened(root: GraphRoot, key: TopologyKey) -> Tables:
+def _open_tables(root: GraphRoot, key: TopologyKey) -> Tables:
     return root.reader.open(key.edges), root.reader.open(key.sources), root.reader.open(key.targets)
 
 
 def _opened_older(root: GraphRoot, key: TopologyKey) -> Tables | None:
     try:
-        return _opened(root, key)
+        return _open_tables(root, key)
     except (HistoricalVersionReclaimedError, IntegrityError):
         return None

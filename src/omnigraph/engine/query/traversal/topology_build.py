@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Indices, RowSpace, grown
+from omnigraph.engine.query.bindings import Indices, RowSpace, extend_space
 from omnigraph.engine.query.properties import one_array
-from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, changed, of_edges, of_pairs
+from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, change_layer, of_edges, of_pairs
 from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import by_row_id, row_ids_of
@@ -45,7 +45,7 @@ class TwoWays:
     dangling: bool
 
 
-def built(
+def build(
     edges: Table, sources: Table, targets: Table, *, one_type: bool, with_edges: bool, check: Callable[[], None]
 ) -> TwoWays:
     """From the tables themselves. `check` is called between steps and may raise."""
@@ -144,7 +144,7 @@ def rows_to_read(before: Tables, after: Tables) -> int | None:
     return total
 
 
-def derived(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
+def derive(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
     """The older topology brought to the state of `after`. None when too much changed, or in a way that can't be told
     from row ids: two branches numbered different nodes alike, or nodes in between."""
     edges = _changes(before[0], after[0], _ENDS)
@@ -170,19 +170,19 @@ def derived(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
     lost = _without_parallels(edges.old, after[0])
     near, far = ([table.column(name) for table in (fresh, lost)] for name in _ENDS)
     if one_type:
-        places_ = _resolved(after[1], source_space, [*near, *far])
+        places_ = _resolve(after[1], source_space, [*near, *far])
     else:
-        places_ = [*_resolved(after[1], source_space, near), *_resolved(after[2], target_space, far)]
-    added, is_whole = _known(places_[0], places_[2])
-    dropped, _ = _known(places_[1], places_[3])
-    gone = _joined(
+        places_ = [*_resolve(after[1], source_space, near), *_resolve(after[2], target_space, far)]
+    added, is_whole = _existing_pairs(places_[0], places_[2])
+    dropped, _ = _existing_pairs(places_[1], places_[3])
+    gone = _join(
         dropped,
-        _pairs_of(older.out, _removed(source_space, sources)),
-        _pairs_of(older.back, _removed(target_space, targets)).reversed(),
+        _pairs_of(older.out, _removed_positions(source_space, sources)),
+        _pairs_of(older.back, _removed_positions(target_space, targets)).reversed(),
     )
     return TwoWays(
-        changed(older.out, source_space, target_space, gone, added),
-        changed(older.back, target_space, source_space, gone.reversed(), added.reversed()),
+        change_layer(older.out, source_space, target_space, gone, added),
+        change_layer(older.back, target_space, source_space, gone.reversed(), added.reversed()),
         older.dangling or not is_whole,
     )
 
@@ -202,13 +202,13 @@ def _space(space: RowSpace, changes: RowChanges, nodes: Table) -> RowSpace | Non
     fresh = row_ids_of(changes.new)
     if find_positions(row_ids_of(changes.old), fresh)[1].any():
         return None  # one row id names different nodes before and after
-    larger = grown(space, fresh)
+    larger = extend_space(space, fresh)
     if larger is None or len(larger) - nodes.state.rows > max(nodes.state.rows, _REMOVED_NODES):
         return None
     return larger
 
 
-def _removed(space: RowSpace, changes: RowChanges) -> Indices:
+def _removed_positions(space: RowSpace, changes: RowChanges) -> Indices:
     return space.positions(row_ids_of(changes.old))
 
 
@@ -235,7 +235,7 @@ def _without_parallels(lost: pa.Table, edges: Table) -> pa.Table:
     return lost.filter(pa.array(~is_member(codes(lost), codes(still))))
 
 
-def _resolved(nodes: Table, space: RowSpace, columns: Sequence[pa.ChunkedArray]) -> list[Indices]:
+def _resolve(nodes: Table, space: RowSpace, columns: Sequence[pa.ChunkedArray]) -> list[Indices]:
     """The position of each node by its id, -1 where there is none: one lookup for all columns."""
     together = pc.unique(pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()))
     found = by_row_id(nodes.rows_among("id", together.to_pylist(), ["id"], row_ids=True))
@@ -244,7 +244,7 @@ def _resolved(nodes: Table, space: RowSpace, columns: Sequence[pa.ChunkedArray])
     return [at[pc.fill_null(pc.index_in(column, value_set=ids), -1).to_numpy()] for column in columns]
 
 
-def _known(sources: Indices, ends: Indices) -> tuple[Pairs, bool]:
+def _existing_pairs(sources: Indices, ends: Indices) -> tuple[Pairs, bool]:
     """The pairs both ends of which exist, and whether those are all."""
     known = (sources >= 0) & (ends >= 0)
     return Pairs(sources[known], ends[known]), bool(known.all())
@@ -256,5 +256,5 @@ def _pairs_of(adjacency: Neighbours, nodes: Indices) -> Pairs:
     return Pairs(np.repeat(nodes, counts), adjacency.targets_at(at).astype(np.int64))
 
 
-def _joined(*parts: Pairs) -> Pairs:
+def _join(*parts: Pairs) -> Pairs:
     return Pairs(np.concatenate([part.sources for part in parts]), np.concatenate([part.ends for part in parts]))

@@ -151,7 +151,7 @@ class RecordSplitter:
     def _window(self, text: bytes, offset: int, before: bytes, *, last: bool) -> tuple[Records, int]:
         """The records of a window up to its first misplaced quote, that record included; and where they end."""
         codes = np.frombuffer(text, np.uint8)
-        at = _places(codes, text, _LF, _CR, self.delimiter, self.quote)
+        at = _positions(codes, text, _LF, _CR, self.delimiter, self.quote)
         delimits, flaw = codes[at] == self.delimiter, None
         if self.quote is None or self.quote not in text:
             lines = at[~delimits]
@@ -159,7 +159,7 @@ class RecordSplitter:
             quotes = codes[at] == self.quote
             lines = at[~(delimits | quotes)]
             outside = np.cumsum(quotes, dtype=np.uint8) % 2 == 0
-            flaw = self._misplaced(codes, at[quotes])
+            flaw = self._misplaced_quote(codes, at[quotes])
             if flaw is None and last and not outside[-1]:
                 flaw = len(text), UNCLOSED_QUOTE
             parts = outside & ~quotes
@@ -186,7 +186,7 @@ class RecordSplitter:
         flaws = {int(held.sum()) - 1: flaw[1]} if flaw else {}
         return Records(text, offset, starts[held], ends[held], fields[held], flaws), end
 
-    def _misplaced(self, codes: NDArray[np.uint8], quotes: NDArray[np.int64]) -> tuple[int, str] | None:
+    def _misplaced_quote(self, codes: NDArray[np.uint8], quotes: NDArray[np.int64]) -> tuple[int, str] | None:
         """The first quote that may not stand where it does.
 
         As long as none is misplaced, quotes open and close by turns. A doubled quote closes and opens again at once.
@@ -218,7 +218,7 @@ def _records_among(
     return kept
 
 
-def _places(codes: NDArray[np.uint8], text: bytes, *wanted: int | None) -> NDArray[np.int64]:
+def _positions(codes: NDArray[np.uint8], text: bytes, *wanted: int | None) -> NDArray[np.int64]:
     """Where some bytes stand. Looking for a byte that is not there costs next to nothing in `text`."""
     found = np.zeros(len(codes), np.bool_)
     for code in wanted:
@@ -356,7 +356,7 @@ class CsvReader:
         bad = self._bad(records)
         good = np.ones(len(records), np.bool_)
         good[list(bad)] = False
-        text = _joined(records, good) if bad else records.text[records.starts[0] : records.ends[-1]]
+        text = _join_good(records, good) if bad else records.text[records.starts[0] : records.ends[-1]]
         count = int(good.sum())
         values = _texts(text, len(self.header), places, self._dialect) if count else [pa.nulls(0, pa.string())]
         if len(values[0]) != count:
@@ -406,7 +406,7 @@ def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[l
     A place is the offset of a record and the number of rows before it. The first is the beginning of the file.
     """
     cuts, rows = [(0, 0)], 0
-    head, pieces = _headed(pieces)
+    head, pieces = _peek(pieces)
     shift = len(_BOM) if head.startswith(_BOM) else 0
     reader = CsvReader(pieces, dialect)
     for records in reader._records:
@@ -430,16 +430,16 @@ def _utf_8(pieces: Iterable[bytes], encoding: str, *, at_start: bool) -> Iterato
     """The same text in UTF-8 without a byte order mark. What is not in the encoding becomes bytes that UTF-8 lacks."""
     codec = _codec(encoding)
     if codec.name not in _UTF_8:
-        pieces = _transcoded(pieces, codec)
+        pieces = _transcode(pieces, codec)
     if at_start:
-        head, pieces = _headed(pieces)
+        head, pieces = _peek(pieces)
         if head.startswith(_BOM):
             next(pieces)
             pieces = chain([head.removeprefix(_BOM)], pieces)
     return iter(pieces)
 
 
-def _headed(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
+def _peek(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
     """The first piece, long enough to hold a byte order mark where there is one; and all pieces, it included."""
     rest = iter(pieces)
     head = b""
@@ -448,7 +448,7 @@ def _headed(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
     return head, chain([head], rest)
 
 
-def _transcoded(pieces: Iterable[bytes], codec: codecs.CodecInfo) -> Iterator[bytes]:
+def _transcode(pieces: Iterable[bytes], codec: codecs.CodecInfo) -> Iterator[bytes]:
     decoder = codec.incrementaldecoder(_UNDECODABLE)
     for piece, final in chain(((piece, False) for piece in pieces), [(b"", True)]):
         try:
@@ -458,14 +458,14 @@ def _transcoded(pieces: Iterable[bytes], codec: codecs.CodecInfo) -> Iterator[by
         yield text.encode("utf-8", "surrogateescape")
 
 
-def _escaped(error: UnicodeError) -> tuple[str, int]:
+def _escape_error(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
     wrong = error.object[error.start : error.end]
     return "".join(chr(0xDC00 + max(byte, 0x80)) for byte in wrong), error.end
 
 
-codecs.register_error(_UNDECODABLE, _escaped)
+codecs.register_error(_UNDECODABLE, _escape_error)
 
 
 def _undecodable(text: bytes) -> bool:
@@ -478,7 +478,7 @@ def _undecodable(text: bytes) -> bool:
     return False
 
 
-def _joined(records: Records, good: NDArray[np.bool_]) -> bytes:
+def _join_good(records: Records, good: NDArray[np.bool_]) -> bytes:
     """The good records alone, cut out in as few pieces as there are runs of them."""
     runs = (list(run) for held, run in groupby(range(len(records)), lambda number: good[number]) if held)
     return b"\n".join(records.text[records.starts[run[0]] : records.ends[run[-1]]] for run in runs)

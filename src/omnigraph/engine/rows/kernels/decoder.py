@@ -107,8 +107,8 @@ class _Decoder:
                 raise min(bad, key=lambda row: row.line).error(self._grammar.unit)
             for records in sorted_records:
                 self._type(records)
-        by_type = {key: _joined(parts) for key, parts in sorted(self._parts.items())}
-        by_type = {key: self._constrained(self._remapped(rows)) for key, rows in by_type.items()}
+        by_type = {key: _join_rows(parts) for key, parts in sorted(self._parts.items())}
+        by_type = {key: self._check_constraints(self._remap_endpoints(rows)) for key, rows in by_type.items()}
         lost = self._lost if self._grammar is Grammar.LENIENT else None
         return DecodedInput(by_type, tuple(self._rejected), lost)
 
@@ -118,7 +118,7 @@ class _Decoder:
         typed = self._typers[key].read(records.members, records.lines, endpoints)
         self._parts.setdefault(key, []).append(typed)
 
-    def _remapped(self, rows: TypedRows) -> TypedRows:
+    def _remap_endpoints(self, rows: TypedRows) -> TypedRows:
         """Edges whose endpoints used an old spelling of a key point at the canonical id."""
         edge = rows.type
         if not isinstance(edge, EdgeType):
@@ -132,13 +132,13 @@ class _Decoder:
                 rows = TypedRows(edge, table, rows.lines)
         return rows
 
-    def _constrained(self, rows: TypedRows) -> TypedRows:
+    def _check_constraints(self, rows: TypedRows) -> TypedRows:
         broken = check_values(rows)
         self._rejected.extend(broken)
         return rows.without(row.line for row in broken)
 
 
-def _joined(parts: list[TypedRows]) -> TypedRows:
+def _join_rows(parts: list[TypedRows]) -> TypedRows:
     rows = pa.concat_tables([part.rows for part in parts])
     return TypedRows(parts[0].type, rows, pa.concat_arrays([part.lines for part in parts]))
 
@@ -257,16 +257,16 @@ class _RowReader:
             records, kept, ends = self._taken_apart(records, kept, self._node_ids)
         members = self._plain(records)
         try:
-            typed = self._typed(members, kept, ends)
+            typed = self._type_rows(members, kept, ends)
         except UnicodeEncodeError:
             whole = [row for row in range(len(members)) if not self._holds_half_a_character(members, ends, row, kept)]
             ends = None if ends is None else ([ends[0][row] for row in whole], [ends[1][row] for row in whole])
-            typed = self._typed([members[row] for row in whole], [kept[row] for row in whole], ends)
+            typed = self._type_rows([members[row] for row in whole], [kept[row] for row in whole], ends)
         broken = check_values(typed)
         self.rejected.extend(broken)
         return typed.without(row.line for row in broken)
 
-    def _typed(
+    def _type_rows(
         self, members: Sequence[Mapping[str, object]], numbers: list[int], ends: tuple[list[str], list[str]] | None
     ) -> TypedRows:
         rejected: list[RejectedRow] = []

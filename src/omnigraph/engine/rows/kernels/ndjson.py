@@ -321,7 +321,7 @@ def _line_chunks(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[bytes]
     """The input in pieces of whole lines; only the last piece may end without a line break."""
     if isinstance(data, bytes | bytearray | memoryview):
         meter.count_bytes(len(data))
-        yield from _cut(bytes(data))
+        yield from _pieces(bytes(data))
         return
     pending: list[bytes] = []
     size = 0
@@ -336,7 +336,7 @@ def _line_chunks(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[bytes]
         yield rest
 
 
-def _cut(data: bytes) -> Iterator[bytes]:
+def _pieces(data: bytes) -> Iterator[bytes]:
     start = 0
     while start < len(data):
         end = data.rfind(b"\n", start, start + _BLOCK_BYTES) + 1 if len(data) - start > _BLOCK_BYTES else len(data)
@@ -389,10 +389,10 @@ def records_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
         if end and is_long:
             # The line that is too long ends with the first line end here.
             first = piece.find(b"\n") + 1
-            yield piece[:first] + _replaced(piece[first:end])
+            yield piece[:first] + _replace_lines(piece[first:end])
             rest, held, is_long = [piece[end:]], len(piece) - end, False
         elif end:
-            yield _replaced(b"".join([*rest, piece[:end]]))
+            yield _replace_lines(b"".join([*rest, piece[:end]]))
             rest, held = [piece[end:]], len(piece) - end
         else:
             rest.append(piece)
@@ -401,8 +401,8 @@ def records_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
             yield b"".join(rest)
             rest, held, is_long = [], 0, True
     if last := b"".join(rest):
-        yield _replaced(last)
+        yield _replace_lines(last)
 
 
-def _replaced(lines: bytes) -> bytes:
+def _replace_lines(lines: bytes) -> bytes:
     return b"\n".join(map(record_of, lines.split(b"\n"))) if _SIGN in lines else lines

@@ -252,7 +252,7 @@ def type_batch(
     for found in forbidden_values(type_, checked.table([ids, *endpoints, *columns])):
         if not checked.is_rejected(found.row):
             checked.reject(found.row, found.stage(), found.property, found.rule, found.reason)
-    return checked.accepted([ids, *endpoints, *columns], explicit)
+    return checked.accept([ids, *endpoints, *columns], explicit)
 
 
 def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedRows) -> pa.Array:
@@ -323,7 +323,7 @@ class RecordTyper:
         explicit = None if given is None else pa.array(given, pa.string())
         ids = self.ids(columns, explicit, checked)
         ends = [] if endpoints is None else [pa.array(end, pa.string()) for end in endpoints]
-        return checked.accepted([ids, *ends, *columns], explicit)
+        return checked.accept([ids, *ends, *columns], explicit)
 
     def _check_names(self, names: set[str], records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> None:
         unknown = names - self.type_.properties.keys() - {"id"}
@@ -430,7 +430,7 @@ class _CheckedRows:
     def table(self, columns: list[pa.Array]) -> pa.Table:
         return pa.table(columns, schema=rows_schema(self._type))
 
-    def accepted(self, columns: list[pa.Array], explicit: pa.Array | None) -> TypedRows:
+    def accept(self, columns: list[pa.Array], explicit: pa.Array | None) -> TypedRows:
         """The rows that broke no rule; `columns` begin with their ids, of which `explicit` were given."""
         rows = self.table(columns)
         if not self._rows:

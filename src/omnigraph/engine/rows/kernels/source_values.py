@@ -81,7 +81,7 @@ def _direct(type_: PropertyType, array: pa.Array) -> pa.Array | None:
         numbers = array.cast(pa.float64(), safe=False).cast(target, safe=False)
         return numbers if all_finite(numbers) else None
     if type_.scalar is Scalar.DATE and (pt.is_date(found) or pt.is_timestamp(found)):
-        return _floored(_millis(array), MILLIS_PER_DAY).cast(pa.int32()).cast(target)
+        return _floor(_millis(array), MILLIS_PER_DAY).cast(pa.int32()).cast(target)
     if type_.scalar is Scalar.DATETIME:
         if pt.is_date(found) or pt.is_timestamp(found):
             return _millis(array).cast(_MILLIS)
@@ -98,10 +98,10 @@ def _millis(array: pa.Array) -> pa.Array:
     """Epoch milliseconds of dates and timestamps; finer units are cut towards the past, like texts are."""
     if pt.is_date(array.type) or array.type.unit == "s":
         return array.cast(pa.timestamp("ms")).cast(pa.int64())
-    return _floored(array.cast(pa.int64()), _PER_MILLI[array.type.unit])
+    return _floor(array.cast(pa.int64()), _PER_MILLI[array.type.unit])
 
 
-def _floored(numbers: pa.Array, divisor: int) -> pa.Array:
+def _floor(numbers: pa.Array, divisor: int) -> pa.Array:
     floored = np.floor_divide(pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False), divisor)
     return pc.if_else(numbers.is_valid(), pa.array(floored, pa.int64()), pa.scalar(None, pa.int64()))
 
