@@ -25,8 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "embeddings": {"language", "api"},
     "policy": {"language", "api"},
     "pipeline": {"engine", "embeddings", "api", "language"},
-    "cluster": {"engine", "policy", "embeddings", "api"},
-    "server": {"cluster", "engine", "policy", "api"},
+    "cluster": {"engine", "policy", "embeddings", "storage", "language", "api"},
+    "server": {"cluster", "engine", "policy", "language", "api"},
     "client": {"api"},
     "mcp": {"language", "api"},
 }
@@ -187,7 +187,7 @@ DELETES_TABLE_DATA = {
     "engine/maintenance/cleanup.py": "what no kept version names, manifests before files",
     "storage/tables/files.py": "files of a write whose plan never left it",
     "storage/root.py": "the folders of an init that failed",
-    "engine/object_store.py": "roots of deleted graphs, whose names are never used again",
+    "cluster/storage_root.py": "folders of deleted graphs, whose names are never used again",
 }
 DELETES_OTHER_OBJECTS = {
     "storage/log/writer_queue.py": "tickets",
@@ -199,6 +199,8 @@ DELETES_OTHER_OBJECTS = {
     "cli/config.py": "its own temporary files",
     "cli/inputs.py": "its own temporary files",
     "engine/export.py": "its own temporary files",
+    "cluster/ledger/ledger.py": "the lock of a command that ended",
+    "cluster/commands/status.py": "a lock that somebody breaks",
     "embeddings/vector_store.py": "vectors of a finished job; a damaged cache",
     "server/runtime/metrics.py": "its own temporary files",
 }

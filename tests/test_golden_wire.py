@@ -42,7 +42,23 @@ from omnigraph.api.maintenance import (
     TableRepaired,
 )
 from omnigraph.api.queries import BlobCell, ExportedFile, ReadPoint
-from omnigraph.api.schema import SchemaApplied
+from omnigraph.api.schema import (
+    AddConstraint,
+    AddProperty,
+    AddType,
+    AnnotationOutput,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    IndexConstraint,
+    RenameProperty,
+    RenameType,
+    SchemaApplied,
+    SchemaPlan,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+)
 from omnigraph.api.service.pipeline import (
     PipelinePlan,
     PipelineReport,
@@ -56,27 +72,11 @@ from omnigraph.api.service.pipeline import (
 from omnigraph.cli.commands.source_files import _Outcome, _report
 from omnigraph.engine.blobs import BlobRead, BlobReader, ExternalBlob, ManagedBlob
 from omnigraph.engine.query.result import OperatorProfile
-from omnigraph.engine.sources import told_plan
 from omnigraph.errors import BadRequestError, ConstraintRule
-from omnigraph.language.catalog import Annotation
 from omnigraph.language.lint import Finding, LintReport, QueryResult, SchemaSource
 from omnigraph.language.query.compile import Operation as QueryOperation
 from omnigraph.language.query.compile import TouchedType, ValueShape
-from omnigraph.language.schema.migration import (
-    AddConstraint,
-    AddProperty,
-    AddType,
-    DropProperty,
-    DropType,
-    ExtendEnum,
-    MigrationCode,
-    MigrationPlan,
-    RenameProperty,
-    RenameType,
-    UnsupportedChange,
-    UpdatePropertyMetadata,
-    UpdateTypeMetadata,
-)
+from omnigraph.language.schema.migration import MigrationCode, type_output
 from omnigraph.language.types import PropertyType, Scalar
 from tests.golden import assert_golden
 
@@ -115,24 +115,27 @@ TIDIED = TableOptimized(
 )
 OPTIMIZED = OptimizeReport.of("g.omni", "main", (TIDIED,), COMMIT)
 CLEANED = CleanupReport("g.omni", None, 60, (TableCleaned("node:Person", 10, 2), TableCleaned("x", error="broken")))
+CODE = MigrationCode.CHANGE_PROPERTY_TYPE
 STEPS = (
     AddType("interface", "Named"),
     RenameType("node", "A", "B"),
     DropType("edge", "E", "hard"),
-    UpdateTypeMetadata("node", "B", (Annotation("description", "people"), Annotation("x", None, (("k", "v"),)))),
-    AddProperty("node", "B", "p", PropertyType(Scalar.STRING, nullable=True)),
-    AddProperty("node", "B", "v", PropertyType.vector(3)),
-    AddProperty("node", "B", "e", PropertyType.enum(("b", "a"))),
-    AddProperty("node", "B", "l", PropertyType(Scalar.I64, list=True)),
+    UpdateTypeMetadata(
+        "node", "B", (AnnotationOutput("description", "people"), AnnotationOutput("x", None, {"k": "v"}))
+    ),
+    AddProperty("node", "B", "p", type_output(PropertyType(Scalar.STRING, nullable=True))),
+    AddProperty("node", "B", "v", type_output(PropertyType.vector(3))),
+    AddProperty("node", "B", "e", type_output(PropertyType.enum(("b", "a")))),
+    AddProperty("node", "B", "l", type_output(PropertyType(Scalar.I64, list=True))),
     RenameProperty("node", "B", "p", "q"),
     ExtendEnum("node", "B", "e", ("c", "d")),
     UpdatePropertyMetadata("node", "B", "q", ()),
     DropProperty("node", "B", "l", "soft"),
-    AddConstraint("node", "B", ("p", "q")),
+    AddConstraint("node", "B", IndexConstraint(("p", "q"))),
     UnsupportedChange("schema", "no step covers it"),
-    UnsupportedChange("node:B.q", "the type", MigrationCode.CHANGE_PROPERTY_TYPE),
+    UnsupportedChange("node:B.q", "the type", CODE.value, CODE.tier.value),
 )
-PLAN = told_plan(MigrationPlan(STEPS))
+PLAN = SchemaPlan(False, STEPS)
 OPERATION = QueryOperation(
     (
         ValueShape(name="name", kind="string", nullable=False),
@@ -236,7 +239,7 @@ FORMS: dict[str, Any] = {
     "blob-default-target": BlobRead(SELECTOR, ReadPoint(), "C2", ExternalBlob("s3://b/k")).description,
     "schema-applied": SchemaApplied.of("g.omni", PLAN, 4, None),
     "schema-plan": PLAN,
-    "schema-plan-nothing": told_plan(MigrationPlan(())),
+    "schema-plan-nothing": SchemaPlan(True, ()),
     "lint-report": LINT,
     "operator-profile": PROFILE.report,
     "fmt-outcome": _report([_Outcome("a.gq", "x", "y")]).files[0],  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import pytest
 from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
 from omnigraph.cluster.ledger.state import Resource, ResourceStatus, StatusKind
 from omnigraph.cluster.resources import graph_address
-from omnigraph.engine.object_store import ObjectStore
+from omnigraph.cluster.storage_root import make_root
 from tests.cli.conftest import Cli
 from tests.conftest import Place
 from tests.support.clusters import QUERIES, SCHEMA, Cluster, make_cluster
@@ -32,7 +32,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def box(cli: Cli, made_once: Path) -> Cluster:
     """A cluster with the graphs `kb` and `lab` in the directory `box`."""
     shutil.copytree(made_once, "box")
-    return Cluster("box", ObjectStore.open("box"))
+    return Cluster("box", make_root("box"))
 
 
 def without(*addresses: str) -> Callable[[dict[str, Resource]], None]:
@@ -44,7 +44,7 @@ def without(*addresses: str) -> Callable[[dict[str, Resource]], None]:
 
 
 def store_query(cluster: Cluster, graph_id: str, name: str, text: str) -> None:
-    digest = PayloadStore(cluster.store).write_query(graph_id, name, text.encode())
+    digest = PayloadStore(cluster.objects).write_query(graph_id, name, text.encode())
     cluster.record(lambda resources: resources.update({f"query.{graph_id}.{name}": Resource(digest=digest)}))
 
 

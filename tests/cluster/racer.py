@@ -6,12 +6,12 @@ import sys
 
 from omnigraph.cluster.ledger.ledger import Ledger
 from omnigraph.cluster.resources import ClusterError
-from omnigraph.engine.object_store import ObjectStore
+from omnigraph.cluster.storage_root import make_root
 from tests.support.child import say
 
 
 def main(root: str) -> None:
-    ledger = Ledger(ObjectStore.open(root))
+    ledger = Ledger(make_root(root))
     before = ledger.newest()
     assert before is not None
     say("ready")

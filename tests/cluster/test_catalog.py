@@ -6,29 +6,32 @@ import pytest
 
 from omnigraph.cluster.ledger.payloads import PayloadStore, policy_path, query_path
 from omnigraph.cluster.ledger.state import file_digest
-from omnigraph.engine.object_store import ObjectStore
+from omnigraph.cluster.storage_root import make_root, object_names
 from omnigraph.errors import IntegrityError, NotFoundError
 from tests.conftest import Place
 
 
 def test_texts_are_stored_under_their_digest_once(place: Place) -> None:
-    store = ObjectStore.make(place.uri)
-    catalog = PayloadStore(store)
+    objects = make_root(place.uri)
+    catalog = PayloadStore(objects)
     digest = catalog.write_query("kb", "find", b"query find() {}")
     assert digest == file_digest(b"query find() {}") == catalog.write_query("kb", "find", b"query find() {}")
     path = query_path("kb", "find", digest)
     assert path == f"__cluster/resources/query/kb/find/{digest}.gq"
     assert catalog.read(path, digest) == b"query find() {}"
     rules = catalog.write_policy("main", b"rules: []")
-    assert store.read(f"__cluster/resources/policy/main/{rules}.yaml") == b"rules: []"
-    assert sorted(store.names("__cluster/resources")) == [f"policy/main/{rules}.yaml", f"query/kb/find/{digest}.gq"]
+    assert objects.get(f"__cluster/resources/policy/main/{rules}.yaml") == b"rules: []"
+    assert sorted(object_names(objects, "__cluster/resources")) == [
+        f"policy/main/{rules}.yaml",
+        f"query/kb/find/{digest}.gq",
+    ]
 
 
 def test_another_text_is_found_out_and_written_anew(place: Place) -> None:
-    store = ObjectStore.make(place.uri)
-    catalog = PayloadStore(store)
+    objects = make_root(place.uri)
+    catalog = PayloadStore(objects)
     digest = catalog.write_policy("main", b"rules: []")
-    store.replace(policy_path("main", digest), b"rules: [everything]")
+    objects.put(policy_path("main", digest), b"rules: [everything]", durable=True)
     with pytest.raises(IntegrityError, match="cluster apply"):
         catalog.read(policy_path("main", digest), digest)
     catalog.write_policy("main", b"rules: []")

@@ -27,7 +27,7 @@ from omnigraph.cluster.plan.approvals import Gates
 from omnigraph.cluster.plan.preview import Preview
 from omnigraph.cluster.plan.reconcile import GraphViews, Reconciliation
 from omnigraph.cluster.resources import ClusterError
-from omnigraph.engine.object_store import ObjectStore
+from omnigraph.cluster.storage_root import make_root
 from omnigraph.errors import StorageError, StorageErrorKind
 from tests.cluster.test_configuration import CASES_OF_CONFIG
 from tests.support.cluster_files import (
@@ -183,7 +183,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
 
 @provokes("state_lock_held")
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
-    lock = acquire(files.store, "apply")
+    lock = acquire(files.objects, "apply")
     report = files.plan()
     assert all(part in report.diagnostics[0].message for part in (lock.lock_id, "apply", str(lock.pid), "held for "))
     seen = report.state_observations
@@ -207,7 +207,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
 
 @provokes("state_lock_read_error")
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
-    lock = acquire(files.store, "apply")
+    lock = acquire(files.objects, "apply")
     refuse("get", LOCK_PATH)
     assert "state_lock_read_error" in codes(files.plan())
     return files.force_unlock(lock.lock_id)
@@ -244,14 +244,14 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
 
 @provokes("state_lock_id_mismatch")
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
-    acquire(files.store, "apply")
+    acquire(files.objects, "apply")
     return files.force_unlock("01")
 
 
 @provokes("state_lock_disabled", WARNING)
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
     files.write(KB, **RULES, state={"lock": False})
-    acquire(files.store, "apply")
+    acquire(files.objects, "apply")
     report = files.plan()
     assert not report.state_observations.lock_acquired
     return report
@@ -630,7 +630,7 @@ def during_apply(files: ClusterFiles, meant: Callable[[str, str], bool], action:
 
 def make_next_state(files: ClusterFiles) -> None:
     """As another command does, whatever it changes."""
-    ledger = Ledger(ObjectStore.open(files.root))
+    ledger = Ledger(make_root(files.root))
     before = ledger.newest()
     assert before is not None
     ledger.create(before.state, before)

@@ -103,9 +103,9 @@ def assert_is(files: ClusterFiles, config: Config) -> None:
     for graph_id, (schema, _) in config.items():
         assert look_at(files.graph_uri(graph_id)).schema == SCHEMAS[schema]
     current = {(graph_id, state.generation(graph_id)) for graph_id in config}
-    beside = {folder for place, folder in graph_folders(files.store).items() if place not in current}
+    beside = {folder for place, folder in graph_folders(files.objects).items() if place not in current}
     # What an init that died leaves of a graph nobody wants any more is no graph; another init may be at work there.
-    assert {look_at(f"{files.store.uri}/{folder}").standing for folder in beside} <= {Standing.UNFINISHED}
+    assert {look_at(f"{files.objects.location.uri}/{folder}").standing for folder in beside} <= {Standing.UNFINISHED}
     with watched(counter := Counter()):
         again = files.apply()
     assert (again.changes, again.converged, again.state_written) == ((), True, False)
@@ -353,7 +353,7 @@ def test_a_killed_process_leaves_what_the_next_one_finishes(template: Path, tmp_
 
 def assert_is_locked(files: ClusterFiles, config: Config) -> None:
     assert files.plan().changes == ()
-    assert {g for g, _ in graph_folders(files.store)} == set(config)
+    assert {g for g, _ in graph_folders(files.objects)} == set(config)
 
 
 def test_processes_that_apply_at_once(template: Path, tmp_path: Path) -> None:

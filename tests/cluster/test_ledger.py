@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from omnigraph.cluster.ledger.ledger import Ledger, LedgerRevision, enclosing_cluster
+from omnigraph.cluster.ledger.ledger import Ledger, LedgerRevision
 from omnigraph.cluster.ledger.state import (
     AppliedRevision,
     BlobBase,
@@ -25,8 +25,8 @@ from omnigraph.cluster.ledger.state import (
     StatusKind,
 )
 from omnigraph.cluster.resources import ClusterError
+from omnigraph.cluster.storage_root import enclosing_cluster, make_root
 from omnigraph.embeddings.configuration import EmbeddingProfile
-from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.write.external_blobs import Scope
 from tests.conftest import BUCKET, Place
 from tests.support.processes import Process, start_together
@@ -71,7 +71,7 @@ STATE = State(
 
 @pytest.fixture
 def ledger(place: Place) -> Ledger:
-    return Ledger(ObjectStore.make(place.uri))
+    return Ledger(make_root(place.uri))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def local(root: Path) -> Ledger:
-    return Ledger(ObjectStore.open(str(root)))
+    return Ledger(make_root(str(root)))
 
 
 def test_states_are_numbered_and_all_stay_readable(ledger: Ledger) -> None:
@@ -140,7 +140,7 @@ def test_who_comes_late_changes_nothing(ledger: Ledger) -> None:
 
 
 def test_of_several_processes_exactly_one_makes_a_revision(place: Place) -> None:
-    ledger = Ledger(ObjectStore.make(place.uri))
+    ledger = Ledger(make_root(place.uri))
     ledger.create(STATE, None)
     racers = [Process("tests.cluster.racer", place.uri, environment=place.environment) for _ in range(4)]
     start_together(racers)
@@ -155,7 +155,7 @@ def once(method: str, path_end: str, fault: Fault) -> Callable[[str, str], Fault
 
 
 def test_a_lost_answer_is_not_taken_for_another_writer(s3_server: S3Server, s3_place: Place) -> None:
-    ledger = Ledger(ObjectStore.make(s3_place.uri))
+    ledger = Ledger(make_root(s3_place.uri))
     first = ledger.create(STATE, None)
     with s3_server.logged() as log, s3_server.broken(once("PUT", "/state/2.json", Fault())):
         second = ledger.create(STATE, first)
@@ -166,7 +166,7 @@ def test_a_lost_answer_is_not_taken_for_another_writer(s3_server: S3Server, s3_p
 
 def test_a_name_that_is_taken_and_then_is_not(s3_server: S3Server, s3_place: Place) -> None:
     """S3 answers so while another writer tries, who may fail."""
-    ledger = Ledger(ObjectStore.make(s3_place.uri))
+    ledger = Ledger(make_root(s3_place.uri))
     first = ledger.create(STATE, None)
     with s3_server.logged() as log, s3_server.broken(once("PUT", "/state/2.json", Fault(412))):
         second = ledger.create(STATE, first)
@@ -175,7 +175,7 @@ def test_a_name_that_is_taken_and_then_is_not(s3_server: S3Server, s3_place: Pla
 
 
 def test_a_store_that_fails_says_so(s3_server: S3Server, s3_place: Place) -> None:
-    ledger = Ledger(ObjectStore.make(s3_place.uri))
+    ledger = Ledger(make_root(s3_place.uri))
     first = ledger.create(STATE, None)
 
     def denied(method: str, path: str) -> Fault | None:
@@ -207,7 +207,7 @@ def careless(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_store_without_create_if_absent_is_refused(careless: str) -> None:
-    refused = refusal(lambda: Ledger(ObjectStore.make(careless)).create(STATE, None))
+    refused = refusal(lambda: Ledger(make_root(careless)).create(STATE, None))
     assert refused.codes == ["state_write_error"]
     assert "create-if-absent" in str(refused)
 
@@ -270,9 +270,9 @@ def test_only_numbered_states_count(root: Path) -> None:
 def test_a_cluster_is_known_by_its_folder(place: Place) -> None:
     inside = f"{place.uri}/graphs/kb.omni"
     assert enclosing_cluster(inside) is None
-    store = ObjectStore.make(place.uri)
+    objects = make_root(place.uri)
     assert enclosing_cluster(inside) is None
-    Ledger(store).create(STATE, None)
-    assert enclosing_cluster(inside) == store.uri
+    Ledger(objects).create(STATE, None)
+    assert enclosing_cluster(inside) == objects.location.uri
     assert enclosing_cluster(f"{place.uri}/other/kb.omni") is None
     assert enclosing_cluster(place.uri) is None

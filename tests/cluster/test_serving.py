@@ -61,7 +61,7 @@ def refused(cluster: Cluster) -> ClusterError:
 def test_everything_that_was_applied(place: Place) -> None:
     cluster = full(place.uri)
     found = read_serving(place.uri)
-    assert found.root == cluster.store.uri
+    assert found.root == cluster.objects.location.uri
     assert found.revision == 1
     assert found.graphs == (
         ClusterGraph("kb", f"{found.root}/graphs/kb.omni", PROFILE, BLOBS),
@@ -168,8 +168,10 @@ def test_the_digest_of_a_graph_covers_what_is_recorded_of_it(cluster: Cluster, c
 
 def test_payloads_are_hashed_again_and_all_findings_come_at_once(cluster: Cluster) -> None:
     resources = cluster.newest.state.resources
-    cluster.store.replace(query_path("kb", "find", resources["query.kb.find"].digest), b"query find() { all }")
-    cluster.store.replace(policy_path("top", resources["policy.top"].digest), b"allow: everything")
+    cluster.objects.put(
+        query_path("kb", "find", resources["query.kb.find"].digest), b"query find() { all }", durable=True
+    )
+    cluster.objects.put(policy_path("top", resources["policy.top"].digest), b"allow: everything", durable=True)
     cluster.record(with_members("graph.lab", embedding_provider="provider.embedding.q"))
     error = refused(cluster)
     assert [(d.code, d.path) for d in error.diagnostics] == [
@@ -181,7 +183,7 @@ def test_payloads_are_hashed_again_and_all_findings_come_at_once(cluster: Cluste
 
 def test_a_payload_that_is_no_text(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, queries={}, init=False)
-    digest = PayloadStore(cluster.store).write_query("kb", "odd", b"\xff")
+    digest = PayloadStore(cluster.objects).write_query("kb", "odd", b"\xff")
     cluster.record(lambda resources: resources.update({"query.kb.odd": Resource(digest=digest)}))
     assert refused(cluster).codes == ["catalog_payload_read_error"]
 

@@ -43,7 +43,7 @@ def test_only_the_storage_of_a_configuration_counts(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.mkdir()
     source = configured(config, "version: 99\nstorage: ../box\ngraphs: nonsense\nfuture: {a: 1}\n")
-    assert read_serving(source).root == box.store.uri
+    assert read_serving(source).root == box.objects.location.uri
 
 
 @pytest.mark.parametrize(

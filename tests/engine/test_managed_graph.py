@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.cluster.storage_root import make_root
 from omnigraph.engine.managed_graph import Standing, change_schema, look_at, make, preview_change, schema_made_by
-from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import AlreadyInitializedError, BadRequestError, ConflictError, StorageError
 from omnigraph.storage.log.cleanup_journal import JOURNAL_FOLDER
 from omnigraph.storage.tracing import Trace
@@ -29,9 +29,9 @@ def append(uri: str, key: str) -> None:
 
 def test_what_stands_is_told_apart(place: Place) -> None:
     assert look_at(place.uri).standing is Standing.NOTHING
-    store = ObjectStore.make(place.uri)
+    objects = make_root(place.uri)
     assert look_at(place.uri).standing is Standing.NOTHING
-    store.create("schemas/left.json", b"{}")
+    objects.claim("schemas/left.json", b"{}")
     assert look_at(place.uri).standing is Standing.UNFINISHED
     make(place.uri, FIRST, "op-1", "ana")
     found = look_at(place.uri)
@@ -39,12 +39,12 @@ def test_what_stands_is_told_apart(place: Place) -> None:
     assert schema_made_by(place.uri) == "op-1"
     with pytest.raises(AlreadyInitializedError):
         make(place.uri, FIRST, "op-2", None)
-    store.replace("__manifest/graph.json", b"{")
+    objects.put("__manifest/graph.json", b"{", durable=True)
     broken = look_at(place.uri)
     assert broken.standing is Standing.BROKEN
     assert broken.problem is not None
-    store.delete("__manifest/graph.json")
-    store.create("notes.txt", b"")
+    objects.delete("__manifest/graph.json")
+    objects.claim("notes.txt", b"")
     assert look_at(place.uri).standing is Standing.OCCUPIED
 
 

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.api import wire
-from omnigraph.engine.sources import told_plan
 from omnigraph.errors import CompileError
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.language.schema.migration import evolve
@@ -41,7 +40,7 @@ def change(*edits: tuple[str, str]) -> str:
 
 
 def lines(new: str, old: str = BASE, **options: bool) -> list[str]:
-    return [step.line() for step in told_plan(evolve(accept_schema(old), new, **options).plan).steps]
+    return [step.line() for step in evolve(accept_schema(old), new, **options).plan.steps]
 
 
 SUPPORTED = [
@@ -209,7 +208,7 @@ SUPPORTED = [
 @pytest.mark.parametrize(("new", "expected"), SUPPORTED)
 def test_supported_changes(new: str, expected: list[str]) -> None:
     plan = evolve(accept_schema(BASE), new).plan
-    assert [step.line() for step in told_plan(plan).steps] == expected
+    assert [step.line() for step in plan.steps] == expected
     assert plan.supported
 
 
@@ -257,9 +256,7 @@ def test_unsupported_changes(new: str, entity: str, code: str | None) -> None:
     plan = evolve(accept_schema(BASE), new).plan
     assert not plan.supported
     blockers = {
-        (s["entity"], s.get("code"))
-        for s in wire.to_builtins(told_plan(plan))["steps"]
-        if s["kind"] == "unsupported_change"
+        (s["entity"], s.get("code")) for s in wire.to_builtins(plan)["steps"] if s["kind"] == "unsupported_change"
     }
     assert (entity, code) in blockers
 
@@ -321,7 +318,7 @@ def test_wire_form_of_every_step() -> None:
         '{ a2: I32 @rename_from("a") e: enum(x, y) v: Vector(2)? @index f: I32? @description("p") } '
     )
     old = old.replace("g: I32?", "g: I32? f: I32?")
-    steps = wire.to_builtins(told_plan(evolve(accept_schema(old), new).plan))["steps"]
+    steps = wire.to_builtins(evolve(accept_schema(old), new).plan)["steps"]
     assert steps == [
         {"kind": "add_type", "type_kind": "node", "name": "A"},
         {"kind": "rename_type", "type_kind": "node", "from": "B", "to": "C"},

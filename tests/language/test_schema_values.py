@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from omnigraph.api import wire
 from omnigraph.dates import format_date, format_datetime
-from omnigraph.engine.sources import told_type
 from omnigraph.errors import BadRequestError
+from omnigraph.language.schema.migration import type_output
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import (
     canonical_text,
@@ -220,5 +220,5 @@ def test_compatibility_is_symmetric(left: PropertyType, right: PropertyType, exp
     ],
 )
 def test_display_and_wire_form(type_: PropertyType, display: str, form: dict[str, object]) -> None:
-    assert str(type_) == str(told_type(type_)) == display
-    assert wire.to_builtins(told_type(type_)) == form
+    assert str(type_) == str(type_output(type_)) == display
+    assert wire.to_builtins(type_output(type_)) == form

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.object_store import ObjectStore
+from omnigraph.cluster.storage_root import make_root
 from tests.support.clusters import SCHEMA, Cluster, make_cluster
 from tests.support.servers import ServerProcess, refused, served
 
@@ -54,7 +54,7 @@ def cluster(made_once: Path, tmp_path: Path) -> Cluster:
     """Two graphs that stand, `kb` and `lab`."""
     root = tmp_path / "box"
     shutil.copytree(made_once, root)
-    return Cluster(str(root), ObjectStore.open(str(root)))
+    return Cluster(str(root), make_root(str(root)))
 
 
 @pytest.fixture

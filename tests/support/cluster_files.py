@@ -21,9 +21,10 @@ from omnigraph.cluster.commands.plan import approve, plan
 from omnigraph.cluster.commands.refresh import import_, refresh
 from omnigraph.cluster.commands.status import force_unlock, history, status
 from omnigraph.cluster.config.desired import validate
-from omnigraph.cluster.ledger.ledger import Ledger, graph_uri
+from omnigraph.cluster.ledger.ledger import Ledger
 from omnigraph.cluster.ledger.state import State
-from omnigraph.engine.object_store import ObjectStore
+from omnigraph.cluster.storage_root import graph_uri, make_root
+from omnigraph.storage.objects import Objects
 
 SCHEMA = "node Person {\n    name: String @key\n    age: I32?\n}\nedge Knows: Person -> Person\n"
 LARGER_SCHEMA = SCHEMA.replace("    age: I32?\n", "    age: I32?\n    email: String?\n")
@@ -122,17 +123,17 @@ class ClusterFiles:
     # What stands
 
     @property
-    def store(self) -> ObjectStore:
-        return ObjectStore.open(self.root)
+    def objects(self) -> Objects:
+        return make_root(self.root)
 
     @property
     def state(self) -> State:
-        found = Ledger(self.store).newest()
+        found = Ledger(self.objects).newest()
         assert found is not None
         return found.state
 
     def graph_uri(self, graph_id: str) -> str:
-        return graph_uri(self.store.uri, graph_id, self.state.generation(graph_id))
+        return graph_uri(self.objects.location.uri, graph_id, self.state.generation(graph_id))
 
 
 def codes(report: Any) -> list[str]:

@@ -17,7 +17,7 @@ import msgspec
 
 import omnigraph
 from omnigraph.api.governance import Limits
-from omnigraph.cluster.ledger.ledger import Ledger, LedgerRevision, graph_uri
+from omnigraph.cluster.ledger.ledger import Ledger, LedgerRevision
 from omnigraph.cluster.ledger.payloads import PayloadStore
 from omnigraph.cluster.ledger.state import (
     AppliedRevision,
@@ -29,10 +29,11 @@ from omnigraph.cluster.ledger.state import (
     file_digest,
 )
 from omnigraph.cluster.resources import graph_address, schema_address
+from omnigraph.cluster.storage_root import graph_uri, make_root
 from omnigraph.embeddings.configuration import EmbeddingProfile
-from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
+from omnigraph.storage.objects import Objects
 
 SCHEMA = """
 node Person {
@@ -59,11 +60,11 @@ class Cluster:
     """A cluster that stands. `root` has a scheme, or is a local directory with a `cluster.yaml`."""
 
     root: str
-    store: ObjectStore = field(repr=False)
+    objects: Objects = field(repr=False)
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.store)
+        return Ledger(self.objects)
 
     @property
     def newest(self) -> LedgerRevision:
@@ -73,7 +74,7 @@ class Cluster:
 
     def graph_uri(self, graph_id: str) -> str:
         found = self.ledger.newest()
-        return graph_uri(self.store.uri, graph_id, 1 if found is None else found.state.generation(graph_id))
+        return graph_uri(self.objects.location.uri, graph_id, 1 if found is None else found.state.generation(graph_id))
 
     def record(self, change: Callable[[dict[str, Resource]], None], *, cover: bool = True, **members: object) -> int:
         """Make the next revision with other resources; its number. `cover` brings the digests of graphs up to date."""
@@ -114,11 +115,11 @@ def make_cluster(
     graph is initialised."""
     graphs = {"kb": SCHEMA} if graphs is None else graphs
     queries = dict.fromkeys(graphs, DEFAULT_QUERIES) if queries is None else queries
-    store = ObjectStore.make(str(root))
+    objects = make_root(str(root))
     if "://" not in str(root):
         Path(root, "cluster.yaml").write_text("version: 1\n")
-    cluster = Cluster(str(root), store)
-    catalog = PayloadStore(store)
+    cluster = Cluster(str(root), objects)
+    catalog = PayloadStore(objects)
     resources: dict[str, Resource] = {}
     for name, profile in (providers or {}).items():
         resources[f"provider.embedding.{name}"] = Resource(

@@ -189,6 +189,11 @@ class UnsupportedChange(_Step, frozen=True, tag_field="kind", tag="unsupported_c
     code: str | None = None
     tier: Annotated[str | None, LOCAL] = None
 
+    @property
+    def blocking_reason(self) -> str:
+        """The message with which applying the plan fails."""
+        return f"[{self.code}] {self.reason}" if self.code is not None else self.reason
+
     def line(self) -> str:
         code = f" [{', '.join(part for part in (self.code, self.tier) if part)}]" if self.code is not None else ""
         return f"unsupported change on {self.entity}{code}: {self.reason}"

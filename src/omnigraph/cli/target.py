@@ -271,10 +271,9 @@ def graph_of(scope: ClusterScope) -> StoreScope:
 
 def refuse_inside_cluster(uri: str) -> None:
     """Refuse a location of the shape `<root>/graphs/<id>.omni` when the root holds a cluster."""
-    from omnigraph.cluster.ledger.ledger import enclosing_cluster
-    from omnigraph.engine.object_store import real_place
+    from omnigraph.cluster.storage_root import enclosing_cluster
 
-    cluster = enclosing_cluster(real_place(uri))  # by a link, too
+    cluster = enclosing_cluster(uri)
     if cluster is not None:
         raise ConflictError(
             f"'{uri}' is inside cluster '{cluster}'; declare it there and run `omnigraph cluster apply`"

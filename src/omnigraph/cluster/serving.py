@@ -19,16 +19,17 @@ import yaml
 
 from omnigraph.cluster.config.model import Values, compose
 from omnigraph.cluster.config.reader import CONFIG_FILE, read_text
-from omnigraph.cluster.ledger.ledger import graph_uri, read_applied, revision_path
+from omnigraph.cluster.ledger.ledger import read_applied, revision_path
 from omnigraph.cluster.ledger.payloads import PayloadStore, pipeline_path, policy_path, query_path
 from omnigraph.cluster.ledger.state import BlobPolicy, Resource, State, composite_digest, embedding_provider_digest
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
+from omnigraph.cluster.storage_root import graph_uri
 from omnigraph.embeddings.client import open_client
 from omnigraph.embeddings.configuration import EmbeddingProfile
-from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import IntegrityError, NotFoundError, StorageError
+from omnigraph.storage.objects import Objects
 
 _READS_AT_ONCE: Final = 8
 _IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_pending"})
@@ -116,18 +117,18 @@ class ServingSnapshot:
     warnings: tuple[Diagnostic, ...] = ()
 
 
-def read_serving(source: str | ObjectStore, revision: int | None = None) -> ServingSnapshot:
+def read_serving(source: str, revision: int | None = None, *, is_root: bool = False) -> ServingSnapshot:
     """What stands to be served: the newest state, or the one of that revision. Raises `ClusterError`."""
-    applied = read_applied(source, revision)
-    return _Verification(applied.store, applied.state).snapshot()
+    applied = read_applied(source, revision, is_root=is_root)
+    return _Verification(applied.objects, applied.state).snapshot()
 
 
 class _Verification:
     """One pass over a state, which collects everything that is wrong with it."""
 
-    def __init__(self, store: ObjectStore, state: State) -> None:
-        self._store = store
-        self._catalog = PayloadStore(store)
+    def __init__(self, objects: Objects, state: State) -> None:
+        self._objects = objects
+        self._catalog = PayloadStore(objects)
         self._state = state
         self._found: list[Diagnostic] = []
 
@@ -153,7 +154,7 @@ class _Verification:
         if self._found:
             raise ClusterError([*warnings, *sorted(self._found, key=lambda finding: finding.path)])
         return ServingSnapshot(
-            root=self._store.uri,
+            root=self._objects.location.uri,
             revision=state.state_revision,
             graphs=graphs,
             queries=tuple(query for query in queries if query is not None),
@@ -181,7 +182,7 @@ class _Verification:
                     "its digest does not cover what is recorded of it; run `omnigraph cluster apply`",
                 )
             )
-        uri = graph_uri(self._store.uri, graph_id, self._state.generation(graph_id))
+        uri = graph_uri(self._objects.location.uri, graph_id, self._state.generation(graph_id))
         return ClusterGraph(graph_id, uri, embedding, resource.external_blob_policy, resource.digest)
 
     def _embedding(self, graph: str, provider: str | None) -> EmbeddingProfile | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from omnigraph.api.service.cluster import StateObservations
-from omnigraph.cluster.config.reader import ConfigFile, open_root, read_config
+from omnigraph.cluster.config.reader import ConfigFile, read_config
 from omnigraph.cluster.ledger.ledger import (
     LOCK_PATH,
     STATE_FOLDER,
@@ -23,8 +23,8 @@ from omnigraph.cluster.ledger.ledger import (
 )
 from omnigraph.cluster.ledger.payloads import PayloadStore
 from omnigraph.cluster.resources import ClusterError, Diagnostic, Severity, warning
-from omnigraph.engine.object_store import ObjectStore
-from omnigraph.errors import BadRequestError, StorageError
+from omnigraph.cluster.storage_root import make_root, open_root
+from omnigraph.storage.objects import Objects
 
 UNREAD = StateObservations(
     state_path=STATE_FOLDER,
@@ -44,7 +44,7 @@ class Session:
     of somebody else."""
 
     file: ConfigFile
-    store: ObjectStore
+    objects: Objects
     found: list[Diagnostic] = field(default_factory=list)
     lock: Lock | None = None
     holder: Lock | None = None
@@ -52,18 +52,18 @@ class Session:
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.store)
+        return Ledger(self.objects)
 
     @property
     def catalog(self) -> PayloadStore:
-        return PayloadStore(self.store)
+        return PayloadStore(self.objects)
 
     def observations(self) -> StateObservations:
         """The ledger and the lock, as they are told."""
         recorded, lock = self.recorded, self.lock or self.holder
         return StateObservations(
-            state_path=f"{self.store.uri}/{recorded.path if recorded is not None else STATE_FOLDER}",
-            lock_path=f"{self.store.uri}/{LOCK_PATH}",
+            state_path=f"{self.objects.location.uri}/{recorded.path if recorded is not None else STATE_FOLDER}",
+            lock_path=f"{self.objects.location.uri}/{LOCK_PATH}",
             state_found=recorded is not None,
             applied_config_digest=recorded.state.applied_revision.config_digest if recorded is not None else None,
             state_revision=recorded.revision if recorded is not None else 0,
@@ -83,17 +83,14 @@ class Session:
 def open_session(source: str) -> Session:
     """The cluster of a configuration directory. A local storage root that is missing is made."""
     file = read_config(source)
-    try:
-        return Session(file, ObjectStore.make(file.storage_root))
-    except (BadRequestError, StorageError) as problem:
-        raise ClusterError.of("storage_root_invalid", "storage", str(problem)) from None
+    return Session(file, make_root(file.storage_root))
 
 
 def open_read_only(source: str) -> Session | None:
     """The same for commands that change nothing; None when there is no such local directory."""
     file = read_config(source)
-    store = open_root(file.storage_root)
-    return None if store is None else Session(file, store)
+    objects = open_root(file.storage_root)
+    return None if objects is None else Session(file, objects)
 
 
 @contextmanager
@@ -105,7 +102,7 @@ def hold_lock(session: Session, operation: str) -> Iterator[None]:
         yield
         return
     try:
-        session.lock = lock = acquire(session.store, operation)
+        session.lock = lock = acquire(session.objects, operation)
     except LockHeldError as held:
         session.holder = held.holder
         raise
@@ -113,7 +110,7 @@ def hold_lock(session: Session, operation: str) -> Iterator[None]:
         yield
     finally:
         try:
-            release(session.store, lock)
+            release(session.objects, lock)
         except ClusterError as problem:
             # The work is done or failed by now, and that is what counts.
             session.found += [_as_warning(finding) for finding in problem.diagnostics]
@@ -122,7 +119,7 @@ def hold_lock(session: Session, operation: str) -> Iterator[None]:
 def note_lock_holder(session: Session) -> None:
     """See who holds the lock, without taking it. What is wrong with it is noted as a warning."""
     try:
-        session.holder = read_lock(session.store)
+        session.holder = read_lock(session.objects)
     except ClusterError as problem:
         session.found += [_as_warning(finding) for finding in problem.diagnostics]
 

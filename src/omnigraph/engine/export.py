@@ -24,7 +24,6 @@ from omnigraph.api.enums import Dates, FileFormat
 from omnigraph.api.history import EVERYTHING, ChangeScope
 from omnigraph.api.queries import ByteWriter, ExportedFile
 from omnigraph.api.values import csv_line
-from omnigraph.engine.object_store import new_object_id
 from omnigraph.engine.observers import Progress, Tally
 from omnigraph.engine.query.visibility import visible_entities
 from omnigraph.engine.rows.columns import arrow_type
@@ -34,6 +33,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.source import did_you_mean
+from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 
@@ -182,7 +182,7 @@ def _write_file(
 @contextmanager
 def _complete_file(path: Path, *, replaces: bool) -> Iterator[Path]:
     """A file beside `path` that takes its name once it is whole. Nothing is left of one that is not."""
-    part = path.with_name(f".{path.name}.{new_object_id()}.part")
+    part = path.with_name(f".{path.name}.{new_ulid()}.part")
     try:
         yield part
         if replaces:

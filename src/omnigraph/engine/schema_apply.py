@@ -12,19 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.schema import DropProperty, DropType, SchemaApplied, SchemaPlan, SchemaStep
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.maintenance.cleanup import purge_history
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.rows.columns import table_field, table_schema
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.sources import told_plan
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
 from omnigraph.engine.write.receipts import RequestDigest, receipt_of
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.language.schema.migration import DropProperty, DropType, Evolution, MigrationStep, evolve
+from omnigraph.language.schema.migration import Evolution, evolve
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.tables import StagedTable
 
@@ -42,12 +41,12 @@ class SchemaPreview:
 
 def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPlan:
     """The way from a branch's schema to this one. Writes nothing, and an impossible plan is no error."""
-    return told_plan(evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan)
+    return evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan
 
 
 def preview_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPreview:
     evolution = evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss)
-    return SchemaPreview(told_plan(evolution.plan), evolution.catalog if evolution.plan.supported else None)
+    return SchemaPreview(evolution.plan, evolution.catalog if evolution.plan.supported else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def apply_schema(
         change.look_back(workspace, published)
     if change.evolution is None or change.head is None:
         raise AssertionError("a schema change is always planned")
-    plan = told_plan(change.evolution.plan)
+    plan = change.evolution.plan
     if published is None:
         return SchemaApplied.of(workspace.uri, plan, change.head, None)
     hard = change.hard_dropped_paths
@@ -194,7 +193,7 @@ def _reshape(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -
 
 
 def _purged_tables(
-    steps: Iterable[MigrationStep], accepted: Catalog, desired: Catalog, tables: dict[str, TableState]
+    steps: Iterable[SchemaStep], accepted: Catalog, desired: Catalog, tables: dict[str, TableState]
 ) -> frozenset[str]:
     """The tables whose past a plan says to purge."""
     now = {type_.table_incarnation: type_ for type_ in table_types(desired).values()}

@@ -15,10 +15,9 @@ from omnigraph.api.queries import StoredQuery
 from omnigraph.cluster.resources import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
 from omnigraph.engine.history.commits import PipelineRuns
-from omnigraph.engine.object_store import is_local
-from omnigraph.engine.sources import Visibility
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.language.query.row_filter import Visibility
 from omnigraph.policy.rules import WITHOUT_RULES
 
 
@@ -93,7 +92,7 @@ class Served:
     def public_uri(self) -> str:
         """Where the graph is, for clients: its storage if they may have access to it too, else its path on this server.
         A path on the server's disk is of no use to them and tells how the machine is set up."""
-        return f"/graphs/{self.graph_id}" if is_local(self.graph.uri) else self.graph.uri
+        return f"/graphs/{self.graph_id}" if "://" not in self.graph.uri else self.graph.uri
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,9 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from omnigraph.api.governance import Gate, Limits, QueryLimits
 from omnigraph.api.queries import StoredQuery
-from omnigraph.cluster.ledger.ledger import enclosing_cluster
 from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, unservable_reason
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot, read_serving
-from omnigraph.engine.object_store import ObjectStore, normal_uri, real_place
+from omnigraph.cluster.storage_root import enclosing_cluster, normal_uri, resolved_uri
 from omnigraph.engine.query.read import describe_stored_query
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.snapshot import Snapshot
@@ -263,7 +262,7 @@ def renewed(
     """
     assert before.cluster_root is not None
     with _refusing():
-        snapshot = read_serving(ObjectStore.open(before.cluster_root), revision)
+        snapshot = read_serving(before.cluster_root, revision, is_root=True)
         rules = _Rules.of(snapshot, load_policy)
     opener = Opener(open_graph, environment, _limits(settings), load_policy, before.graphs)
     serving = _built(_Plan(snapshot, revision, True), rules, has_tokens, settings, opener)
@@ -365,7 +364,7 @@ def _planned(settings: Settings, revision: int | None) -> _Plan:
         raise BadRequestError("a server boots from a cluster: give --cluster <directory or URI>, or --store <graph>")
     uri = normal_uri(settings.store)
     graph = ClusterGraph(store_graph_id(uri), uri)
-    return _Plan(ServingSnapshot(uri, 0, (graph,)), None, enclosing_cluster(real_place(uri)) is not None)
+    return _Plan(ServingSnapshot(uri, 0, (graph,)), None, enclosing_cluster(uri) is not None)
 
 
 def store_graph_id(uri: str) -> str:
@@ -384,7 +383,7 @@ def _refuse_one_place_twice(graphs: Sequence[ClusterGraph]) -> None:
     """Two ids of one graph would be two sets of rules for the same rows."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for graph in graphs:
-        places[real_place(graph.uri)].append(graph.graph_id)
+        places[resolved_uri(graph.uri)].append(graph.graph_id)
     refused = [f"graphs {', '.join(ids)} are all at '{place}'" for place, ids in places.items() if len(ids) > 1]
     if refused:
         raise BootRefusedError(refused)

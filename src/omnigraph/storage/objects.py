@@ -117,7 +117,7 @@ class Objects:
 
         return self._request("create", path, put)
 
-    def claim(self, path: str, data: bytes, attempts: int) -> bool:
+    def claim(self, path: str, data: bytes, attempts: int = 3) -> bool:
         """As `create`, asked again while it is open whether it happened. Once it was open, no later refusal closes it:
         the error of this call then says so too."""
         in_doubt: StorageError | None = None

@@ -59,7 +59,6 @@ def plan(
     invocation = Invocation.of(ctx)
     invocation.instead_of_graph("--from", accepted, uri)
     from omnigraph.api.schema import SchemaPlanOutput
-    from omnigraph.engine.sources import told_plan
     from omnigraph.language.schema.compile import accept_schema, declare_schema
     from omnigraph.language.schema.migration import evolve
 
@@ -68,14 +67,14 @@ def plan(
     if accepted is not None:
         planned_for = str(accepted)
         before = accept_schema(read_source(accepted), planned_for)
-        migration = told_plan(evolve(before, after, allow_data_loss=allow_data_loss).plan)
+        migration = evolve(before, after, allow_data_loss=allow_data_loss).plan
     else:
         target = invocation.target(uri)
         planned_for = target.uri
         if isinstance(target, StoreScope):
             with open_graph(target) as graph:
                 before = graph.snapshot(branch).catalog
-            migration = told_plan(evolve(before, after, allow_data_loss=allow_data_loss).plan)
+            migration = evolve(before, after, allow_data_loss=allow_data_loss).plan
         else:
             with invocation.opened(target) as served:
                 migration = served.schema.plan(source, branch=branch, allow_data_loss=allow_data_loss)

@@ -28,7 +28,7 @@ from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.api.service.cluster import ClusterApplied, ClusterChange, GraphObservation
 from omnigraph.cluster.config.desired import Desired, ReadPipeline
 from omnigraph.cluster.config.files import Source
-from omnigraph.cluster.ledger.ledger import LedgerRevision, graph_folder, timestamp
+from omnigraph.cluster.ledger.ledger import LedgerRevision, timestamp
 from omnigraph.cluster.ledger.payloads import Damage, payload_path
 from omnigraph.cluster.ledger.state import ApprovalRecord, GraphTombstone, Resource, StatusKind, Written, file_digest
 from omnigraph.cluster.ledger.state_builder import StateBuilder
@@ -62,10 +62,11 @@ from omnigraph.cluster.resources import (
     warning,
 )
 from omnigraph.cluster.session import Session
+from omnigraph.cluster.storage_root import graph_folder, remove_graph_folder
 from omnigraph.engine.export import RUNNING_EXPORTS
 from omnigraph.engine.managed_graph import change_schema, look_at, make
-from omnigraph.engine.object_store import new_object_id
 from omnigraph.errors import OmniGraphError, StorageError
+from omnigraph.storage.identifiers import new_ulid
 
 
 class Step(NamedTuple):
@@ -148,12 +149,12 @@ class GraphChanges:
         self.failed[resource] = step.skipped
 
     def _create(self, view: GraphView, source: Source) -> int:
-        make(view.uri, source.text, new_object_id(), self.actor)
+        make(view.uri, source.text, new_ulid(), self.actor)
         return 1
 
     def _change(self, view: GraphView, source: Source) -> int:
         assert view.found is not None, "a graph that was not seen is pending"
-        applied = change_schema(view.uri, view.found, source.text, new_object_id(), self.actor)
+        applied = change_schema(view.uri, view.found, source.text, new_ulid(), self.actor)
         return applied.graph_manifest_version
 
 
@@ -256,7 +257,7 @@ class _Run:
             self.state_written = True
         self._remove(prospect, deleted)
         for approval in approvals.values():
-            session.found += mark_spent(session.store, approval, draft.approvals[approval.approval_id])
+            session.found += mark_spent(session.objects, approval, draft.approvals[approval.approval_id])
 
     def give_up(self, reason: str) -> None:
         """No state was made, so nothing counts as applied. What was moved, the next apply finds."""
@@ -274,7 +275,7 @@ class _Run:
         ]
         repaired = [damaged.address for damaged in prospect.damaged if damaged.damage is not Damage.READ_ERROR]
 
-        def store(resource: str) -> list[Diagnostic]:
+        def write(resource: str) -> list[Diagnostic]:
             address, source = Address.parse(resource), self.desired.sources.get(resource)
             path = payload_path(address, source.digest) if address is not None and source is not None else None
             if path is None or source is None:
@@ -289,7 +290,7 @@ class _Run:
             return []
 
         with ThreadPoolExecutor(_WRITES_AT_ONCE, thread_name_prefix="omnigraph-catalog") as writers:
-            found = [finding for findings in writers.map(store, [*changed, *repaired]) for finding in findings]
+            found = [finding for findings in writers.map(write, [*changed, *repaired]) for finding in findings]
         if found:
             raise ClusterError(found)
 
@@ -361,7 +362,7 @@ class _Run:
 
     def _remove_root(self, path: str, folder: str) -> None:
         try:
-            self.session.store.remove_tree(folder, first="__manifest/graph.json")
+            remove_graph_folder(self.session.objects, folder)
         except StorageError as problem:
             message = f"it is deleted, but files below {folder} are still there; the next apply goes on ({problem})"
             self.session.found.append(error(DELETE.failed, path, message))

@@ -154,4 +154,4 @@ def _approve(session: Session, desired: Desired, *, resource: str, approver: str
         waiting = f"waiting for approval: {', '.join(gated)}" if gated else "nothing waits for approval"
         raise ClusterError.of("approval_not_required", resource, f"no change of it needs an approval; {waiting}")
     root = root_of(change, prospect.draft)
-    return write_approval(session.store, change, desired.config_digest, root, approver)
+    return write_approval(session.objects, change, desired.config_digest, root, approver)

@@ -15,9 +15,10 @@ from omnigraph.cluster.ledger.payloads import Damage, damaged_payloads
 from omnigraph.cluster.ledger.state import StatusKind, Written
 from omnigraph.cluster.ledger.state_builder import StateBuilder
 from omnigraph.cluster.plan.preview import CommandRun, desired_schemas, refuse_uncovered, require_state
-from omnigraph.cluster.plan.reconcile import ROLLED_FORWARD, GraphView, graph_folders, observe, reconcile
+from omnigraph.cluster.plan.reconcile import ROLLED_FORWARD, GraphView, observe, reconcile
 from omnigraph.cluster.resources import ClusterError, error, graph_address, schema_address
 from omnigraph.cluster.session import Session
+from omnigraph.cluster.storage_root import graph_folders
 from omnigraph.engine.managed_graph import Standing
 
 Operation: TypeAlias = Literal["refresh", "import"]
@@ -51,7 +52,7 @@ def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
     recorded = require_state(session)
     state = recorded.state
     refuse_uncovered(state)
-    views = observe(session.store, state, desired.file.config.graphs)
+    views = observe(session.objects, state, desired.file.config.graphs)
     settlement = reconcile(StateBuilder.of(state), views, desired_schemas(desired), actor)
     if settlement.found:
         session.ledger.refuse_overtaken(recorded)
@@ -73,11 +74,11 @@ def _import(session: Session, desired: Desired, actor: str | None) -> None:
         raise ClusterError.of("state_already_exists", session.recorded.path, message)
     # A ledger that was lost takes its count of deleted roots with it; what stands says which of them are current.
     newest: dict[str, int] = {}
-    for graph_id, generation in graph_folders(session.store):
+    for graph_id, generation in graph_folders(session.objects):
         newest[graph_id] = max(generation, newest.get(graph_id, 1))
     draft = StateBuilder(config_digest=desired.config_digest)
     draft.retired_roots = {graph_id: number - 1 for graph_id, number in sorted(newest.items()) if number > 1}
-    views = observe(session.store, draft.state(), desired.file.config.graphs)
+    views = observe(session.objects, draft.state(), desired.file.config.graphs)
     for graph_id in desired.file.config.graphs:
         _observe(session, draft, views.graphs[graph_id], desired)
     if not is_ok(tuple(session.found)):

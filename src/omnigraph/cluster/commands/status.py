@@ -81,7 +81,7 @@ def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, .
 
 
 def _readable(applied: AppliedState) -> list[ClusterPipeline]:
-    catalog, found = PayloadStore(applied.store), []
+    catalog, found = PayloadStore(applied.objects), []
     for address, resource in applied.state.of_kind(Kind.PIPELINE):
         graph = Address.parse(resource.pipeline_graph or "")
         path = pipeline_path(address.name, resource.digest)
@@ -111,7 +111,7 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
             damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
             found += [payload.finding("the next apply stores it again") for payload in damaged]
             if revision is None:  # an earlier state may speak of graphs that are gone
-                pipelines, unknown = pipelines_with_runs(AppliedState(session.store, session.recorded.state))
+                pipelines, unknown = pipelines_with_runs(AppliedState(session.objects, session.recorded.state))
                 found += unknown
     except ClusterError as problem:
         found += problem.diagnostics
@@ -189,7 +189,7 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
     found: list[Diagnostic] = []
     try:
         session = open_read_only(source)
-        held = read_lock(session.store) if session is not None else None
+        held = read_lock(session.objects) if session is not None else None
         if session is None or held is None:
             raise ClusterError.of("state_lock_missing", LOCK_PATH, "nobody holds the lock")
         session.holder = held
@@ -197,7 +197,7 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
             message = f"the lock that is held is another one ({held})"
             raise ClusterError.of("state_lock_id_mismatch", LOCK_PATH, message)
         try:
-            session.store.delete(LOCK_PATH)
+            session.objects.delete(LOCK_PATH)
         except StorageError as problem:
             raise ClusterError.of("state_lock_error", LOCK_PATH, str(problem)) from problem
         session.holder, removed = None, True
@@ -275,7 +275,7 @@ def _stored_queries(applied: AppliedState, graph_ids: Iterable[str]) -> Iterator
 def _source(applied: AppliedState, address: Address, resource: Resource) -> str:
     path = query_path(address.graph or "", address.name, resource.digest)
     try:
-        return PayloadStore(applied.store).read(path, resource.digest).decode("utf-8")
+        return PayloadStore(applied.objects).read(path, resource.digest).decode("utf-8")
     except UnicodeDecodeError:
         raise IntegrityError(path, "it is no UTF-8 text") from None
 

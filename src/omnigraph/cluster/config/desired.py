@@ -48,11 +48,15 @@ from omnigraph.cluster.resources import (
     unservable_reason,
     warning,
 )
-from omnigraph.engine.object_store import normal_uri
-from omnigraph.engine.sources import BrokenSchema, CheckedSchema, SchemaFlaw, check_schema, declared_queries
 from omnigraph.errors import BadRequestError, CompileError, IntegrityError, NotFoundError, OmniGraphError, StorageError
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.schema.compile import accept_schema
+from omnigraph.language.schema.parser import parse_recovering
+from omnigraph.language.source import DiagnosticSink, SourceText
+from omnigraph.storage.location import Location
 
-CheckPipeline: TypeAlias = Callable[[CheckedSchema], None]
+CheckPipeline: TypeAlias = Callable[[Catalog], None]
 ReadPipeline: TypeAlias = Callable[[str, str], CheckPipeline]
 """Reads the text of a pipeline file (its path only shows in messages) and gives what checks it against a schema. Both
 raise an `OmniGraphError`. Pipelines are above clusters, so whoever knows both hands this in."""
@@ -68,7 +72,7 @@ class Desired:
     resources: dict[str, Resource] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
     dependencies: set[tuple[str, str]] = field(default_factory=set)
-    schemas: dict[str, CheckedSchema | None] = field(default_factory=dict)
+    schemas: dict[str, Catalog | None] = field(default_factory=dict)
     found: list[Diagnostic] = field(default_factory=list)
     config_digest: str = ""
     """Depends on the files alone, not on what is applied."""
@@ -123,13 +127,13 @@ def keep_unchanged_queries(desired: Desired, before: Mapping[str, Resource], cat
     for (graph_id, recorded), addresses in edited.items():
         try:
             payload = catalog.read(query_path(graph_id, addresses[0].name, recorded), recorded).decode("utf-8")
-            applied = frozenset(declared_queries(payload, graph_id))
+            applied = frozenset(parse_queries(payload, graph_id).queries)
         except (NotFoundError, IntegrityError, StorageError, CompileError, UnicodeDecodeError):
             continue
         for address in addresses:
             source = desired.sources[str(address)]
             if source.digest not in declared:
-                queries = declared_queries(source.text, source.shown)
+                queries = parse_queries(source.text, source.shown).queries
                 declared[source.digest] = {query.name.text: query for query in queries}
             if declared[source.digest][address.name] in applied:
                 desired.resources[str(address)] = before[str(address)]
@@ -212,12 +216,15 @@ def _schema(desired: Desired, graph_id: str, shown: str) -> Source | None:
     except UnreadableError as problem:
         desired.found.append(error("schema_file_missing", where, str(problem)))
         return None
-    checked = check_schema(source.text, shown)
-    if isinstance(checked, BrokenSchema):
-        code = "schema_parse_error" if checked.flaw is SchemaFlaw.SYNTAX else "schema_catalog_error"
-        desired.found.append(error(code, where, str(checked.problem)))
-    else:
-        desired.schemas[graph_id] = checked
+    code = "schema_parse_error"
+    try:
+        sink = DiagnosticSink(SourceText(source.text, shown))
+        parse_recovering(sink)
+        sink.raise_if_any()
+        code = "schema_catalog_error"
+        desired.schemas[graph_id] = accept_schema(source.text, shown)
+    except CompileError as problem:
+        desired.found.append(error(code, where, str(problem)))
     return source
 
 
@@ -297,7 +304,7 @@ def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
 def _storage_findings(file: ConfigFile) -> list[Diagnostic]:
     """Whether the storage root can be understood; nobody goes there."""
     try:
-        normal_uri(file.storage_root)
+        Location.parse(file.storage_root)
     except BadRequestError as problem:
         return [error("storage_root_invalid", "storage", str(problem))]
     return []

@@ -36,9 +36,11 @@ from omnigraph.cluster.resources import (
     warning,
 )
 from omnigraph.embeddings.configuration import EmbeddingProfile, ProviderKind, provider_kind
-from omnigraph.engine.sources import CheckedSchema, declared_queries
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope, normal_base
 from omnigraph.errors import BadRequestError, CompileError, EmbeddingError, OmniGraphError
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.query.compile import compile_queries
+from omnigraph.language.query.parser import parse_queries
 from omnigraph.policy.explanation import read_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, load_gate
 
@@ -110,7 +112,7 @@ class QueryFiles:
         for file in files:
             self._whole(file)
 
-    def check(self, schema: CheckedSchema | None) -> None:
+    def check(self, schema: Catalog | None) -> None:
         """Whether every query fits the schema of its graph; None: that schema is broken itself."""
         for name, source in self.queries.items():
             path = f"{self._where}.{name}"
@@ -119,7 +121,7 @@ class QueryFiles:
                 self.found.append(warning("query_typecheck_skipped", path, message))
                 continue
             try:
-                schema.check_query(source.text, name, source.shown)
+                _ = compile_queries(source.text, schema, source.shown).query(name).plan
             except BadRequestError as problem:
                 self.found.append(error("query_typecheck_error", path, str(problem)))
 
@@ -174,7 +176,7 @@ class QueryFiles:
 
     def _declared(self, source: Source, where: str) -> list[str] | None:
         try:
-            return [query.name.text for query in declared_queries(source.text, source.shown)]
+            return [query.name.text for query in parse_queries(source.text, source.shown).queries]
         except CompileError as problem:
             self.found.append(error("query_parse_error", where, str(problem)))
             return None
@@ -225,7 +227,7 @@ def check_single_bindings(bound: Mapping[str, list[str]]) -> list[Diagnostic]:
 
 
 def read_policy(
-    directory: Path, name: str, policy: PolicySettings, scopes: list[str], schemas: Mapping[str, CheckedSchema | None]
+    directory: Path, name: str, policy: PolicySettings, scopes: list[str], schemas: Mapping[str, Catalog | None]
 ) -> tuple[Source | None, list[Diagnostic]]:
     """The file of a policy, checked for where it is bound to, with its tests run."""
     where = f"policies.{name}"
@@ -242,7 +244,7 @@ def read_policy(
         try:
             gate = load_gate(source.text, "server" if graph_id is None else "graph", policy.file, graph_id)
             if graph_id is not None and (schema := schemas.get(graph_id)) is not None:
-                gate = gate.bind_schema(schema.catalog)
+                gate = gate.bind_schema(schema)
         except OmniGraphError as problem:
             of = f" (for {scope})" if len(scopes) > 1 else ""
             return source, [error("policy_invalid", f"{where}.file", f"{problem}{of}")]

@@ -35,24 +35,7 @@ from omnigraph.cluster.config.model import (
 )
 from omnigraph.cluster.resources import ClusterError, Diagnostic, error
 from omnigraph.embeddings.configuration import EmbeddingProfile
-from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.write.external_blobs import Scope
-from omnigraph.errors import BadRequestError, NotFoundError, StorageError
-
-
-def open_storage_root(source: str) -> ObjectStore | None:
-    """The store of a cluster, None when it is a local directory that does not exist."""
-    return open_root(storage_root(source))
-
-
-def open_root(root: str) -> ObjectStore | None:
-    """The same, of the root itself."""
-    try:
-        return ObjectStore.open(root)
-    except NotFoundError:
-        return None
-    except (BadRequestError, StorageError) as error:
-        raise ClusterError.of("storage_root_invalid", "storage", str(error)) from None
 
 
 def storage_root(source: str) -> str:

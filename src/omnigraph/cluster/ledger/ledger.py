@@ -29,46 +29,24 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from omnigraph.cluster.config.reader import open_storage_root, storage_root
+from omnigraph.cluster.config.reader import storage_root
 from omnigraph.cluster.ledger.state import State, decode_state, encode_state
 from omnigraph.cluster.resources import ClusterError, error, graph_address
-from omnigraph.engine.object_store import ObjectStore, new_object_id
-from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError, NotFoundError, StorageError
+from omnigraph.cluster.storage_root import CLUSTER_FOLDER, graph_uri, object_names, open_root
+from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError, StorageError
+from omnigraph.storage.identifiers import new_ulid
+from omnigraph.storage.location import Location
+from omnigraph.storage.objects import Objects
 
-CLUSTER_FOLDER: Final = "__cluster"
-GRAPHS_FOLDER: Final = "graphs"
 STATE_FOLDER: Final = f"{CLUSTER_FOLDER}/state"
 _OTHER_FORMAT: Final = f"{CLUSTER_FOLDER}/state.json"
 _ATTEMPTS: Final = 5
 _REVISION: Final = re.compile(r"([1-9][0-9]{0,17})\.json")
-_INSIDE: Final = re.compile(r"(?P<root>.+)/graphs/[A-Za-z_][A-Za-z0-9_-]*(\.[1-9][0-9]*)?\.omni")
 
 
 def revision_path(revision: int) -> str:
     """Where a revision stands, below the storage root."""
     return f"{STATE_FOLDER}/{revision}.json"
-
-
-def graph_folder(graph_id: str, generation: int) -> str:
-    """Where a graph of a cluster lies, below the storage root. Each generation of an id has a folder of its own, so
-    whoever still removes the last one can't touch the next."""
-    return f"{GRAPHS_FOLDER}/{graph_id}{f'.{generation}' if generation > 1 else ''}.omni"
-
-
-def graph_uri(root: str, graph_id: str, generation: int) -> str:
-    return f"{root}/{graph_folder(graph_id, generation)}"
-
-
-def enclosing_cluster(graph: str) -> str | None:
-    """The storage root of the cluster that a graph's normal URI lies in, None when it lies in none."""
-    inside = _INSIDE.fullmatch(graph)
-    if inside is None:
-        return None
-    try:
-        store = ObjectStore.open(inside["root"])
-    except NotFoundError:
-        return None
-    return store.uri if CLUSTER_FOLDER in store.folders() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +73,8 @@ class LedgerRevision:
 class Ledger:
     """The states of one cluster. Safe to share between threads."""
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
 
     def newest(self) -> LedgerRevision | None:
         """The state of the cluster at some moment during this call; None when it has none yet."""
@@ -120,7 +98,7 @@ class Ledger:
     def revisions(self) -> list[int]:
         """The numbers of all states, oldest first."""
         try:
-            names = self._store.names(STATE_FOLDER)
+            names = object_names(self._objects, STATE_FOLDER)
         except StorageError as error:
             raise ClusterError.of("state_read_error", STATE_FOLDER, str(error)) from error
         return sorted(int(found[1]) for found in map(_REVISION.fullmatch, names) if found is not None)
@@ -151,13 +129,13 @@ class Ledger:
         answered = False
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                created = self._store.create(made.path, made.text)
+                created = self._objects.claim(made.path, made.text)
                 answered = True
                 if created:
                     if is_first:
                         self._prove_create_if_absent(made)
                     return None
-                text = self._store.read(made.path)
+                text = self._objects.get(made.path)
             except StorageError as error:
                 is_open = answered or error.may_have_happened
                 doubt = "; whether it stands is open, read the ledger again" if is_open else ""
@@ -172,11 +150,12 @@ class Ledger:
     def _prove_create_if_absent(self, made: LedgerRevision) -> None:
         """The one thing asked of a store; a gateway that ignores the condition would lose states silently. Asked once
         in the life of a ledger, with the same bytes, so that a wrong answer harms nobody."""
-        if self._store.create(made.path, made.text):
+        if self._objects.claim(made.path, made.text):
             raise ClusterError.of(
                 "state_write_error",
                 made.path,
-                f"the store of '{self._store.uri}' does not honour create-if-absent; a cluster can't be safe there",
+                f"the store of '{self._objects.location.uri}' does not honour create-if-absent; "
+                "a cluster can't be safe there",
             )
 
     def _stored(self, revision: int) -> LedgerRevision:
@@ -188,7 +167,7 @@ class Ledger:
 
     def _read(self, path: str) -> bytes | None:
         try:
-            return self._store.read(path)
+            return self._objects.get(path)
         except StorageError as error:
             raise ClusterError.of("state_read_error", path, str(error)) from error
 
@@ -262,10 +241,10 @@ def timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def read_lock(store: ObjectStore) -> Lock | None:
+def read_lock(objects: Objects) -> Lock | None:
     """The lock that is held. Raises `ClusterError` when it can't be read."""
     try:
-        data = store.read(LOCK_PATH)
+        data = objects.get(LOCK_PATH)
     except StorageError as problem:
         raise ClusterError.of("state_lock_read_error", LOCK_PATH, str(problem)) from problem
     if data is None:
@@ -281,16 +260,16 @@ def read_lock(store: ObjectStore) -> Lock | None:
         raise ClusterError.of("invalid_state_lock", LOCK_PATH, message) from None
 
 
-def acquire(store: ObjectStore, operation: str) -> Lock:
+def acquire(objects: Objects, operation: str) -> Lock:
     """Take the lock. Raises `ClusterError`, with who holds it when somebody does."""
-    lock = Lock(LOCK_VERSION, new_object_id(), operation, timestamp(), os.getpid())
+    lock = Lock(LOCK_VERSION, new_ulid(), operation, timestamp(), os.getpid())
     for _ in range(_LOCK_ATTEMPTS):
         try:
-            if store.create(LOCK_PATH, msgspec.json.encode(lock)):
+            if objects.claim(LOCK_PATH, msgspec.json.encode(lock)):
                 return lock
         except StorageError as problem:
             raise ClusterError.of("state_lock_error", LOCK_PATH, str(problem)) from problem
-        holder = read_lock(store)
+        holder = read_lock(objects)
         if holder is not None and holder.lock_id == lock.lock_id:
             return lock  # the answer to our own request was lost
         if holder is not None:
@@ -298,12 +277,12 @@ def acquire(store: ObjectStore, operation: str) -> Lock:
     raise ClusterError.of("state_lock_error", LOCK_PATH, "the lock comes and goes; run the command again")
 
 
-def release(store: ObjectStore, lock: Lock) -> None:
+def release(objects: Objects, lock: Lock) -> None:
     """Give the lock back, if it is still ours. Raises `ClusterError`."""
     try:
-        holder = read_lock(store)
+        holder = read_lock(objects)
         if holder is not None and holder.lock_id == lock.lock_id:
-            store.delete(LOCK_PATH)
+            objects.delete(LOCK_PATH)
     except StorageError as problem:
         message = f"the lock stays ({problem}); run `omnigraph cluster force-unlock {lock.lock_id}`"
         raise ClusterError.of("state_lock_error", LOCK_PATH, message) from problem
@@ -313,11 +292,15 @@ def release(store: ObjectStore, lock: Lock) -> None:
 class AppliedState:
     """A state, and the store it was read from."""
 
-    store: ObjectStore
+    objects: Objects
     state: State
 
+    @property
+    def root(self) -> str:
+        return self.objects.location.uri
+
     def graph_uri(self, graph_id: str) -> str:
-        return graph_uri(self.store.uri, graph_id, self.state.generation(graph_id))
+        return graph_uri(self.root, graph_id, self.state.generation(graph_id))
 
     def select_graphs(self, graph_id: str | None) -> list[str]:
         """The graph of that id, or all of them."""
@@ -328,7 +311,7 @@ class AppliedState:
             raise ClusterError.of(
                 "graph_not_applied",
                 graph_address(graph_id),
-                f"graph '{graph_id}' is not applied in cluster '{self.store.uri}'; applied: {_join_ids(graph_ids)}",
+                f"graph '{graph_id}' is not applied in cluster '{self.root}'; applied: {_join_ids(graph_ids)}",
             )
         return [graph_id]
 
@@ -337,27 +320,28 @@ class AppliedState:
         found = self.select_graphs(graph_id)
         if not found:
             raise BadRequestError(
-                f"cluster '{self.store.uri}' has no applied graphs; declare one and run `omnigraph cluster apply`"
+                f"cluster '{self.root}' has no applied graphs; declare one and run `omnigraph cluster apply`"
             )
         if len(found) > 1:
             raise BadRequestError(
-                f"cluster '{self.store.uri}' has {len(found)} graphs: {_join_ids(found)}; pass --graph <id>"
+                f"cluster '{self.root}' has {len(found)} graphs: {_join_ids(found)}; pass --graph <id>"
             )
         return found[0]
 
 
-def read_applied(source: str | ObjectStore, revision: int | None = None) -> AppliedState:
-    """The newest state, or the one of that revision. Raises `ClusterError`."""
-    store = open_storage_root(source) if isinstance(source, str) else source
-    if store is not None:
-        ledger = Ledger(store)
+def read_applied(source: str, revision: int | None = None, *, is_root: bool = False) -> AppliedState:
+    """The newest state, or that of one revision. `source` is a configuration directory or a URI; with `is_root` it is
+    the storage root itself. Raises `ClusterError`."""
+    root = source if is_root else storage_root(source)
+    objects = open_root(root)
+    if objects is not None:
+        ledger = Ledger(objects)
         recorded = ledger.newest() if revision is None else ledger.revision(revision)
         if recorded is not None:
-            return AppliedState(store, recorded.state)
+            return AppliedState(objects, recorded.state)
     path = STATE_FOLDER if revision is None else revision_path(revision)
-    where = storage_root(source) if isinstance(source, str) else source.uri
     raise ClusterError.of(
-        "cluster_state_missing", path, f"'{where}' holds no state of a cluster; import and apply one first"
+        "cluster_state_missing", path, f"'{root}' holds no state of a cluster; import and apply one first"
     )
 
 
@@ -365,12 +349,12 @@ class LedgerFollower:
     """The ledger of a cluster as somebody follows it. `root` is the storage root itself."""
 
     def __init__(self, root: str) -> None:
-        self.store = ObjectStore.open(root)
-        self._ledger = Ledger(self.store)
+        self.objects = Objects(Location.parse(root))
+        self._ledger = Ledger(self.objects)
 
     def newer_than(self, revision: int) -> int | None:
         """The newest revision when others follow that one. While there is none, it costs one read."""
-        if self.store.read(revision_path(revision + 1)) is None:
+        if self.objects.get(revision_path(revision + 1)) is None:
             return None
         return self._ledger.revisions()[-1]
 

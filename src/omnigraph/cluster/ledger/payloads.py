@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from omnigraph.cluster.ledger.ledger import CLUSTER_FOLDER
 from omnigraph.cluster.ledger.state import Resource, file_digest
 from omnigraph.cluster.resources import Address, Diagnostic, Kind, error, warning
-from omnigraph.engine.object_store import ObjectStore
+from omnigraph.cluster.storage_root import CLUSTER_FOLDER
 from omnigraph.errors import IntegrityError, NotFoundError, StorageError
+from omnigraph.storage.objects import Objects
 
 RESOURCES_FOLDER: Final = f"{CLUSTER_FOLDER}/resources"
 
@@ -49,12 +49,12 @@ def payload_path(address: Address, digest: str) -> str | None:
 class PayloadStore:
     """The payloads of one cluster. Safe to share between threads."""
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
 
     def read(self, path: str, digest: str) -> bytes:
         """A payload. Raises `NotFoundError` when it is missing, `IntegrityError` when it is another text."""
-        data = self._store.read(path)
+        data = self._objects.get(path)
         if data is None:
             raise NotFoundError(f"{path} is missing; run `omnigraph cluster apply` to store it again")
         if (found := file_digest(data)) != digest:
@@ -64,8 +64,8 @@ class PayloadStore:
     def write(self, path: str, data: bytes) -> str:
         """Store a payload under the path that its digest gives it; the digest."""
         # The name says what has to stand there, so whatever else does is damage, and replacing it is safe.
-        if not self._store.create(path, data) and self._store.read(path) != data:
-            self._store.replace(path, data)
+        if not self._objects.claim(path, data) and self._objects.get(path) != data:
+            self._objects.put(path, data, durable=True)
         return file_digest(data)
 
     def write_query(self, graph_id: str, name: str, data: bytes) -> str:

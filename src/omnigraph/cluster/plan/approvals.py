@@ -13,13 +13,15 @@ from msgspec import Struct
 
 from omnigraph.api.enums import ResourceOperation
 from omnigraph.api.service.cluster import ApprovalRequired, ClusterChange
-from omnigraph.cluster.ledger.ledger import CLUSTER_FOLDER, graph_folder, timestamp
+from omnigraph.cluster.ledger.ledger import timestamp
 from omnigraph.cluster.ledger.state import ApprovalRecord
 from omnigraph.cluster.ledger.state_builder import StateBuilder
 from omnigraph.cluster.plan.diff import GATE_REASONS, address_of, is_gated
 from omnigraph.cluster.resources import ClusterError, Diagnostic, Kind, warning
-from omnigraph.engine.object_store import ObjectStore, new_object_id
+from omnigraph.cluster.storage_root import CLUSTER_FOLDER, graph_folder, object_names
 from omnigraph.errors import StorageError
+from omnigraph.storage.identifiers import new_ulid
+from omnigraph.storage.objects import Objects
 
 APPROVALS_FOLDER: Final = f"{CLUSTER_FOLDER}/approvals"
 APPROVAL_VERSION: Final = 1
@@ -61,13 +63,11 @@ class Gates:
     found: list[Diagnostic] = field(default_factory=list)
 
 
-def find_gates(
-    store: ObjectStore, changes: tuple[ClusterChange, ...], config_digest: str, draft: StateBuilder
-) -> Gates:
+def find_gates(objects: Objects, changes: tuple[ClusterChange, ...], config_digest: str, draft: StateBuilder) -> Gates:
     """Approvals are only read when something needs one."""
     gates = Gates()
     gated = [change for change in changes if is_gated(change, changes)]
-    standing = _unspent(store, draft.approvals, gates.found) if gated else []
+    standing = _unspent(objects, draft.approvals, gates.found) if gated else []
     for change in gated:
         given = [a for a in standing if (a.resource, a.operation) == (change.resource, change.operation)]
         fitting = [approval for approval in given if approval.is_for(change, config_digest, root_of(change, draft))]
@@ -87,10 +87,10 @@ def root_of(change: ClusterChange, draft: StateBuilder) -> str | None:
     return graph_folder(address.name, draft.generation(address.name)) if address.kind is Kind.GRAPH else None
 
 
-def approve(store: ObjectStore, change: ClusterChange, config_digest: str, root: str | None, approver: str) -> Approval:
+def approve(objects: Objects, change: ClusterChange, config_digest: str, root: str | None, approver: str) -> Approval:
     """Write down that somebody approves a change. Raises `ClusterError`."""
     approval = Approval(
-        approval_id=new_object_id(),
+        approval_id=new_ulid(),
         resource=change.resource,
         operation=change.operation,
         reason=GATE_REASONS[address_of(change).kind],
@@ -104,32 +104,32 @@ def approve(store: ObjectStore, change: ClusterChange, config_digest: str, root:
     path = _path(approval.approval_id)
     try:
         # Nobody else picks this id, so a name that is taken is our own request, whose answer was lost.
-        store.create(path, _encode(approval))
+        objects.claim(path, _encode(approval))
     except StorageError as problem:
         raise ClusterError.of("approval_write_error", path, str(problem)) from problem
     return approval
 
 
-def mark_spent(store: ObjectStore, approval: Approval, record: ApprovalRecord) -> list[Diagnostic]:
+def mark_spent(objects: Objects, approval: Approval, record: ApprovalRecord) -> list[Diagnostic]:
     """Note in an approval that it is spent. The ledger says so already, so a failure is told and harms nothing."""
     spent = msgspec.structs.replace(
         approval, consumed_at=record.consumed_at, consumed_by_operation=record.consumed_by_operation
     )
     path = _path(approval.approval_id)
     try:
-        store.replace(path, _encode(spent))
+        objects.put(path, _encode(spent), durable=True)
     except StorageError as problem:
         return [warning("approval_write_error", path, f"it is spent, but not marked so: {problem}")]
     return []
 
 
-def _unspent(store: ObjectStore, spent: Mapping[str, ApprovalRecord], found: list[Diagnostic]) -> list[Approval]:
+def _unspent(objects: Objects, spent: Mapping[str, ApprovalRecord], found: list[Diagnostic]) -> list[Approval]:
     try:
-        names = store.names(APPROVALS_FOLDER)
+        names = object_names(objects, APPROVALS_FOLDER)
     except StorageError as problem:
         found.append(warning("approval_read_error", APPROVALS_FOLDER, str(problem)))
         return []
-    read = (_read(store, f"{APPROVALS_FOLDER}/{name}", found) for name in _sorted(names))
+    read = (_read(objects, f"{APPROVALS_FOLDER}/{name}", found) for name in _sorted(names))
     return [a for a in read if a is not None and a.consumed_at is None and a.approval_id not in spent]
 
 
@@ -137,10 +137,10 @@ def _sorted(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.endswith(".json"))
 
 
-def _read(store: ObjectStore, path: str, found: list[Diagnostic]) -> Approval | None:
+def _read(objects: Objects, path: str, found: list[Diagnostic]) -> Approval | None:
     """An approval that can't be understood is none."""
     try:
-        data = store.read(path)
+        data = objects.get(path)
     except StorageError as problem:
         found.append(warning("approval_read_error", path, f"it is ignored: {problem}"))
         return None

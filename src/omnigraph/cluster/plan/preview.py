@@ -51,7 +51,7 @@ def make_preview(session: Session, desired: Desired, *, actor: str | None = None
     if recorded is None:
         settlement = Reconciliation(StateBuilder(), GraphViews({}))
     else:
-        views = observe(session.store, recorded.state, desired.file.config.graphs)
+        views = observe(session.objects, recorded.state, desired.file.config.graphs)
         settlement = reconcile(StateBuilder.of(recorded.state), views, desired_schemas(desired), actor)
         if settlement.found:
             session.ledger.refuse_overtaken(recorded)
@@ -59,7 +59,7 @@ def make_preview(session: Session, desired: Desired, *, actor: str | None = None
     keep_unchanged_queries(desired, before, session.catalog)
     after = desired.resources
     changes = difference(before, after)
-    gates = find_gates(session.store, changes, desired.config_digest, settlement.draft)
+    gates = find_gates(session.objects, changes, desired.config_digest, settlement.draft)
     pending = settlement.pending if holds_up else set()
     decided = classify(changes, PlanContext(before, after, pending, gates.approvals))
     changing = {change.resource for change in changes}
@@ -91,7 +91,7 @@ def not_recorded_yet(found: list[Diagnostic]) -> list[Diagnostic]:
 def require_state(session: Session) -> LedgerRevision:
     """The state that a command begins at. Raises `ClusterError` when there is none."""
     if session.recorded is None:
-        message = f"'{session.store.uri}' holds no state of a cluster; run `omnigraph cluster import` first"
+        message = f"'{session.objects.location.uri}' holds no state of a cluster; run `omnigraph cluster import` first"
         raise ClusterError.of("state_missing", STATE_FOLDER, message)
     return session.recorded
 

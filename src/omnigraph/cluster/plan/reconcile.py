@@ -9,30 +9,28 @@ What stands at the roots of a cluster's graphs, looked at all at once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from omnigraph.cluster.ledger.ledger import GRAPHS_FOLDER, graph_folder, graph_uri, timestamp
+from omnigraph.cluster.ledger.ledger import timestamp
 from omnigraph.cluster.ledger.state import RecoveryRecord, State, StatusKind, file_digest
 from omnigraph.cluster.ledger.state_builder import StateBuilder
 from omnigraph.cluster.resources import (
-    RESOURCE_ID,
-    ClusterError,
     Diagnostic,
     error,
     graph_address,
     schema_address,
     warning,
 )
+from omnigraph.cluster.storage_root import graph_folders, graph_uri
 from omnigraph.engine.managed_graph import Found, Standing, look_at, schema_made_by
-from omnigraph.engine.object_store import ObjectStore, new_object_id
 from omnigraph.errors import OmniGraphError, StorageError
+from omnigraph.storage.identifiers import new_ulid
+from omnigraph.storage.objects import Objects
 
 _LOOKS_AT_ONCE: Final = 8
-_FOLDER: Final = re.compile(rf"(?P<id>{RESOURCE_ID.pattern})(?:\.(?P<generation>[1-9][0-9]*))?\.omni")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +66,9 @@ class GraphViews:
     leftovers: tuple[str, ...] = field(default=())
 
 
-def observe(store: ObjectStore, state: State | None, declared: Collection[str]) -> GraphViews:
+def observe(objects: Objects, state: State | None, declared: Collection[str]) -> GraphViews:
     """Look at every graph that is declared, recorded or simply there. One listing, and five reads for each graph."""
-    folders = graph_folders(store)
+    folders = graph_folders(objects)
     recorded = set(state.graph_ids) if state is not None else set()
     current, leftovers, strays = {}, [], set()
     for (graph_id, generation), folder in folders.items():
@@ -84,7 +82,7 @@ def observe(store: ObjectStore, state: State | None, declared: Collection[str]) 
 
     def look(graph_id: str) -> GraphView:
         generation = state.generation(graph_id) if state is not None else 1
-        uri = graph_uri(store.uri, graph_id, generation)
+        uri = graph_uri(objects.location.uri, graph_id, generation)
         if graph_id not in current:
             return GraphView(graph_id, uri, Found(Standing.NOTHING))
         try:
@@ -96,21 +94,6 @@ def observe(store: ObjectStore, state: State | None, declared: Collection[str]) 
     with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="omnigraph-observe") as workers:
         views = dict(zip(wanted, workers.map(look, wanted), strict=True))
     return GraphViews(views, frozenset(strays), tuple(leftovers))
-
-
-def graph_folders(store: ObjectStore) -> dict[tuple[str, int], str]:
-    """The folders of roots that stand, by id and generation."""
-    try:
-        names = store.folders(GRAPHS_FOLDER)
-    except StorageError as problem:
-        raise ClusterError.of("graph_observation_error", GRAPHS_FOLDER, str(problem)) from problem
-    found = {}
-    for name in names:
-        if (parts := _FOLDER.fullmatch(name)) is not None:
-            graph_id, generation = parts["id"], int(parts["generation"] or 1)
-            if graph_folder(graph_id, generation) == f"{GRAPHS_FOLDER}/{name}":
-                found[graph_id, generation] = f"{GRAPHS_FOLDER}/{name}"
-    return found
 
 
 IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_pending", "graph_missing"})
@@ -195,7 +178,7 @@ def _explain(settlement: Reconciliation, graph_id: str, view: GraphView, wanted:
         kind = "schema_apply" if is_recorded else "graph_create"
         draft.record_graph(graph_id, digest)
         draft.set_graph_status(graph_id, StatusKind.APPLIED)
-        draft.recoveries[operation or new_object_id()] = RecoveryRecord(
+        draft.recoveries[operation or new_ulid()] = RecoveryRecord(
             kind=kind, graph_id=graph_id, outcome="rolled_forward", recovered_at=timestamp(), actor=actor
         )
         what = "changed the schema" if is_recorded else "made the graph"

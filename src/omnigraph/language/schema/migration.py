@@ -1,36 +1,40 @@
 """Plans a schema change: the differences between the accepted catalog and a new schema, as ordered steps.
 
-`schema plan` and `schema apply` call it; the engine executes the steps. The new schema first receives identities that
-follow renames, so types are compared by identity and never by name. Planning is pure: it does not read data and does
-not decide to go ahead. Users see a step as the struct of the same name in `omnigraph.api.schema`.
+`schema plan` and `schema apply` call `evolve`. It gives the new schema identities that follow renames, so types and
+properties are compared by identity and never by name. Planning is pure: it sees no data and applies nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from omnigraph.errors import Diagnostic
-from omnigraph.language.catalog import (
-    Annotation,
-    AnyType,
-    Catalog,
-    EdgeType,
-    InlineRule,
-    InterfaceType,
-    NodeType,
-    Property,
-    TypeKind,
+from omnigraph.api.schema import (
+    AddConstraint,
+    AddProperty,
+    AddType,
+    AnnotationOutput,
+    DropMode,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    IndexConstraint,
+    PropertyTypeOutput,
+    RenameProperty,
+    RenameType,
+    SchemaPlan,
+    SchemaStep,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+    VectorScalar,
 )
+from omnigraph.language.catalog import AnyType, Catalog, EdgeType, InlineRule, InterfaceType, NodeType, Property
 from omnigraph.language.schema.compile import build_catalog, declare_schema
 from omnigraph.language.schema.identity import allocate
 from omnigraph.language.schema.resolved import DeclaredSchema
 from omnigraph.language.types import PropertyType
-
-DropMode: TypeAlias = Literal["soft", "hard"]
 
 
 class Tier(StrEnum):
@@ -56,121 +60,10 @@ class MigrationCode(StrEnum):
         return Tier.VALIDATED if self in validated else Tier.DESTRUCTIVE
 
 
-class AddType(Struct, frozen=True):
-    type_kind: TypeKind
-    name: str
-
-
-class RenameType(Struct, frozen=True):
-    type_kind: TypeKind
-    from_name: str
-    to_name: str
-
-
-class DropType(Struct, frozen=True):
-    type_kind: TypeKind
-    name: str
-    mode: DropMode
-
-
-class UpdateTypeMetadata(Struct, frozen=True):
-    type_kind: TypeKind
-    name: str
-    annotations: tuple[Annotation, ...]
-
-
-class AddProperty(Struct, frozen=True):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
-    property_type: PropertyType
-
-
-class RenameProperty(Struct, frozen=True):
-    """`type_name` is the owner's new name."""
-
-    type_kind: TypeKind
-    type_name: str
-    from_name: str
-    to_name: str
-
-
-class ExtendEnum(Struct, frozen=True):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
-    added_values: tuple[str, ...]
-
-
-class UpdatePropertyMetadata(Struct, frozen=True):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
-    annotations: tuple[Annotation, ...]
-
-
-class DropProperty(Struct, frozen=True):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
-    mode: DropMode
-
-
-class AddConstraint(Struct, frozen=True):
-    """Always an `@index`: no other constraint can join a type that may hold rows."""
-
-    type_kind: TypeKind
-    type_name: str
-    index_columns: tuple[str, ...]
-
-
-class UnsupportedChange(Struct, frozen=True):
-    """Blocks the whole plan. `entity` is `node:Book`, `node:Book.pages` or `schema`."""
-
-    entity: str
-    reason: str
-    code: MigrationCode | None = None
-
-    @property
-    def blocking_reason(self) -> str:
-        """What an attempt to apply the plan fails with."""
-        return f"[{self.code.value}] {self.reason}" if self.code is not None else self.reason
-
-
-MigrationStep: TypeAlias = (
-    AddType
-    | RenameType
-    | DropType
-    | UpdateTypeMetadata
-    | AddProperty
-    | RenameProperty
-    | ExtendEnum
-    | UpdatePropertyMetadata
-    | DropProperty
-    | AddConstraint
-    | UnsupportedChange
-)
-
-
-class MigrationPlan(Struct, frozen=True):
-    """The steps in their order, and notes about hints that were not needed."""
-
-    steps: tuple[MigrationStep, ...]
-    notes: tuple[Diagnostic, ...] = ()
-
-    @property
-    def supported(self) -> bool:
-        return self.first_blocker is None
-
-    @property
-    def first_blocker(self) -> UnsupportedChange | None:
-        return next((step for step in self.steps if isinstance(step, UnsupportedChange)), None)
-
-
 class Evolution(NamedTuple):
     """A plan and the catalog that it leads to. The catalog of an unsupported plan must not be accepted."""
 
-    plan: MigrationPlan
+    plan: SchemaPlan
     catalog: Catalog
 
 
@@ -182,13 +75,20 @@ def evolve(accepted: Catalog, schema: str | DeclaredSchema, *, allow_data_loss: 
     declared = declare_schema(schema) if isinstance(schema, str) else schema
     identities = allocate(declared, accepted)
     desired = build_catalog(declared, identities, by_name=True)
-    steps = tuple(_Planner(accepted, desired, "hard" if allow_data_loss else "soft").plan())
+    steps: tuple[SchemaStep, ...] = tuple(_Planner(accepted, desired, "hard" if allow_data_loss else "soft").plan())
     if not steps:
         if desired != accepted:
             steps = (UnsupportedChange("schema", "the schemas differ in a way that no migration step covers"),)
         else:
             desired = accepted
-    return Evolution(MigrationPlan(steps, identities.notes), desired)
+    supported = not any(isinstance(step, UnsupportedChange) for step in steps)
+    return Evolution(SchemaPlan(supported, steps, identities.notes), desired)
+
+
+def type_output(type_: PropertyType) -> PropertyTypeOutput:
+    """The wire form of a property's type."""
+    scalar = type_.scalar.value if type_.dimension is None else VectorScalar(type_.dimension)
+    return PropertyTypeOutput(scalar, type_.nullable, type_.list, type_.enum_values)
 
 
 class _Rules(NamedTuple):
@@ -220,12 +120,12 @@ class _Planner:
         self.desired = desired
         self.mode = mode
 
-    def plan(self) -> Iterator[MigrationStep]:
+    def plan(self) -> Iterator[SchemaStep]:
         yield from self._plan_kind(self.accepted.interfaces.values(), self.desired.interfaces.values())
         yield from self._plan_kind(self.accepted.nodes.values(), self.desired.nodes.values())
         yield from self._plan_kind(self.accepted.edges.values(), self.desired.edges.values())
 
-    def _plan_kind(self, accepted: Iterable[AnyType], desired: Iterable[AnyType]) -> Iterator[MigrationStep]:
+    def _plan_kind(self, accepted: Iterable[AnyType], desired: Iterable[AnyType]) -> Iterator[SchemaStep]:
         before = {type_.id: type_ for type_ in accepted}
         after = sorted(desired, key=lambda type_: type_.name)
         for type_ in after:
@@ -245,7 +145,7 @@ class _Planner:
 
     # -- one type
 
-    def _plan_type(self, old: AnyType, new: AnyType) -> Iterator[MigrationStep]:
+    def _plan_type(self, old: AnyType, new: AnyType) -> Iterator[SchemaStep]:
         if old.name != new.name:
             yield RenameType(new.kind, old.name, new.name)
         if isinstance(old, NodeType) and isinstance(new, NodeType):
@@ -263,7 +163,7 @@ class _Planner:
     def _interface_ids(self, catalog: Catalog, names: Iterable[str]) -> set[int]:
         return {catalog.interfaces[name].id for name in names}
 
-    def _plan_edge_shape(self, old: EdgeType, new: EdgeType) -> Iterator[MigrationStep]:
+    def _plan_edge_shape(self, old: EdgeType, new: EdgeType) -> Iterator[SchemaStep]:
         ends = (self.accepted.nodes[old.from_type].id, self.accepted.nodes[old.to_type].id)
         if ends != (self.desired.nodes[new.from_type].id, self.desired.nodes[new.to_type].id):
             reason = f"endpoints can't be changed from {old.from_type} -> {old.to_type}"
@@ -274,7 +174,7 @@ class _Planner:
 
     # -- its properties
 
-    def _plan_properties(self, old: AnyType, new: AnyType, rules: _RuleChange) -> Iterator[MigrationStep]:
+    def _plan_properties(self, old: AnyType, new: AnyType, rules: _RuleChange) -> Iterator[SchemaStep]:
         before = {prop.id: prop for prop in old.property_list}
         after = sorted(new.property_list, key=lambda prop: prop.name)
         for prop in after:
@@ -290,7 +190,7 @@ class _Planner:
 
     def _plan_property(
         self, owner: AnyType, old: Property, new_owner: AnyType, new: Property, rules: _RuleChange
-    ) -> Iterator[MigrationStep]:
+    ) -> Iterator[SchemaStep]:
         entity = _entity(new_owner, new)
         if old.name != new.name:
             yield RenameProperty(new_owner.kind, new_owner.name, old.name, new.name)
@@ -324,46 +224,50 @@ def _entity(type_: AnyType, prop: Property | None = None) -> str:
     return name if prop is None else f"{name}.{prop.name}"
 
 
-def _notes(description: str | None, instruction: str | None = None) -> tuple[Annotation, ...]:
+def _notes(description: str | None, instruction: str | None = None) -> tuple[AnnotationOutput, ...]:
     texts = (("description", description), ("instruction", instruction))
-    return tuple(Annotation(name, text) for name, text in texts if text is not None)
+    return tuple(AnnotationOutput(name, text) for name, text in texts if text is not None)
 
 
-def _embedding_note(prop: Property) -> tuple[Annotation, ...]:
+def _embedding_note(prop: Property) -> tuple[AnnotationOutput, ...]:
     """The moment at which vectors are computed is not part of their meaning, so it may change."""
     if prop.embed is None or not prop.embed.on_write:
         return ()
-    return (Annotation("embed", prop.embed.property, (("on_write", "true"),)),)
+    return (AnnotationOutput("embed", prop.embed.property, {"on_write": "true"}),)
 
 
-def _plan_type_notes(old: NodeType | EdgeType, new: NodeType | EdgeType) -> Iterator[MigrationStep]:
+def _plan_type_notes(old: NodeType | EdgeType, new: NodeType | EdgeType) -> Iterator[SchemaStep]:
     if (old.description, old.instruction) != (new.description, new.instruction):
         yield UpdateTypeMetadata(new.kind, new.name, _notes(new.description, new.instruction))
     if sorted(old.annotations, key=repr) != sorted(new.annotations, key=repr):
         yield UnsupportedChange(_entity(new), "custom annotations can't be changed")
 
 
-def _plan_new_property(owner: AnyType, prop: Property) -> MigrationStep:
+def _plan_new_property(owner: AnyType, prop: Property) -> SchemaStep:
     if prop.type.nullable:
-        return AddProperty(owner.kind, owner.name, prop.name, prop.type)
-    return UnsupportedChange(
+        return AddProperty(owner.kind, owner.name, prop.name, type_output(prop.type))
+    return _unsupported(
         _entity(owner, prop),
         f"a new property of an existing type must be nullable: declare it as {prop.type.as_nullable()}",
         MigrationCode.ADD_REQUIRED_PROPERTY,
     )
 
 
-def _plan_type_change(owner: AnyType, old: Property, new: Property) -> MigrationStep:
+def _plan_type_change(owner: AnyType, old: Property, new: Property) -> SchemaStep:
     before, after = old.type, new.type
     if before.enum_values is not None and after.enum_values is not None and before.nullable == after.nullable:
         added = sorted(set(after.enum_values) - set(before.enum_values))
         if added and set(before.enum_values) <= set(after.enum_values):
             return ExtendEnum(owner.kind, owner.name, new.name, tuple(added))
-    return UnsupportedChange(
+    return _unsupported(
         _entity(owner, new),
         f"the type can't be changed from {before} to {after}",
         MigrationCode.CHANGE_PROPERTY_TYPE,
     )
+
+
+def _unsupported(entity: str, reason: str, code: MigrationCode) -> UnsupportedChange:
+    return UnsupportedChange(entity, reason, code.value, code.tier.value)
 
 
 def _embed_meaning(owner: AnyType, prop: Property) -> object:
@@ -411,7 +315,7 @@ def _rules_of(owner: AnyType) -> _Rules:
     )
 
 
-def _plan_rules(new: AnyType, rules: _RuleChange) -> Iterator[MigrationStep]:
+def _plan_rules(new: AnyType, rules: _RuleChange) -> Iterator[SchemaStep]:
     before, after = rules
     entity = _entity(new)
     for name, lost, gained in (
@@ -429,4 +333,4 @@ def _plan_rules(new: AnyType, rules: _RuleChange) -> Iterator[MigrationStep]:
     indexes = _inline_columns(new, InlineRule.INDEX) if isinstance(new, InterfaceType) else new.indexes
     for columns in sorted(indexes):
         if frozenset(_column_id(new, column) for column in columns) not in before.indexes:
-            yield AddConstraint(new.kind, new.name, columns)
+            yield AddConstraint(new.kind, new.name, IndexConstraint(columns))

@@ -16,8 +16,8 @@ from omnigraph.engine.history.log_walk import is_on_line
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.sources import UNRESTRICTED, Visibility
 from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationError, PreconditionFailedError
+from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.policy.gate import PolicyGate
 from omnigraph.policy.rules import require
 from omnigraph.server.admission import Budgets, WriteTurns
