@@ -25,8 +25,8 @@ def test_pipelines_use_nothing_that_connect_lacks() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in CLASSIC_ONLY
     ]
-    # A JVM that is gone is forgotten; the address of the UI is asked for, and does without an answer.
-    assert strays == ["interrupts.py: _jvm", "session.py: sparkContext"]
+    # The address of the UI is asked for, and does without an answer.
+    assert strays == ["session.py: sparkContext"]
 
 
 def test_a_run_over_connect_takes_and_refuses_like_any_other(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from omnigraph.pipeline.file import SparkSettings
 from omnigraph.pipeline.sources.source_frames import short_reason
-from omnigraph.pipeline.spark.jvm import worth_reading
 from omnigraph.pipeline.spark.session import session_settings
 
 
@@ -54,27 +53,6 @@ def test_a_failure_of_spark_is_one_line_with_a_way_out() -> None:
     own = "Job aborted\nTraceback\nomnigraph.errors.BadRequestError: not finite\n\nJVM stacktrace:\nat a"
     assert short_reason(PySparkException(own)) == "not finite"
     assert short_reason(PySparkException("[NO_SUCH] column x; line 1;\n'Project ...")) == "[NO_SUCH] column x; line 1"
-
-
-def test_only_what_is_worth_reading_is_forwarded() -> None:
-    hung_up = [
-        b"Traceback (most recent call last):\n",
-        b'  File "/x/pyspark.zip/pyspark/daemon.py", line 264, in manager\n',
-        b'  File "/x/pyspark.zip/pyspark/daemon.py", line 95, in worker\n',
-        b"BrokenPipeError: [Errno 32] Broken pipe\n",
-    ]
-    ours = [
-        b"Traceback (most recent call last):\n",
-        b'  File "/x/pyspark.zip/pyspark/daemon.py", line 264, in manager\n',
-        b'  File "/x/mine.py", line 1, in work\n',
-        b"    disk.write(rows)\n",
-        b"BrokenPipeError: [Errno 32] Broken pipe\n",
-    ]
-    said = [b"Spark: ERROR something\n", b"  with an indented line\n"]
-    java = [b"WARNING: Using incubator modules: jdk.incubator.vector\n"]
-    assert list(worth_reading([*java, *said, *hung_up, *ours, *hung_up])) == [*said, *ours]
-    cut_off = ours[:2]
-    assert list(worth_reading([*hung_up, *cut_off])) == cut_off
 
 
 def test_tests_that_use_spark_are_one_group(request: pytest.FixtureRequest, spark: SparkSession) -> None:

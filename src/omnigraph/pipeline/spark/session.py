@@ -1,31 +1,38 @@
-"""One Spark session for a pipeline: the caller's, a remote one, or a local one that this module starts and stops.
+"""Spark sessions: the caller's, a remote one, or a local one that this module starts and stops.
 
-Configuration comes from the pipeline file and from Spark's own places (SPARK_REMOTE, spark-defaults.conf); what the
-user set always wins over our defaults. Nothing here knows about graphs.
+Every command and function that runs on Spark gets its session here. Settings come from the pipeline file and from
+Spark's own places (SPARK_REMOTE, spark-defaults.conf), and those of the user win over our defaults. Nothing here knows
+about graphs, and nothing uses a private name of PySpark or Py4J.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import signal
 import socket
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Final
 
-from pyspark import SparkContext
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.file import SparkSettings
-from omnigraph.pipeline.spark.jvm import ending_the_jvm, launch_jvm, logging_options, own_interrupts, spark_defaults
 
 DEFAULT_MASTER: Final = "local[*]"
 _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_LOG_SETTING: Final = "log4j2.configurationFile"
+_DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+_EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 # Rows per Arrow batch: large enough that a batch costs more than its hand-over, small enough for wide rows.
 _BATCH_ROWS: Final = "32768"
@@ -58,15 +65,44 @@ def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | 
         finally:
             _make_active(active)
         return
-    with ending_the_jvm() as interrupt:
-        # Nobody waits for a server that does not answer, but a JVM that is being started can't be ended yet.
-        with interrupt.held() if _remote_address(settings) is None else nullcontext():
-            spark = start_session(settings, app_name)
-        try:
-            yield spark
-        finally:
-            if not interrupt.ended_jvm:
-                spark.stop()
+    # Only a local start is waited for: a server that does not answer may be interrupted at once.
+    with _hold_interrupts() if _remote_address(settings) is None else nullcontext():
+        spark = start_session(settings, app_name)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _hold_interrupts() -> Iterator[None]:
+    """Hold the first Ctrl-C back until Spark has started, so that what it started can be stopped.
+
+    Spark installs a handler that calls Java from within a call to Java; the handler from before is put back, so that
+    Ctrl-C is a KeyboardInterrupt. Py4J logs every one of those with a stack trace, which is filtered out.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread gets signals, and Spark leaves the others alone
+        return
+    interrupts: list[int] = []
+
+    def hold(number: int, frame: object) -> None:
+        interrupts.append(number)
+        if len(interrupts) > 1:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.getLogger().addFilter(_is_not_an_interrupt)
+    if interrupts:
+        raise KeyboardInterrupt
+
+
+def _is_not_an_interrupt(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
 def _make_active(spark: SparkSession) -> None:
@@ -108,10 +144,7 @@ def _remote_address(settings: SparkSettings) -> str | None:
 
 
 def _remote(address: str, settings: SparkSettings, app_name: str) -> SparkSession:
-    builder = SparkSession.builder.appName(app_name).remote(address)
-    for name, value in settings.conf.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.appName(app_name).remote(address).config(map=dict(settings.conf)).getOrCreate()
 
 
 def _classic(settings: SparkSettings, app_name: str) -> SparkSession:
@@ -119,22 +152,18 @@ def _classic(settings: SparkSettings, app_name: str) -> SparkSession:
     if _is_local(chosen["spark.master"]):
         # Spark would print a warning about the address it guesses, before any log level counts.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    _start_context(chosen)
-    builder = SparkSession.builder
-    for name, value in chosen.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
 
 
 def session_settings(settings: SparkSettings, app_name: str) -> dict[str, str]:
     """Everything a new session is started with: the pipeline's word, then the user's spark-defaults, then ours."""
-    users = spark_defaults()
+    users = _spark_defaults()
     master = settings.master or os.environ.get("MASTER") or users.get("spark.master") or DEFAULT_MASTER
     ours = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local(master) else {})
     chosen = ours | users | {"spark.master": master, "spark.app.name": app_name} | dict(settings.conf)
     if settings.packages:
         chosen["spark.jars.packages"] = ",".join(settings.packages)
-    return chosen | logging_options(chosen)
+    return chosen | _logging_options(chosen)
 
 
 def _is_local(master: str) -> bool:
@@ -142,12 +171,29 @@ def _is_local(master: str) -> bool:
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
-def _start_context(conf: Mapping[str, str]) -> None:
-    """Spark's context on a JVM whose chatter we filter; a context or a JVM of this process that is there is used."""
-    if SparkContext._active_spark_context is None and SparkContext._gateway is None:
-        launched = launch_jvm(conf)
-        with own_interrupts():
-            SparkContext(conf=launched.conf, gateway=launched.gateway)
+def _spark_defaults() -> dict[str, str]:
+    """The settings in the user's spark-defaults.conf. Spark reads the file as well, but lets a program's settings win."""
+    file = _configuration_directory() / "spark-defaults.conf"
+    if not file.exists():
+        return {}
+    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+    pairs = (re.split(r"[\s=:]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _logging_options(conf: Mapping[str, str]) -> dict[str, str]:
+    """The setting that makes Spark log by our file; nothing where the user has a logging configuration."""
+    configured = (_configuration_directory() / "log4j2.properties").exists()
+    named = any(_LOG_SETTING in conf.get(option, "") for option in (_DEFAULT_OPTIONS, _EXTRA_OPTIONS))
+    if configured or named or "spark.log.level" in conf:
+        return {}
+    file = Path(__file__).with_name("log4j2.properties").as_uri()
+    return {_DEFAULT_OPTIONS: f"{conf.get(_DEFAULT_OPTIONS, '')} -D{_LOG_SETTING}={file}".strip()}
+
+
+def _configuration_directory() -> Path:
+    chosen = os.environ.get("SPARK_CONF_DIR")
+    return Path(chosen) if chosen else Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "conf"
 
 
 @contextmanager

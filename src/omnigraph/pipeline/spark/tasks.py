@@ -12,6 +12,7 @@ graph changes on the way there, and the row kernels bring values back to the typ
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
@@ -54,13 +55,14 @@ def map_batches(frame: DataFrame, work: OnBatches, schema: StructType | str) -> 
     """What `work` makes of the batches of each partition."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too; the driver ends them
         yield from work(batches)
-        _settle()
+        _freeze_garbage()
 
     return frame.mapInArrow(run, schema)
 
 
-def _settle() -> None:
+def _freeze_garbage() -> None:
     """Spark's workers look for garbage after every task, and would visit all that Lance brought along each time."""
     if "lance" in sys.modules and not gc.get_freeze_count():
         gc.freeze()
