@@ -1,9 +1,7 @@
-"""The client that queries and documents are embedded with.
+"""The client that embeds queries and documents.
 
-It asks its provider, checks and normalises the answers, keeps those that were paid for, and records each call; texts
-and keys are never logged.
-
-Texts in the groups that one request takes.
+The engine and `omnigraph embed` call it. It asks its provider in batches, checks and normalises the vectors, stores
+those of documents, and logs each call. It never logs a text or a key.
 """
 
 from __future__ import annotations
@@ -12,13 +10,11 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.embeddings.claims import Claims
 from omnigraph.embeddings.configuration import (
     EmbeddingConfig,
     ProviderKind,
@@ -51,7 +47,6 @@ def batches(texts: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-_NO_CLAIMS: Final = Claims(None)
 _CLIENT_VARIABLES: Final = (DEADLINE_MS, TIMEOUT_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, CACHE, CACHE_MIB)
 
 
@@ -59,7 +54,7 @@ class EmbeddingClient:
     """Embeds with one provider under one configuration.
 
     Vectors of documents are looked for in `stores`, first to last, before a provider is asked, and kept in all of them.
-    Without stores, every call asks. With `claims`, what somebody else is asking for is waited for.
+    Without stores, every call asks.
     """
 
     def __init__(
@@ -68,7 +63,6 @@ class EmbeddingClient:
         provider: Provider,
         *,
         stores: Sequence[VectorStore] = (),
-        claims: Claims = _NO_CLAIMS,
         role_matters: bool = True,
         usage: Usage | None = None,
     ) -> None:
@@ -76,7 +70,6 @@ class EmbeddingClient:
         self.usage = Usage() if usage is None else usage
         self._provider = provider
         self._stores = tuple(stores)
-        self._claims = claims
         self._role_matters = role_matters
         self._one_by_one = False
 
@@ -101,8 +94,10 @@ class EmbeddingClient:
         keys = self._keys(distinct, dimension)
         self.usage.count(texts=len(texts), reused=len(texts) - len(distinct))
         found = self._kept(keys, dimension)
-        for batch in batches(text for text in distinct if text not in found):
-            found |= self._bought({text: keys[text] for text in batch}, dimension)
+        for batch in batches([text for text in distinct if text not in found]):
+            for answers in self._answers(batch, dimension):
+                found |= answers
+                self._keep({keys[text]: vector for text, vector in answers.items()})
         return np.stack([found[text] for text in texts]) if texts else np.empty((0, dimension), np.float32)
 
     def embed(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
@@ -110,17 +105,6 @@ class EmbeddingClient:
         _check_dimension(dimension)
         self.usage.count(texts=1)
         return self._alone(text, dimension, role)
-
-    def _bought(self, batch: Mapping[str, bytes], dimension: int) -> dict[str, NDArray[np.float32]]:
-        """The vectors of a batch of texts. One that somebody else gets meanwhile is not paid for again."""
-        found: dict[str, NDArray[np.float32]] = {}
-        with closing(self._claims.portions(batch)) as portions:
-            for mine in portions:
-                found |= self._kept(mine, dimension)
-                for answered in self._answers([text for text in mine if text not in found], dimension):
-                    found |= answered
-                    self._keep({mine[text]: vector for text, vector in answered.items()})
-        return found
 
     def _answers(self, batch: Sequence[str], dimension: int) -> Iterable[dict[str, NDArray[np.float32]]]:
         """The vectors of a batch in as many pieces as it takes requests. What an answer lacks is asked for alone."""
@@ -217,8 +201,7 @@ def open_client(
     provider = HttpProvider(config, format, RetrySettings.from_environment(environment), usage)
     shared = shared_store(environment)
     kept = (*stores, *((shared,) if shared is not None else ()))
-    claims = _NO_CLAIMS if shared is None else Claims(shared.path.with_suffix(".claims"))
-    return EmbeddingClient(config, provider, stores=kept, claims=claims, role_matters=format.role_matters, usage=usage)
+    return EmbeddingClient(config, provider, stores=kept, role_matters=format.role_matters, usage=usage)
 
 
 def client_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -172,7 +172,7 @@ def _is_local(master: str) -> bool:
 
 
 def _spark_defaults() -> dict[str, str]:
-    """The settings in the user's spark-defaults.conf. Spark reads the file as well, but lets a program's settings win."""
+    """The settings in the user's spark-defaults.conf. Spark reads the file too, but lets a program's settings win."""
     file = _configuration_directory() / "spark-defaults.conf"
     if not file.exists():
         return {}
