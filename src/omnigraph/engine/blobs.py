@@ -1,12 +1,9 @@
-"""Reading blob cells: which value an entity holds at a snapshot, its tag, and its bytes by range.
+"""Blob cells: the value that an entity holds at a snapshot, its tag, its bytes by range, and its way into the graph.
 
-Called by the Python, HTTP and CLI faces. A reader stays on its snapshot; an external value is described and never
-opened. Types and properties are found by identity, so a rename is followed into the past and a re-added name is not.
-
-External blob references on their way into the graph: admitted for the whole write, then copied or referenced.
-
-Loads and mutations call `admit_blobs` once, after their constraints hold and before anything is staged. Admission
-comes before any payload is read: every URI is authorised, every distinct object probed once, the sizes summed.
+The Python, HTTP and CLI layers read blobs here. Loads and mutations call `admit_blobs` once, after their constraints
+hold and before anything is staged: every URI is authorised and every distinct object probed before a payload is read.
+A reader stays on its snapshot and never opens an external object. Types and properties are found by identity, so a
+rename is followed into the past.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Exports: a snapshot written out so that loading it into a fresh graph gives an equal one.
+"""Exports: a snapshot as NDJSON lines that load into an equal graph, or as one Parquet, Arrow or CSV file per type.
 
-NDJSON is the exchange form, one entity per line; Parquet, Arrow and CSV files, one per type, are for other tools. An
-export reads one pinned snapshot in bounded pieces and never opens the object behind an external blob.
-
-Which graphs this process is exporting right now: whoever is about to delete one waits for that.
+`Graph`, the CLI and the server call it. An export reads one pinned snapshot in bounded pieces and never opens the
+object behind an external blob. `RunningExports` tells a process that wants to delete a graph which exports still run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Graphs that somebody else keeps: what stands at a root, how one is made there, and how its schema is changed.
+"""Graphs that a cluster manages: what is stored at a root, creating a graph there, and changing its schema.
 
-Every step can be repeated, and whether it was taken can be seen from the graph itself. A commit that was made here
-carries the operation it belongs to, so that it is told from what people change by hand.
+Every step can be repeated, and the graph itself shows whether it was taken. A commit made here carries the operation
+it belongs to, so that it can be told apart from changes that people make by hand.
 """
 
 from __future__ import annotations

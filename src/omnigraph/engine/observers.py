@@ -1,9 +1,7 @@
-"""How work over a whole graph tells somebody who watches how far it is.
+"""Progress of work over a whole graph, and the audit log of policy decisions.
 
-The audit trail of handles that act for somebody: one structured line per decision, without data of any row.
-
-A server keeps its own, with the ids of requests; a program that opens a graph with a policy sends this logger where it
-wants.
+`Tally` counts one step for a caller that watches. `audit` writes one structured line per decision of a handle that
+acts for an actor; it never logs data of rows. A server keeps an audit log of its own, with request ids.
 """
 
 from __future__ import annotations

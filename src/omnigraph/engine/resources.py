@@ -1,7 +1,7 @@
-"""What every operation on one open graph shares: its storage, its limits, and what it may use.
+"""The resources of one open graph: storage, limits, embedder, policy gate and visibility, for every operation.
 
-A snapshot and a write transaction carry these, so a query on a past state embeds texts and counts memory as one on the
-head does. `engine.workspace` adds how states are found and commits are made.
+A snapshot and a write transaction carry them, so a query on a past state has the same limits and rules as one on the
+head. The gate is asked here and nowhere else in the engine. `engine.workspace` adds snapshots and commits.
 """
 
 from __future__ import annotations

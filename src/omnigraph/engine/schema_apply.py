@@ -1,8 +1,8 @@
-"""Schema changes on a branch: planned against its head, applied as one commit together with what data they need.
+"""Schema changes on a branch: planned against its head, applied as one commit together with the data they need.
 
-A rename or a widened enum moves no data; a new property and a dropped one change only a table's metadata. History
-keeps the schema that each commit was made with, so what a drop removed stays readable before it, until cleanup, or
-until the same call when the drop is a hard one. The planner decides what is possible; this module carries it out.
+`Graph.schema` and clusters call it; the planner of the language decides what is possible. A rename or a widened enum
+moves no data, and a new or dropped property changes only the metadata of a table. Every commit keeps its schema, so
+dropped data stays readable before the drop until cleanup, or until the same call for a hard drop.
 """
 
 from __future__ import annotations

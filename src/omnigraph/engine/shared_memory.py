@@ -1,9 +1,7 @@
-"""What readers of one process share in memory: the one place where every cache of derived data is known.
+"""The shared memory of a process: every cache of derived data, each with a byte limit of its own.
 
-Each part holds values that are named by immutable content, so handles of one process share them whatever their
-settings are, nothing goes stale, and forgetting costs time and never an answer. Each part has a byte limit of its
-own; `held` says how much of it is used, `lookups` how often it helped. What belongs to one handle alone lives in
-`engine.resources` instead.
+Values are named by immutable content, so all handles of a process share them, nothing goes stale, and an evicted value
+costs time and never a result. `held` reports use, `lookups` hits. Caches of one handle are in `engine.resources`.
 """
 
 from __future__ import annotations

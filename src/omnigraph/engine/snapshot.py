@@ -1,7 +1,7 @@
-"""A pinned state of the whole graph: one log entry, tables opened when first touched.
+"""A snapshot: one log entry of the graph, with tables opened when first touched.
 
-A snapshot never mixes versions and never changes: it reads the same rows for as long as cleanup keeps the versions it
-names. Every operation that only reads takes one, and finds the settings of its handle in it.
+Every operation that only reads takes one and finds the settings of its handle in it. A snapshot never mixes versions
+and never changes; it reads the same rows for as long as cleanup keeps its versions.
 """
 
 from __future__ import annotations

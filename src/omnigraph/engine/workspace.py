@@ -1,8 +1,8 @@
-"""The workspace: an open graph with the settings of one handle, and how operations reach its states and commit.
+"""The workspace: an open graph with the settings of one handle, and how operations reach its snapshots and commit.
 
-Every operation that writes takes a workspace, every operation that only reads takes a snapshot, and neither takes
-anything else of the graph. A workspace holds no state that could go stale: naming a branch always means its newest
-head. It knows no operation; the faces import those.
+Every operation that writes takes a workspace, every operation that only reads takes a snapshot. A workspace holds no
+state that could go stale: naming a branch always means its newest head. It knows no operation; the public API imports
+those.
 """
 
 from __future__ import annotations

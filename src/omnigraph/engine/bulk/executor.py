@@ -1,23 +1,8 @@
-"""A table version as other processes work on it: what they read of it, and the files they make for it.
+"""The work of executors on one table version: scans, new fragments, index segments, export lines, blob admission.
 
-It is pickled into tasks, so it is plain data, and Lance is imported by its methods, after the fork. What they return is
-text for the driver, which alone turns it into versions; a file whose maker died is named by nothing.
-
-Work on tables that a driver plans and an executor does: plain data, and light to import where it is run.
-
-Places: where a row of one table version stands, as one number that orders rows as the table does.
-
-What the reader of a snapshot sees of a table, as executors are told: plain data, settled by the driver.
-
-Where a text of Lance's filter language says which rows are seen, the scan applies it. Otherwise, as for edges whose
-ends decide, the places of the seen rows travel to the tasks.
-
-Entities of some fragments as lines of an export, made by executors with the engine's own code.
-
-External blob references on their way in, judged row by row on executors by the policy of the driver's handle.
-
-The same admission as for a load: what is not admitted is refused, what is admitted is copied into the graph, or kept
-as a reference where the run replaces the whole type.
+Tasks are pickled, so everything here is plain data, and methods import Lance after the fork. Executors return text to
+the driver, which alone makes versions of it; a file whose process died is named by nothing. A row address is one
+number that orders rows as the table does.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Compaction by many processes: rewrites are planned here, run by executors, and staged here as one version each.
+"""Bulk jobs of a driver: compaction, index builds and new values of one column, run fragment by fragment.
 
-Declared indexes brought to full coverage by many processes: one task per index and group of fragments.
-
-What an index lacks is decided by the same rules as in process. Executors build segments; the driver stages them.
-
-New values of one column, made fragment by fragment on executors: the other columns stay in the files they are in.
+The pipeline plans a job here, sends its tasks to executors and hands their results back to be staged. The rules that
+decide what an index lacks are those of `engine.maintenance`. Nothing here knows Spark, and nothing here publishes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which rows can hold equal keys, told by numbers: equal keys always have equal hashes.
+"""Hashes of keys: equal keys always have equal hashes.
 
-Exchanges use it to bring rows together and to pass over rows whose key nobody else holds. Unequal keys may meet as
-well, so nothing may be concluded from equal hashes alone.
+The checks of a pipeline use them to bring rows together and to skip rows whose key occurs once. Unequal keys may share
+a hash, so equal hashes alone never prove anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a driver plans the reading of a table version with: its fragments, its schema, and how executors reach it.
+"""Scan plans of a driver: the fragments and the schema of a table version, and filter texts over stored columns.
 
-Predicates over stored columns, as text for a scan: only such that a scan answers exactly as their author means.
+The pipeline builds its reads here. A filter text is made only where the scan means exactly what its author means.
 """
 
 from __future__ import annotations

@@ -1,16 +1,8 @@
-"""The tables of a bulk run between writing and publishing: what was stored, what came in, what was taken out again.
+"""The tables of a bulk run between writing and publishing.
 
-Each type that a run writes goes through detached versions: the base, the base with all incoming fragments, and one
-more whenever rows are taken out. Checks read the newest; only the last one can ever be published.
-
-Names of runs: made up for one that has none, and found again in the history of a branch.
-
-Where another process finds a graph, with the store options of the process that sent it there.
-
-A commit of fragments that other processes wrote for one type, checked in this process by the constraint stage.
-
-For a sink whose committing process has no data plane to join with: the ids, endpoints and unique values of the new
-rows are read back and checked like those of a load, within the limits of a load.
+Each type goes through detached versions: the base, the base with all incoming fragments, and one more whenever rows
+are taken out. Checks read the newest version, and only the last one can be published. `FrameCommit` checks a single
+type in this process with the constraint stage, for a sink that has no data plane to join with.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Branches as users see them: created from a branch or a commit, listed, deleted.
 
-The protocol of names and lives is `storage.log.branches`; here a fork point is found, and held until the branch
-exists. A request under a key is carried out once: a repeat is told of the earlier use, whatever others did since.
+The protocol of names and ref generations is in `storage.log.branches`; this module finds the fork point and holds it
+until the branch exists. A request with an idempotency key is carried out once, and a repeat gets the earlier result.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
-"""What exactly one commit changed, relative to its first parent: every entity, with its values before and after.
+"""The changes of one commit, and of two states, a page at a time.
 
-The sequence of a commit's changes is fixed for ever: nodes before edges, then type id, then entity id. So a page token
-only needs to count. The feed reads the same sequences, commit after commit.
-
-Cursors and page tokens of change reads: opaque, stateless, tamper-evident, and bound to the question asked.
-
-A token says where to go on and for which graph, branch life and scope it was made. It holds positions, never ids of
-entities, so its length does not depend on the data. Whatever does not fit is rejected with the reason.
-
-The net difference of two states a page at a time, for those who can't take it whole.
-
-A page token names the two commits, so that every page is of the same states while branches move on. The difference
-between the pages is remembered; one of very many changes is found anew for each page instead.
+The sequence of a commit's changes never varies: nodes before edges, then type id, then entity id. So a page token
+holds positions and no ids of entities. Tokens are stateless, sealed with a checksum and bound to the graph, the ref
+generation and the scope; a token that does not fit is rejected with the reason. `history.feed` reads the same
+sequences commit after commit.
 """
 
 from __future__ import annotations

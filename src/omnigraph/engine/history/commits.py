@@ -1,12 +1,8 @@
-"""Commits as they are listed and shown: who, when, what kind, and how many entities of each type.
+"""Commits as they are listed and shown: author, time, kind, and how many entities of each type changed.
 
-The counts of a fast-forward merge are not in its log entry, because making one reads no data; they are worked out from
-the difference to its first parent when somebody asks. Whoever sees a part of the
-graph is told how much of that part changed.
-
-Which commit each pipeline made last on a branch, found by walking back from its head.
-
-Commits never change, so what was walked once is remembered: asking again reads what has come since.
+A fast-forward merge stores no counts, because it reads no data; they are computed from the difference to its first
+parent on request. A restricted reader gets the counts of the rows it sees. `PipelineRuns` finds the last commit of
+each pipeline and remembers what it has walked.
 """
 
 from __future__ import annotations

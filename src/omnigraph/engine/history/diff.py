@@ -1,16 +1,9 @@
-"""The net difference of two states of the graph, by value and by entity id, as their reader sees them.
+"""The net difference of two states of the graph, by value and by entity id, as a reader sees them.
 
-What became of the entities of one type between two states, by value and by entity id.
-
-`type_delta` is the core that diffs, merges and change images share: it reads only what the two table versions do not
-have in common, and then compares values, so that compaction or a rewrite with equal values is no change. Types pair
-by lifetime: a rename is no change, a drop and re-create is another type.
-
-What two states differ in for whoever reads them: the deltas of the graphs that only hold what is seen of each.
-
-An entity is there on a side if its row of that side is seen there. So an update can make an entity appear or vanish,
-and an edge whose own row did not change appears and vanishes with a node at its end. Rows that the two versions of a
-table share are still left out, unless the side they are looked at from makes a difference.
+`type_delta` is shared by diffs, merges and change images. It reads only rows that the two table versions do not share
+and then compares values, so compaction changes nothing. Types pair by lifetime: a rename is not a change, a drop and
+re-create is another type. For a restricted reader an entity exists on a side only if its row is visible there, so
+an update can make an entity, and the edges at it, appear or vanish.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The change feed of a branch: its first-parent history, oldest first, one block per commit.
 
-A poll captures the head as its cut and walks towards it; where it stops after a complete commit it hands out a
-cursor, where it stops inside one a page token. Nothing is kept between polls. A baseline is an export together with
-the cursor that continues it.
+A poll captures the head and walks towards it. It returns a cursor after a complete commit and a page token inside
+one; nothing is kept between polls. A baseline is an export together with the cursor that continues it.
 """
 
 from __future__ import annotations

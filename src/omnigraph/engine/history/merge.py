@@ -1,13 +1,8 @@
 """Merging one branch into another: by entity, all or nothing, as one commit with two parents.
 
-`merge` and `preview` are what `Graph` calls. `decision` holds the three-way table, `planning` applies it to every
-type, `validation` judges the result, `schema` settles whose schema it has, `resolution` is what a person decided.
-
-A merge from two branch heads to one commit: how the heads are related, what follows from it, and the publish.
-
-When the target has nothing of its own, its next entry names the source's versions: no data is read or copied, and
-nothing needs validation, because the result is a state that the source's own commits have validated. Otherwise the
-plan is staged and published; the publish machine refuses it if the target moved meanwhile.
+`Graph` calls `merge` and `preview`. If the target has no commits of its own, its next entry names the versions of the
+source: no data is read and nothing needs validation. Otherwise `merge_plan` plans the result, `merge_decision` decides
+each entity, and the publish machine refuses the plan if the target moved meanwhile.
 """
 
 from __future__ import annotations

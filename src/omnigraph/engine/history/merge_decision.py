@@ -1,20 +1,8 @@
-"""The three-way table for the entities of one type.
+"""The three-way decision of a merge: entities of one type, the schema, and the values behind conflicts.
 
-Both sides say what they changed since the base. What one side changed alone goes to the other; equal changes agree;
-different ones conflict, unless a decision settles them. The answer is two transfers, one in each direction, so that
-the merged table can be built on whichever side's table needs less work.
-
-Conflicts as a merge finds them. What a person may decide about them is `omnigraph.api.branches.Resolutions`.
-
-Whose schema a merged graph has.
-
-A schema that one side changed is taken, and the other side's rows are carried into it. Two different changes are a
-conflict that names every declaration that differs; rows are not looked at then.
-
-The values behind the conflicts of a merge: what a property was in the base, and what it is on each of the branches.
-
-Called once, for the conflicts that are reported. Values have the form that query results have; long ones are cut,
-because a report is read by people, and blobs are shown by their size.
+`merge_plan` calls it with the changes of both sides since the base. A change of one side goes to the other, equal
+changes agree, different ones conflict unless a person has decided. The result is one transfer in each direction, so
+that the merged table can be built on the side that needs less work. Rows are not compared when the schemas conflict.
 """
 
 from __future__ import annotations

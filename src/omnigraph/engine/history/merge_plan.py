@@ -1,13 +1,8 @@
-"""From three states of the graph to one: what every table becomes, what the target gains, and what conflicts.
+"""The plan of a merge: what every table becomes, what the target gains, and what conflicts.
 
-The plan reads the three pinned states only and stages nothing; a preview is a plan that goes no further. One side's
-schema holds for the result; that side receives, the other gives, and what is given is validated over the receiver.
-Tables are then built on whichever side needs fewer rows written.
-
-Constraint checks of a merge, on the entities that one side takes over from the other.
-
-The receiving side satisfies all rules by itself, so only the transferred entities, and what they touch, can break one.
-All violations are reported together: values, uniqueness, endpoints, cardinality, each by type and id.
+`merge` and `preview` call it. It reads the three pinned states and stages nothing by itself. The side whose schema
+holds receives, the other gives; the receiver satisfies all rules, so only transferred entities are validated, and all
+violations are reported together.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""Automatic upkeep for processes that run for long: look at a graph, tidy what passed a threshold, release old history.
+"""Automatic maintenance of a graph in a process that runs for long.
 
-One call of `maintain` is one look; `engine.upkeep.maintainer` looks again and again. A look at a tidy graph reads a few
-manifests and writes nothing. Whether there is anything to do is read from the store and not remembered, so any number
-of processes may look at one graph: the second finds the work done, and two at a time only waste some of it.
-
-A thread that looks after a graph while a process runs: `maintain`, again and again, until the handle is closed.
-
-`omnigraph.open(uri, maintain=True)` starts one. Upkeep is never needed for right answers, so nothing that happens here
-reaches the caller: what fails is logged, kept in `last_error`, and tried again at the next look. The first look comes
-after a while; a process that ends sooner did none.
+`maintain` looks at the graph once, optimizes tables that passed a threshold and releases old history. `Maintainer`,
+which `omnigraph.open(uri, maintain=True)` starts, repeats that in a thread until the handle is closed. The need for
+work is read from the store and never remembered, so several processes may look after one graph. Failures are logged
+and kept in `last_error`; they never reach the caller.
 """
 
 from __future__ import annotations

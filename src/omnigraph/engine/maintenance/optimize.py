@@ -1,14 +1,9 @@
-"""Optimize: compaction and whole indexes for the tables of a branch, as one commit that changes no content.
+"""Optimize: compaction and complete indexes for the tables of a branch, as one commit that changes no content.
 
-The files are written without the lock of the branch, so writers are never held up. When they moved the branch on
-meanwhile, the finished work is replayed on the new head, which is quick; only what a writer made void is done again,
-a few times, and then left for the next run. `ensure_indices` is the same without the compaction. Nothing is removed:
-earlier versions keep their files, and the rewritten ones come on top, until cleanup releases those versions.
-
-Keeping stored topologies ready: `optimize` renews those that somebody used and forgets those that are behind.
-
-Only edge types that were traversed densely enough to be built once are kept up; nobody pays for the others. Deleting
-any of this changes speed and no answer.
+Files are written without the lock of the branch. If writers moved the branch on, the finished work is replayed on the
+new head; only work that a writer made void is done again, a few times, and then left for the next run.
+`ensure_indices` skips the compaction. `refresh_topologies` renews stored topologies that were used. Nothing is
+deleted here: earlier versions keep their files until cleanup.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""Rows of a running query: one column of stable row ids per variable, and the numbering of a set of row ids.
+"""Rows of a running query: one column of stable row ids per variable, and how many rows each row stands for.
 
-Every operator takes `Bindings` and returns new ones; property values are fetched from the tables only when something
-needs them.
-
-How many rows a row stands for: exact 64-bit counts that know when they do not fit.
-
-Counts are multiplied and added while rows are folded, long before anybody knows whether they will be read: a negation
-or a `max` never looks at them. So a count that outgrows 64 bits becomes `UNCOUNTABLE` and stays it, and only whoever
-reads it gets the error. Nothing here ever rounds.
+Every operator takes `Bindings` and returns new ones; property values are fetched only when something needs them.
+Counts are exact 64-bit numbers. One that outgrows 64 bits becomes `UNCOUNTABLE`, which is an error only for the
+operator that reads it. Nothing here rounds.
 """
 
 from __future__ import annotations

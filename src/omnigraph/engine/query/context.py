@@ -1,8 +1,6 @@
-"""What every operator of one running query shares: the snapshot, the parameters, what was read, and its limits.
+"""The context of one running query: snapshot, parameters, values read so far, limits, and the traversal mode.
 
-Made once per query by `run`. It finds tables and answers what a constant is worth; it executes nothing itself.
-
-Which way a traversal finds neighbours: chosen by cost, or forced by the environment.
+`read` makes one per query and every operator takes it. It finds tables and evaluates constants; it executes nothing.
 """
 
 from __future__ import annotations

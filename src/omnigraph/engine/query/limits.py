@@ -1,8 +1,8 @@
-"""What a running query may use: memory, time, and the patience of its caller.
+"""The limits of a running query: memory, time and cancellation.
 
-Operators ask before they allocate and between steps; a query that would outgrow its bound ends with a clear error
-and never with a killed process. Sorting a large column or reading a table is one step and takes as long as it takes,
-so a caller with a time limit waits beside the work and leaves on time; the work ends at its next question.
+Operators ask before they allocate and between steps, so a query that outgrows a limit ends with a clear error. A sort
+or a table read is one step; a caller with a time limit therefore waits beside the work and leaves on time, and the
+work ends at its next question.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""The way into the read runtime: a query text on a pinned snapshot.
+"""The entry of the read runtime: a query text on a pinned snapshot.
 
-`Graph` and `Snapshot` call this and nothing else below. Compiles, binds parameters, gives the run its limits and
-hands back a result, a stream, or a description of the plan.
-
-What callers are told of a query that is offered to them by name: checked against the schema of a state.
-
-Queries that are kept by name: what their text declares, and whether they fit a schema.
-
-Every query of a text is told for itself: one that is broken says nothing about its neighbours.
+`Graph` and `Snapshot` call this module and nothing below it. It compiles the text, binds parameters, sets limits and
+returns a result, a stream, an explanation or a profile.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""What a query gives back: an Arrow table with the names and types of its columns, and where it was read.
+"""The result of a query: an Arrow table or stream with typed columns, and the profile of its operators.
 
-`QueryResult` holds everything; `QueryStream` gives one batch at a time and never more. Both are Arrow streams to any
-library that takes one.
-
-What a query did: a tree of operators with rows, time, store requests and how each went about its work.
-
-Filled by `run` while a query runs and shown by `--profile`; measuring requests costs a little, so it happens only
-for a query that asked for it.
+`QueryResult` holds all rows, `QueryStream` one batch at a time; both are Arrow streams to any library that reads one.
+`run` fills the profile. Requests are measured only for a query that asks for its profile.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Running a read plan: operators from the leaves up, on one snapshot.
 
-`ReadRun` walks the tree of `language.query.ir`. It passes down which variables anything above still reads and whether
-rows are only counted there, so that expansions carry no column and make no row that nobody looks at. Rows flow through
-in pieces where that bounds memory or lets a limit stop early.
-
-Looking at a plan without running it: its values, its variables, and a line of text for each operator.
+`ReadRun` walks the tree of `language.query.ir` for `read`. It passes down which variables are still needed and whether
+rows are only counted, so that no operator makes columns or rows that nobody reads. Rows pass in pieces where that
+bounds memory or lets a limit stop early. The functions before it inspect a plan without running it.
 """
 
 from __future__ import annotations

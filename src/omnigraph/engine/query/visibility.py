@@ -1,13 +1,7 @@
-"""Which entities of a state its reader sees, for everything that reads them outside of a query.
+"""The entities of a snapshot that its reader sees: single entities, counts, listings and row masks.
 
-A node is seen by its own properties, an edge by its own and only where both of its ends are seen. Entity reads, exports
-and blobs ask here; queries look through the lens themselves.
-
-One node or edge by id, in the export form, and how many there are. Called by `Snapshot`, `Graph` and servers.
-
-The tables of a state, and how many entities of each its reader sees.
-
-Whether rows that are in memory satisfy the filter of a lens: what a write leaves behind, or what is told.
+Entity reads, exports, blobs, bulk reads and writes call it; queries apply the visibility themselves. A node is visible
+by its own properties, an edge by its own and only if both of its ends are visible.
 """
 
 from __future__ import annotations

@@ -1,18 +1,8 @@
-"""How a catalog type lies in a table: Arrow types, physical columns, and the schema of one node or edge table.
+"""The physical form of a catalog type: Arrow types, columns, table schemas, computed vectors, and equality of values.
 
-Everything that reads or writes rows asks here. Two shapes differ only in blobs: *rows* hold a blob cell as a plain
-struct of bytes or URI, which is what the kernels make and writers inspect; the *table* holds Lance's blob column.
-
-Vectors that are computed from a text of the same row: where they are missing, and rows with them filled in.
-
-A type whose vectors are computed has to be read as if they could be left out; what is still missing afterwards is
-refused by whoever computes them. Loads and mutations do so in process, runs of a pipeline on executors.
-
-When two stored values are the same value: typed, exact, and blind to how storage happens to lay them out.
-
-Diffs and merges ask here for whole columns at once. Null, empty text and empty list are three values; lists compare
-in order with their null items; floats compare by their bits, so the zeros differ and a NaN equals itself. Blobs need
-their tables and are compared where those are at hand.
+Everything that reads or writes rows uses it. *Rows* hold a blob cell as a struct of bytes or URI, the *table* holds
+Lance's blob column. A type with computed vectors is read as if they could be left out (`fillable`). Equality is typed
+and exact: null, empty text and empty list differ, and floats compare by their bits.
 """
 
 from __future__ import annotations

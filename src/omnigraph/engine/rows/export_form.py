@@ -1,10 +1,9 @@
-"""The export form: how an entity is written as JSON outside the graph.
+"""The export form: an entity as JSON outside the graph.
 
-Exports, baselines, change images, entity reads, bulk exports and quarantines all write entities here, so that a line
-of any of them is a record that `load` takes back. Nothing is lost: integers keep their full width, a Date is its epoch
-day and a DateTime its epoch millisecond, or both are texts of ISO 8601 where an export asks for them, F32 is widened,
-lists and vectors are arrays, a managed blob is `base64:` and its bytes, an external one its URI. A number that is not
-finite has no JSON form and is refused. Query results have another, friendlier form (`omnigraph.api.values`).
+Exports, baselines, change images, entity reads and quarantines all write it, and `load` reads it back without loss:
+integers keep their full width, a Date is its epoch day and a DateTime its epoch millisecond (or ISO 8601 texts on
+request), a managed blob is `base64:` and its bytes, an external one its URI. A number that is not finite is refused.
+Query results have another form (`omnigraph.api.values`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the author of a write sees: rows that are not seen do not exist for it, and what it leaves behind must be seen.
+"""The visibility of a write's author: rows that it can't see do not exist for it.
 
-Updates and deletes match seen rows only. A write that would change or remove any other row, or would leave a row that
-its author could not see, is refused as a whole. Under an open lens none of this costs anything.
+Loads and mutations call it. Updates and deletes match visible rows only. A write that would change an invisible row,
+or leave a row that its author could not see, is refused as a whole. An unrestricted author pays nothing.
 """
 
 from __future__ import annotations

@@ -1,41 +1,9 @@
-"""The constraint stage: checks every rule that spans rows on the graph as a change would leave it.
+"""The constraint stage: every rule that spans rows, checked on the graph as a change would leave it.
 
-Loads, mutations and merges call `check_constraints` with their change and the pinned snapshot. The row kernels have
-checked the rules of single rows (`@range`, `@check`, enums) before. Sentences come from `language.violations`.
-
-The order of the constraint stage: uniqueness, then endpoints, then cardinality; the first violation is raised.
-
-Which types come first differs between a load (sorted type keys) and a mutation (nodes before edges), so the caller
-gives the order. Returns the read set of the checks, which the publish machine compares with a moved head.
-
-The graph as a change would leave it: the change applied to the pinned snapshot, read only where a rule needs rows.
-
-Every read is recorded in the read set. Tables that the change writes are left out of it: the publish machine compares
-those as a whole anyway.
-
-What the constraint stage finds: the rule, the entity that breaks it where there is one, and the sentence.
-
-Loads and mutations raise the first violation with its place in their input; merges report all of them.
-
-`@unique` and `@key`: no two entities of the final image share a tuple of values.
-
-Tuples are compared member by member; a null member exempts its row. The key of a node is its id, so two stored nodes
-can't share one: only an input that lists a key twice can break it, and the caller keeps such rows for this check.
-
-Referential integrity: every edge of the final image ends in nodes of the final image.
-
-New and changed edges are checked against the nodes they name. When an overwrite makes nodes disappear, the edges
-that stay are checked as well; deletes remove the incident edges themselves and need no such check.
-
-`@card`: how many edges of a type each source has in the final image, for the sources that the change touches.
-
-A source is touched when it gains an edge, loses one, or has one moved away from it. A node that never had an edge
-does not break a minimum by itself, and a node that goes with the change no longer counts.
-
-Ids of a strict insert: none comes in twice, none is stored already.
-
-These end a write with a `KeyConflictError`, after every other rule was checked. A pipeline rejects such rows instead,
-with the same sentences.
+Loads, mutations and merges call it with their change and the pinned snapshot, after the row kernels have checked
+single rows. The order is uniqueness, endpoints, cardinality; loads and mutations raise the first violation, merges
+report all. Reads go into a read set that the publish machine compares with a moved head. Ids that a strict insert
+repeats are refused last. Sentences come from `language.violations`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Vectors that a write computes from its own texts: those the schema declares so, or all of a load that asks for it.
+"""Vectors that a write computes from its own texts: those that the schema declares, or all of a load that asks.
 
-Providers are slow and fail, and writers of a branch wait for each other, so nothing is computed while a write holds its
-branch. A write that finds texts without vectors says so and lets go; they are computed, and it is prepared again. By
-then every other check has passed: a write that is refused costs nothing, and a provider that fails fails it unwritten.
+Providers are slow and fail, so nothing is computed while a write holds its branch. A write that finds texts without
+vectors releases the branch; the vectors are computed, and the write is prepared again. All other checks have passed by
+then, so a refused write costs nothing.
 """
 
 from __future__ import annotations

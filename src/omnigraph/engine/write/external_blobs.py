@@ -1,7 +1,7 @@
-"""Which external objects a handle may take into the graph: the allow-list, and the rules of its URIs.
+"""The policy for external objects: the allow-list of a handle, and the rules of its URIs.
 
-Pure, except that a local file is resolved through its symlinks: what is admitted is the file itself, so re-pointing
-a link later changes nothing. Errors never show credentials, a query or a fragment.
+Pure, except that a local file is resolved through its symlinks: the file itself is admitted, so changing a link later
+has no effect. Errors never show credentials, a query or a fragment.
 """
 
 from __future__ import annotations

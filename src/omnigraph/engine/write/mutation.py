@@ -1,12 +1,8 @@
-"""Mutations: the write statements of the query language, executed as one commit.
+"""Mutations: the write statements of one query become one commit, or nothing.
 
-`Graph.mutate` calls `mutate`. A server also asks for the receipt of an earlier one, by its idempotency key alone.
-
-Mutations: the statements of one query become one commit, or nothing.
-
-`Graph.mutate` calls `mutate`. A mutation either inserts and updates, statement after statement, each seeing the ones
-before it, or deletes from the committed state; the language refuses a mix. What it has read goes into the read set, so
-that unrelated commits of other writers do not conflict with it.
+`Graph.mutate` calls `mutate`; a server also calls `earlier_receipt` with an idempotency key. A mutation either inserts
+and updates, each statement seeing the ones before it, or deletes from the committed state; the language refuses a mix.
+Its reads go into the read set, so unrelated commits do not conflict with it.
 """
 
 from __future__ import annotations

@@ -1,18 +1,8 @@
-"""Committed rows that satisfy the conditions of updates and deletes, read from the pinned head.
+"""The rows that the statements of a mutation match and write.
 
-Every statement tests the same committed rows, so statements that each seek one value of the same column are answered
-together: one lookup of all their values costs about as much as one of them alone.
-
-The predicate of an update or delete: an exact test on a column, and a filter that narrows the scan.
-
-The test decides, for stored and for pending rows alike. The filter may leave out only rows that fail the test, so it
-exists only for types that the store is known to compare in the same way.
-
-What a mutation has written so far: complete rows per type, seen by its later statements.
-
-A row that came from the store keeps its blobs until a statement assigns them; such cells are marked, never read.
-Rows are written to the end and found by id, so a statement costs what it touches and not what was written before it;
-only a predicate on another property than the key scans all of them.
+`mutation_statements` calls it. `Condition` is an exact test with an optional filter that may only leave out rows that
+fail the test. `StoredRows` reads committed rows; statements that seek values of the same column share one lookup.
+`PendingRows` holds rows already written, found by id; blobs that no statement assigns are marked and never read.
 """
 
 from __future__ import annotations

@@ -1,18 +1,8 @@
-"""Inserts and updates of one mutation, statement after statement, over the pinned head.
+"""The statements of a mutation, executed over the pinned head: inserts and updates, or deletes.
 
-Later statements see earlier ones: the predicate of an update is tested on stored rows as this mutation has left them.
-Constraints are checked afterwards, once, on the final image.
-
-Deletes of one mutation: what they remove from the committed state, incident edges included.
-
-Every statement sees the committed state, so overlapping statements remove, and count, each entity once.
-
-Inserts that wait to be typed: consecutive ones become one block of rows per type.
-
-Typing one row costs as much as typing a thousand together. The result is the same: rows keep their order, and of all
-violations that of the earliest statement is raised.
-
-The values of the cells of a statement: literals, parameters and the instant of the request.
+`mutation` calls it. Later inserts and updates see earlier ones; deletes see the committed state and count each entity
+once. Consecutive inserts are typed together, one block per type, and the violation of the earliest statement is raised.
+Constraints that span rows are checked afterwards, on the final image.
 """
 
 from __future__ import annotations

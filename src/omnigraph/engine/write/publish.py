@@ -1,20 +1,15 @@
-"""The publish machine: the one place where a prepared write becomes a commit.
+"""The publish machine: the only place where a prepared write becomes a commit.
 
-A write captures a head once (`WriteTxn`), stages tables against that snapshot only, and declares what it made and what
-it relied on (`PublishPlan`). Publishing takes the next slot of the branch's log. When somebody else took it:
+A write captures a head once (`WriteTxn`), stages tables against that snapshot only, and declares its staged versions
+and its read set (`PublishPlan`). Publishing takes the next slot of the branch's log. When another writer took it:
 
 1. nothing the plan touched or relied on has changed -> the same staged versions go into the next slot;
 2. the write can be prepared again -> it is, completely, against the new head;
 3. otherwise the caller gets a structured conflict, and nothing has happened.
 
-A writer that keeps losing waits in the queue of the branch (`storage.log.writer_queue`) before its next attempt, and so
-do those it lost to.
-
-A state that a write builds on without having written it: the source of a merge, the fork point of a branch.
-
-Its table versions go into an entry of another branch, so they must not be deleted before that entry stands. What a
-named branch has had as its own history is kept while it lives and for the grace period after its deletion. Main's
-past is not, so a place on main is pinned first and looked at afterwards (docs/dev/protocol.md).
+A writer that keeps losing waits in the queue of the branch (`storage.log.writer_queue`). `HeldSource` protects a state
+that a write builds on without having written it, such as a merge source: a version of main's past is pinned first and
+looked at afterwards (docs/dev/protocol.md).
 """
 
 from __future__ import annotations

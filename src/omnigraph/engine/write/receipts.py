@@ -1,9 +1,7 @@
-"""Commits as callers are told of them, made from what the log holds.
+"""Receipts of commits for callers, and the digest of a request that an idempotency key keeps.
 
-A digest of what a caller asked for, kept with the idempotency key of a write.
-
-It tells a repeat of a request from another request that comes with the same key. What a write is only allowed under,
-such as the expected head, and who asks, are no part of it.
+The digest tells a repeat of a request from another request with the same key. Preconditions, such as the expected
+head, and the actor are not part of it.
 """
 
 from __future__ import annotations

@@ -1,23 +1,9 @@
-"""What `load` takes as rows of one type: Arrow, pandas and Polars frames, dictionaries, and files of rows.
+"""The row inputs of `load`: Arrow, pandas and Polars frames, dictionaries, and CSV, Parquet, Arrow and NDJSON files.
 
-A `RowInput` can be read any number of times: a load reads it again when the schema changed under it, and an input that
-can be read only once is kept for that. Frames stay columns; only dictionaries and NDJSON become Python objects.
-
-CSV, Parquet, Arrow and NDJSON files as blocks of rows, for a load whose caller names the type of the rows.
-
-Files are read in pieces, from a local path or from an object store. Called by `row_input`; what a row means is not
-known here.
-
-Several local files read as one input of a load.
-
-Rows are numbered through all files. `InputFiles.keep_positions` turns the number of a refused row back into its file
-and line, so that an error names the place where its reader will look.
-
-An Arrow stream that a stranger sent, read without trusting it.
-
-A few bytes of a compressed, dictionary-encoded or run-length-encoded column, or of one whose values are views, stand
-for any amount of memory, and buffers that contradict each other crash the code that follows them. So the stream must be
-plain, every batch is checked as a whole before anybody looks into it, and its values count as if each were a word.
+A `RowInput` can be read again, because a load does so when the schema changed; a one-shot input is kept for that.
+Frames stay columns. Rows are numbered through all files, and `InputFiles.keep_positions` maps a refused row back to
+its file and line. An Arrow stream from a client is not trusted: it must be plain, and every batch is validated before
+anything reads it.
 """
 
 from __future__ import annotations

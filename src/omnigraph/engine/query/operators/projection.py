@@ -1,12 +1,7 @@
-"""The projection: output columns of bound rows, a batch at a time.
+"""The top of a plan that does not aggregate: the order of rows, and output columns a batch at a time.
 
-The last step of a plan that does not aggregate, and the only one that reads columns which nothing but the result
-needs. Never holds more than the batch at hand.
-
-The order of results: total, deterministic, and no more work than the limit asks for.
-
-Each sort key becomes an array of codes that compare like its values. A key is evaluated only for rows that the keys
-before it left undecided, so tie-breaking ids are hardly ever read, and a limit selects before it sorts.
+`run` calls it last. Sort keys become arrays of codes, a key is evaluated only for rows that the keys before it left
+undecided, and a limit selects before it sorts. Never holds more than the batch at hand.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
-"""Predicates as text of Lance's filter language, for scans and search prefilters.
+"""Predicates as text of Lance's filter language, for scans, search prefilters and mutations.
 
-A predicate is pushed only when the text means exactly what the query language means; everything else stays with
-`filter`. Numbers are adapted to the column's type first, because Lance refuses or rounds a literal of another type.
-
-A text is bounded in its terms, its nesting, its length and the values it lists: the store parses and plans it by
-recursion on a native stack, which ends the process when it overflows. What is beyond the bounds stays with `filter`
-too, so a bound changes how long an answer takes and never the answer.
-
-Filters that find texts by an index: which column to ask, and how.
-
-Queries and mutations build their filters for text properties here, because what can be looked up depends on what is
-declared (`catalog.index_kinds_of`). A filter means the same with and without an index.
+A predicate is pushed only when the text means exactly what the query language means; numbers are adapted to the type
+of the column first. Terms, nesting, length and listed values are bounded, because Lance parses the text by recursion
+on a native stack. Predicates beyond the bounds are tested on values by `scan`, with the same result. Text properties
+are looked up in the column whose index can find them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The scan operator: the nodes of a type that satisfy predicates over them alone.
+"""The scan operator, and predicates tested on the values of bound rows.
 
-What can be pushed goes into the Lance scan, text predicates into the search, the rest is tested on values. Columns
-that are certainly needed come along with the row ids when few rows are expected.
-
-Predicates over bound rows, evaluated on values.
-
-A predicate over one column is tested once per stored value and spread over the rows that share it. Called for
-everything that could not be pushed into a scan; the answer is the same as if it had been.
+Predicates that can be pushed go into the Lance scan, text predicates into the search; the others are tested here,
+once per stored value, with the same result. Columns that are certainly needed are read along with the row ids when
+few rows are expected.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""What a value of the plan is for the rows at hand: one constant, or a column that several rows may share.
+"""The value of a plan expression for the rows at hand, and exact comparisons of columns.
 
-Called by filters, ordering, aggregates and projection; the only place that knows how each kind of value comes about.
-
-Testing columns of values against each other, exactly.
-
-Numbers of different types compare by value: nothing is truncated, wrapped or rounded to make two types meet. Every
-function answers with a plain mask that is False where an operand is null. Called by `filter`; knows no table.
+Filters, ordering, aggregates and projection call it. Numbers of different types compare by value: nothing is
+truncated, wrapped or rounded. A mask is False where an operand is null.
 """
 
 from __future__ import annotations

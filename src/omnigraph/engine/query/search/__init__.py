@@ -1,7 +1,7 @@
 """Search on one table version: nearest vectors, text predicates, BM25 ranking and rank fusion.
 
-The face that the operators of a read plan call. Answers depend on the rows of the version alone, never on which
-indexes cover them; nothing here decides where in a plan a search stands, and nothing here may write.
+The operators of a read plan call it. Results depend on the rows of the version alone, never on which indexes cover
+them. Nothing here writes, and nothing here knows the plan.
 """
 
 from __future__ import annotations

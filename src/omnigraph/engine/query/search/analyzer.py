@@ -1,13 +1,8 @@
-"""Text analysis of full-text search: what a stored text and a query are reduced to before they are compared.
+"""Text analysis of full-text search, and the analysed texts of rows that no index covers.
 
-The analysis is Lance's own tokenizer under one set of options, which the index builder passes on as well; so a row
-found through an index and a row found by scanning are found by the same tokens. Whole columns are analysed by their
-distinct words: words never influence each other, and any ASCII character that is no letter or digit ends a word.
-
-Analysed texts of rows that no index covers: for each token the rows that hold it, and how often.
-
-Built by scanning a fragment once and kept in the memory that the process shares. A fragment with its deletions
-never changes, so a new version of a table costs the analysis of its new fragments only.
+The analysis is Lance's own tokenizer under the options that the index builder uses, so indexed and scanned rows are
+found by the same tokens. A column is analysed by its distinct words. Postings of a fragment are built by one scan and
+kept in shared memory: a fragment never changes, so a new table version costs the analysis of its new fragments only.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""What searches take and give: candidate rows, ranked rows, and the one order among them.
+"""Candidates and ranked rows of a search, their total order, and reciprocal rank fusion.
 
-Shared by the vector and the text search; knows nothing of distances or tokens.
-
-Reciprocal rank fusion of two ranked row sequences.
-
-Works on row ids alone: each arm says which node every one of its rows is about, and fusion says which rows remain.
+Shared by the vector and the text search. It works on row ids and measures and knows neither distances nor tokens.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Text predicates and BM25 ranking over one column of one table version.
 
-The column is answered for in two parts: rows that an index knows, and rows analysed here (all of them when there is no
-index). Both give the same facts, and the formulas below are applied to facts only, so which part a row is in shows
-in no result.
-
-Edit distance between one token and a whole vocabulary, as many words at once as little memory allows.
+A column has two parts: rows that an index knows, and rows analysed here. Both give the same facts, and the formulas
+use facts only, so no result shows which part a row is in. `tokens_within` finds words within an edit distance.
 """
 
 from __future__ import annotations

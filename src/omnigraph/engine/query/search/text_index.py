@@ -1,13 +1,8 @@
-"""What a full-text index can be trusted with, and the facts of its documents.
+"""Facts from a full-text index, and the documents of a column as BM25 counts them.
 
-Lance's index answers which live rows hold a word, and scores them; but its scores count documents that were deleted
-since, and after an update it may find a row by the text it used to have. This module keeps the rows for which its
-answers are true and recovers plain facts from them (how many documents hold a token, how often), so that
-scores can be computed from the facts in one place, the same for indexed and unindexed rows.
-
-A column as documents: the texts that an index knows, the others analysed here, and what BM25 counts of them.
-
-A corpus is the whole column, or the texts of those rows that one reader sees. It holds facts and ranks nothing.
+Lance's scores count documents that were deleted since, and after an update it may find a row by its former text. This
+module keeps the rows for which the index is right and recovers plain facts from it: how many documents hold a token,
+how often. A corpus is a whole column, or the texts of the rows that a restricted reader sees. It ranks nothing.
 """
 
 from __future__ import annotations

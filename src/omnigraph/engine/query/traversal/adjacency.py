@@ -1,13 +1,8 @@
-"""Who is next to whom: compressed sparse rows over the row ids of two node tables.
+"""Adjacency: compressed sparse rows over the row ids of two node tables, with small changes layered over a shared base.
 
-Made from endpoint pairs, whether those come from a whole edge table or from a few lookups, so both ways of
-traversing run on the same structure and can't disagree. Immutable; knows no table and no query.
-
-An adjacency after a small change: an immutable base that is shared, and the neighbour lists that differ beside it.
-
-The first read after a commit of one edge pays for the lists of its two ends and not for the graph. The layer stays
-small (`is_due_for_folding`), so what it costs a reader is a search among few nodes. Answers like the `Adjacency` that
-it folds to, entry for entry. Neighbour lists only: entries of single edges are never layered.
+Built from endpoint pairs, whether they come from a whole edge table or from a few lookups, so both ways of traversing
+run on the same structure. A layer holds the neighbour lists that differ from the base; it stays small
+(`is_due_for_merge`) and gives the same entries as the merged adjacency. Immutable; knows neither tables nor queries.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""Traversal through a lens: an edge exists only where it is seen itself and both of its ends are.
+"""Traversal for a restricted reader: an edge exists only if it and both of its ends are visible.
 
-What a topology or a lookup found is walked from the nodes that a query starts at, and only what is seen is walked on
-from. The small adjacency that comes out is what the operators run on, so counting, closing, hops and edges need to know
-nothing of it. Rows are looked at once per query, and only those that a traversal meets.
-
-All rows of a table version that a lens shows, remembered for those who look often.
-
-Named by the version and by what the lens shows, so nothing goes stale and whoever sees the same shares it; a lens that
-reads the clock is never remembered. `sight` finds the rows and asks here whether that pays.
+`neighbours` walks what a topology or a lookup found from the start nodes and keeps the visible part as a small
+adjacency, so the operators need not know about it. Rows are tested once per query. All visible rows of a table version
+are remembered when they are asked for often, by the version and by the digest of the visibility; a visibility that
+reads the clock is never remembered.
 """
 
 from __future__ import annotations

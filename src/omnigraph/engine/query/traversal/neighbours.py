@@ -1,12 +1,7 @@
-"""Choosing where the neighbours of a traversal come from, by cost.
+"""The source of neighbours for a traversal: edges looked up, or a topology, whichever is cheaper.
 
-Lookups cost per node they ask about, a topology costs once and is then almost free; the choice follows estimates of
-both, and what lookups have already cost at this version counts towards building. Called by `expand` alone.
-
-Finding neighbours by looking edges up: for a few nodes in a large graph this beats having all of it at hand.
-
-Walks as many hops as asked from all given nodes at once, asking the edge table for the endpoints and the node table
-for the ids it meets, and returns the small adjacency it saw. Called by `expand`, which runs on it like on any other.
+Called by `expand` alone. Lookups cost per node and return a small adjacency of what they met; a topology costs once.
+What lookups have cost at a version counts towards building.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The topology of an edge type: its adjacency both ways, built once per table versions and shared by every reader.
+"""The topology of an edge type: its adjacency both ways, built once per table versions and shared by all readers.
 
-Looked for in memory (a part of what the process shares), then in the store, then derived from an older build by the
-rows that changed since, and only then built from the tables. Keyed by immutable versions, so nothing is ever stale
-and branches that point at the same versions share. Called by `expand`; answers never depend on what it finds.
+It is looked for in shared memory, then in the store, then derived from an older one, and only then built. Keys are
+immutable versions, so nothing goes stale and branches share topologies. Called by `neighbours`; results never depend
+on which way it was found.
 """
 
 from __future__ import annotations

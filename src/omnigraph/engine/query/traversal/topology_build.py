@@ -1,12 +1,7 @@
-"""Making adjacency arrays from whole tables.
+"""Building the adjacency of an edge type from its tables, or from an older adjacency and the rows that changed.
 
-Called by the topology cache only. Endpoint ids are resolved to row ids here; an edge whose endpoint does not exist
-is left out, which is what makes dangling ids disappear from traversals.
-
-A topology from an older one of the same tables and the rows that changed since.
-
-Reads what differs between the two versions and nothing else, and lays it over the older arrays. Called by the
-topology cache; None means that building anew is the better or the only way.
+Called by the topology cache only. Endpoint ids are resolved to row ids here, and an edge whose endpoint does not exist
+is left out. `derive` reads only rows that differ between two versions; None means that building anew is better.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""Columns of loose values to typed Arrow arrays, with a reason for every row that does not fit.
+"""Loose values to typed Arrow columns, with a reason for every row that does not fit.
 
-Called for each property of a type by the record and batch readers, and by updates for the columns they assign. A
-column whose Python types are uniform goes to Arrow in one call; anything else is converted value by value with the
-rules of `scalars`. Both ways give the same array.
-
-What one JSON-like value becomes in a column: the exact rules, one value at a time.
-
-The column kernels take a vectorised way when they can prove that it agrees, and come here for everything else, so
-this module is both the slow path and the reference. Python values in, stored Python values out: a Date is its
-epoch day, a DateTime its epoch millisecond.
+The record and batch readers call `coerce` for each property, updates for the columns they assign. A column of uniform
+Python types goes to Arrow in one call; every other one is converted value by value. Both ways give the same array. A
+stored Date is its epoch day, a DateTime its epoch millisecond.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
-"""CSV bytes in any encoding to columns of texts by the names of the header, with bad records kept apart.
+"""CSV bytes in any encoding to text columns by the names of the header, with bad records kept apart.
 
-The in-process loader and Spark executors read CSV here. A value that is absent is null, a quoted empty one is an empty
-text; an empty line is a null where there is one column, and nothing where there are more. A record is bad when its
-quotes are misplaced, when it has another number of values than the header, or when its bytes are not in the encoding;
-it is left out and returned with its whole text. Values are not typed here.
-
-CSV text into records, by the letter of RFC 4180: a quoted value may hold anything, an unquoted one no quote.
-
-Works on the bytes of UTF-8, block by block, with a bounded memory. A block is proven well-formed as a whole, by where
-its quotes stand; only the record that breaks the proof is read by itself. A record with a misplaced or unclosed
-quote has no certain end: it ends with its first line, so that it does not swallow the rows below, and what follows is
-read anew from there.
+The in-process loader and Spark executors call it. Records follow RFC 4180, read in blocks of bounded memory. An absent
+value is null, a quoted empty one is an empty text. A record is bad when its quotes are misplaced, when it has another
+number of values than the header, or when its bytes are not in the encoding; it ends with its first line, so that it
+does not swallow the rows below. Values are not typed here.
 """
 
 from __future__ import annotations

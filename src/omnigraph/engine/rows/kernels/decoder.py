@@ -1,12 +1,8 @@
-"""NDJSON graph batches to typed rows per type: the first step of every load.
+"""Graph records (NDJSON) and rows of one type (Arrow columns, dictionaries) to typed rows: the first step of a load.
 
-Works block by block, so that Python objects exist for one block only, and goes on after a violation until the whole
-input is read: the violation that is raised is the first in stage order, wherever it stands in the input.
-
-Rows of one type, as Arrow columns or as dictionaries, to the same typed rows that graph records become.
-
-Called by `load` when it is told the type of its rows. Columns and fields are called like the properties they become;
-`id` is an id, and `from` and `to`, or `src` and `dst`, are the ends of an edge. Nothing here knows files or frames.
+Works block by block, so Python objects exist for one block only, and reads the whole input after a violation: the one
+that is raised is the first in stage order. In rows of one type, columns are named like properties; `id` is an id, and
+`from` and `to`, or `src` and `dst`, are the ends of an edge. Nothing here knows files or frames.
 """
 
 from __future__ import annotations

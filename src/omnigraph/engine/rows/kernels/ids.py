@@ -1,12 +1,8 @@
-"""Where ids come from: the canonical text of a key, an explicit id, or a fresh ULID.
+"""Ids of nodes and edges: the canonical text of a key, an explicit id, or a new ULID; and the ends of edges.
 
 `key_ids` is the vectorised form of `canonical_text` and `composite_id` and must agree with them to the last
-character: a stored id never changes.
-
-The ends of an edge: whatever names a node, as the id of that node.
-
-An end is the id of a node, or its key in the key's own type: a number, a date, a boolean, and for a composite key an
-object with its members by name. Loads of records, rows and frames, mutations and Spark's executors all ask here.
+character, because a stored id never changes. The end of an edge is the id of a node or its key in the key's own type.
+Loads, mutations and Spark executors all resolve ends here.
 """
 
 from __future__ import annotations

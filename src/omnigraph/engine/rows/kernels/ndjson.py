@@ -1,18 +1,8 @@
-"""From bytes to JSON values, each with its position: one object per line, or a stream of values.
+"""NDJSON bytes to JSON values with their positions, or straight to graph records.
 
-The strict grammar forbids what JSON libraries let pass (repeated members, numbers beyond a 64-bit float). Proving
-their absence for a whole block costs a fraction of parsing it, so the exact reader runs only on lines of a block
-for which the proof fails.
-
-The two plain forms of a record, read from a line in one step.
-
-Almost every line of almost every input is one of them, and reading it straight into its form is much cheaper than
-into a dictionary that is then taken apart. Any other line is an ordinary JSON value, which `envelope` checks.
-
-Quarantine lines in the input of a load: rows that a pipeline rejected and a person has corrected.
-
-A quarantine line names where a row came from and why it was rejected, and holds the row as a graph record. No graph
-record has these members, so they can be recognised in any input. One line stays one line: line numbers stay right.
+The strict grammar forbids repeated members and numbers beyond a 64-bit float. A block is first proven free of them as
+a whole; the exact reader runs only on lines for which the proof fails. The two plain forms of a record are read in one
+step. Quarantine lines, which a person has corrected, become graph records without changing line numbers.
 """
 
 from __future__ import annotations

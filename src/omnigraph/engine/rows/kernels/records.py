@@ -1,11 +1,7 @@
-"""Loose records of one type to typed rows: field names, ids, every property, keys; in that order.
+"""Loose records of one type to typed rows: envelope, field names, ids, properties and keys, in that order.
 
-Called by `decode` for each type of a block and by mutations for the rows they insert. A row that breaks a rule is left
-out and reported; the caller decides whether one violation ends the whole write.
-
-From a JSON value to a record of a type: which type, which endpoints, which members.
-
-The first stage of every load, record by record. Values of properties are not checked here.
+`decode` calls it for each type of a block, mutations for the rows they insert. A row that breaks a rule is left out and
+reported; the caller decides whether one violation ends the write.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Arrow columns of any source to the typed columns of a catalog.
+"""Values of other systems as the loader takes them: Arrow columns of any width, and Python objects.
 
-Spark, Parquet and CSV readers give integers and floats of any width, decimals, texts for numbers, timestamps of any
-unit. A cast that loses nothing is taken; other values go through the same rules as JSON, with the same reasons.
-
-Values of a Python program as JSON would have given them, so that one set of rules judges both.
-
-Rows that come as dictionaries hold dates, decimals, NumPy scalars and arrays, enum members. What has one meaning for
-the type of a property becomes that; anything else is left as it is, for the rules to refuse.
+Spark, Parquet, CSV and dictionary readers call it. A cast that loses nothing is taken; all other values go through the
+same rules as JSON, with the same reasons.
 """
 
 from __future__ import annotations

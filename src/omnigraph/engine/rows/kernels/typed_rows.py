@@ -1,11 +1,8 @@
-"""What the row kernels return: typed rows of one type, rejected rows, and the limits of a decode.
+"""The results of the row kernels (typed rows, rejected rows), and the value constraints of single rows.
 
-The in-process loader raises the first rejection, the Spark pipeline keeps them all. Both see the same violations.
-
-Value constraints: `@range`, then `@check`, then enum membership, each checked on single rows.
-
-Called by `decode` for the rows it has typed, and by mutations and merges for the rows they are about to write.
-`@check` patterns are RE2: they match in linear time and have neither lookaround nor backreferences.
+The in-process loader raises the first rejection, the Spark pipeline keeps them all. `check_values` checks `@range`,
+`@check` and enum membership for decoded rows, mutations and merges. `@check` patterns are RE2, so they match in linear
+time.
 """
 
 from __future__ import annotations
