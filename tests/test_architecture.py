@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policy": {"language", "api"},
     "pipeline": {"engine", "embeddings", "api", "language"},
     "cluster": {"engine", "policy", "embeddings", "storage", "language", "api"},
-    "server": {"cluster", "engine", "policy", "language", "api"},
+    "server": {"cluster", "engine", "policy", "api", "language", "mcp", "graph", "local", "sources"},
     "client": {"api"},
     "mcp": {"language", "api"},
 }

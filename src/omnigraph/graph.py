@@ -106,13 +106,19 @@ if TYPE_CHECKING:
 class Graph(GraphViews):
     """A versioned graph of typed tables at one location. Implements `omnigraph.GraphApi`."""
 
-    def __init__(self, workspace: Workspace, queries: Queries | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        queries: Queries | None = None,
+        read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+    ) -> None:
         self._workspace = workspace
         self._queries = queries
+        self._read_options = read_options
 
     def _with(self, **changes: Any) -> Self:
         """A handle on the same graph with other settings."""
-        return type(self)(replace(self._workspace, **changes), self._queries)
+        return type(self)(replace(self._workspace, **changes), self._queries, self._read_options)
 
     # Lifecycle
 
@@ -153,7 +159,7 @@ class Graph(GraphViews):
 
     def with_queries(self, queries: Queries) -> Self:
         """A handle on the same graph that offers these queries by name, as a server offers its stored queries."""
-        return type(self)(self._workspace, queries)
+        return type(self)(self._workspace, queries, self._read_options)
 
     def _restricted_to(self, visibility: Visibility) -> Self:
         """A handle on the same graph that shows, and lets be changed, what a lens shows. What can't be done in part
@@ -170,13 +176,14 @@ class Graph(GraphViews):
         that is done is done as they allow it to this actor, and shows what they show it."""
         return self._with(caller=Caller(actor))
 
-    def _acting_for(self, caller: Caller) -> Self:
-        """The same, with an observer of decisions; a server also has anonymous callers."""
-        return self._with(caller=caller)
+    def _acting_for(self, caller: Caller, read_options: ReadOptions | None = None) -> Self:
+        """The same, with an observer of decisions and with limits of reads; a server also has anonymous callers."""
+        workspace = replace(self._workspace, caller=caller)
+        return type(self)(workspace, self._queries, read_options or self._read_options)
 
     def _allowed(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
         """A handle on the same graph for one operation that its caller may do, which is decided now and not again."""
-        return type(self)(self._acting(action, branch, target_branch), self._queries)
+        return type(self)(self._acting(action, branch, target_branch), self._queries, self._read_options)
 
     def close(self) -> None:
         """End the background work and the threads of the handle. Leaving a `with` block does it."""
@@ -295,7 +302,7 @@ class Graph(GraphViews):
         asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
 
         def run(state: PinnedState) -> QueryResult:
-            return run_query(state, point.target, asked, options or DEFAULT_READ_OPTIONS)
+            return run_query(state, point.target, asked, options or self._read_options)
 
         return self._workspace.read(run, point)
 
@@ -316,7 +323,7 @@ class Graph(GraphViews):
         point = ReadPoint(branch, snapshot, version, at)
         asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
         state = self._workspace.state_at(point)
-        return stream_query(state, point.target, asked, options or DEFAULT_READ_OPTIONS)
+        return stream_query(state, point.target, asked, options or self._read_options)
 
     def explain(
         self,
@@ -334,7 +341,7 @@ class Graph(GraphViews):
         """The plan of a read query as lines of an indented tree. Nothing is run."""
         point = ReadPoint(branch, snapshot, version, at)
         asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
-        return explain_query(self._workspace.state_at(point), asked, options or DEFAULT_READ_OPTIONS)
+        return explain_query(self._workspace.state_at(point), asked, options or self._read_options)
 
     def profile(
         self,
@@ -352,7 +359,7 @@ class Graph(GraphViews):
         """Run a read query, drop its rows and tell what each operator did."""
         point = ReadPoint(branch, snapshot, version, at)
         asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
-        return profile_query(self._workspace.state_at(point), asked, options or DEFAULT_READ_OPTIONS)
+        return profile_query(self._workspace.state_at(point), asked, options or self._read_options)
 
     def entity(
         self,
@@ -506,8 +513,11 @@ class Graph(GraphViews):
 
     def stored_queries(self) -> StoredQueries:
         """The queries that the handle was given to offer by name (`queries=` of `open`), as a server tells its own."""
-        state = self.snapshot()
         queries = self._queries or Queries(())
+        if queries._entries is not None:
+            self._acting(PolicyAction.READ, MAIN)
+            return queries._entries
+        state = self.snapshot()
         found = [describe_stored_query(state, query.source, query.name, queries._origin) for query in queries]
         return StoredQueries(tuple(sorted(found, key=lambda query: query.name)))
 

@@ -18,6 +18,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from omnigraph.api.queries import StoredQueries
 from omnigraph.api.values import plain_parameters
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.language.query import syntax as ast
@@ -81,11 +82,15 @@ class Query:
 class Queries:
     """The queries of one source: `q.books_of`, `q["books_of"]`, or one after another in the order of the source."""
 
-    __slots__ = ("_origin", "_queries")
+    __slots__ = ("_entries", "_origin", "_queries")
 
-    def __init__(self, queries: Iterable[Query], origin: str | None = None) -> None:
+    def __init__(
+        self, queries: Iterable[Query], origin: str | None = None, entries: StoredQueries | None = None
+    ) -> None:
+        """`entries` describe the queries to callers, where that was made before."""
         self._queries: dict[str, Query] = {}
         self._origin = origin
+        self._entries = entries
         for query in queries:
             self._queries.setdefault(query.name, query)  # as in a run: of a repeated name the first one counts
 

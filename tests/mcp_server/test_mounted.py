@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import omnigraph
-from omnigraph.cli.server import agents_of
 from omnigraph.mcp.connections import MountedEndpoint
 from omnigraph.mcp.graph import Terms
 from omnigraph.mcp.tools import TOOLS
+from omnigraph.server.mcp_mount import load_endpoint
 from omnigraph.server.settings import AgentSettings, ServerLimits
 from tests.mcp_server.conftest import record
 from tests.server.running import RunningServer, running
@@ -86,7 +86,7 @@ def test_a_branch_is_read_to_its_end_by_who_may_read_that_branch_alone(library: 
 
 def test_a_server_may_offer_agents_nothing_that_writes(library: omnigraph.Graph) -> None:
     listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    with running({"kb": library}, agents=lambda: agents_of(AgentSettings(read_only=True))) as server:
+    with running({"kb": library}, agents=lambda: load_endpoint(AgentSettings(read_only=True))) as server:
         offered = server.client.post("/mcp", json=listing, headers=HEADERS).json()["result"]["tools"]
         refused = members(called(server, "branch_create", name="work"))
     assert {tool["name"] for tool in offered} == {tool.name for tool in TOOLS.values() if not tool.writes}

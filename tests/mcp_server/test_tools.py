@@ -12,10 +12,11 @@ import pytest
 from mcp import MCPError
 
 import omnigraph
+from omnigraph.api.graph import GraphApi
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.mcp.connections import DirectAccess
 from omnigraph.mcp.endpoint import protocol_server
-from omnigraph.mcp.graph import AgentGraph, Terms
+from omnigraph.mcp.graph import Terms
 from omnigraph.mcp.guide import GUIDE, GUIDE_SCHEMA, summary
 from omnigraph.mcp.stored_queries import with_query_files
 from tests.mcp_server.agents import Agent, as_agent
@@ -32,7 +33,7 @@ READING = {
 }
 
 
-def run(graph: AgentGraph, script: Script, terms: Terms | None = None, actor: str | None = "ada") -> Any:
+def run(graph: GraphApi, script: Script, terms: Terms | None = None, actor: str | None = "ada") -> Any:
     server = protocol_server(lambda _context: DirectAccess(graph, actor), terms or Terms())
     return as_agent(server, script)
 

@@ -27,7 +27,7 @@ from omnigraph.server.app import Application
 from omnigraph.server.catalog import RuntimeState, Served, Serving, StoredQuerySource
 from omnigraph.server.http.call import Services
 from omnigraph.server.http.origins import with_origins
-from omnigraph.server.loader import NamedSource, stored_queries
+from omnigraph.server.loader import NamedSource, offered_queries, stored_queries
 from omnigraph.server.mcp_mount import LoadEndpoint
 from omnigraph.server.reload import States
 from omnigraph.server.runtime.connections import GuardedConfig
@@ -126,9 +126,7 @@ def running(
     """Serve some graphs. `tokens` maps actors to tokens; without any the server is open."""
     recorder, limits = Recorder(), limits or ServerLimits()
     served = {
-        graph_id: Served(
-            graph_id, graph, (gates or {}).get(graph_id, WITHOUT_RULES), _stored(graph, queries), owned_by_cluster
-        )
+        graph_id: _served(graph_id, graph, (gates or {}).get(graph_id, WITHOUT_RULES), queries, owned_by_cluster)
         for graph_id, graph in graphs.items()
     }
     state = RuntimeState.OPEN
@@ -168,6 +166,12 @@ def faultless(graphs: Mapping[str, Graph], **options: Any) -> Iterator[RunningSe
     with running(graphs, **options) as server:
         yield server
         assert not server.recorder.failures, "what clients ask for is never a fault"
+
+
+def _served(graph_id: str, graph: Graph, gate: Gate, queries: str, owned_by_cluster: bool) -> Served:
+    stored = _stored(graph, queries)
+    governed = graph._with_gate(gate).with_queries(offered_queries(stored))
+    return Served(graph_id, governed, stored, owned_by_cluster)
 
 
 def _stored(graph: Graph, text: str) -> Mapping[str, StoredQuerySource]:

@@ -122,7 +122,7 @@ def test_all_graphs_with_their_queries(place: Place, opened: Opened) -> None:
         assert serving.state is RuntimeState.OPEN
         assert (serving.revision, serving.quarantined, len(tokens)) == (1, {}, 0)
         assert served.owned_by_cluster
-        assert served.gate is serving.gate is WITHOUT_RULES
+        assert served.graph._workspace.gate is serving.gate is WITHOUT_RULES
         assert list(served.queries) == ["add", "find"]
         stored = served.queries["find"]
         served.graph.load_lenient('{"type": "Person", "data": {"name": "Ada"}}', mode="append")
@@ -302,7 +302,7 @@ def load_rules(source: str, kind: str, label: str, graph_id: str | None = None) 
 def bound(cluster: Cluster, **policies: tuple[str, tuple[str, ...]]) -> Cluster:
     def change(resources: dict[str, Resource]) -> None:
         for name, (source, scopes) in policies.items():
-            digest = PayloadStore(cluster.store).write_policy(name, source.encode())
+            digest = PayloadStore(cluster.objects).write_policy(name, source.encode())
             resources[f"policy.{name}"] = Resource(digest=digest, applies_to=scopes)
 
     cluster.record(change)
@@ -315,11 +315,11 @@ def test_each_scope_gets_its_own_rules(cluster: Cluster, opened: Opened) -> None
         assert serving.state is RuntimeState.POLICY_ENABLED
         assert isinstance(serving.gate, Rules)
         assert (serving.gate.kind, serving.gate.label) == ("server", "policy 'top'")
-        gate = serving.graph("kb").gate
+        gate = serving.graph("kb").graph._workspace.gate
         assert isinstance(gate, Rules)
         assert (gate.kind, gate.label) == ("graph", "policy 'main'")
         assert gate.decide("ana", AccessRequest(PolicyAction.CHANGE)).allowed
-        assert serving.graph("lab").gate is WITHOUT_RULES
+        assert serving.graph("lab").graph._workspace.gate is WITHOUT_RULES
 
 
 @pytest.mark.parametrize("scopes", [("cluster",), ("graph.lab",)])
@@ -374,7 +374,7 @@ def test_bundles_are_compiled_by_themselves(cluster: Cluster, opened: Opened) ->
     with Booted(settings(cluster), opened, TOKEN) as (serving, _):
         assert serving.state is RuntimeState.POLICY_ENABLED
         assert serving.gate.decide("ana", AccessRequest(PolicyAction.GRAPH_LIST)).matched_rule_id == "readers-read"
-        gate = serving.graph("kb").gate
+        gate = serving.graph("kb").graph._workspace.gate
         assert gate.decide("ana", AccessRequest(PolicyAction.READ)).matched_rule_id == "readers-read"
         assert not gate.decide("ana", AccessRequest(PolicyAction.CHANGE, "main")).allowed
         assert isinstance(gate, PolicyGate)
@@ -409,7 +409,7 @@ def reserve(resources: dict[str, Resource]) -> None:
 
 def stored(source: str) -> Callable[[Cluster], None]:
     def change(cluster: Cluster) -> None:
-        digest = PayloadStore(cluster.store).write_query("kb", "find", source.encode())
+        digest = PayloadStore(cluster.objects).write_query("kb", "find", source.encode())
         cluster.record(with_members("query.kb.find", digest=digest))
 
     return change

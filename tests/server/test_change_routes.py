@@ -387,7 +387,8 @@ def test_those_who_wait_move_to_a_state_that_is_served_later(graph: Graph, branc
             waiting.start()
             wait_until(lambda: waiters(server) == 2, "a poll and a stream wait")
             states = server.services.states
-            ruled = replace(states.serving.graph("kb"), gate=Rules({}))
+            served = states.serving.graph("kb")
+            ruled = replace(served, graph=served.graph._with_gate(Rules({})))
             states.replace(replace(states.serving, graphs={"kb": ruled}))
             assert stream.next() == {}, "it ends as a whole answer"
         waiting.join()

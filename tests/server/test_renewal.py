@@ -13,6 +13,7 @@ from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
 from omnigraph.cluster.ledger.state import Resource, ResourceStatus, StatusKind, file_digest
 from omnigraph.cluster.resources import graph_address
 from omnigraph.errors import BootRefusedError
+from omnigraph.policy.rules import WITHOUT_RULES
 from omnigraph.server.catalog import RuntimeState, Serving
 from omnigraph.server.loader import boot, renewed
 from omnigraph.server.reload import Follower, States
@@ -67,7 +68,7 @@ def site(cluster: Cluster) -> Iterator[Site]:
 
 
 def store_query(cluster: Cluster, name: str, text: str, graph_id: str = "kb") -> None:
-    digest = PayloadStore(cluster.store).write_query(graph_id, name, text.encode())
+    digest = PayloadStore(cluster.objects).write_query(graph_id, name, text.encode())
     cluster.record(lambda resources: resources.update({f"query.{graph_id}.{name}": Resource(digest=digest)}))
 
 
@@ -136,15 +137,14 @@ def test_rules_come_and_go_with_the_graph_left_open(cluster: Cluster) -> None:
     ruled = site.renewed()
     assert ruled.state is RuntimeState.POLICY_ENABLED
     assert isinstance(ruled.gate, Rules)
-    gate = ruled.graphs["kb"].gate
+    gate = ruled.graphs["kb"].graph._workspace.gate
     assert isinstance(gate, Rules)
-    assert ruled.graphs["kb"].graph._workspace.gate is gate
     assert ruled.graphs["kb"].opened is site.serving.graphs["kb"].opened
     site.states.replace(ruled)
     remove(cluster, "policy.main", "policy.top")
     free = site.renewed()
     assert free.state is RuntimeState.DEFAULT_DENY
-    assert free.graphs["kb"].graph._workspace.gate is None
+    assert free.graphs["kb"].graph._workspace.gate is WITHOUT_RULES
     site.states.replace(free)
     site.states.close()
     assert site.opened.left_open == []

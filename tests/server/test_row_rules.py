@@ -97,7 +97,7 @@ def gate(graph: Graph) -> PolicyGate:
 @pytest.fixture(scope="module")
 def server(graph: Graph, gate: PolicyGate) -> Iterator[RunningServer]:
     tokens = {"ana": "t-ana", "lea": "t-lea", "eve": "t-eve"}
-    with running({"kb": graph._with_gate(gate)}, tokens=tokens, gates={"kb": gate}, queries=STORED) as server:
+    with running({"kb": graph}, tokens=tokens, gates={"kb": gate}, queries=STORED) as server:
         yield server
         assert not server.recorder.failures
 

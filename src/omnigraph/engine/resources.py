@@ -49,6 +49,20 @@ class Caller:
     actor: str | None
     observer: DecisionObserver | None = None
 
+    def decide(self, gate: Gate, request: AccessRequest, scope: str) -> Decision:
+        """One decision about a graph or a server, which is observed once. Rules that can't be evaluated don't deny."""
+        try:
+            decision = gate.decide(self.actor, request)
+        except OmniGraphError:
+            raise
+        except Exception as error:
+            raise PolicyEvaluationError([f"the rules for '{request.action}' broke: {error}"]) from error
+        if self.observer is not None:
+            self.observer(self.actor, request, decision)
+        else:
+            audit(scope, self.actor, request, decision)
+        return decision
+
 
 @dataclass(frozen=True, eq=False)
 class Resources:
@@ -78,7 +92,7 @@ class Resources:
         if self.gate is None or request in self.allowed:
             return
         if self.caller is not None:
-            decision = self._decide(self.gate, self.caller, request)
+            decision = self.caller.decide(self.gate, request, self.graph_id)
             if not decision.allowed:
                 raise PolicyError(decision.message, decision.reasons)
             return
@@ -94,7 +108,7 @@ class Resources:
         request = AccessRequest(action, branch, target_branch)
         if self.gate is None or self.caller is None or request in self.allowed:
             return True
-        return self._decide(self.gate, self.caller, request).allowed
+        return self.caller.decide(self.gate, request, self.graph_id).allowed
 
     def acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
         """This handle for one operation that its caller may do, with what the caller sees then."""
@@ -112,20 +126,6 @@ class Resources:
     def visibility_for(self, action: PolicyAction, branch: str | None) -> Visibility:
         """What the caller sees of a branch. A handle that was allowed an operation keeps what it shows for that."""
         return self.visibility if self.allowed else self.acting(action, branch).visibility
-
-    def _decide(self, gate: Gate, caller: Caller, request: AccessRequest) -> Decision:
-        """One decision, which is observed once. Rules that can't be evaluated are not a denial."""
-        try:
-            decision = gate.decide(caller.actor, request)
-        except OmniGraphError:
-            raise
-        except Exception as error:
-            raise PolicyEvaluationError([f"the rules for '{request.action}' broke: {error}"]) from error
-        if caller.observer is not None:
-            caller.observer(caller.actor, request, decision)
-        else:
-            audit(self.graph_id, caller.actor, request, decision)
-        return decision
 
     def sees_all(self, actor: str | None, branch: str) -> bool:
         """Whether an actor may read a branch, and all of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +17,9 @@ from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 
+from omnigraph.api.graph import GraphApi
 from omnigraph.mcp.endpoint import Context, protocol_server
-from omnigraph.mcp.graph import Access, AgentGraph, Result, Terms
+from omnigraph.mcp.graph import Access, Result, Terms
 
 _ACCESS: Final = "omnigraph.access"
 
@@ -28,10 +29,10 @@ class DirectAccess:
     """One graph for everybody who connects. A read that is cancelled is left to end by itself; a write that has begun
     is waited for, because nobody could tell what became of it."""
 
-    graph: AgentGraph
+    graph: GraphApi
     actor: str | None = None
 
-    async def run(self, work: Callable[[AgentGraph], Result], *, writes: bool) -> Result:
+    async def run(self, work: Callable[[GraphApi], Result], *, writes: bool) -> Result:
         return await anyio.to_thread.run_sync(partial(work, self.graph), abandon_on_cancel=not writes)
 
 
@@ -94,39 +95,22 @@ class MountedEndpoint:
         """Requests can be answered while this is entered; once."""
         return self._sessions.run()
 
-    async def answer(
-        self, path: str, headers: Sequence[tuple[str, str]], body: bytes, access: Access
-    ) -> tuple[int, dict[str, str], bytes]:
-        """The status, headers and body of the answer to a POST that somebody else received, and whose sender is
-        proved."""
-        scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "root_path": "",
-            "query_string": b"",
-            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
-            "client": None,
-            "server": None,
-            _ACCESS: access,
-        }
+    async def answer(self, scope: Mapping[str, Any], body: bytes, access: Access) -> tuple[int, dict[str, str], bytes]:
+        """The status, headers and body of the response to a POST. The server that mounts the endpoint has received
+        the body and has authenticated the sender."""
         sent: list[dict[str, Any]] = []
         incoming = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive() -> dict[str, Any]:
             if (message := next(incoming, None)) is not None:
                 return message
-            await asyncio.Event().wait()  # whoever received the request watches over its client
+            await asyncio.Event().wait()  # the server that received the request notices when its client leaves
             raise AssertionError("nothing ever happens after a request")
 
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await self._sessions.handle_request(scope, receive, send)
+        await self._sessions.handle_request({**scope, _ACCESS: access}, receive, send)
         start, *chunks = sent
         told = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
         return start["status"], told, b"".join(chunk.get("body", b"") for chunk in chunks)

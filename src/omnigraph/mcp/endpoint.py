@@ -25,11 +25,12 @@ from mcp.server import Server, ServerRequestContext
 
 from omnigraph import __version__
 from omnigraph.api import wire
+from omnigraph.api.graph import GraphApi
 from omnigraph.api.service.http import ErrorOutput
 from omnigraph.errors import ErrorCode, NotFoundError, OmniGraphError, RequestShapeError
 from omnigraph.language.source import did_you_mean
 from omnigraph.mcp import guide
-from omnigraph.mcp.graph import Access, AgentGraph, Terms
+from omnigraph.mcp.graph import Access, Terms
 from omnigraph.mcp.guide import GUIDE, catalog_of, readable
 from omnigraph.mcp.stored_queries import query_tools
 from omnigraph.mcp.tool import Toolcall, shortened
@@ -103,7 +104,7 @@ TEMPLATES: Final = (
 )
 
 
-def resources_of(graph: AgentGraph, *, read_only: bool) -> list[types.Resource]:
+def resources_of(graph: GraphApi, *, read_only: bool) -> list[types.Resource]:
     found = [
         types.Resource(name="schema", uri=f"{_SCHEME}schema", mime_type=_TEXT, description="The schema of main."),
         types.Resource(
@@ -117,7 +118,7 @@ def resources_of(graph: AgentGraph, *, read_only: bool) -> list[types.Resource]:
     return found
 
 
-def resource_at(graph: AgentGraph, uri: str, *, read_only: bool) -> types.TextResourceContents:
+def resource_at(graph: GraphApi, uri: str, *, read_only: bool) -> types.TextResourceContents:
     """The content at an address. Raises `NotFoundError` where there is nothing."""
     kind, *rest = (unquote(part) for part in uri.removeprefix(_SCHEME).split("/"))
     if not uri.startswith(_SCHEME):
@@ -225,7 +226,7 @@ class _Answering:
     def _prompts(self) -> dict[str, types.Prompt]:
         return {name: each for name, each in guide.PROMPTS.items() if not (self._terms.read_only and each.arguments)}
 
-    async def _read(self, context: Context, work: Callable[[AgentGraph], Any]) -> Any:
+    async def _read(self, context: Context, work: Callable[[GraphApi], Any]) -> Any:
         """What is no tool has no answer for failures: those are errors of the protocol."""
         try:
             return await self._access_of(context).run(work, writes=False)

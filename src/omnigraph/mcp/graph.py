@@ -5,28 +5,20 @@ What the operator of an endpoint settled: how long answers may be, and what may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from omnigraph.api.branches import NO_RESOLUTIONS, BranchCreated, MergePreview, MergeResult, Resolutions
-from omnigraph.api.history import ChangeRecord, ChangeScope, ChangeSet, CommitList
-from omnigraph.api.load import MutationReceipt
-from omnigraph.api.queries import StoredQueries
+from omnigraph.api.calls import QueryBatches, QueryRows
+from omnigraph.api.graph import GraphApi
 from omnigraph.errors import BadRequestError, PolicyError
 
 Result = TypeVar("Result")
 
 
-class Rows(Protocol):
-    """The rows of a query in order, its columns, and the commit that was read."""
-
-    @property
-    def graph_commit_id(self) -> str: ...
-    @property
-    def columns(self) -> Sequence[str]: ...
-    def rows(self) -> Iterable[dict[str, Any]]: ...
+Rows: TypeAlias = QueryRows | QueryBatches
+"""The rows of a query in order, its columns, and the commit that was read."""
 
 
 @contextmanager
@@ -40,96 +32,6 @@ def taking(rows: Rows) -> Iterator[Iterator[dict[str, Any]]]:
             close()
 
 
-class AgentGraph(Protocol):
-    """The part of `GraphApi` that tools are made of."""
-
-    def stream(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-    ) -> Rows: ...
-
-    def entity(
-        self,
-        type_key: str,
-        entity_id: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-    ) -> dict[str, Any] | None: ...
-
-    def mutate(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        if_commit: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> MutationReceipt: ...
-
-    def schema_text(
-        self, branch: str | None = None, *, snapshot: str | None = None, version: int | None = None
-    ) -> str: ...
-    def list_branches(self) -> list[str]: ...
-    def create_branch(
-        self,
-        name: str,
-        *,
-        source: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> BranchCreated: ...
-    def diff(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet: ...
-
-    def preview_merge(
-        self, source: str, target: str = "main", *, resolutions: Resolutions = NO_RESOLUTIONS
-    ) -> MergePreview: ...
-
-    def merge(
-        self,
-        source: str,
-        target: str = "main",
-        *,
-        delete_branch: bool = False,
-        resolutions: Resolutions = NO_RESOLUTIONS,
-        actor: str | None = None,
-        message: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> MergeResult: ...
-
-    def commits(self, branch: str = "main", *, limit: int = 100, before: int | None = None) -> CommitList: ...
-    def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]: ...
-
-
-@runtime_checkable
-class OffersQueries(Protocol):
-    """A graph that has queries which are called by name."""
-
-    def stored_queries(self) -> StoredQueries: ...
-
-    def invoke(
-        self,
-        name: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        if_commit: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> Rows | MutationReceipt: ...
-
-
 class Access(Protocol):
     """The graph of one connection. A tool is run as a whole in a thread, however many calls of the graph it makes."""
 
@@ -138,7 +40,7 @@ class Access(Protocol):
         """Who writes are recorded for; None where the other side of the connection knows it."""
         ...
 
-    async def run(self, work: Callable[[AgentGraph], Result], *, writes: bool) -> Result: ...
+    async def run(self, work: Callable[[GraphApi], Result], *, writes: bool) -> Result: ...
 
 
 MAIN: Final = "main"

@@ -16,11 +16,12 @@ from typing import Any, Final, cast
 import mcp_types as types
 
 from omnigraph.api import wire
+from omnigraph.api.graph import GraphApi
 from omnigraph.api.load import MutationReceipt
 from omnigraph.api.queries import ParamDescriptor, StoredQueries, StoredQuery
 from omnigraph.errors import BadRequestError, ConflictError, PolicyError, RequestShapeError
 from omnigraph.language.query.compile import compile_queries, describe_parameters
-from omnigraph.mcp.graph import AgentGraph, OffersQueries, Rows
+from omnigraph.mcp.graph import Rows
 from omnigraph.mcp.guide import catalog_of
 from omnigraph.mcp.tool import Place, State, Toolcall, hints
 from omnigraph.mcp.tools import TOOLS
@@ -88,7 +89,6 @@ class QueryTool:
         self._check(given, declared, controls)
         params = {name: value for name, value in given.items() if name in declared}
         graph = call.graph
-        assert isinstance(graph, OffersQueries), "only a graph that has queries offers them as tools"
         if self.query.mutation:
             receipt = graph.invoke(
                 self.query.name,
@@ -130,10 +130,8 @@ class QueryTool:
                 raise RequestShapeError(f"{self.name}: '{self._control(name)}' must be a string")
 
 
-def query_tools(graph: AgentGraph, *, read_only: bool) -> dict[str, QueryTool]:
+def query_tools(graph: GraphApi, *, read_only: bool) -> dict[str, QueryTool]:
     """The stored queries of a graph by their tool names. Whoever may not see them is offered none."""
-    if not isinstance(graph, OffersQueries):
-        return {}
     try:
         queries = graph.stored_queries().queries
     except PolicyError:
@@ -169,16 +167,16 @@ def _schema(param: ParamDescriptor) -> dict[str, Any]:
     return dict(_KINDS.get(param.kind, {}))
 
 
-def with_query_files(graph: AgentGraph, texts: Iterable[tuple[str, str]]) -> AgentGraph:
+def with_query_files(graph: GraphApi, texts: Iterable[tuple[str, str]]) -> GraphApi:
     """The graph with the queries of some texts, each given as a name for messages and the text itself.
 
     Raises when a query does not fit the schema of main, or when two have one name.
     """
-    return cast(AgentGraph, _WithQueryFiles(graph, texts))  # whatever it has not itself, it has from the graph
+    return cast(GraphApi, _WithQueryFiles(graph, texts))  # whatever it has not itself, it has from the graph
 
 
 class _WithQueryFiles:
-    def __init__(self, graph: AgentGraph, texts: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, graph: GraphApi, texts: Iterable[tuple[str, str]]) -> None:
         self._graph = graph
         self._sources: dict[str, str] = {}
         catalog = catalog_of(graph.schema_text())

@@ -28,9 +28,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from omnigraph.api import wire
+from omnigraph.api.graph import GraphApi
 from omnigraph.errors import BadRequestError, ConflictError, RequestShapeError
 from omnigraph.language.catalog import Catalog
-from omnigraph.mcp.graph import MAIN, AgentGraph, Rows, Terms
+from omnigraph.mcp.graph import MAIN, Rows, Terms
 from omnigraph.mcp.guide import catalog_of
 
 
@@ -43,7 +44,7 @@ class Arguments(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
 class Toolcall:
     """A graph, and on which terms a tool works on it."""
 
-    graph: AgentGraph
+    graph: GraphApi
     terms: Terms
     actor: str | None = None
 
@@ -247,11 +248,11 @@ class State:
         """As calls of a graph take them."""
         return {"branch": self.branch, "snapshot": self.snapshot, "version": self.version}
 
-    def catalog(self, graph: AgentGraph) -> Catalog:
+    def catalog(self, graph: GraphApi) -> Catalog:
         """The schema of this state, which need not be that of main."""
         return catalog_of(graph.schema_text(**self.options))
 
-    def pinned(self, graph: AgentGraph) -> State:
+    def pinned(self, graph: GraphApi) -> State:
         """The same state for several reads, whatever becomes of the branch meanwhile."""
         if self.branch is None:
             return replace(self, commit=self.snapshot)
@@ -266,7 +267,7 @@ class State:
             raise self._gone(self.commit)
         return rows
 
-    def at(self, graph: AgentGraph, commit: str) -> State:
+    def at(self, graph: GraphApi, commit: str) -> State:
         """The same state for further reads, pinned to what a first read saw."""
         if self.branch is None or self.version is not None:
             return replace(self, commit=commit)
@@ -291,7 +292,7 @@ class State:
         )
 
 
-def head_of(graph: AgentGraph, branch: str) -> str:
+def head_of(graph: GraphApi, branch: str) -> str:
     """The commit that a branch is at now."""
     return graph.commits(branch.strip(), limit=1).commits[0].id
 

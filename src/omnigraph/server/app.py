@@ -31,7 +31,7 @@ from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import ErrorCode, NotFoundError, OmniGraphError, UnavailableError, UnsupportedMediaTypeError
 from omnigraph.server.admission import Budgets, Cap, Pools, WriteTurns
 from omnigraph.server.handlers import blobs, changes, reads, service, writes
-from omnigraph.server.handlers.changes import Feeds, require_feed
+from omnigraph.server.handlers.changes import Feeds, feed_graph
 from omnigraph.server.handlers.writes import load_target, row_format
 from omnigraph.server.http.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.http.origins import Hosts, refuse_strangers, refuse_unasked, with_origins
@@ -58,7 +58,7 @@ from omnigraph.server.http.responses import (
     too_long,
 )
 from omnigraph.server.http.streaming import BrokenStreamError, StreamDelivery
-from omnigraph.server.mcp_mount import Agents, LoadEndpoint, graph_of
+from omnigraph.server.mcp_mount import Agents, LoadEndpoint, graph_of, load_endpoint
 from omnigraph.server.reload import HeldState, States
 from omnigraph.server.runtime.context import Observing, RequestRecord, Surroundings
 from omnigraph.server.tokens import Tokens
@@ -329,15 +329,16 @@ class Application:
         whole, budgets = exchange.is_head or media is Media.JSON, self._services.budgets
         waits = not whole or bool(call.parameters.wait_ms)
         with budgets.reading(call.actor):
-            await self._pools.read(call.actor, lambda: require_feed(call))
+            graph = await self._pools.read(call.actor, lambda: feed_graph(call))
         with budgets.following(call.actor) if waits else budgets.reading(call.actor):
             if whole:
-                await exchange.answer(await self._feeds.of(call.held).answer(call, exchange), call.route)
+                await exchange.answer(await self._feeds.of(call.held).answer(call, graph, exchange), call.route)
                 return
             graph_id = call.served.graph_id
             self._services.observer.stream_opened(graph_id)
             try:
-                await self._feeds.of(call.held).stream(call, exchange, lambda error: self._failed(exchange, error))
+                feed = self._feeds.of(call.held)
+                await feed.stream(call, graph, exchange, lambda error: self._failed(exchange, error))
             finally:
                 self._services.observer.stream_closed(graph_id)
 
@@ -359,7 +360,7 @@ class Application:
         seconds = self._limits.body_seconds
         body = await whole_body(exchange.receive, self._ceiling(call.route), exchange.declared_length, seconds)
         exchange.received = len(body)
-        await exchange.answer(await agents.answer(call, body, in_time), call.route)
+        await exchange.answer(await agents.answer(call, exchange, body, in_time), call.route)
 
     async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], Result]) -> Result:
         """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
@@ -484,7 +485,7 @@ def _is_no_broken_stream(record: logging.LogRecord) -> bool:
 SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
 
 
-def application(states: States, tokens: Tokens, around: Surroundings, *, agents: LoadEndpoint | None = None) -> ASGIApp:
+def application(states: States, tokens: Tokens, around: Surroundings) -> ASGIApp:
     limits = around.settings.limits
     services = Services(
         states,
@@ -497,6 +498,7 @@ def application(states: States, tokens: Tokens, around: Surroundings, *, agents:
         os.environ.get(SOURCE_VERSION) or None,
     )
     settings = around.settings
+    agents = lambda: load_endpoint(settings.agents)  # noqa: E731
     hosts = Hosts(settings.host, settings.allowed_hosts)
     answering = Application(services, tokens, agents, settings.allow_origins, hosts, around.metrics.refused)
     around.draining.then(answering.drain)

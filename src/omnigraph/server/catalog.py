@@ -7,17 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from omnigraph.api.governance import Gate
-from omnigraph.api.graph import GraphApi
 from omnigraph.api.queries import StoredQuery
 from omnigraph.cluster.resources import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
 from omnigraph.engine.history.commits import PipelineRuns
-from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.language.query.row_filter import Visibility
+from omnigraph.graph import Graph
 from omnigraph.policy.rules import WITHOUT_RULES
 
 
@@ -30,17 +27,6 @@ class RuntimeState(StrEnum):
     """Everybody proves who they are and may read, nothing else."""
     POLICY_ENABLED = "policy_enabled"
     """Everybody proves who they are, and rules say what they may do."""
-
-
-class ServableGraph(GraphApi, Protocol):
-    """An open graph in this process, whose workspace can be had."""
-
-    @property
-    def _workspace(self) -> Workspace: ...
-
-    def _with_gate(self, gate: Gate | None) -> ServableGraph: ...
-
-    def _restricted_to(self, visibility: Visibility) -> ServableGraph: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +61,17 @@ class Served:
     """One graph that is served. `owned_by_cluster` means that its schema changes by `cluster apply` alone."""
 
     graph_id: str
-    graph: ServableGraph
-    gate: Gate = WITHOUT_RULES
+    graph: Graph
     queries: Mapping[str, StoredQuerySource] = field(default_factory=dict)
     owned_by_cluster: bool = False
     made_of: MadeOf | None = None
     pipelines: Sequence[AppliedPipeline] = ()
     runs: PipelineRuns = field(default_factory=PipelineRuns, compare=False)
+
+    @property
+    def policy(self) -> ClusterPolicy | None:
+        """The rules that are bound to the graph."""
+        return None if self.made_of is None else self.made_of.policy
 
     @property
     def opened(self) -> object:

@@ -20,11 +20,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from omnigraph.api.governance import Gate, Limits, QueryLimits
-from omnigraph.api.queries import StoredQuery
+from omnigraph.api.queries import StoredQueries, StoredQuery
 from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, unservable_reason
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot, read_serving
 from omnigraph.cluster.storage_root import enclosing_cluster, normal_uri, resolved_uri
@@ -32,7 +32,8 @@ from omnigraph.engine.query.read import describe_stored_query
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
-from omnigraph.errors import BadRequestError, BootRefusedError, ConflictError, OmniGraphError
+from omnigraph.errors import BadRequestError, BootRefusedError, ConflictError, NotFoundError, OmniGraphError
+from omnigraph.graph import Graph
 from omnigraph.policy.bundle import ScopeKind
 from omnigraph.policy.gate import PolicyGate, load_gate
 from omnigraph.policy.rules import WITHOUT_RULES
@@ -40,7 +41,6 @@ from omnigraph.server.catalog import (
     AppliedPipeline,
     MadeOf,
     RuntimeState,
-    ServableGraph,
     Served,
     Serving,
     StoredQuerySource,
@@ -48,6 +48,7 @@ from omnigraph.server.catalog import (
 from omnigraph.server.reload import close_graphs
 from omnigraph.server.settings import Settings, refusal_of_public
 from omnigraph.server.tokens import TOKEN, TOKENS_AWS_SECRET, TOKENS_FILE, TOKENS_JSON, Tokens, load_tokens
+from omnigraph.sources import Queries, queries
 
 
 class PolicyLoader(Protocol):
@@ -108,6 +109,12 @@ def stored_queries(sources: Iterable[NamedSource], snapshot: Snapshot) -> Mappin
     return found
 
 
+def offered_queries(stored: Mapping[str, StoredQuerySource]) -> Queries:
+    """The same for callers of the graph itself, such as agents."""
+    handles = [queries(query.source)[name] for name, query in stored.items()]
+    return Queries(handles, entries=StoredQueries(tuple(query.entry for query in stored.values())))
+
+
 def refuse_equal_tools(entries: Iterable[StoredQuery]) -> None:
     """An agent calls a tool by its name alone."""
     owners: dict[str, str] = {}
@@ -121,7 +128,7 @@ def refuse_equal_tools(entries: Iterable[StoredQuery]) -> None:
 
 logger: Final = logging.getLogger("omnigraph.server")
 
-OpenGraph: TypeAlias = Callable[[str, Embedder | None, ExternalBlobPolicy | None, Limits], ServableGraph]
+OpenGraph: TypeAlias = Callable[[str, Embedder | None, ExternalBlobPolicy | None, Limits], Graph]
 """Opens a graph at a URI with what embeds its query texts, the external blobs it takes in, and its limits. None means
 what an open graph has by itself: a provider of the environment, no external blobs."""
 
@@ -142,9 +149,9 @@ class Opener:
         self, snapshot: ServingSnapshot, bindings: Bindings, *, owned_by_cluster: bool
     ) -> tuple[dict[str, Served], dict[str, str]]:
         """The graphs that can be served, and why the others can't."""
-        queries: defaultdict[str, list[NamedSource]] = defaultdict(list)
+        sources: defaultdict[str, list[NamedSource]] = defaultdict(list)
         for query in snapshot.queries:
-            queries[query.graph_id].append(NamedSource(query.name, query.source))
+            sources[query.graph_id].append(NamedSource(query.name, query.source))
         pipelines: defaultdict[str, list[AppliedPipeline]] = defaultdict(list)
         for loading in snapshot.pipelines:
             pipelines[loading.graph_id].append(AppliedPipeline(loading.name, loading.digest, loading.branch))
@@ -152,7 +159,7 @@ class Opener:
         def serve(graph: ClusterGraph) -> Served:
             graph_id = graph.graph_id
             made_of = MadeOf(graph, graph.digest, bindings.graphs.get(graph_id), tuple(pipelines[graph_id]))
-            return self._served(made_of, queries[graph_id], owned_by_cluster)
+            return self._served(made_of, sources[graph_id], owned_by_cluster)
 
         workers = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="omnigraph-open")
         opening: dict[str, Future[Served]] = {g.graph_id: workers.submit(serve, g) for g in snapshot.graphs}
@@ -172,7 +179,7 @@ class Opener:
         finally:
             workers.shutdown()
 
-    def _served(self, made_of: MadeOf, queries: Sequence[NamedSource], owned_by_cluster: bool) -> Served:
+    def _served(self, made_of: MadeOf, sources: Sequence[NamedSource], owned_by_cluster: bool) -> Served:
         graph, policy = made_of.graph, made_of.policy
         graph_id = graph.graph_id
         if (flaw := unservable_reason(graph_id)) is not None:
@@ -189,17 +196,17 @@ class Opener:
             return standing
         try:
             head = opened._workspace.snapshot("main")
-            offered = stored_queries(queries, head)
+            offered = stored_queries(sources, head)
             if isinstance(gate, PolicyGate):
                 gate = gate.bind_schema(head.catalog)
         except BaseException:
             if standing is None:
                 opened.close()
             raise
-        governed = opened._with_gate(None if policy is None else gate)
-        return Served(graph_id, governed, gate, offered, owned_by_cluster, made_of, made_of.pipelines)
+        governed = opened._with_gate(gate).with_queries(offered_queries(offered))
+        return Served(graph_id, governed, offered, owned_by_cluster, made_of, made_of.pipelines)
 
-    def _same(self, graph: ClusterGraph, opened: ServableGraph) -> Served | None:
+    def _same(self, graph: ClusterGraph, opened: Graph) -> Served | None:
         """The graph that is open already, if it is still the one that stands there: a graph that was deleted and made
         again has the same place and nothing else in common with the first."""
         standing = self.standing.get(graph.graph_id)
@@ -244,6 +251,22 @@ def boot(
     serving = _built(plan, rules, bool(tokens), settings, opener)
     _warn(serving)
     return serving, tokens
+
+
+def load_graph(cluster: str, graph_id: str, open_graph: OpenGraph, environment: Mapping[str, str]) -> Served:
+    """One graph of a cluster with its policy and its stored queries, for a program that needs no server."""
+    snapshot = read_serving(cluster)
+    chosen = tuple(graph for graph in snapshot.graphs if graph.graph_id == graph_id)
+    if not chosen:
+        graph_ids = ", ".join(sorted(graph.graph_id for graph in snapshot.graphs)) or "none"
+        reason = snapshot.quarantined.get(graph_id, f"its graphs: {graph_ids}")
+        raise NotFoundError(f"cluster '{cluster}' serves no graph '{graph_id}'; {reason}")
+    opener = Opener(open_graph, environment, Limits(), load_gate)
+    alone = replace(snapshot, graphs=chosen, quarantined={})
+    graphs, quarantined = opener.opened(alone, bind(snapshot.policies), owned_by_cluster=True)
+    if graph_id in quarantined:
+        raise BootRefusedError([f"graph '{graph_id}': {quarantined[graph_id]}"])
+    return graphs[graph_id]
 
 
 def renewed(

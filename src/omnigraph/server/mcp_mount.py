@@ -1,59 +1,70 @@
-"""Agents at the server. Their protocol is spoken by an endpoint that whoever puts the server together hands in; who
-asks, what they may do and how long it may take is settled here, as for every other request.
-
-The endpoint is loaded by the first request that needs it: a server that no agent calls does not pay for it.
+"""Agents at the server: mounts the endpoint of `omnigraph.mcp` behind the authentication, the limits and the admission
+of every other request. `app` calls it. The endpoint is loaded by the first request that needs it, so that a server
+that no agent calls does not pay for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.graph import Graph
 from omnigraph.server.catalog import Served, Serving
+from omnigraph.server.handlers.writes import written
 from omnigraph.server.http.call import Call, handles
+from omnigraph.server.http.request import Exchange
 from omnigraph.server.http.responses import Answer, AnyAnswer
-from omnigraph.server.in_process import InProcessGraph
+from omnigraph.server.settings import AgentSettings
+
+if TYPE_CHECKING:
+    from omnigraph.mcp.connections import MountedEndpoint
 
 Result = TypeVar("Result")
 InTime: TypeAlias = Callable[[Call, Callable[[], Any]], Awaitable[Any]]
 """Runs a piece of work in a thread, within the time that a read may take."""
 
 GRAPH_HEADER: Final = "Omnigraph-Graph"
-ASKED_BY_BROWSERS: Final = (GRAPH_HEADER, "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id")
+BROWSER_HEADERS: Final = (GRAPH_HEADER, "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id")
+
+LoadEndpoint: TypeAlias = "Callable[[], MountedEndpoint]"
 
 
-class AgentEndpoint(Protocol):
-    """What speaks the protocol of agents. It answers while `running` is entered, which happens once."""
-
-    def running(self) -> AbstractAsyncContextManager[None]: ...
-
-    async def answer(
-        self, path: str, headers: Sequence[tuple[str, str]], body: bytes, access: AgentAccess
-    ) -> tuple[int, dict[str, str], bytes]: ...
-
-
-LoadEndpoint: TypeAlias = Callable[[], AgentEndpoint]
+def load_endpoint(settings: AgentSettings) -> MountedEndpoint:
+    """The endpoint with the options that the server was started with."""
+    try:
+        from omnigraph.mcp.connections import MountedEndpoint
+        from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, Terms
+    except ModuleNotFoundError as error:
+        raise NotFoundError(f"this server has no {error.name}, which agents need: install omnigraph[mcp]") from None
+    terms = Terms(
+        max_tokens=settings.max_tokens or DEFAULT_MAX_TOKENS,
+        read_only=settings.read_only,
+        allow_main=settings.allow_main,
+        main_flag="--mcp-allow-main",
+    )
+    return MountedEndpoint(terms)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentAccess:
-    """The graph of one request for whatever the endpoint does with it. Each piece of work is run as a whole."""
+    """The graph of one request for its actor. Each tool is run as a whole, within the limits of the server."""
 
-    asked: Call
+    call: Call
     in_time: InTime
+    size: int
+    """The bytes of the request, which a write counts for in its actor's budget."""
     actor: str | None = None
-    """Nobody has to be named: the graph knows who asks."""
+    """The graph acts for the actor of the request already."""
 
-    async def run(self, work: Callable[[InProcessGraph], Result], *, writes: bool) -> Result:
-        route = replace(self.asked.route, admission=writes)
-        call = replace(self.asked, route=route, cancellation=Cancellation())
-        result: Result = await self.in_time(call, partial(work, InProcessGraph(call)))
+    async def run(self, work: Callable[[Graph], Result], *, writes: bool) -> Result:
+        route = replace(self.call.route, admission=writes)
+        call = replace(self.call, route=route, cancellation=Cancellation())
+        run = lambda: work(call.graph)  # noqa: E731
+        result: Result = await self.in_time(call, (lambda: written(call, self.size, run)) if writes else run)
         return result
 
 
@@ -62,25 +73,27 @@ class Agents:
 
     def __init__(self, load: LoadEndpoint) -> None:
         self._load = load
-        self._endpoint: AgentEndpoint | None = None
+        self._endpoint: MountedEndpoint | None = None
         self._starting = asyncio.Lock()
         self._over = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
-    async def answer(self, call: Call, body: bytes, in_time: InTime) -> Answer:
-        endpoint = await self._started()
-        headers = [(name, value) for name, values in call.all_headers.items() for value in values]
-        status, told, answer = await endpoint.answer(call.route.full_path, headers, body, AgentAccess(call, in_time))
-        kept = {name: value for name, value in told.items() if name.lower() not in ("content-length", "content-type")}
-        media = next((value for name, value in told.items() if name.lower() == "content-type"), None)
-        return Answer(answer, status, media, kept)
+    async def answer(self, call: Call, exchange: Exchange, body: bytes, in_time: InTime) -> Answer:
+        endpoint = await self._start()
+        access = AgentAccess(call, in_time, len(body))
+        status, headers, content = await endpoint.answer(exchange.scope, body, access)
+        kept = {
+            name: value for name, value in headers.items() if name.lower() not in ("content-length", "content-type")
+        }
+        media = next((value for name, value in headers.items() if name.lower() == "content-type"), None)
+        return Answer(content, status, media, kept)
 
     async def close(self) -> None:
         self._over.set()
         if self._running is not None:
             await self._running
 
-    async def _started(self) -> AgentEndpoint:
+    async def _start(self) -> MountedEndpoint:
         async with self._starting:
             if self._endpoint is None:
                 endpoint = await asyncio.to_thread(self._load)
@@ -90,8 +103,8 @@ class Agents:
                 self._endpoint = endpoint
             return self._endpoint
 
-    async def _live(self, endpoint: AgentEndpoint, ready: asyncio.Future[None]) -> None:
-        """Entered and left in one task, as whatever runs inside demands."""
+    async def _live(self, endpoint: MountedEndpoint, ready: asyncio.Future[None]) -> None:
+        """The endpoint has to be entered and left in one task."""
         try:
             async with endpoint.running():
                 ready.set_result(None)

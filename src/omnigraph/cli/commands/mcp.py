@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,8 +18,8 @@ from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 
 if TYPE_CHECKING:
+    from omnigraph.api.graph import GraphApi
     from omnigraph.mcp.connections import DirectAccess
-    from omnigraph.mcp.graph import AgentGraph
 
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _EXTRAS: Final = {
@@ -100,14 +101,32 @@ def _access(invocation: Invocation, uri: str | None, texts: list[tuple[str, str]
     if invocation.flags.cluster is not None and uri is None:
         if texts:
             raise UsageError("--queries is for a graph without stored queries; a cluster declares its own")
-        from omnigraph.cli.governed_graph import open_governed
-
-        return DirectAccess(opened.enter_context(open_governed(invocation)), invocation.actor)
+        return DirectAccess(opened.enter_context(_open_cluster_graph(invocation)), invocation.actor)
     scope, found = invocation.open(uri)
-    graph: AgentGraph = opened.enter_context(found)
+    graph: GraphApi = opened.enter_context(found)
     if texts:
         graph = with_query_files(graph, texts)
     return DirectAccess(graph, invocation.actor_of(scope))
+
+
+@contextmanager
+def _open_cluster_graph(invocation: Invocation) -> Iterator[GraphApi]:
+    """The graph of `--cluster` that `--graph` names, or its only one, for the actor of `--as`. Without a policy, access
+    to the storage is enough to do everything."""
+    from omnigraph.cli.server import open_graph
+    from omnigraph.cluster.ledger.ledger import read_applied
+    from omnigraph.server.loader import load_graph
+
+    scope, actor = invocation.cluster(), invocation.actor
+    graph_id = read_applied(scope.root).one_graph(scope.graph)
+    served = load_graph(scope.root, graph_id, open_graph, os.environ)
+    with served.graph as graph:
+        if served.policy is None:
+            yield graph._with_gate(None)
+        elif actor is None:
+            raise BadRequestError(f"the cluster has rules for graph '{graph_id}': say who asks with --as <actor>")
+        else:
+            yield graph.acting_for(actor)
 
 
 def _place(bind: str, unauthenticated: bool) -> tuple[str, int]:

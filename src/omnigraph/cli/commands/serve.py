@@ -143,11 +143,10 @@ def _run(settings: Any) -> int:
         if error.name in _NEEDED:
             raise BadRequestError(f"serving needs {error.name}; pip install 'omnigraph[server]'") from None
         raise
-    return run(settings, Program(SERVED_GRAPH, application=APPLICATION, prepare=QUICK_START))
+    return run(settings, Program(SERVED_GRAPH, prepare=QUICK_START))
 
 
 SERVED_GRAPH = "omnigraph.cli.server:open_graph"
-APPLICATION = "omnigraph.cli.server:application"
 QUICK_START = "omnigraph.cli.quick_start:leave_pandas_out"
 
 

@@ -91,7 +91,7 @@ def get_blob(call: Call) -> AnyAnswer:
         point = ReadPoint.of(parameters).normalize()
     except BadRequestError as error:
         raise BadRequestError(f"{call.route.bad_parameters}: {error}") from None
-    found = blob_in(call.whole._workspace, call.state(point), cell, point)
+    found = blob_in(call.served.graph._workspace, call.state(point), cell, point)
     snapshot = {SNAPSHOT_HEADER: found.resolved_target}
     if isinstance(found.content, ExternalBlob):
         return _redirect(found.content, snapshot)

@@ -17,13 +17,11 @@ from msgspec.structs import replace
 from omnigraph.api import wire
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.history import ChangePoll
-from omnigraph.api.queries import ReadPoint
 from omnigraph.api.service.http import ChangeFeedParameters, CommitChangesParameters, DiffParameters
 from omnigraph.api.service.routes import Media
 from omnigraph.engine.history.changes import commit_changes_page, diff_page
-from omnigraph.engine.history.log_walk import could_be_commit
-from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import NotFoundError, OmniGraphError
+from omnigraph.errors import NotFoundError, OmniGraphError, PolicyError
+from omnigraph.graph import Graph
 from omnigraph.server.admission import Pools
 from omnigraph.server.http.call import Call, branch_name, handles
 from omnigraph.server.http.request import ClientGoneError, Exchange
@@ -35,31 +33,29 @@ from omnigraph.server.reload import HeldState
 def get_commit_changes(call: Call) -> AnyAnswer:
     parameters: CommitChangesParameters = call.parameters
     commit_id = call.path["commit_id"].strip()
-    state = call.whole._workspace.snapshot(snapshot=commit_id)
-    if not call.decision(PolicyAction.READ, state.entry.branch).allowed:
-        raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
-    state = state.restricted_to(call.visibility(PolicyAction.READ, state.entry.branch))
+    try:
+        state = call.workspace.snapshot(snapshot=commit_id)
+    except PolicyError:
+        raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph") from None
     page = commit_changes_page(state, parameters.scope, parameters.page_token, parameters.limit, parameters.max_bytes)
     return json_answer(page, call.saw(state))
 
 
 @handles("pollChanges")
 def poll_changes(call: Call) -> AnyAnswer:
-    require_feed(call)
-    return json_answer(polled(call, call.parameters))
+    return json_answer(poll(feed_graph(call), call.parameters))
 
 
-def require_feed(call: Call) -> None:
-    """Ask once whether the actor may follow the branch, before anything is told of it."""
+def feed_graph(call: Call) -> Graph:
+    """The graph for an actor who may follow the branch. It is decided once, before anything is sent of the branch."""
     parameters: ChangeFeedParameters = call.parameters
-    call.require(PolicyAction.READ, branch_name(parameters.branch))
+    return call.require(PolicyAction.READ, branch_name(parameters.branch))
 
 
-def polled(call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
-    """One poll of a branch's feed, for an actor who may follow it."""
-    branch = branch_name(parameters.branch)
-    return call.whole._restricted_to(call.visibility(PolicyAction.READ, branch)).changes.poll(
-        branch=branch,
+def poll(graph: Graph, parameters: ChangeFeedParameters) -> ChangePoll:
+    """One poll of a branch's feed."""
+    return graph.poll_changes(
+        branch=branch_name(parameters.branch),
         start=parameters.start,
         cursor=parameters.cursor,
         page_token=parameters.page_token,
@@ -73,13 +69,9 @@ def polled(call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
 @handles("diff")
 def diff(call: Call) -> AnyAnswer:
     parameters: DiffParameters = call.parameters
-    before, after = (_state_of(call, branch_name(name)) for name in (parameters.before, parameters.after))
+    workspace = call.workspace
+    before, after = (workspace.state_of(branch_name(name)) for name in (parameters.before, parameters.after))
     return json_answer(diff_page(before, after, parameters.scope, parameters.page_token, parameters.limit))
-
-
-def _state_of(call: Call, name: str) -> Snapshot:
-    """A branch's head or a commit, once the actor may read it."""
-    return call.allowed_state(ReadPoint(snapshot=name) if could_be_commit(name) else ReadPoint(name), PolicyAction.READ)
 
 
 LOOK_EVERY_SECONDS: Final = 0.2
@@ -155,59 +147,69 @@ class FeedDelivery:
         """Let everybody who waits go home with what there is."""
         self._stopping.set()
 
-    async def answer(self, call: Call, exchange: Exchange) -> Answer:
-        """One poll; an empty one is held back for as long as the client says, or until the branch moves."""
+    async def answer(self, call: Call, graph: Graph, exchange: Exchange) -> Answer:
+        """One poll; an empty one waits for as long as the client says, or until the branch moves."""
         parameters: ChangeFeedParameters = call.parameters
-        patience = min(parameters.wait_ms or 0, call.limits.wait_ms) / 1000
-        until = asyncio.get_running_loop().time() + patience
+        wait = min(parameters.wait_ms or 0, call.limits.wait_ms) / 1000
+        until = asyncio.get_running_loop().time() + wait
         while True:
-            seen = await self._head(call, parameters) if patience else ""
-            poll = await self._poll(call, parameters)
+            head = await self._head(graph, parameters) if wait else ""
+            page = await self._poll(call.actor, graph, parameters)
             left = until - asyncio.get_running_loop().time()
-            if not patience or not _is_empty(poll) or left <= 0 or self._stopping.is_set():
-                return json_answer(poll)
-            parameters = _continued(parameters, poll)
-            await self._moved(call, exchange, parameters, seen, left)
+            if not wait or not _is_empty(page) or left <= 0 or self._stopping.is_set():
+                return json_answer(page)
+            parameters = _next_parameters(parameters, page)
+            await self._wait_for_move(call, graph, exchange, parameters, head, left)
 
-    async def stream(self, call: Call, exchange: Exchange, failed: Callable[[BaseException], None]) -> None:
-        """Server-sent events: every poll is one, with the cursor as its id, so that a client goes on where it was."""
+    async def stream(
+        self, call: Call, graph: Graph, exchange: Exchange, failed: Callable[[BaseException], None]
+    ) -> None:
+        """Server-sent events: each poll is one, with the cursor as its id, so that a client continues where it was."""
         parameters: ChangeFeedParameters = call.parameters
         last = call.headers.get(_LAST_EVENT)
         if last:
             parameters = replace(parameters, start=None, page_token=None, cursor=last)
-        seen = await self._head(call, parameters)
-        poll = await self._poll(call, parameters)
+        head = await self._head(graph, parameters)
+        page = await self._poll(call.actor, graph, parameters)
         await exchange.start(200, {"Cache-Control": "no-store"}, Media.EVENTS, call.route)
         is_first = True
         try:
             while not self._stopping.is_set():
-                if is_first or not _is_empty(poll):
-                    await exchange.chunk(_event(poll), more=True)
+                if is_first or not _is_empty(page):
+                    await exchange.chunk(_event(page), more=True)
                 is_first = False
-                parameters = _continued(parameters, poll)
-                if _is_empty(poll) and not await self._moved(call, exchange, parameters, seen, HEARTBEAT_SECONDS):
+                parameters = _next_parameters(parameters, page)
+                if _is_empty(page) and not await self._wait_for_move(
+                    call, graph, exchange, parameters, head, HEARTBEAT_SECONDS
+                ):
                     await exchange.chunk(b": still here\n\n", more=True)
-                seen = await self._head(call, parameters)
-                poll = await self._poll(call, parameters)
+                head = await self._head(graph, parameters)
+                page = await self._poll(call.actor, graph, parameters)
         except OmniGraphError as error:
             failed(error)
-            told = wire.encode(error_output(error, exchange.request_id, call.route))
-            await exchange.chunk(b"event: error\ndata: " + told + b"\n\n", more=True)
+            body = wire.encode(error_output(error, exchange.request_id, call.route))
+            await exchange.chunk(b"event: error\ndata: " + body + b"\n\n", more=True)
         await exchange.chunk(b"", more=False)
 
-    async def _poll(self, call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
-        return await self._pools.read(call.actor, lambda: polled(call, parameters))
+    async def _poll(self, actor: str | None, graph: Graph, parameters: ChangeFeedParameters) -> ChangePoll:
+        return await self._pools.read(actor, lambda: poll(graph, parameters))
 
-    async def _head(self, call: Call, parameters: ChangeFeedParameters) -> str:
+    async def _head(self, graph: Graph, parameters: ChangeFeedParameters) -> str:
         branch = branch_name(parameters.branch)
-        return await self._pools.look(lambda: call.whole.resolve_snapshot(branch))
+        return await self._pools.look(lambda: graph.resolve_snapshot(branch))
 
-    async def _moved(
-        self, call: Call, exchange: Exchange, parameters: ChangeFeedParameters, seen: str, seconds: float
+    async def _wait_for_move(
+        self,
+        call: Call,
+        graph: Graph,
+        exchange: Exchange,
+        parameters: ChangeFeedParameters,
+        head: str,
+        seconds: float,
     ) -> bool:
         """Whether the branch moved before the time was over. A client that leaves ends the wait."""
         key = (call.served.graph_id, branch_name(parameters.branch))
-        moved = asyncio.create_task(self._watch.moved(key, seen, lambda: self._head(call, parameters), seconds))
+        moved = asyncio.create_task(self._watch.moved(key, head, lambda: self._head(graph, parameters), seconds))
         stopped = asyncio.create_task(self._stopping.wait())
         gone = exchange.gone()
         try:
@@ -258,7 +260,7 @@ def _is_empty(poll: ChangePoll) -> bool:
     return not poll.blocks and bool(poll.caught_up)
 
 
-def _continued(parameters: ChangeFeedParameters, poll: ChangePoll) -> ChangeFeedParameters:
+def _next_parameters(parameters: ChangeFeedParameters, poll: ChangePoll) -> ChangeFeedParameters:
     return replace(parameters, start=None, cursor=poll.cursor, page_token=poll.next_page_token)
 
 

@@ -28,7 +28,6 @@ from omnigraph.api.queries import (
     ReadOutput,
     ReadPoint,
     ReadTargetOutput,
-    StoredQueries,
 )
 from omnigraph.api.schema import SchemaPlanRequest, SchemaSource
 from omnigraph.api.service.http import (
@@ -40,7 +39,6 @@ from omnigraph.api.service.http import (
 from omnigraph.api.service.pipeline import ServedPipeline, ServedPipelines
 from omnigraph.api.service.routes import QUERY_HEADER, Media
 from omnigraph.engine.export import export_lines
-from omnigraph.engine.history.commits import summary
 from omnigraph.engine.history.feed import begin_baseline
 from omnigraph.engine.query.read import Asked, explain_query, profile_query, stream_query
 from omnigraph.engine.query.result import QueryStream
@@ -228,38 +226,34 @@ def count_entities(call: Call) -> AnyAnswer:
 
 @handles("listBranches")
 def list_branches(call: Call) -> AnyAnswer:
-    call.require(PolicyAction.READ)
-    return json_answer(BranchList(tuple(call.whole.list_branches())))
+    return json_answer(BranchList(tuple(call.graph.list_branches())))
 
 
 @handles("listCommits")
 def list_commits(call: Call) -> AnyAnswer:
     parameters: CommitsParameters = call.parameters
-    branch = branch_name(parameters.branch)
-    call.require(PolicyAction.READ, branch)
     limit = parameters.limit or call.limits.result_rows
-    return json_answer(call.whole.commits(branch, limit=limit, before=parameters.before))
+    return json_answer(call.graph.commits(branch_name(parameters.branch), limit=limit, before=parameters.before))
 
 
 @handles("getCommit")
 def get_commit(call: Call) -> AnyAnswer:
-    call.require(PolicyAction.READ)
-    return json_answer(receipt_of(call.whole._workspace.commit_entry(call.path["commit_id"].strip())))
+    workspace = call.workspace.acting(PolicyAction.READ)
+    return json_answer(receipt_of(workspace.commit_entry(call.path["commit_id"].strip())))
 
 
 @handles("getCommitSummary")
 def get_commit_summary(call: Call) -> AnyAnswer:
-    state = call.whole._workspace.snapshot(snapshot=call.path["commit_id"].strip())
-    return json_answer(summary(call.visible(state)))
+    return json_answer(call.graph.describe_commit(call.path["commit_id"].strip()))
 
 
 @handles("getHistory")
 def get_history(call: Call) -> AnyAnswer:
     parameters: HistoryParameters = call.parameters
-    branch = branch_name(parameters.branch)
-    graph = call.require(PolicyAction.READ, branch)
     limit = parameters.limit or call.limits.result_rows
-    history = graph.commit_history(branch, limit=limit, before=parameters.before, exact=parameters.exact)
+    history = call.graph.commit_history(
+        branch_name(parameters.branch), limit=limit, before=parameters.before, exact=parameters.exact
+    )
     return json_answer(history)
 
 
@@ -267,41 +261,35 @@ def get_history(call: Call) -> AnyAnswer:
 def plan_schema(call: Call) -> AnyAnswer:
     request: SchemaPlanRequest = call.body
     branch = branch_name(request.branch)
-    graph = call.require(PolicyAction.READ, branch)
-    return json_answer(graph.schema.plan(request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss))
+    plan = call.graph.plan_schema(request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss)
+    return json_answer(plan)
 
 
 @handles("previewMerge")
 def preview_merge(call: Call) -> AnyAnswer:
-    """Whoever may read both branches may see how they differ."""
     request: MergePreviewRequest = call.body
     source, target = branch_name(request.source), branch_name(request.target)
-    call.require(PolicyAction.READ, source)._workspace.refuse_restricted("the preview of a merge")
-    graph = call.require(PolicyAction.READ, target)
-    return json_answer(graph.preview_merge(source, target, resolutions=request.resolutions or NO_RESOLUTIONS))
+    return json_answer(call.graph.preview_merge(source, target, resolutions=request.resolutions or NO_RESOLUTIONS))
 
 
 @handles("list_queries")
 def list_queries(call: Call) -> AnyAnswer:
-    call.require(PolicyAction.READ, "main")
-    stored = call.served.queries
-    return json_answer(StoredQueries(tuple(stored[name].entry for name in sorted(stored))))
+    return json_answer(call.graph.stored_queries())
 
 
 @handles("listPipelines")
 def list_pipelines(call: Call) -> AnyAnswer:
-    """Whoever may read main sees them; a last run is shown to those who may read its branch."""
-    call.require(PolicyAction.READ, MAIN)
-    served = call.served
+    """An actor who may read main sees them; a last run is shown to those who may read its branch."""
+    workspace, served = call.workspace.acting(PolicyAction.READ, MAIN), call.served
     by_branch: defaultdict[str, list[str]] = defaultdict(list)
     for pipeline in served.pipelines:
         by_branch[pipeline.branch].append(pipeline.name)
     last: dict[str, CommitReceipt] = {}
     for branch, names in by_branch.items():
-        if branch == MAIN or call.decision(PolicyAction.READ, branch).allowed:
-            last |= served.runs.last(call.whole._workspace, branch, names)
-    told = (
+        if workspace.allows(PolicyAction.READ, branch):
+            last |= served.runs.last(workspace, branch, names)
+    listed = (
         ServedPipeline(pipeline.name, pipeline.branch, pipeline.digest, last.get(pipeline.name))
         for pipeline in sorted(served.pipelines, key=lambda pipeline: pipeline.name)
     )
-    return json_answer(ServedPipelines(tuple(told)))
+    return json_answer(ServedPipelines(tuple(listed)))

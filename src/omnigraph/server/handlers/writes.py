@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from omnigraph.errors import (
     IdempotencyKeyReusedError,
     NotFoundError,
     OmniGraphError,
+    PolicyError,
     UnsupportedMediaTypeError,
 )
 from omnigraph.server.catalog import StoredQuerySource
@@ -49,7 +51,8 @@ def written(call: Call, size: int, write: Callable[[], Result]) -> Result:
             if error.http_status in (409, 412):
                 observer.conflicted(graph_id)
             raise
-    if getattr(result, "commit", None) is not None and not getattr(result, "replayed", False):
+    members = result.get if isinstance(result, dict) else partial(getattr, result)  # a tool of an agent returns a dict
+    if members("commit", None) is not None and not members("replayed", False):
         observer.committed(graph_id)
     return result
 
@@ -95,16 +98,18 @@ def _mutate(call: Call, if_commit: str | None) -> AnyAnswer:
 
 
 def _run_mutation(call: Call, request: MutationRequest) -> AnyAnswer:
-    graph = call.require(PolicyAction.CHANGE, request.branch)
+    workspace = call.workspace.acting(PolicyAction.CHANGE, request.branch)
     size = size_of(request.source) + len(msgspec.json.encode(request.params or {}))
-    return _receipt_answer(call, written(call, size, lambda: run_mutation(graph._workspace, request)))
+    return _receipt_answer(call, written(call, size, lambda: run_mutation(workspace, request)))
 
 
 @handles("invoke_query")
 def invoke_query(call: Call) -> AnyAnswer:
-    if (earlier := _earlier_invocation(call, None)) is not None:
+    request: InvokeStoredQueryRequest = call.body
+    may_invoke = call.workspace.allows(PolicyAction.INVOKE_QUERY)
+    if may_invoke and (earlier := _earlier_invocation(call, None)) is not None:
         return earlier
-    stored, request = _stored(call)
+    stored = _stored_query(call, may_invoke)
     _refuse_condition(call, f"queries/{stored.entry.name}/if-graph-commit")
     if not stored.entry.mutation:
         return answer_query(
@@ -119,30 +124,30 @@ def invoke_query(call: Call) -> AnyAnswer:
                 request.at,
             ),
         )
-    return _invoke_mutation(call, stored, request, None)
+    return _invoke_mutation(call, stored, None)
 
 
 @handles("invoke_query_if_graph_commit")
 def invoke_query_if_graph_commit(call: Call) -> AnyAnswer:
     expected = _expected_commit(call)
-    if (earlier := _earlier_invocation(call, expected)) is not None:
+    may_invoke = call.workspace.allows(PolicyAction.INVOKE_QUERY)
+    if may_invoke and (earlier := _earlier_invocation(call, expected)) is not None:
         return earlier
-    stored, request = _stored(call)
-    return _invoke_mutation(call, stored, request, expected)
+    return _invoke_mutation(call, _stored_query(call, may_invoke), expected)
 
 
-def _stored(call: Call) -> tuple[StoredQuerySource, InvokeStoredQueryRequest]:
-    """The query that is named. Whoever may not invoke queries learns nothing of which there are."""
+def _stored_query(call: Call, may_invoke: bool) -> StoredQuerySource:
+    """The query that is named. An actor who may not invoke queries does not learn which there are."""
     request: InvokeStoredQueryRequest = call.body
     stored = call.served.queries.get(call.path["name"])
-    if not call.decision(PolicyAction.INVOKE_QUERY).allowed or stored is None:
+    if not may_invoke or stored is None:
         raise NotFoundError("stored query not found")
     require_kind(stored.entry.name, stored.entry.mutation, request.expect_mutation)
-    return stored, request
+    return stored
 
 
 def _earlier_invocation(call: Call, if_commit: str | None) -> AnyAnswer | None:
-    """What an earlier request with the same idempotency key was told, when the mutation that it named is gone since.
+    """The receipt of an earlier request with the same idempotency key, when the mutation that it named is gone since.
 
     A mutation that is there looks for its key itself. A read has none to look for, and costs nothing here.
     """
@@ -152,13 +157,11 @@ def _earlier_invocation(call: Call, if_commit: str | None) -> AnyAnswer | None:
     if not is_gone or call.idempotency_key is None:
         return None
     target = branch_name(request.branch)
-    allowed = (call.decision(PolicyAction.INVOKE_QUERY), call.decision(PolicyAction.CHANGE, target))
-    if not all(decision.allowed for decision in allowed):
-        return None
     try:
-        receipt = earlier_receipt(call.whole._workspace, _stored_mutation(call, "", target, if_commit))
-    except (BranchNotFoundError, IdempotencyKeyReusedError):
-        return None  # the query that is not there is what the caller has to know
+        workspace = call.workspace.acting(PolicyAction.CHANGE, target)
+        receipt = earlier_receipt(workspace, _stored_mutation(call, "", target, if_commit))
+    except (BranchNotFoundError, IdempotencyKeyReusedError, PolicyError):
+        return None  # the caller has to know that the query is not there
     return None if receipt is None else _receipt_answer(call, receipt)
 
 
@@ -167,9 +170,8 @@ def _stored_mutation(call: Call, source: str, target: str, if_commit: str | None
     return MutationRequest(source, name, params, target, if_commit, call.actor, key, stored=True)
 
 
-def _invoke_mutation(
-    call: Call, stored: StoredQuerySource, request: InvokeStoredQueryRequest, if_commit: str | None
-) -> AnyAnswer:
+def _invoke_mutation(call: Call, stored: StoredQuerySource, if_commit: str | None) -> AnyAnswer:
+    request: InvokeStoredQueryRequest = call.body
     require_branch(stored.entry.name, stored.entry.mutation, ReadPoint.of(request))
     target = branch_name(request.branch)
     return _run_mutation(call, _stored_mutation(call, stored.source, target, if_commit))
@@ -304,20 +306,21 @@ def _dialect(parameters: RowsParameters) -> CsvDialect | None:
 
 
 def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
-    """Ask for the branch that a load goes to, and for its creation when it does not exist yet."""
+    """The branch of a load, for an actor who may change it, and create it where it does not exist yet."""
     target = branch_name(branch)
     source = None if base is None else branch_name(base)
+    graph, exists = call.graph, True
     try:
-        call.whole._workspace.head(target)
+        call.served.graph._workspace.head(target)
     except BranchNotFoundError:
-        if source is None:
-            graph = call.require(PolicyAction.CHANGE, target)
-            if call.idempotency_key is None:
-                raise BranchNotFoundError(target, HOW_TO_CREATE) from None
-            return LoadTarget(target, None, None, graph)  # it may be a repeat, whose branch was deleted since
-        call.require(PolicyAction.BRANCH_CREATE, source, target)
-        return LoadTarget(target, source, source, call.require(PolicyAction.CHANGE, target))
-    return LoadTarget(target, source, None, call.require(PolicyAction.CHANGE, target))
+        exists = False
+    if not exists and source is not None:
+        graph = graph._allowed(PolicyAction.BRANCH_CREATE, source, target)
+    graph = graph._allowed(PolicyAction.CHANGE, target)
+    if not exists and source is None and call.idempotency_key is None:
+        raise BranchNotFoundError(target, HOW_TO_CREATE)
+    # Without a base it may be a repeat, whose branch was deleted since.
+    return LoadTarget(target, source, None if exists else source, graph)
 
 
 # Schema and branches
@@ -377,22 +380,17 @@ def merge_branches(call: Call) -> AnyAnswer:
     request: BranchMergeRequest = call.body
     source, target = branch_name(request.source), branch_name(request.target)
     graph = call.require(PolicyAction.BRANCH_MERGE, source, target)
-    may_delete = None
-    if request.delete_branch:
-        may_delete = call.decision(PolicyAction.BRANCH_DELETE, target_branch=source)
     result = written(
         call,
         BRANCH_OPERATION_BYTES,
         lambda: graph.merge(
             source,
             target,
-            delete_branch=may_delete is not None and may_delete.allowed,
+            delete_branch=request.delete_branch,
             resolutions=request.resolutions or NO_RESOLUTIONS,
             actor=call.actor,
             message=request.message,
             idempotency_key=call.idempotency_key,
         ),
     )
-    if may_delete is not None and not may_delete.allowed:
-        result = msgspec.structs.replace(result, branch_deleted=False, branch_delete_error=may_delete.message)
     return _receipt_answer(call, result)

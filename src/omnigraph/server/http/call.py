@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.governance import AccessRequest, Decision, Gate
+from omnigraph.api.governance import AccessRequest
 from omnigraph.api.queries import ReadPoint
 from omnigraph.api.service.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Media, Route
 from omnigraph.engine.history.log_walk import is_on_line
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.read import ReadOptions
+from omnigraph.engine.resources import Caller
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationError, PreconditionFailedError
-from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
-from omnigraph.policy.gate import PolicyGate
+from omnigraph.engine.workspace import Workspace
+from omnigraph.errors import BadRequestError, PreconditionFailedError
+from omnigraph.graph import Graph
 from omnigraph.policy.rules import require
 from omnigraph.server.admission import Budgets, WriteTurns
-from omnigraph.server.catalog import ServableGraph, Served, Serving
+from omnigraph.server.catalog import Served, Serving
 from omnigraph.server.http.responses import Answer, AnyAnswer, matches_weakly, tag_of, with_headers
 from omnigraph.server.reload import HeldState, States
 from omnigraph.server.runtime.context import AdmissionControl, Observer
@@ -49,13 +51,13 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """Where a load goes, once it may. `creates_from` is the base only if the actor was asked for a new branch: a
-    branch that is deleted after it was found must not come into being again without anybody's leave."""
+    """The branch of a load and the graph for an actor who may load into it. `creates_from` is the base only if the
+    branch did not exist: a branch that is deleted while the body comes is not created again."""
 
     branch: str
     base: str | None
     creates_from: str | None
-    graph: ServableGraph
+    graph: Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +102,17 @@ class Call:
         return self.held.serving
 
     @property
-    def whole(self) -> ServableGraph:
-        """The graph without regard to who asks: for what tells nothing of any row."""
-        return self.served.graph
+    def graph(self) -> Graph:
+        """The graph for the actor of this request: the engine decides what the actor may do, and the server logs it."""
+        return self.served.graph._acting_for(self._caller, self.read_options())
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.graph._workspace
+
+    @property
+    def _caller(self) -> Caller:
+        return Caller(self.actor, partial(self.services.observer.decided, self.request_id))
 
     @property
     def writes(self) -> bool:
@@ -128,46 +138,13 @@ class Call:
 
     # Policy and admission
 
-    def require(
-        self,
-        action: PolicyAction,
-        branch: str | None = None,
-        target_branch: str | None = None,
-    ) -> ServableGraph:
-        """Go on only if the actor may do this; the graph as it sees it then."""
-        require(self.decision(action, branch, target_branch))
-        visibility = self.visibility(action, branch, target_branch)
-        return self.served.graph if visibility.is_unrestricted else self.served.graph._restricted_to(visibility)
-
-    def visibility(
-        self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None
-    ) -> Visibility:
-        """What an actor that may do this sees of the graph."""
-        gate = self.served.gate
-        if not isinstance(gate, PolicyGate):
-            return UNRESTRICTED
-        return gate.visibility(self.actor, AccessRequest(action, branch, target_branch))
+    def require(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Graph:
+        """The graph for one operation that the actor may do; for operations that wait for admission after that."""
+        return self.graph._allowed(action, branch, target_branch)
 
     def require_of_server(self, action: PolicyAction) -> None:
-        """Go on only if the actor may do this with the server itself."""
-        require(self.decision(action, gate=self.serving.gate))
-
-    def decision(
-        self,
-        action: PolicyAction,
-        branch: str | None = None,
-        target_branch: str | None = None,
-        gate: Gate | None = None,
-    ) -> Decision:
-        request = AccessRequest(action, branch, target_branch)
-        try:
-            decision = (gate or self.served.gate).decide(self.actor, request)
-        except OmniGraphError:
-            raise
-        except Exception as error:
-            raise PolicyEvaluationError([f"the rules for '{action}' broke: {error}"]) from error
-        self.services.observer.decided(self.request_id, self.actor, request, decision)
-        return decision
+        """Raise unless the actor may do this with the server itself, which is a scope of its own."""
+        require(self._caller.decide(self.serving.gate, AccessRequest(action), "server"))
 
     @contextmanager
     def admitted(self, size: int) -> Iterator[None]:
@@ -192,10 +169,10 @@ class Call:
             memory_bytes=self.limits.query_memory_bytes, cancellation=self.cancellation, returns_at_once=False
         )
 
-    def state(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
-        """The state that a read is of, once the actor may read it."""
+    def state(self, point: ReadPoint) -> Snapshot:
+        """The snapshot that a read is of, if the actor may read it."""
         point = point.normalize()
-        return self._recent_enough(point, self.allowed_state(point, action))
+        return self._recent_enough(point, self.workspace.state_at(point))
 
     def read(
         self,
@@ -215,10 +192,9 @@ class Call:
         """
         point = point.normalize()
         if point.snapshot is None:
-            graph = self.require(action, point.branch if of_branch else None)
-            state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
-            return graph._workspace.read(state_read, point)
-        state = self.allowed_state(point, action)
+            workspace = self.workspace.acting(action, point.branch if of_branch else None)
+            return workspace.read(lambda state: read(self._recent_enough(point, state)), point)
+        state = self.workspace.state_at(point, action)
         if not immutable or state.visibility.reads_the_clock:
             return read(state)
         accept = self.headers.get("accept", "")
@@ -227,20 +203,6 @@ class Call:
         if matches_weakly(self.headers.get("if-none-match", ""), tag):
             return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
         return with_headers(read(state), {"ETag": tag})
-
-    def allowed_state(self, point: ReadPoint, action: PolicyAction) -> Snapshot:
-        """A commit is governed by the branch it was made on, so it has to be found before anybody is asked."""
-        if point.snapshot is None:
-            graph = self.require(action, point.branch)
-            return graph._workspace.state_at(point)
-        return self.visible(self.whole._workspace.snapshot(snapshot=point.snapshot), action)
-
-    def visible(self, state: Snapshot, action: PolicyAction = PolicyAction.READ) -> Snapshot:
-        """A commit that was found, as the actor sees it."""
-        branch = state.entry.branch
-        require(self.decision(action, branch))
-        visibility = self.visibility(action, branch)
-        return state if visibility.is_unrestricted else state.restricted_to(visibility)
 
     def _recent_enough(self, point: ReadPoint, state: Snapshot) -> Snapshot:
         """A client that names a commit it has seen never reads a branch from before it."""

@@ -36,7 +36,7 @@ from omnigraph.errors import (
     UnsupportedMediaTypeError,
 )
 from omnigraph.server.http.request import is_json
-from omnigraph.server.mcp_mount import ASKED_BY_BROWSERS
+from omnigraph.server.mcp_mount import BROWSER_HEADERS
 from omnigraph.server.settings import is_loopback
 
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<name>[^:\[\]\s]+))(?::\d*)?")
@@ -48,7 +48,7 @@ _TOLD: Final = (
 _ASKED: Final = (
     *("Authorization", "Content-Type", IDEMPOTENCY_HEADER, IF_COMMIT_HEADER, MIN_COMMIT_HEADER, REQUEST_ID_HEADER),
     *("If-Match", "If-None-Match", "If-Range", "Range", "Last-Event-ID"),
-    *ASKED_BY_BROWSERS,
+    *BROWSER_HEADERS,
 )
 
 

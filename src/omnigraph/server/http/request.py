@@ -152,7 +152,7 @@ class Exchange:
         self.received = 0
         self.sent = 0
         self.broke_off = False
-        self._scope = scope
+        self.scope = scope
         self._send = send
         self._send_seconds = send_seconds
         self._gone: asyncio.Task[None] | None = None
@@ -191,7 +191,7 @@ class Exchange:
         headers = dict(answer.headers)
         if answer.status == 304:
             # It tells the length of what it does not send, which HTTP servers allow in the answer to a HEAD alone.
-            self._scope["method"] = "HEAD"
+            self.scope["method"] = "HEAD"
         else:
             headers.setdefault("Content-Length", str(len(answer.body)))
         await self.start(answer.status, headers, answer.media, route)
