@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Who may import whom, whether at the top, in a function or for its types only. The CLI may import everybody, and
 everybody `omnigraph.errors`. The pipeline gets what it needs of storage from `engine.bulk`."""
 
-ANYWHERE = {"errors", "dates", "__version__"}
+ANYWHERE = {"errors", "dates", "yaml_documents", "__version__"}
 LANCE_OWNER = "storage/tables"
 MOVES_AN_ATTACHED_HEAD = {
     "cleanup_old_versions",

@@ -158,10 +158,10 @@ def test_a_directory_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it is empty; begin with `version: 1`"),
-        ("# nothing\n", "it is empty; begin with `version: 1`"),
-        ("- a\n", "it has to hold keys and values"),
-        ("version: 1\ngraph: {}\n", "line 2: cluster.yaml has an unknown key 'graph'; did you mean 'graphs'? known"),
+        ("", "line 1: cluster.yaml is empty; begin with `version: 1`"),
+        ("# nothing\n", "line 1: cluster.yaml is empty; begin with `version: 1`"),
+        ("- a\n", "cluster.yaml must hold keys and values"),
+        ("version: 1\ngraph: {}\n", "line 2: cluster.yaml has an unknown key 'graph'; did you mean 'graphs'?"),
     ],
 )
 def test_a_first_attempt_is_told_what_to_do(tmp_path: Path, text: str, said: str) -> None:
@@ -305,4 +305,4 @@ pipelines:
     shown = "\n".join(map(str, report.diagnostics))
     assert "graphs.lab.schema is empty; name a file" in shown
     assert "graphs.bare lacks the key 'schema'" in shown
-    assert "policies.q.file has to be text" in shown
+    assert "policies.q.file must be a text, not a list" in shown

@@ -77,7 +77,7 @@ MISTAKES = [
     ("no YAML", "version: [1", (1, 12), "this is not YAML"),
     ("another version", "version: 2\nsources: {a: {format: graph, path: x}}", (1, 10), "version 1"),
     ("unknown setting", "version: 1\nsorces: {}", (2, 1), "did you mean 'sources'?"),
-    ("missing sources", "version: 1\n", (1, 1), "needs 'sources'"),
+    ("missing sources", "version: 1\n", (1, 1), "lacks the key 'sources'"),
     ("source without format", "version: 1\nsources:\n  a: {path: x}", (3, 6), "needs 'format'"),
     ("query with a path", "version: 1\nsources:\n  a: {sql: select 1, path: x}", (3, 6), "takes no format"),
     ("graph without a path", "version: 1\nsources:\n  a: {format: graph}", (3, 6), "source 'a' needs 'path'"),
@@ -87,11 +87,11 @@ MISTAKES = [
     ("unknown source", "version: 1\nsources: {loans: {format: csv}}\nnodes:\n  R: {from: loan, select: {n: n}}",
      (4, 13), "did you mean 'loans'?"),
     ("edge without dst", "version: 1\nsources: {a: {format: csv, path: x}}\nedges:\n  E: {from: a, src: s}",
-     (4, 6), "needs 'dst'"),
+     (4, 6), "lacks the key 'dst'"),
     ("quarantine nowhere", "version: 1\nsources: {a: {format: graph, path: x}}\nquality: {on_error: quarantine}",
      (3, 10), "needs 'quarantine'"),
     ("a type twice", "version: 1\nsources: {a: {format: csv, path: x}}\nnodes:\n  R: {from: a, select: {}}\n  R: {}",
-     (5, 3), "holds 'R' twice"),
+     (5, 3), "holds the key 'R' twice"),
     ("nothing mapped", "version: 1\nsources: {a: {format: csv, path: x}}", (1, 1), "nothing is mapped"),
 ]  # fmt: skip
 

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import yaml
 
-from omnigraph.cluster.config.model import Values, compose
-from omnigraph.cluster.config.reader import CONFIG_FILE, read_text
+from omnigraph.cluster.config.reader import CONFIG_FILE, read_root
 from omnigraph.cluster.ledger.ledger import read_applied, revision_path
 from omnigraph.cluster.ledger.payloads import PayloadStore, pipeline_path, policy_path, query_path
 from omnigraph.cluster.ledger.state import BlobPolicy, Resource, State, composite_digest, embedding_provider_digest
@@ -28,8 +26,9 @@ from omnigraph.embeddings.client import open_client
 from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
-from omnigraph.errors import IntegrityError, NotFoundError, StorageError
+from omnigraph.errors import CompileError, IntegrityError, NotFoundError, StorageError
 from omnigraph.storage.objects import Objects
+from omnigraph.yaml_documents import YamlDocument
 
 _READS_AT_ONCE: Final = 8
 _IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_pending"})
@@ -95,12 +94,10 @@ class ClusterPipeline:
     def branch(self) -> str:
         """The branch that the file names, else `main`. What else it says is for those who run it."""
         try:
-            document = yaml.compose(self.source, Loader=yaml.SafeLoader)
-        except yaml.YAMLError:
+            value = YamlDocument(self.source, scalars_are_texts=True).root().find("branch")
+        except CompileError:
             return "main"
-        members = document.value if isinstance(document, yaml.MappingNode) else ()
-        named = (value.value.strip() for key, value in members if key.value == "branch" and _is_text(value))
-        return next(named, "") or "main"
+        return (value.text().value.strip() if value is not None else "") or "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +258,6 @@ def _is_unserved_graph(scope: str | None, served: list[str]) -> bool:
     return address is not None and address.kind is Kind.GRAPH and address.name not in served
 
 
-def _is_text(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:null"
-
-
 def _columns(found: Iterable[tuple[Address, Resource]]) -> tuple[list[Address], list[Resource]]:
     pairs = list(found)
     return [address for address, _ in pairs], [resource for _, resource in pairs]
@@ -302,8 +295,5 @@ def find_pipeline(source: str, name: str) -> RunnablePipeline:
 def _directory(config: Path, name: str) -> str:
     """Where the file of a pipeline lies, by the configuration as it is now. What else is wrong with that is of no
     concern to somebody who runs what was applied."""
-    values = Values()
-    node: yaml.Node | None = compose(read_text(config / CONFIG_FILE))
-    for key in ("pipelines", name, "file"):
-        node = dict(values.entries(node, key)).get(key)
-    return str(config if node is None else (config / values.text(node, "file")).parent)
+    value = read_root(config / CONFIG_FILE).find("pipelines", name, "file")
+    return str(config if value is None else (config / value.text().value).parent)

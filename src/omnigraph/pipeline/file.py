@@ -1,179 +1,31 @@
-"""The pipeline file: its YAML with positions, its model, and the options of its sources.
+"""The pipeline file: its model, and how it is read from YAML.
 
-What a pipeline file says: sources, mappings, quality, and where the result goes.
-
-`read_pipeline` checks everything that needs neither Spark nor a graph; `check_against` checks names and mappings
-against a catalog. Both report every mistake with its line. A model can also be built in Python and then has no lines.
-
-A YAML file whose every value knows where it stands.
-
-The model asks for what it expects (`text`, `mapping`, `choice`) and gets it, or a finding with line and column is
-noted and reading goes on: a user sees all mistakes of a file at once. Nothing here knows what a pipeline is.
+`read_pipeline` makes every check that needs neither Spark nor a graph; `check_against` checks names and mappings
+against a catalog. Both report every mistake with its line. A model that was built in Python has no lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
-
-import yaml
-from yaml.reader import ReaderError
+from typing import Any, Final
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.errors import BadRequestError, CompileError, Diagnostic, Span
+from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.source import did_you_mean
+from omnigraph.yaml_documents import Flaw, Value, YamlDocument
 
-
-@dataclass
-class Findings:
-    """The mistakes of one file, and the text they are shown in."""
-
-    text: str
-    path: str | None
-    found: list[Diagnostic] = field(default_factory=list)
-
-    def add(self, code: str, message: str, mark: yaml.Mark, end: yaml.Mark | None = None, help: str = "") -> None:
-        lines = self.text.splitlines()
-        shown = lines[mark.line] if mark.line < len(lines) else ""
-        stop = end.index if end is not None and end.line == mark.line else mark.index + 1
-        span = Span(mark.line + 1, mark.column + 1, mark.index, stop)
-        self.found.append(Diagnostic(code, message, span, shown, help or None, self.path))
-
-    def raise_any(self) -> None:
-        if self.found:
-            raise CompileError(sorted(self.found, key=lambda d: (d.span.line, d.span.column) if d.span else (0, 0)))
-
-
-@dataclass(frozen=True)
-class Located:
-    """A YAML value and its place. `name` is how messages call it."""
-
-    node: yaml.Node
-    name: str
-    findings: Findings
-
-    def complain(self, code: str, message: str, help: str = "") -> None:
-        self.findings.add(code, message, self.node.start_mark, self.node.end_mark, help)
-
-    @property
-    def value(self) -> Any:
-        return _VALUES.construct(self.node)
-
-    def text(self) -> str | None:
-        """A scalar as text; numbers and dates as they were written."""
-        if isinstance(self.node, yaml.ScalarNode) and self.node.tag != "tag:yaml.org,2002:null":
-            return str(self.node.value)
-        self._expected("a text")
-        return None
-
-    def flag(self) -> bool | None:
-        if isinstance(value := self.value, bool):
-            return value
-        self._expected("true or false")
-        return None
-
-    def whole_number(self) -> int | None:
-        value = self.value
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        self._expected("a whole number, 0 or more")
-        return None
-
-    def choice(self, allowed: Iterable[str]) -> str | None:
-        given, known = self.text(), list(allowed)
-        if given is None or given in known:
-            return given
-        hint = did_you_mean(given, known) or ""
-        self.complain("P004", f"{self.name} must be one of {', '.join(known)}, not '{given}'", hint)
-        return None
-
-    def mapping(self) -> dict[str, Located]:
-        """Members in file order. A repeated one is a mistake, and the last counts."""
-        if not isinstance(self.node, yaml.MappingNode):
-            self._expected("a mapping (name: value)")
-            return {}
-        members: dict[str, Located] = {}
-        for key, value in self.node.value:
-            name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
-            if not name:
-                self.findings.add("P002", f"a name in {self.name} must be a text", key.start_mark)
-            elif name in members:
-                self.findings.add("P003", f"{self.name} holds '{name}' twice", key.start_mark, key.end_mark)
-            members[name] = Located(value, f"{self.name}.{name}" if self.name != "the file" else name, self.findings)
-        return members
-
-    def members(self, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, Located]:
-        """As `mapping`, for a fixed set of names."""
-        names = list(known)
-        found = self.mapping()
-        for name, member in found.items():
-            if name and name not in names:
-                hint = did_you_mean(name, names) or f"known here: {', '.join(names)}"
-                key = next(k for k, v in self.node.value if v is member.node)
-                self.findings.add("P005", f"{self.name} has no setting '{name}'", key.start_mark, key.end_mark, hint)
-        if isinstance(self.node, yaml.MappingNode):
-            for name in required:
-                if name not in found:
-                    self.complain("P006", f"{self.name} needs '{name}'")
-        return {name: member for name, member in found.items() if name in names}
-
-    def items(self) -> Iterator[Located]:
-        if not isinstance(self.node, yaml.SequenceNode):
-            self._expected("a list")
-            return
-        for number, item in enumerate(self.node.value):
-            yield Located(item, f"{self.name}[{number}]", self.findings)
-
-    def _expected(self, what: str) -> None:
-        kinds = {yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list", yaml.ScalarNode: "a single value"}
-        self.complain("P002", f"{self.name} must be {what}, not {kinds[type(self.node)]}")
-
-
-class _Values:
-    """Plain values of a node by the rules of safe YAML."""
-
-    def construct(self, node: yaml.Node) -> Any:
-        loader = yaml.SafeLoader("")
-        try:
-            return loader.construct_object(node, deep=True)
-        finally:
-            loader.dispose()
-
-
-_VALUES = _Values()
-
-
-def read_document(text: str, path: str | None = None) -> Located:
-    """The root of a YAML text, or a CompileError that says where it stops being one."""
-    findings = Findings(text, path)
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark or yaml.Mark("", 0, 0, 0, None, None)
-        findings.add("P001", f"this is not YAML: {error.problem or error.context}", mark)
-        findings.raise_any()
-        raise AssertionError("unreachable") from None
-    except ReaderError as error:
-        message = f"this is not YAML: the character {chr(error.character)!r} may not stand in it"
-        before = text[: error.position]
-        line, column = before.count("\n"), len(before) - before.rfind("\n") - 1
-        findings.add("P001", message, yaml.Mark("", error.position, line, column, None, None))
-        findings.raise_any()
-        raise AssertionError("unreachable") from None
-    except RecursionError:
-        findings.add("P001", "this is not YAML: it is nested too deeply", yaml.Mark("", 0, 0, 0, None, None))
-        findings.raise_any()
-        raise AssertionError("unreachable") from None
-    if root is None:
-        findings.add("P001", "the file is empty", yaml.Mark("", 0, 0, 0, None, None))
-        findings.raise_any()
-    return Located(root, "the file", findings)
-
-
+_CODES: Final = {
+    Flaw.SYNTAX: "P001",
+    Flaw.SHAPE: "P002",
+    Flaw.REPEATED_KEY: "P003",
+    Flaw.CHOICE: "P004",
+    Flaw.UNKNOWN_KEY: "P005",
+    Flaw.MISSING_KEY: "P006",
+}
 CSV_FORMAT = "csv"
 GRAPH_FORMAT = "graph"
 LANCE_FORMAT = "lance"
@@ -287,7 +139,7 @@ class Pipeline:
     index: bool = False
     spark: SparkSettings = field(default_factory=SparkSettings)
     directory: str | None = None
-    places: Mapping[str, Located] = field(default_factory=dict, repr=False, compare=False)
+    places: Mapping[str, Value] = field(default_factory=dict, repr=False, compare=False)
 
     def resolved(self, path: str) -> str:
         """A path of the file, relative to the file."""
@@ -318,18 +170,19 @@ def load_pipeline(path: str | Path) -> Pipeline:
 
 def read_pipeline(text: str, *, path: str | None = None, directory: str | None = None) -> Pipeline:
     """A pipeline from YAML text, or a CompileError with every mistake."""
-    root = read_document(text, path)
+    document = YamlDocument(text, path, _CODES, scalars_are_texts=True)
+    root = document.root()
     given = root.members(_TOP, required=("version", "sources"))
-    if "version" in given and given["version"].text() != "1":
-        given["version"].complain("P007", "this omnigraph reads pipeline files of version 1")
-    places: dict[str, Located] = {}
+    if "version" in given and given["version"].text().value != "1":
+        given["version"].report("P007", "this omnigraph reads pipeline files of version 1")
+    places: dict[str, Value] = {}
     sources = _sources(given["sources"], places) if "sources" in given else {}
     mappings = [
         mapping
         for kind in ("nodes", "edges")
         if kind in given
-        for name, member in given[kind].mapping().items()
-        if (mapping := _mapping(kind, name, member, sources, places)) is not None
+        for key, member in given[kind].entries()
+        if (mapping := _mapping(kind, key.value, member, sources, places)) is not None
     ]
     mode = given["mode"].choice(LoadMode) if "mode" in given else None
     pipeline = Pipeline(
@@ -339,67 +192,67 @@ def read_pipeline(text: str, *, path: str | None = None, directory: str | None =
         graph=_text(given, "graph"),
         branch=_text(given, "branch") or "main",
         base=_text(given, "from"),
-        mode=LoadMode(mode) if mode else LoadMode.MERGE,
+        mode=mode or LoadMode.MERGE,
         embed=tuple(_embeds(given["embed"], places)) if "embed" in given else (),
         quality=_quality(given["quality"]) if "quality" in given else Quality(),
-        index=bool(given["index"].flag()) if "index" in given else False,
+        index=given["index"].flag() if "index" in given else False,
         spark=_spark(given["spark"]) if "spark" in given else SparkSettings(),
         directory=directory,
         places=places,
     )
     if not mappings and not any(source.is_graph for source in sources.values()):
-        root.complain("P008", "nothing is mapped: add nodes or edges, or a source with format: graph")
-    root.findings.raise_any()
+        root.report("P008", "nothing is mapped: add nodes or edges, or a source with format: graph")
+    document.raise_any()
     return pipeline
 
 
-def _text(given: Mapping[str, Located], name: str) -> str | None:
-    return given[name].text() if name in given else None
+def _text(given: Mapping[str, Value], name: str) -> str | None:
+    """None also after a finding, which then has no consequences."""
+    return given[name].text().value or None if name in given else None
 
 
-def _sources(located: Located, places: dict[str, Located]) -> dict[str, Source]:
+def _sources(located: Value, places: dict[str, Value]) -> dict[str, Source]:
     sources: dict[str, Source] = {}
-    for name, member in located.mapping().items():
+    for key, member in located.entries():
+        name = key.value
         places[f"source:{name}"] = member
         if not name.isidentifier():
-            member.complain("P009", f"the source name '{name}' must be a word: it is a table name in Spark SQL")
+            member.report("P009", f"the source name '{name}' must be a word: it is a table name in Spark SQL")
         given = member.members(("format", "path", "options", "sql"))
-        options = (
-            {key: _option(value) for key, value in given["options"].mapping().items()} if "options" in given else {}
-        )
+        options = {key.value: _option(value) for key, value in given["options"].entries()} if "options" in given else {}
         source = Source(name, _text(given, "format") or "", _text(given, "path"), options, _text(given, "sql"))
         if source.sql is not None and (source.format or source.path or options):
-            member.complain("P010", f"source '{name}' is a query and takes no format, path or options")
+            member.report("P010", f"source '{name}' is a query and takes no format, path or options")
         elif source.sql is None and not source.format:
-            member.complain("P006", f"source '{name}' needs 'format', or 'sql' for a query over other sources")
+            member.report("P006", f"source '{name}' needs 'format', or 'sql' for a query over other sources")
         elif source.path is None and source.format in (CSV_FORMAT, GRAPH_FORMAT, LANCE_FORMAT):
-            member.complain("P006", f"source '{name}' needs 'path'")
+            member.report("P006", f"source '{name}' needs 'path'")
         elif source.format == CSV_FORMAT:
             _check_csv(given.get("options", member), options)
         elif source.format == LANCE_FORMAT and not options.get("version", "1").isdecimal():
-            given["options"].complain("P002", f"the version of the Lance source '{name}' must be a whole number")
+            given["options"].report("P002", f"the version of the Lance source '{name}' must be a whole number")
         sources[name] = source
     return sources
 
 
-def _check_csv(located: Located, options: Mapping[str, str]) -> None:
+def _check_csv(located: Value, options: Mapping[str, str]) -> None:
     from omnigraph.pipeline.sources.input_files import csv_dialect
 
     try:
         csv_dialect(options)
     except BadRequestError as error:
-        located.complain("P017", str(error))
+        located.report("P017", str(error))
 
 
-def _option(located: Located) -> str:
-    value: Any = located.value
+def _option(located: Value) -> str:
+    value: Any = located.plain()
     if value is None:  # whoever writes `nullValue: NULL` means the word
         return str(located.node.value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _mapping(
-    kind: str, name: str, located: Located, sources: Mapping[str, Source], places: dict[str, Located]
+    kind: str, name: str, located: Value, sources: Mapping[str, Source], places: dict[str, Value]
 ) -> TypeMapping | None:
     known = ("from", "select", "where", *(("src", "dst") if kind == "edges" else ()))
     required = ("from", "src", "dst") if kind == "edges" else ("from", "select")
@@ -407,24 +260,23 @@ def _mapping(
     places[f"{kind[:-1]}:{name}"] = located
     select: dict[str, str] = {}
     if "select" in given:
-        for column, expression in given["select"].mapping().items():
+        for key, expression in given["select"].entries():
+            column = key.value
             places[f"{kind[:-1]}:{name}.{column}"] = expression
-            select[column] = expression.text() or "null"
+            select[column] = expression.text().value or "null"
     places.update({f"{kind[:-1]}:{name}.{end}": given[key] for key, end in _ENDS.items() if key in given})
     source = _text(given, "from")
     if source is not None and source not in sources:
         hint = did_you_mean(source, sources) or f"sources: {', '.join(sources)}"
-        given["from"].complain(
-            "P011", f"{located.name} reads from '{source}', which is not a source of this file", hint
-        )
+        given["from"].report("P011", f"{located.name} reads from '{source}', which is not a source of this file", hint)
     elif source is not None and sources[source].is_graph:
-        given["from"].complain("P012", f"'{source}' has format graph: its records name their types and need no mapping")
+        given["from"].report("P012", f"'{source}' has format graph: its records name their types and need no mapping")
     if source is None or (kind == "edges" and not {"src", "dst"} <= given.keys()):
         return None
     return TypeMapping(name, source, select, _text(given, "src"), _text(given, "dst"), _text(given, "where"))
 
 
-def _embeds(located: Located, places: dict[str, Located]) -> list[EmbedStep]:
+def _embeds(located: Value, places: dict[str, Value]) -> list[EmbedStep]:
     steps = []
     for item in located.items():
         given = item.members(("type", "property"), required=("type", "property"))
@@ -435,28 +287,30 @@ def _embeds(located: Located, places: dict[str, Located]) -> list[EmbedStep]:
     return steps
 
 
-def _quality(located: Located) -> Quality:
+def _quality(located: Value) -> Quality:
     given = located.members(("on_error", "quarantine", "max_rejected", "duplicates"))
     on_error = given["on_error"].choice(OnError) if "on_error" in given else None
     duplicates = given["duplicates"].choice(Duplicates) if "duplicates" in given else None
     most = given["max_rejected"].whole_number() if "max_rejected" in given else None
     quality = Quality(
-        OnError(on_error) if on_error else OnError.FAIL,
+        on_error or OnError.FAIL,
         _text(given, "quarantine"),
         DEFAULT_MAX_REJECTED if most is None else most,
-        Duplicates(duplicates) if duplicates else None,
+        duplicates,
     )
     if quality.on_error is OnError.QUARANTINE and quality.quarantine is None:
-        located.complain("P006", "quality needs 'quarantine', the directory that bad rows go to")
+        located.report("P006", "quality needs 'quarantine', the directory that bad rows go to")
     return quality
 
 
-def _spark(located: Located) -> SparkSettings:
+def _spark(located: Value) -> SparkSettings:
     given = located.members(("master", "remote", "conf", "packages"))
     if "master" in given and "remote" in given:
-        given["remote"].complain("P010", "give spark.master or spark.remote, not both")
-    conf = {key: _option(value) for key, value in given["conf"].mapping().items()} if "conf" in given else {}
-    packages = tuple(text for item in given["packages"].items() if (text := item.text())) if "packages" in given else ()
+        given["remote"].report("P010", "give spark.master or spark.remote, not both")
+    conf = {key.value: _option(value) for key, value in given["conf"].entries()} if "conf" in given else {}
+    packages = (
+        tuple(text for item in given["packages"].items() if (text := item.text().value)) if "packages" in given else ()
+    )
     return SparkSettings(_text(given, "master"), _text(given, "remote"), conf, packages)
 
 
@@ -493,21 +347,21 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
 class Complaints:
     """Findings about a model: with lines when it came from a file, as one plain error otherwise."""
 
-    def __init__(self, places: Mapping[str, Located]) -> None:
+    def __init__(self, places: Mapping[str, Value]) -> None:
         self._places = places
         self._plain: list[str] = []
-        self._located: Located | None = None
+        self._located: Value | None = None
 
     def add(self, place: str, code: str, message: str, help: str = "") -> None:
         located = self._places.get(place)
         if located is None:
             self._plain.append(message + (f"; {help}" if help else ""))
         else:
-            located.complain(code, message, help)
+            located.report(code, message, help)
             self._located = located
 
     def raise_any(self) -> None:
         if self._located is not None:
-            self._located.findings.raise_any()
+            self._located.document.raise_any()
         if self._plain:
             raise BadRequestError("\n".join(self._plain))

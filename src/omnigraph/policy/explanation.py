@@ -19,9 +19,9 @@ from omnigraph.api.governance import AccessRequest, Decision, Gate
 from omnigraph.api.values import counted
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.query.row_filter import Visibility
-from omnigraph.policy.bundle import Document, Text, Value
 from omnigraph.policy.gate import NearestRule, PolicyGate, describe_lacks, nearest_rule
 from omnigraph.policy.rules import Rule
+from omnigraph.yaml_documents import Text, Value, YamlDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +154,12 @@ class CaseReport:
 
 def read_cases(text: str, path: str | None = None) -> tuple[PolicyCase, ...]:
     """The cases of a YAML text; `path` only shows in messages. Raises `CompileError`, which shows the line."""
-    document = Document(text, path, INVALID)
+    document = YamlDocument(text, path, INVALID, stops_at_first=True)
     found = document.root().members(("version", "cases"), required=("version",))
     version = found["version"].whole_number()
     written = [_parse_case(case) for case in (found["cases"].items() if "cases" in found else [])]
     if version != VERSION:
-        found["version"].refuse(f"policy test version must be {VERSION}, not {version}")
+        document.refuse(f"policy test version must be {VERSION}, not {version}", found["version"].at)
     seen: set[str] = set()
     for id_, actor, case in written:
         if id_.is_blank:
@@ -188,7 +188,8 @@ def _branch(value: Value | None) -> str | None:
         return None
     name = value.text()
     if name.is_blank:
-        value.refuse(f"{value.name} must not be blank: leave it out where a request is about no branch")
+        message = f"{value.name} must not be blank; leave it out if the request has no branch"
+        value.document.refuse(message, value.at)
     return name.value.strip()
 
 

@@ -27,8 +27,7 @@ from omnigraph.cluster.config.files import (
     resolve_provider,
     scopes_of,
 )
-from omnigraph.cluster.config.model import PipelineSettings
-from omnigraph.cluster.config.reader import CONFIG_FILE, ConfigFile, absolute_directory, survey_config
+from omnigraph.cluster.config.reader import CONFIG_FILE, ConfigFile, PipelineSettings, absolute_directory, survey_config
 from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
 from omnigraph.cluster.ledger.state import Resource, composite_digest, config_digest, embedding_provider_digest
 from omnigraph.cluster.resources import (

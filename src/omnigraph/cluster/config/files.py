@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec import UnsetType
 
-from omnigraph.cluster.config.model import ExternalBlobs, NamedQuery, PolicySettings
+from omnigraph.cluster.config.reader import ExternalBlobs, NamedQuery, PolicySettings
 from omnigraph.cluster.ledger.state import BlobBase, BlobPolicy, file_digest
 from omnigraph.cluster.resources import (
     CLUSTER_SCOPE,

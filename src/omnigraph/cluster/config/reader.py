@@ -1,9 +1,8 @@
-"""From the text of `cluster.yaml` to its model, with everything that is wrong about its shape and its header.
+"""Reads `cluster.yaml`: from its text to a `ClusterConfig`, with every mistake in its shape and its header.
 
-`survey_config` goes on after a flaw, so that one validation can report it together with the files that are missing.
-Every other command uses `read_config`, which refuses a configuration with any flaw.
-
-Where the storage root of a cluster is: given as a URI, or by the `storage:` of a configuration directory.
+`survey_config` goes on after a mistake, so that `cluster validate` can report it together with missing files. Every
+other command calls `read_config`, which refuses a configuration with any mistake. No message quotes a value: somebody
+may have written a key where only the name of a variable belongs.
 """
 
 from __future__ import annotations
@@ -12,30 +11,75 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
-from omnigraph.cluster.config.model import CONFIG_FILE as CONFIG_FILE
-from omnigraph.cluster.config.model import (
-    CONFIG_VERSION,
-    ClusterConfig,
-    DeclaredBase,
-    ExternalBlobs,
-    GraphSettings,
-    Metadata,
-    NamedQuery,
-    PipelineSettings,
-    PolicySettings,
-    Providers,
-    StateSettings,
-    Values,
-    compose,
-    is_empty,
-    repeated_keys,
-)
 from omnigraph.cluster.resources import ClusterError, Diagnostic, error
 from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
+from omnigraph.errors import CompileError
+from omnigraph.yaml_documents import Finding, Flaw, Value, YamlDocument
+
+CONFIG_FILE: Final = "cluster.yaml"
+CONFIG_VERSION: Final = 1
+
+
+class Metadata(Struct, frozen=True):
+    name: str | None = None
+
+
+class StateSettings(Struct, frozen=True):
+    backend: str | None = None
+    lock: bool = True
+
+
+class Providers(Struct, frozen=True):
+    embedding: dict[str, EmbeddingProfile] = {}
+
+
+class NamedQuery(Struct, frozen=True):
+    """A query of the map form: the file that declares it."""
+
+    file: str
+
+
+class DeclaredBase(Struct, frozen=True):
+    base: str
+    scope: str
+
+
+class ExternalBlobs(Struct, frozen=True):
+    allow: tuple[DeclaredBase, ...]
+
+
+class GraphSettings(Struct, frozen=True):
+    """`queries` are a path, several, or files by the name of the query. Without `external_blobs` none are taken in."""
+
+    schema: str
+    queries: str | tuple[str, ...] | dict[str, NamedQuery] | None = None
+    embedding_provider: str | None = None
+    external_blobs: ExternalBlobs | UnsetType = UNSET
+
+
+class PolicySettings(Struct, frozen=True):
+    file: str
+    tests: str | None = None
+    applies_to: tuple[str, ...] = ()
+
+
+class PipelineSettings(Struct, frozen=True):
+    file: str
+    graph: str
+
+
+class ClusterConfig(Struct, frozen=True, kw_only=True):
+    version: int
+    metadata: Metadata = Metadata()
+    storage: str | None = None
+    state: StateSettings = StateSettings()
+    providers: Providers = Providers()
+    graphs: dict[str, GraphSettings] = {}
+    policies: dict[str, PolicySettings] = {}
+    pipelines: dict[str, PipelineSettings] = {}
 
 
 def storage_root(source: str) -> str:
@@ -85,16 +129,6 @@ def read_text(file: Path) -> str:
     raise ClusterError.of("cluster_config_read_error", CONFIG_FILE, reason)
 
 
-def _storage_of(file: Path) -> str | None:
-    """Nothing else of the configuration counts here: a server needs no more of it, however old or new it is."""
-    for key, value in compose(read_text(file)).value:
-        if isinstance(key, yaml.ScalarNode) and key.value == "storage" and not is_empty(value):
-            if not isinstance(value, yaml.ScalarNode) or not value.tag.endswith(":str"):
-                raise ClusterError.of("invalid_storage_root", "storage", "it has to be text")
-            return str(value.value)
-    return None
-
-
 RESERVED: Final = ("apply", "env_file", "embeddings", "ui", "aliases", "bindings")
 _TOP: Final = ("version", "metadata", "storage", "state", "providers", "graphs", "policies", "pipelines")
 _GRAPH: Final = ("schema", "queries", "embedding_provider", "external_blobs")
@@ -126,31 +160,65 @@ def read_config(source: str) -> ConfigFile:
     return file
 
 
+_INVALID: Final = "invalid_cluster_yaml"
+_CODES: Final = dict.fromkeys(Flaw, _INVALID) | {Flaw.REPEATED_KEY: "duplicate_yaml_key"}
+
+
 def survey_config(source: str) -> ConfigFile:
     """The configuration of a directory, as far as it can be understood. Raises `ClusterError` when it is not YAML."""
     directory = config_directory(source)
-    root = compose(read_text(directory / CONFIG_FILE))
-    values = Values()
-    config = _config(values, root)
-    return ConfigFile(directory, config, (*_refused_keys(root), *values.found, *_header(config, values.found)))
+    root = read_root(directory / CONFIG_FILE)
+    config = _config(root)
+    shape = [_diagnostic(finding) for finding in root.document.findings]
+    return ConfigFile(directory, config, (*_refused_keys(root), *shape, *_header(config, shape)))
 
 
-def _refused_keys(root: yaml.MappingNode) -> list[Diagnostic]:
-    found = [
-        error("duplicate_yaml_key", dotted, f"line {line}: the key is given twice; keep one of them")
-        for dotted, line in repeated_keys(root)
-    ]
-    for key, value in root.value:
-        if key.value in RESERVED:
-            message = f"line {key.start_mark.line + 1}: the key is reserved and means nothing yet; remove it"
-            found.append(error("future_phase_field", key.value, message))
-        if key.value == "graphs" and isinstance(value, yaml.MappingNode):
-            for name, graph in value.value:
-                if isinstance(graph, yaml.MappingNode) and any(k.value == "streaming" for k, _ in graph.value):
-                    path = f"graphs.{name.value}.streaming"
-                    message = "graphs are not declared as streaming any more: writes need no declaration; remove it"
-                    found.append(error("removed_streaming_declaration", path, message))
-    return found
+def read_root(file: Path) -> Value:
+    """The mapping of a `cluster.yaml`. Raises `ClusterError` when it is not YAML, or not a mapping."""
+    document = YamlDocument(read_text(file), codes=_CODES, name=CONFIG_FILE, shows_values=False, empty_is_absent=True)
+    try:
+        root = document.root()
+    except CompileError as problem:
+        raise ClusterError([_diagnostic(Finding(_INVALID, "", flaw)) for flaw in problem.diagnostics]) from None
+    if not root.is_mapping or any(not isinstance(key.value, str) for key, _ in root.node.value):
+        raise ClusterError.of(_INVALID, CONFIG_FILE, f"{CONFIG_FILE} must hold keys and values")
+    return root
+
+
+def _diagnostic(finding: Finding) -> Diagnostic:
+    found = finding.diagnostic
+    line = f"line {found.span.line}: " if found.span is not None else ""
+    if finding.code == _CODES[Flaw.REPEATED_KEY]:
+        return error("duplicate_yaml_key", finding.key, f"{line}the key is given twice; keep one of them")
+    remedy = f"; {found.suggestion}" if found.suggestion is not None else ""
+    return error("invalid_cluster_yaml", CONFIG_FILE, f"{line}{found.message}{remedy}")
+
+
+def _storage_of(file: Path) -> str | None:
+    """The `storage:` of a configuration. A server needs no other part of it, so mistakes elsewhere don't matter."""
+    root = read_root(file)
+    value = root.find("storage")
+    if value is None:
+        return None
+    text = value.text().value
+    if root.document.findings:
+        raise ClusterError.of("invalid_storage_root", "storage", "storage must be a text")
+    return text
+
+
+def _refused_keys(root: Value) -> list[Diagnostic]:
+    refused = []
+    for key, value in root.entries_quietly():
+        if key in RESERVED:
+            line = root.document.source.span(value.at.start, value.at.end).line
+            message = f"line {line}: the key is reserved and has no meaning yet; remove it"
+            refused.append(error("future_phase_field", key, message))
+    graphs = root.find("graphs")
+    for name, graph in graphs.entries_quietly() if graphs is not None else ():
+        if any(key == "streaming" for key, _ in graph.entries_quietly()):
+            message = "graphs are no longer declared as streaming: writes need no declaration; remove the key"
+            refused.append(error("removed_streaming_declaration", f"graphs.{name}.streaming", message))
+    return refused
 
 
 def _header(config: ClusterConfig, noted: list[Diagnostic]) -> list[Diagnostic]:
@@ -171,91 +239,95 @@ def _header(config: ClusterConfig, noted: list[Diagnostic]) -> list[Diagnostic]:
     return found
 
 
-def _config(values: Values, root: yaml.MappingNode) -> ClusterConfig:
-    top = values.members(root, CONFIG_FILE, _TOP, required=("version",), refused=RESERVED)
-    metadata = values.members(top.get("metadata"), "metadata", ("name",))
-    state = values.members(top.get("state"), "state", ("backend", "lock"))
-    providers = values.members(top.get("providers"), "providers", ("embedding",))
-    profiles = values.entries(providers.get("embedding"), "providers.embedding")
-    graphs = values.entries(top.get("graphs"), "graphs")
-    policies = values.entries(top.get("policies"), "policies")
-    pipelines = values.entries(top.get("pipelines"), "pipelines")
+def _config(root: Value) -> ClusterConfig:
+    top = root.members(_TOP, required=("version",), ignored=RESERVED)
+    metadata = _members(top.get("metadata"), ("name",))
+    state = _members(top.get("state"), ("backend", "lock"))
+    providers = _members(top.get("providers"), ("embedding",))
     return ClusterConfig(
-        version=values.number(top["version"], "version") if "version" in top else 0,
-        metadata=Metadata(values.optional_text(metadata, "name", "metadata")),
-        storage=values.optional_text(top, "storage", CONFIG_FILE),
-        state=StateSettings(
-            values.optional_text(state, "backend", "state"),
-            values.flag(state["lock"], "state.lock") if "lock" in state else True,
-        ),
-        providers=Providers({name: _profile(values, name, node) for name, node in profiles}),
-        graphs={name: _graph(values, f"graphs.{name}", node) for name, node in graphs},
-        policies={name: _policy(values, f"policies.{name}", node) for name, node in policies},
-        pipelines={name: _pipeline(values, f"pipelines.{name}", node) for name, node in pipelines},
+        version=top["version"].whole_number() if "version" in top else 0,
+        metadata=Metadata(_text(metadata, "name")),
+        storage=_text(top, "storage"),
+        state=StateSettings(_text(state, "backend"), state["lock"].flag() if "lock" in state else True),
+        providers=Providers({name: _profile(value) for name, value in _entries(providers, "embedding")}),
+        graphs={name: _graph(value) for name, value in _entries(top, "graphs")},
+        policies={name: _policy(value) for name, value in _entries(top, "policies")},
+        pipelines={name: _pipeline(value) for name, value in _entries(top, "pipelines")},
     )
 
 
-def _profile(values: Values, name: str, node: yaml.Node) -> EmbeddingProfile:
-    where = f"providers.embedding.{name}"
-    found = values.members(node, where, ("kind", "provider", "base_url", "model", "api_key"))
-    if "kind" in found and "provider" in found:
-        values.complain(found["provider"], f"{where}: provider is another name for kind; give one of them")
-    said = {key: values.optional_text(found, key, where) for key in ("base_url", "model", "api_key")}
-    kind = values.optional_text(found, "kind" if "kind" in found else "provider", where)
-    return EmbeddingProfile(kind=kind, **said)
+def _members(value: Value | None, known: tuple[str, ...]) -> dict[str, Value]:
+    return value.members(known) if value is not None else {}
 
 
-def _graph(values: Values, where: str, node: yaml.Node) -> GraphSettings:
-    found = values.members(node, where, _GRAPH, required=("schema",), refused=("streaming",))
+def _entries(members: dict[str, Value], name: str) -> list[tuple[str, Value]]:
+    return [(key.value, value) for key, value in members[name].entries()] if name in members else []
+
+
+def _text(members: dict[str, Value], name: str) -> str | None:
+    return members[name].text().value if name in members else None
+
+
+def _path(value: Value) -> str:
+    """The path of a file. It is empty only after a finding."""
+    count = len(value.document.findings)
+    path = value.text().value
+    if not path and len(value.document.findings) == count:
+        value.report(_INVALID, f"{value.name} is empty; name a file")
+    return path
+
+
+def _profile(value: Value) -> EmbeddingProfile:
+    members = value.members(("kind", "provider", "base_url", "model", "api_key"))
+    if "kind" in members and "provider" in members:
+        members["provider"].report(_INVALID, f"{value.name}: provider is another name for kind; give one of them")
+    texts = {key: _text(members, key) for key in ("base_url", "model", "api_key")}
+    return EmbeddingProfile(kind=_text(members, "kind" if "kind" in members else "provider"), **texts)
+
+
+def _graph(value: Value) -> GraphSettings:
+    members = value.members(_GRAPH, required=("schema",), ignored=("streaming",))
     return GraphSettings(
-        values.path(found, "schema", where),
-        _queries(values, f"{where}.queries", found.get("queries")),
-        values.optional_text(found, "embedding_provider", where),
-        _external_blobs(values, f"{where}.external_blobs", found.get("external_blobs")),
+        _path(members["schema"]) if "schema" in members else "",
+        _queries(members["queries"]) if "queries" in members else None,
+        _text(members, "embedding_provider"),
+        _external_blobs(members["external_blobs"]) if "external_blobs" in members else UNSET,
     )
 
 
-def _queries(
-    values: Values, where: str, node: yaml.Node | None
-) -> str | tuple[str, ...] | dict[str, NamedQuery] | None:
-    if node is None:
-        return None
-    if isinstance(node, yaml.MappingNode):
-        return {name: _named_query(values, f"{where}.{name}", entry) for name, entry in values.entries(node, where)}
-    if isinstance(node, yaml.SequenceNode):
-        paths = (values.path_text(item, f"{where}[{index}]") for index, item in enumerate(node.value))
-        return tuple(path for path in paths if path)
-    return values.path_text(node, where) or None
+def _queries(value: Value) -> str | tuple[str, ...] | dict[str, NamedQuery] | None:
+    if value.is_mapping:
+        return {key.value: NamedQuery(_file(entry)) for key, entry in value.entries()}
+    if value.is_list:
+        return tuple(path for item in value.items() if (path := _path(item)))
+    return _path(value) or None
 
 
-def _named_query(values: Values, where: str, node: yaml.Node) -> NamedQuery:
-    found = values.members(node, where, ("file",), required=("file",))
-    return NamedQuery(values.path(found, "file", where))
+def _file(value: Value) -> str:
+    members = value.members(("file",), required=("file",))
+    return _path(members["file"]) if "file" in members else ""
 
 
-def _external_blobs(values: Values, where: str, node: yaml.Node | None) -> ExternalBlobs | UnsetType:
-    found = values.members(node, where, ("allow",))
+def _external_blobs(value: Value) -> ExternalBlobs | UnsetType:
+    members = value.members(("allow",))
     bases = []
-    for index, item in enumerate(values.items(found.get("allow"), f"{where}.allow")):
-        at = f"{where}.allow[{index}]"
-        base = values.members(item, at, ("base", "scope"), required=("base", "scope"))
-        scope = values.optional_text(base, "scope", at) or ""
-        if "scope" in base and scope not in [known.value for known in Scope]:
-            values.complain(base["scope"], f"{at}.scope has to be {' or '.join(Scope)}")
-        bases.append(DeclaredBase(values.optional_text(base, "base", at) or "", scope))
+    for item in members["allow"].items() if "allow" in members else ():
+        base = item.members(("base", "scope"), required=("base", "scope"))
+        scope = base["scope"].choice(Scope) if "scope" in base else Scope.SERVER_SAFE
+        bases.append(DeclaredBase(_text(base, "base") or "", scope.value))
     return ExternalBlobs(tuple(bases)) if bases else UNSET
 
 
-def _policy(values: Values, where: str, node: yaml.Node) -> PolicySettings:
-    found = values.members(node, where, ("file", "tests", "applies_to"), required=("file",))
-    scopes = enumerate(values.items(found.get("applies_to"), f"{where}.applies_to"))
+def _policy(value: Value) -> PolicySettings:
+    members = value.members(("file", "tests", "applies_to"), required=("file",))
+    scopes = members["applies_to"].items() if "applies_to" in members else []
     return PolicySettings(
-        values.path(found, "file", where),
-        values.path(found, "tests", where) or None,
-        tuple(values.text(scope, f"{where}.applies_to[{index}]") for index, scope in scopes),
+        _path(members["file"]) if "file" in members else "",
+        _path(members["tests"]) or None if "tests" in members else None,
+        tuple(scope.text().value for scope in scopes),
     )
 
 
-def _pipeline(values: Values, where: str, node: yaml.Node) -> PipelineSettings:
-    found = values.members(node, where, ("file", "graph"), required=("file", "graph"))
-    return PipelineSettings(values.path(found, "file", where), values.optional_text(found, "graph", where) or "")
+def _pipeline(value: Value) -> PipelineSettings:
+    members = value.members(("file", "graph"), required=("file", "graph"))
+    return PipelineSettings(_path(members["file"]) if "file" in members else "", _text(members, "graph") or "")
