@@ -186,7 +186,7 @@ def test_only_the_tables_package_touches_what_is_lances() -> None:
 DELETES_TABLE_DATA = {
     "engine/maintenance/cleanup.py": "what no kept version names, manifests before files",
     "storage/tables/files.py": "files of a write whose plan never left it",
-    "storage/root.py": "the folders of an init that failed",
+    "storage/creation.py": "the folders of an init that failed",
     "cluster/storage_root.py": "folders of deleted graphs, whose names are never used again",
 }
 DELETES_OTHER_OBJECTS = {

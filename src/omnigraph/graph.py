@@ -91,8 +91,8 @@ from omnigraph.language.query.row_filter import Visibility
 from omnigraph.snapshot import Snapshot
 from omnigraph.sources import Call, Queries, Query, call, schema_source
 from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.models import KeyUse, LogEntry
-from omnigraph.storage.tracing import Trace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

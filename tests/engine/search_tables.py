@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from omnigraph.engine.query.search.analyzer import tokens_of
 from omnigraph.language.catalog import Metric
+from omnigraph.storage.creation import create_root
 from omnigraph.storage.location import Location
-from omnigraph.storage.root import create_root
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import (
     TEXT_INDEX_KIND,

@@ -13,7 +13,7 @@ from omnigraph.cluster.storage_root import make_root
 from omnigraph.engine.managed_graph import Standing, change_schema, look_at, make, preview_change, schema_made_by
 from omnigraph.errors import AlreadyInitializedError, BadRequestError, ConflictError, StorageError
 from omnigraph.storage.log.cleanup_journal import JOURNAL_FOLDER
-from omnigraph.storage.tracing import Trace
+from omnigraph.storage.log.tracing import Trace
 from tests.conftest import Place
 from tests.support.every_store import Meanwhile, watched
 

@@ -16,7 +16,7 @@ from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_envi
 from omnigraph.embeddings.provider import Role
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline import reembed
-from omnigraph.storage.tracing import Trace
+from omnigraph.storage.log.tracing import Trace
 from tests.engine.stored import rows
 
 SCHEMA = """

@@ -14,7 +14,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BranchNotFoundError, NotFoundError
-from omnigraph.storage.tracing import POINTS, Trace
+from omnigraph.storage.log.tracing import POINTS, Trace
 from tests.conftest import Place
 from tests.storage.writer import write_everything
 from tests.support.child import SOON_AFTER_STEP, STEP, Steps

@@ -10,9 +10,10 @@ import pytest
 from omnigraph.engine.bulk.executor import RemoteTable
 from omnigraph.engine.resources import Resources
 from omnigraph.errors import CommitOutcomeUnknownError
+from omnigraph.storage.creation import create_root
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
-from omnigraph.storage.root import GraphRoot, create_root
+from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.files import StagedFiles
 from omnigraph.storage.tables.fragments import FragmentStaging
 from tests.support.tables import PEOPLE, append_one, ids, new_graph

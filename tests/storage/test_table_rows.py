@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import IntegrityError
+from omnigraph.storage.creation import create_root
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
-from omnigraph.storage.root import GraphRoot, create_root
+from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table, rows
 from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, by_row_id, row_ids_of

@@ -13,7 +13,7 @@ from omnigraph import Graph
 from omnigraph.errors import KeyConflictError
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable, Table
-from omnigraph.storage.tables.compaction import (
+from omnigraph.storage.tables.lance_metadata import (
     CEILING_BYTES,
     COMPACT_SMALL_AT,
     FLOOR_BYTES,

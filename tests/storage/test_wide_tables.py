@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.storage.creation import create_root
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.root import GraphRoot, create_root
+from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.indexes import BTREE
 from omnigraph.storage.tables.rows import TAKEN_ROWS, WIDE_COLUMNS
 

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 
 from omnigraph import Graph
-from omnigraph.storage.tracing import Trace
+from omnigraph.storage.log.tracing import Trace
 
 KILL_AT = "OMNIGRAPH_KILL_AT"
 STEP, SOON_AFTER_STEP, DYING = "step", "soon after step", "dying"

@@ -9,7 +9,7 @@ import pyarrow as pa
 from omnigraph import Graph
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
-from omnigraph.storage.tracing import Trace
+from omnigraph.storage.log.tracing import Trace
 
 NODE = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 EDGE = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("id", "src", "dst")])

@@ -48,11 +48,11 @@ class History:
     def _refresh_lives(self) -> None:
         """Every life that became a branch, living or dead. One that lost its name to another never did, and so has no
         tombstone."""
-        listed = self._names.listed()
+        listed = self._names.list_all()
         self.lives = {self._main.branch_id: self._main}
         for life in [life for lives in listed.values() for life in lives if not (life.is_path or life.is_pending)]:
             ref = self._names.read(life.name, life.number)
-            if ref is not None and (self.tombstone(ref.branch_id) or not self._names.overridden(life, listed)):
+            if ref is not None and (self.tombstone(ref.branch_id) or not self._names.is_overridden(life, listed)):
                 self.lives[ref.branch_id] = ref
 
     def stands(self, entry: LogEntry) -> bool:

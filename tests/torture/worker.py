@@ -24,7 +24,7 @@ from typing import Any
 from omnigraph import Graph
 from omnigraph.errors import OmniGraphError, StorageError
 from omnigraph.storage.identifiers import MAIN
-from omnigraph.storage.tracing import MAINTENANCE_POINTS, NAMING_POINTS, Trace
+from omnigraph.storage.log.tracing import MAINTENANCE_POINTS, NAMING_POINTS, Trace
 from tests.support.child import say
 from tests.torture.choices import View, choose
 from tests.torture.operations import Memory, carry_out, is_expected

@@ -16,10 +16,10 @@ from omnigraph.engine.history import log_walk
 from omnigraph.engine.schema_apply import ManagedChange, apply_schema, plan_schema
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ConflictError, NotFoundError, OmniGraphError, StorageError
+from omnigraph.storage.creation import leftovers
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import LogEntry
-from omnigraph.storage.root import leftovers
 
 OPERATION: Final = "cluster_operation"
 """The member of a commit's details that names the operation which made it."""

@@ -32,13 +32,14 @@ from omnigraph.errors import (
 )
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
+from omnigraph.storage.creation import create_root
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import BranchHead
+from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.log.writer_queue import BRANCH_LOCKS, Waits
 from omnigraph.storage.models import LogEntry
-from omnigraph.storage.root import create_root, open_root
-from omnigraph.storage.tracing import Trace
+from omnigraph.storage.root import open_root
 
 Answer = TypeVar("Answer")
 

@@ -1,9 +1,7 @@
-"""A graph's root: opening it, and the parts that hang on it. `creation.py` makes one.
+"""An open graph root: its identity, and the storage parts that share one store client, one Lance session and threads.
 
-Creating a graph: everything but its name first, then `graph.json`, from whose moment on the graph exists.
-
-What an `init` writes before has names that nobody else can pick, so two racing inits can't mix and an interrupted one
-leaves only unnamed garbage.
+The engine opens a root once per graph handle and reaches the log, branches, tables and schemas through it; `creation`
+makes new ones. It never deletes table data.
 """
 
 from __future__ import annotations
@@ -11,39 +9,30 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 
 from omnigraph.errors import (
-    AlreadyInitializedError,
-    ConflictError,
     IntegrityError,
     NotFoundError,
-    StorageError,
-    StorageErrorKind,
 )
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.external_objects import ExternalObjects
-from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
+from omnigraph.storage.identifiers import new_table_id
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import Branches
-from omnigraph.storage.log.cleanup_journal import JOURNAL_FOLDER, CleanupJournal, Pins
+from omnigraph.storage.log.cleanup_journal import CleanupJournal, Pins
 from omnigraph.storage.log.log import GraphLog
-from omnigraph.storage.log.write_guard import CLOCK_OBJECT, WriteGuard, probe_create_if_absent
+from omnigraph.storage.log.tracing import Trace
+from omnigraph.storage.log.write_guard import WriteGuard
 from omnigraph.storage.log.writer_queue import WriterQueue
 from omnigraph.storage.models import (
     FORMAT_VERSION,
-    BranchRef,
-    Commit,
     GraphIdentity,
-    LogEntry,
     SchemaDocument,
     TableState,
     decode,
@@ -52,7 +41,6 @@ from omnigraph.storage.models import (
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.maintenance import TableMaintenance
-from omnigraph.storage.tracing import Trace
 
 IDENTITY = "__manifest/graph.json"
 _WORKERS = 16
@@ -168,186 +156,3 @@ def new_table_path(type_key: str) -> tuple[str, str]:
 
 def schema_path(digest: str) -> str:
     return f"schemas/{digest}.json"
-
-
-_OWN_DIRECTORIES = ("__manifest/", "schemas/", "nodes/", "edges/", "topology/")
-_CLAIMS = 3
-
-
-def create_root(
-    location: Location,
-    tables: Mapping[str, pa.Schema],
-    *,
-    source: str = "",
-    catalog: bytes = b"null",
-    actor: str | None = None,
-    details: Mapping[str, str] | None = None,
-    force: bool = False,
-    trace: Trace | None = None,
-) -> GraphRoot:
-    """Make a graph with one empty table per type key and its first commit. All of it, or nothing is left behind.
-
-    `force` accepts a root that holds files of an interrupted init; it never replaces a graph.
-    """
-    undo: list[Callable[[], None]] = []
-    try:
-        for directory in location.make_local_root():
-            undo.append(_removing_directory(directory))
-        return _create_root(location, tables, source, catalog, actor, details or {}, force, trace or Trace(), undo)
-    except BaseException:
-        for step in reversed(undo):
-            with contextlib.suppress(StorageError, OSError):
-                step()
-        raise
-
-
-def _create_root(
-    location: Location,
-    tables: Mapping[str, pa.Schema],
-    source: str,
-    catalog: bytes,
-    actor: str | None,
-    details: Mapping[str, str],
-    force: bool,
-    trace: Trace,
-    undo: list[Callable[[], None]],
-) -> GraphRoot:
-    objects = Objects(location)
-    _refuse_used_root(objects, force)
-    if location.is_local:
-        # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
-        (location.local_root / JOURNAL_FOLDER).mkdir(parents=True, exist_ok=True)
-    store_time = probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
-    now = now_micros()
-    main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
-    identity = GraphIdentity(format=FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
-    root = GraphRoot(objects, identity, trace)
-    undo.append(root.close)
-    undo.append(lambda: objects.delete(CLOCK_OBJECT))
-    root.guard.learn(store_time)
-
-    def make(type_key: str) -> TableState:
-        path, table_id = new_table_path(type_key)
-        undo.append(_removing_objects(objects, path))
-        state = root.staging.create(path, table_id, tables[type_key])
-        trace.reach("init.table.after")
-        return state
-
-    states = dict(zip(tables, root.workers.map(make, tables), strict=True))
-    digest = root.accept_schema(source, catalog)
-    undo.append(lambda: objects.delete(schema_path(digest)))
-    trace.reach("init.schema.after")
-    undo.append(_removing_objects(objects, f"__manifest/log/{main.branch_id}"))
-    undo.append(lambda: objects.delete(f"__manifest/hints/{main.branch_id}"))
-    root.log.publish(_first_entry(identity, digest, states, details))
-    trace.reach("init.genesis.after")
-    try:
-        _claim(objects, identity)
-    except StorageError as error:
-        if error.may_have_happened:
-            undo[:] = [root.close]  # perhaps the graph exists, and somebody works with it already
-        raise
-    undo.clear()
-    trace.reach("init.claim.after")
-    return root
-
-
-def _first_entry(
-    identity: GraphIdentity, schema: str, tables: Mapping[str, TableState], details: Mapping[str, str]
-) -> LogEntry:
-    main, now = identity.main, identity.created_at
-    commit = Commit(
-        id=new_commit_id(1),
-        kind="init",
-        parents=(),
-        authored_at=now,
-        published_at=now,
-        actor=main.created_by,
-        details=dict(details),
-    )
-    return LogEntry(
-        format=FORMAT_VERSION,
-        graph_id=identity.graph_id,
-        branch=MAIN,
-        branch_id=main.branch_id,
-        version=1,
-        commit=commit,
-        schema=schema,
-        tables=dict(tables),
-        table_versions=dict.fromkeys(tables, 1),
-    )
-
-
-def _claim(objects: Objects, identity: GraphIdentity) -> None:
-    """The moment the graph exists. After a lost response the object itself says whose claim won."""
-    if objects.claim(IDENTITY, encode(identity), _CLAIMS):
-        return
-    try:
-        standing = objects.get(IDENTITY)
-    except StorageError as error:
-        raise StorageError(StorageErrorKind.UNKNOWN, f"it is open whose graph was created: {error}") from error
-    if standing is None or decode(IDENTITY, standing, GraphIdentity).graph_id != identity.graph_id:
-        raise AlreadyInitializedError(objects.location.uri)
-
-
-@dataclass(frozen=True, slots=True)
-class Leftovers:
-    """What a root holds where no graph opens: an example of what an init writes, and one of what it does not."""
-
-    is_graph: bool
-    own: str | None = None
-    foreign: str | None = None
-
-
-def leftovers(location: Location) -> Leftovers:
-    try:
-        return _leftovers(Objects(location))
-    except NotFoundError:  # no such directory, perhaps only since a moment ago
-        return Leftovers(False)
-
-
-def _leftovers(objects: Objects) -> Leftovers:
-    if objects.get(IDENTITY) is not None:
-        return Leftovers(True)
-    found = objects.sample()
-    foreign = (path for path in found if not path.startswith(_OWN_DIRECTORIES))
-    return Leftovers(False, found[0] if found else None, next(foreign, None))
-
-
-def _refuse_used_root(objects: Objects, force: bool) -> None:
-    uri = objects.location.uri
-    left = _leftovers(objects)
-    if left.is_graph:
-        raise AlreadyInitializedError(uri)
-    if left.foreign is not None:
-        raise ConflictError(f"'{uri}' is not empty (it holds '{left.foreign}'); choose an empty location for the graph")
-    if left.own is not None and not force:
-        raise ConflictError(
-            f"'{uri}' holds leftovers of an interrupted init (such as '{left.own}') and no graph; "
-            "use force to create the graph there"
-        )
-
-
-def _removing_objects(objects: Objects, prefix: str) -> Callable[[], None]:
-    def remove() -> None:
-        for stored in objects.below(prefix):
-            objects.delete(stored.path)
-        if objects.location.is_local:
-            # Object stores have no directories; on a disk the emptied ones would stay behind.
-            shutil.rmtree(objects.location.local_root / prefix, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                (objects.location.local_root / prefix).parent.rmdir()
-
-    return remove
-
-
-def _removing_directory(directory: Path) -> Callable[[], None]:
-    def remove() -> None:
-        if (directory / IDENTITY).exists():
-            return  # another init was faster: what is empty here is part of its graph
-        for child in (JOURNAL_FOLDER, "__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
-            with contextlib.suppress(OSError):
-                os.rmdir(directory / child)
-        os.rmdir(directory)
-
-    return remove

@@ -21,7 +21,7 @@ from omnigraph.errors import (
     ReadSetChangedError,
     ResourceLimitError,
 )
-from omnigraph.storage.tracing import Trace
+from omnigraph.storage.log.tracing import Trace
 from tests.engine.town import SCHEMA, content, drop, drop_edges, knows, lives, names, new_town, person, place, put
 from tests.support.receipts import replayed
 

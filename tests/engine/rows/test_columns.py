@@ -11,8 +11,8 @@ import pyarrow as pa
 from omnigraph.engine.rows.columns import as_table_rows, column_of, rows_schema, table_schema
 from omnigraph.engine.rows.kernels import decode
 from omnigraph.storage.location import Location
+from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.tables import Staging, TableReader
-from omnigraph.storage.tracing import Trace
 from tests.engine.museum import lines, museum, node
 from tests.support.lance_tables import lance_of
 

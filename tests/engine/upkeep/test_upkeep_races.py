@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.storage.tracing import MAINTENANCE_POINTS
+from omnigraph.storage.log.tracing import MAINTENANCE_POINTS
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, book, content, load, loan, reader
 from tests.support.processes import Process, start_together

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.storage.tracing import Trace
+from omnigraph.storage.log.tracing import Trace
 from tests.engine.museum import SCHEMA, edge, lines, node
 from tests.engine.stored import everything
 

@@ -24,7 +24,7 @@ from omnigraph.errors import (
     PreconditionFailedError,
     ReadSetChangedError,
 )
-from omnigraph.storage.tracing import Trace
+from omnigraph.storage.log.tracing import Trace
 from tests.engine.museum import edge, lines, node
 from tests.engine.stored import rows
 from tests.engine.writer import OtherProcess

@@ -134,7 +134,7 @@ class _Cleanup:
         self.dry_run = dry_run
         self.now = _own_time() if dry_run else self._store_time_even_if_full()
         # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
-        self.unfinished = root.cleanup_journal.standing() if dry_run else root.cleanup_journal.take_over()
+        self.unfinished = root.cleanup_journal.records() if dry_run else root.cleanup_journal.take_over()
         self.first_kept = first_retained(root, root.branches.head(MAIN), retention, self.now)
 
     def keep_from(self, entry: LogEntry) -> None:
@@ -210,7 +210,7 @@ class _Cleanup:
 
     def _valid_pins(self) -> list[Pin]:
         """A write that pinned something longer ago than the grace period refuses to publish."""
-        pins = self.root.pins.standing()
+        pins = self.root.pins.all()
         expired = [pin for pin in pins if pin.since < self.now - GRACE]
         if expired and not self.dry_run:
             self.root.pins.forget(expired)

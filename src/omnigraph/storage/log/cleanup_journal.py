@@ -1,20 +1,12 @@
-"""What a cleanup is about to delete, written down before it deletes.
+"""The cleanup journal and pins: which part of main's history a cleanup is about to delete, and which a write relies on.
 
-A record is an empty object whose name says which part of main's history is released: everything below a version, of
-all tables or of one. It stands from before the cleanup's last look at branches and pins until everything it releases
-is gone. A write that builds on an old commit of main pins it and then looks for records; one of the two always sees
-the other. A record left by a cleanup that died is taken over and finished by the next one, never just removed: its
-owner may only be asleep. An owner deletes only while its record stands and nobody has taken it over.
-
-Records have no content, so that a disk without a free block can still be cleaned.
-
-Pins: places in main's history that a write in flight builds on.
-
-Cleanup may release any version of main but the head. A branch made from main, and a merge of main into a branch, name
-table versions of a commit that stops being the head while they work. They pin it first: an empty object whose name
-says from which version on main must stay. Cleanup keeps what a pin names as if a branch stood there. The protocol
-that makes this safe is in docs/dev/protocol.md; a pin that its writer left behind is ignored after the grace period,
-when that writer would refuse to publish.
+A journal record is an empty object whose name says that everything below a version may go, of all tables or of one. It
+is written before the cleanup's last look at branches and pins, and stays until all of that is deleted. A pin is an empty
+object whose name says from which version on main must stay; branches made from main and merges of main write one before
+they name table versions of an old commit, and then look for records: one of the two always sees the other
+(docs/dev/protocol.md). The record of a cleanup that died is taken over and finished by the next one, never just removed,
+because its owner may only be asleep; a pin left behind is ignored after the grace period, when its writer would refuse
+to publish. Records have no content, so that a full disk can still be cleaned.
 """
 
 from __future__ import annotations
@@ -42,13 +34,13 @@ _RECORD_NAME = re.compile(r"[0-9A-Z]{26}\.below-(\d+)(?:\.((?:nodes|edges)\.[0-9
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """Main's versions below `below` are released, of one table folder or of all."""
+    """Main's versions below `below` may be deleted, of one table folder or of all."""
 
     path: str
     below: int
     folder: str | None
 
-    def releases(self, version: int, folder: str) -> bool:
+    def covers(self, version: int, folder: str) -> bool:
         return version < self.below and self.folder in (None, folder)
 
 
@@ -60,32 +52,32 @@ class CleanupJournal:
         self._workers = workers
 
     def open(self, below: int, folders: Iterable[str] | None = None) -> list[JournalRecord]:
-        """Write down that main's versions below one are released, of all tables or of these."""
-        opened = []
+        """Record that main's versions below one are about to be deleted, of all tables or of these."""
+        records = []
         for folder in [None] if folders is None else sorted(folders):
-            named = "" if folder is None else f".{folder.replace('/', '.')}"
-            record = JournalRecord(f"{JOURNAL_FOLDER}/{new_ulid()}.below-{below}{named}", below, folder)
+            suffix = "" if folder is None else f".{folder.replace('/', '.')}"
+            record = JournalRecord(f"{JOURNAL_FOLDER}/{new_ulid()}.below-{below}{suffix}", below, folder)
             self._objects.create(record.path, b"")
-            opened.append(record)
-        return opened
+            records.append(record)
+        return records
 
-    def standing(self) -> list[JournalRecord]:
-        return _parsed(stored.path for stored in self._objects.below(JOURNAL_FOLDER))
+    def records(self) -> list[JournalRecord]:
+        return _parse(stored.path for stored in self._objects.below(JOURNAL_FOLDER))
 
     def take_over(self) -> list[JournalRecord]:
         """The records of others, which from now on their owners leave to the caller."""
-        records = self.standing()
+        records = self.records()
         for record in records:
             self._objects.create(f"{record.path}{_TAKEN}", b"")
         return records
 
     def are_ours(self, records: Iterable[JournalRecord]) -> bool:
-        """Whether records still stand and nobody has taken them over."""
+        """Whether records are still there and nobody has taken them over."""
         paths = {stored.path for stored in self._objects.below(JOURNAL_FOLDER)}
         return all(record.path in paths and f"{record.path}{_TAKEN}" not in paths for record in records)
 
     def close(self, records: Sequence[JournalRecord]) -> None:
-        """Everything that these release is gone."""
+        """Remove records whose data is gone."""
         self._objects.delete_all([record.path for record in records])
         # Last: an owner that finds its record without this mark believes that it may delete.
         self._objects.delete_all([f"{record.path}{_TAKEN}" for record in records])
@@ -111,25 +103,25 @@ class CleanupJournal:
 
         Call it while the commit is pinned, before anything names its versions.
         """
-        records = self.standing()
+        records = self.records()
         for state in entry.tables.values():
-            if any(record.releases(entry.version, state.path) for record in records):
+            if any(record.covers(entry.version, state.path) for record in records):
                 raise reclaimed_error(state)
         states = list(entry.tables.values())
-        for state, stands in zip(states, self._workers.map(self._stands, states), strict=True):
-            if not stands:
+        for state, exists in zip(states, self._workers.map(self._exists, states), strict=True):
+            if not exists:
                 raise reclaimed_error(state)
 
-    def _stands(self, state: TableState) -> bool:
+    def _exists(self, state: TableState) -> bool:
         return self._objects.exists(f"{state.path}/_versions/{manifest_name(state.number)}")
 
 
-def _parsed(paths: Iterable[str]) -> list[JournalRecord]:
+def _parse(paths: Iterable[str]) -> list[JournalRecord]:
     records = []
     for path in paths:
-        if (found := _RECORD_NAME.fullmatch(path.removeprefix(f"{JOURNAL_FOLDER}/"))) is not None:
-            folder = found[2].replace(".", "/", 1) if found[2] else None
-            records.append(JournalRecord(path, int(found[1]), folder))
+        if (name := _RECORD_NAME.fullmatch(path.removeprefix(f"{JOURNAL_FOLDER}/"))) is not None:
+            folder = name[2].replace(".", "/", 1) if name[2] else None
+            records.append(JournalRecord(path, int(name[1]), folder))
     return records
 
 
@@ -178,7 +170,7 @@ class Pins:
         """Whether a pin is still being removed in the background."""
         return bool(self._releasing)
 
-    def standing(self) -> list[Pin]:
+    def all(self) -> list[Pin]:
         """Every pin, also those that were left behind."""
         pins = []
         for stored in self._objects.below(_PINS):

@@ -1,7 +1,7 @@
 """The graph log: one immutable, numbered object per commit of a branch, and the publish that creates the next one.
 
 This is the commit protocol. The create-if-absent of `log/<branch_id>/<N+1>` is the only linearisation point of the
-system; an entry is never rewritten, so everything read here may be cached for ever. The caller decides what goes
+system; an entry is never rewritten, so everything read here may be cached. The caller decides what goes
 into an entry; this module only decides whether it got its slot.
 """
 
@@ -61,7 +61,7 @@ class GraphLog:
         return self._fetch(branch_id, version)
 
     def slots(self, ref: BranchRef) -> list[int]:
-        """The versions that stand in a branch's own log, as a listing shows them."""
+        """The versions in a branch's own log, as a listing shows them."""
         names = (o.path.rsplit("/", 1)[-1].removesuffix(".json") for o in self._objects.below(_log_of(ref.branch_id)))
         return [int(name) for name in names if name.isdigit()]
 
@@ -147,7 +147,7 @@ class GraphLog:
     # Publishing
 
     def publish(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
-        """Create the entry's slot. Returns what stands there now: `entry` itself, or the entry of the writer that won.
+        """Create the entry's slot. Returns the entry there now: `entry` itself, or that of the writer that won.
 
         No answer is not an answer, and neither is a disk that did not confirm what it did: the slot is asked again
         with the same bytes, so that repeating can't commit twice. Whatever is returned is durable. Only a store that
@@ -291,7 +291,7 @@ def _log_of(branch_id: str) -> str:
 
 
 def slot_path(branch_id: str, version: int) -> str:
-    """Where an entry stands."""
+    """The path of an entry."""
     return f"{_log_of(branch_id)}/{version:020d}.json"
 
 

@@ -1,13 +1,9 @@
-"""What is asked of a store before it is trusted with a write: that creating an object fails where one is, and its time.
+"""Checks before a write becomes visible: the store keeps create-if-absent, the clocks agree, and the write is not too old.
 
-A gateway that ignores the condition of a create would lose commits without a word. A writer whose clock is days ahead
-would date its commits so, and everybody's after it: reading `at` a moment and cleaning up by age would be wrong until
-the others catch up. `init` asks, and every open graph once, before its first write.
-
-How long a write may be in flight, and the watch that every write carries.
-
-Files that no commit names yet, and pins, are safe from cleanup for the grace period. A write that took half of it
-refuses to publish, so that what it staged can't have been taken for garbage. Pure.
+The log calls the guard. A gateway that ignores the condition of a create would lose commits silently. A writer whose
+clock is days ahead would date its commits so, and reading `at` a moment and cleaning up by age would be wrong until the
+others catch up. Files that no commit names yet, and pins, are safe from cleanup for the grace period, so a write that
+took half of it refuses to publish.
 """
 
 from __future__ import annotations
@@ -61,13 +57,13 @@ CLOCK_OBJECT: Final = "__manifest/clock"
 
 
 def probe_create_if_absent(objects: Objects, path: str) -> datetime:
-    """What time it is by the clock of the store. Raises where the store does not keep the condition of a create."""
+    """The time by the store's clock. Raises where the store does not keep the condition of a create."""
     try:
         first, second = objects.create(path, b"1"), objects.create(path, b"2")
-        found = objects.get_with_time(path)
-        if not first or second or found is None or found[0] != b"1":
+        stored = objects.get_with_time(path)
+        if not first or second or stored is None or stored[0] != b"1":
             raise _untrustworthy(objects)
-        return found[1]
+        return stored[1]
     finally:
         objects.delete(path)
 
@@ -97,7 +93,7 @@ class WriteGuard:
                 self._asking = self._workers.submit(self._ask)
 
     def learn(self, store_time: datetime) -> float:
-        """What the store's clock shows now; its create-if-absent was found to work."""
+        """Take the store's time; its create-if-absent was found to work."""
         began = self._store_began = store_time.timestamp() - running_seconds()
         return began
 
@@ -109,14 +105,14 @@ class WriteGuard:
                 self._store_began = self._asking = None
         if not self._clocks_agree():
             ours, theirs = self._clocks()
-            raise ClockSkewError(_shown(ours), _shown(theirs), CLOCK_TOLERANCE.total_seconds())
+            raise ClockSkewError(_iso_time(ours), _iso_time(theirs), CLOCK_TOLERANCE.total_seconds())
 
     def _clocks_agree(self) -> bool:
         ours, theirs = self._clocks()
         return abs(ours - theirs) <= CLOCK_TOLERANCE.total_seconds()
 
     def _clocks(self) -> tuple[float, float]:
-        """What this machine's clock shows, and what the store's does."""
+        """The time by this machine's clock, and by the store's."""
         if (began := self._store_began) is None:
             began = self._wait()
         return now_micros() / 1e6, began + running_seconds()
@@ -147,7 +143,7 @@ class WriteGuard:
 
 
 def store_time(objects: Objects, path: str) -> datetime:
-    """What time it is by the clock of the store."""
+    """The time by the store's clock."""
     objects.put(path, b"")
     try:
         return objects.modified_at(path)
@@ -155,7 +151,7 @@ def store_time(objects: Objects, path: str) -> datetime:
         objects.delete(path)
 
 
-def _shown(seconds: float) -> str:
+def _iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 

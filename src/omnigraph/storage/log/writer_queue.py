@@ -1,19 +1,11 @@
-"""The queue of a branch's writers: writers in different processes that keep losing races against each other wait
-for each other instead.
+"""Queues of a branch's writers: fair locks inside a process, tickets in the store between processes.
 
-The log decides every race, so no right answer depends on the queue: a writer that can't use it publishes without it,
-and the ticket of a writer that died is removed by those behind it. It exists because a lost race is wasted work, and
-because the winner of one race starts the next ahead of everybody: without a queue the slowest writer of a busy branch
-waits until the others have nothing left to write.
-
-The queue is a folder of empty objects, one ticket per waiting write, named so that they sort by the time they were
-drawn. The first ticket holds the queue. Only a writer that knows of others draws one: after several lost races, or
-after seeing the ticket of somebody else. A writer alone makes no request for it.
-
-Fair locks for the writers of one branch inside one process.
-
-Writers that share a process need not race on the store and redo each other's work: they wait for each other, first
-come first served. Writers in other processes are met at the store, by the publish machine.
+The publish step calls both. The log decides every race, so no result depends on a queue: a writer that can't use it
+publishes without it, and those behind a dead writer remove its ticket. Queues exist because a lost race is wasted work,
+and because the winner of one race starts the next ahead of the others, so the slowest writer of a busy branch would
+starve. Between processes a queue is a folder of empty objects, one ticket per waiting write, which sort by the time they
+were drawn; the first holds the queue. A writer draws one only after several lost races or after seeing another ticket, so
+a writer alone makes no request for it.
 """
 
 from __future__ import annotations
@@ -47,7 +39,7 @@ _REMEMBERED_BRANCHES = 1_024
 
 
 class WriterQueue:
-    """What this handle knows of other writers, branch by branch. Safe to share between threads."""
+    """Other writers that this handle knows of, branch by branch. Safe to share between threads."""
 
     def __init__(self, objects: Objects, workers: Executor) -> None:
         self.objects = objects
@@ -87,7 +79,7 @@ class WriterQueue:
 
 
 class QueueTicket:
-    """The place of one write in the queue; its ticket is removed in the background when the write is over."""
+    """One write in the queue; its ticket is removed in the background when the write is over."""
 
     def __init__(self, queue: WriterQueue, branch: str) -> None:
         self._queue = queue
@@ -177,7 +169,7 @@ def queue_folder(branch: str) -> str:
 
 
 def _pace_of(ticket: str) -> float:
-    """The seconds that a ticket names. Whatever else lies there is no ticket and no reason to fail."""
+    """The seconds that a ticket names. Any other object there is ignored."""
     parts = ticket.rsplit("-", 2)
     milliseconds = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 1_000 * _UNKNOWN_PACE
     return min(milliseconds / 1_000, LONGEST_LEASE)
@@ -205,8 +197,8 @@ class Waits:
 
 
 class FairLocks:
-    """One lock per key, granted in the order of asking. A plain lock would let a busy thread overtake the waiting
-    ones for ever."""
+    """One lock per key, granted in the order of asking. A plain lock would let a busy thread always overtake the
+    waiting ones."""
 
     def __init__(self) -> None:
         self.waits = Waits()

@@ -33,9 +33,9 @@ from omnigraph.errors import BadRequestError
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.store_errors import reason_of
-from omnigraph.storage.tables.compaction import with_fragment_id
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec, create_segment
 from omnigraph.storage.tables.lance_errors import translate_errors
+from omnigraph.storage.tables.lance_metadata import with_fragment_id
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, RowIds, Table, row_ids_of
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
 

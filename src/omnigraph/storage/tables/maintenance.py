@@ -15,7 +15,6 @@ from lance import LanceOperation
 from lance.dataset import Index
 
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables.compaction import FragmentRewrite, rewrite_fragments
 from omnigraph.storage.tables.indexes import (
     EXTREME_VECTORS,
     VECTOR_INDEX_KIND,
@@ -27,6 +26,7 @@ from omnigraph.storage.tables.indexes import (
     is_btree,
     standing_indexes,
 )
+from omnigraph.storage.tables.lance_metadata import FragmentRewrite, rewrite_fragments
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import Table
 from omnigraph.storage.tables.staging import StagedTable, Staging

@@ -1,18 +1,8 @@
-"""Staged writes: each takes a pinned base version and returns a new detached one.
+"""Staged writes: each takes a pinned base version of a table and returns a new detached one.
 
-Nothing here changes what anybody can read. A staged version that is never published is garbage for `cleanup`; that
-is the whole story of a crash, a lost race or a refused write.
-
-Upserts into tables with thousands of columns, for which Lance plans a merge in time that grows with their square.
-
-At 5,000 columns that is seconds for a single row. Writing files has no such cost, so the upsert is composed of its
-parts: the old rows marked as deleted, the new ones written under the same row ids. Called by staging; nothing commits.
-
-Lance schemas with their field ids spelled out, for changes of a table's columns that touch no data.
-
-An Arrow schema has no field ids, and Lance would number it afresh; but data files name their columns by id, and an
-id must never be used again. Pylance builds a schema with given ids only from its serialised fields, so those are
-handled here: kept as they are, left out, or renumbered. Called by staging.
+The engine's write path calls `Staging`. Nothing here changes what anybody can read: a staged version that no log entry
+names is garbage for `cleanup`, whether its writer crashed, lost a race or was refused. Tables with very many columns
+get upserts composed of their parts, because Lance plans a merge in time that grows with the square of the columns.
 """
 
 from __future__ import annotations
@@ -28,187 +18,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceOperation
 from lance.fragment import RowIdSequence, write_fragments
-from lance.schema import LanceSchema
 from numpy.typing import NDArray
 
 from omnigraph.errors import KeyConflictError
 from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.local_disk import LocalDisk
+from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.tables.compaction import FragmentSize, rewrite_fragments, small_fragments_to_compact
 from omnigraph.storage.tables.indexes import IndexSpec, build_segment, covered_fragments, index_need
 from omnigraph.storage.tables.lance_errors import translate_errors
+from omnigraph.storage.tables.lance_metadata import (
+    FragmentSize,
+    field_ids,
+    rewrite_fragments,
+    small_fragments_to_compact,
+    with_columns,
+    without_columns,
+)
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, WIDE_COLUMNS, Table
-from omnigraph.storage.tracing import Trace
-
-# Numbers of the `Field` message of Lance's file format.
-_ID, _PARENT_ID = 3, 4
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_NO_PARENT = -1
-
-
-def without_columns(dataset: Any, dropped: Collection[str]) -> LanceSchema:
-    """The schema of a dataset without some of its columns; all others keep their ids."""
-    metadata, serialised = _parts(dataset.lance_schema)
-    kept: list[bytes] = []
-    at = 0
-    for field in dataset.lance_schema.fields():
-        size = _tree_size(field)
-        if field.name() not in dropped:
-            kept += serialised[at : at + size]
-        at += size
-    return LanceSchema._from_protos(metadata, *kept)
-
-
-def with_columns(dataset: Any, added: Sequence[pa.Field]) -> LanceSchema:
-    """The schema of a dataset with columns added at the end, under ids that no file of this version ever used."""
-    metadata, serialised = _parts(dataset.lance_schema)
-    _, fresh = _parts(LanceSchema.from_pyarrow(pa.schema(added)))
-    first = _highest_id(dataset) + 1
-    return LanceSchema._from_protos(metadata, *serialised, *(_renumbered(field, first) for field in fresh))
-
-
-def _parts(schema: LanceSchema) -> tuple[Any, list[bytes]]:
-    """The metadata and the serialised fields, each field followed by its children."""
-    reduced: Any = schema.__reduce__()
-    metadata, *fields = reduced[1]
-    return metadata, fields
-
-
-def _tree_size(field: Any) -> int:
-    return 1 + sum(_tree_size(child) for child in field.children())
-
-
-def _ids(field: Any) -> Iterator[int]:
-    yield field.id()
-    for child in field.children():
-        yield from _ids(child)
-
-
-def field_ids(dataset: Any) -> list[int]:
-    """The id of every field of the schema, children included."""
-    return [number for field in dataset.lance_schema.fields() for number in _ids(field)]
-
-
-def _highest_id(dataset: Any) -> int:
-    """Dropped columns are gone from the schema and still stand in the data files."""
-    in_files = (
-        number for fragment in dataset.get_fragments() for file in fragment.metadata.files for number in file.fields
-    )
-    return max((*field_ids(dataset), *in_files), default=-1)
-
-
-def _renumbered(field: bytes, offset: int) -> bytes:
-    """A serialised field with its id, and its parent's when it has one, moved up."""
-    moved = b""
-    numbers = {_ID: 0, _PARENT_ID: 0}  # zeros are not written
-    rest = b""
-    for number, wire, raw, value in _wire_fields(field):
-        if number in (_ID, _PARENT_ID) and wire == _VARINT:
-            numbers[number] = value
-        else:
-            rest += raw
-    for number, value in numbers.items():
-        signed = value - (1 << 64) if value >= 1 << 63 else value
-        target = signed if number == _PARENT_ID and signed == _NO_PARENT else signed + offset
-        moved += _varint(number << 3 | _VARINT) + _varint(target & ((1 << 64) - 1))
-    return rest + moved
-
-
-def _wire_fields(message: bytes) -> Iterator[tuple[int, int, bytes, int]]:
-    """Each field of a protobuf message: its number, wire type, bytes as written, and value when it is a varint."""
-    at = 0
-    while at < len(message):
-        start = at
-        tag, at = _read_varint(message, at)
-        number, wire, value = tag >> 3, tag & 7, 0
-        if wire == _VARINT:
-            value, at = _read_varint(message, at)
-        elif wire == _BYTES:
-            size, at = _read_varint(message, at)
-            at += size
-        elif wire in (_FIXED64, _FIXED32):
-            at += 8 if wire == _FIXED64 else 4
-        else:
-            raise ValueError(f"a Lance field holds the unknown wire type {wire}")
-        yield number, wire, message[start:at], value
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    value, shift = 0, 0
-    while True:
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def _varint(value: int) -> bytes:
-    written = bytearray()
-    while value >= 0x80:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
-
-
-def is_wide(schema: pa.Schema) -> bool:
-    return len(schema) > WIDE_COLUMNS
-
-
-@dataclass(frozen=True, slots=True)
-class PendingUpsert:
-    """An upsert that waits for its commit."""
-
-    operation: Any
-    changes: ChangeCounts
-
-
-def upsert(table: Table, rows: pa.Table, write: Callable[[pa.Table], Sequence[FragmentMetadata]]) -> PendingUpsert:
-    """Insert or fully replace by id, as `merge_insert` does it: replaced rows keep their row ids."""
-    stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS], row_ids=True)
-    at = pc.index_in(rows.column("id"), value_set=stored.column("id"))
-    known = at.is_valid()
-    changed, emptied = _without(table, stored.column(ROW_ADDRESS).to_numpy())
-    row_ids = stored.column(ROW_ID).take(at.drop_null()).to_numpy()
-    replaced_first = pa.concat_tables([rows.filter(known), rows.filter(pc.invert(known))])
-    operation = LanceOperation.Update(
-        removed_fragment_ids=emptied,
-        updated_fragments=changed,
-        new_fragments=list(_named(write(replaced_first), row_ids)),
-        # Every column has new values, so no index may answer for the new fragments.
-        fields_for_preserving_frag_bitmap=field_ids(table._dataset),
-        update_mode="rewrite_rows",
-    )
-    return PendingUpsert(operation, ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids)))
-
-
-def _without(table: Table, addresses: NDArray[np.uint64]) -> tuple[list[FragmentMetadata], list[int]]:
-    """The fragments that hold these rows as they are without them, and those that have no row left."""
-    changed, emptied = [], []
-    fragments = addresses >> np.uint64(32)
-    for fragment_id in distinct(fragments).tolist():
-        offsets = addresses[fragments == fragment_id] & np.uint64(0xFFFF_FFFF)
-        with table.writing():
-            left = table._dataset.get_fragment(fragment_id).delete_rows(offsets.tolist())
-        if left is None:
-            emptied.append(fragment_id)
-        else:
-            changed.append(left)
-    return changed, emptied
-
-
-def _named(written: Sequence[FragmentMetadata], row_ids: NDArray[np.uint64]) -> Iterator[FragmentMetadata]:
-    """New fragments whose first rows go by these row ids; the rest are new, and get theirs with the commit."""
-    start = 0
-    for fragment in written:
-        numbers = row_ids[start : start + fragment.physical_rows].tolist()
-        start += len(numbers)
-        yield replace(fragment, row_id_meta=RowIdSequence(numbers).to_inline_metadata()) if numbers else fragment
-
 
 DATA_STORAGE_VERSION: Final = "2.2"
 
@@ -269,7 +97,7 @@ class Staging:
         transaction = self._write(table, rows, "append")
         self._trace.reach("stage.data.after")
         staged = self._commit(table, transaction)
-        return self._fold(staged, ChangeCounts(inserted=staged.state.rows - base.rows))
+        return self._compact_small_fragments(staged, ChangeCounts(inserted=staged.state.rows - base.rows))
 
     def insert(self, type_key: str, base: TableState, rows: pa.Table) -> StagedTable:
         """Strict insert: an id that exists already, or stands twice in the input, is a KeyConflictError."""
@@ -283,16 +111,16 @@ class Staging:
     def upsert(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Insert or fully replace by id. Row ids survive the replacement."""
         table = self._reader.open(base)
-        if is_wide(table.schema):
-            upserted = upsert(table, rows, lambda part: self._write(table, part, "append").operation.fragments)
+        if _is_wide(table.schema):
+            upserted = _wide_upsert(table, rows, lambda part: self._write(table, part, "append").operation.fragments)
             self._trace.reach("stage.data.after")
-            return self._fold(self._commit(table, upserted.operation), upserted.changes)
+            return self._compact_small_fragments(self._commit(table, upserted.operation), upserted.changes)
         merge = table._dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         with table.writing():
             transaction, stats = merge.execute_uncommitted(rows)
         self._trace.reach("stage.data.after")
         counts = ChangeCounts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
-        return self._fold(self._commit(table, transaction), counts)
+        return self._compact_small_fragments(self._commit(table, transaction), counts)
 
     def update(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Replace the columns that `rows` carry, of rows that exist. All other columns keep what they hold."""
@@ -302,7 +130,7 @@ class Staging:
             transaction, stats = merge.execute_uncommitted(rows)
         self._trace.reach("stage.data.after")
         counts = ChangeCounts(updated=stats["num_updated_rows"])
-        return self._fold(self._commit(table, transaction), counts)
+        return self._compact_small_fragments(self._commit(table, transaction), counts)
 
     def change(
         self, base: TableState, rows: pa.Table, patches: Sequence[pa.Table] = (), deleted: Collection[str] = ()
@@ -370,10 +198,10 @@ class Staging:
         return StagedTable(base) if rewritten is None else self._commit(table, rewritten.operation)
 
     def apply(self, base: TableState, operation: Any) -> StagedTable:
-        """Any other Lance operation on a version, as upkeep composes them. It must not change what rows say."""
+        """Any other Lance operation on a version, as maintenance composes them. It must not change rows."""
         return self._commit(self._reader.open(base), operation)
 
-    def _fold(self, staged: StagedTable, changes: ChangeCounts) -> StagedTable:
+    def _compact_small_fragments(self, staged: StagedTable, changes: ChangeCounts) -> StagedTable:
         table = self._reader.open(staged.state)
         indexed = set().union(*covered_fragments(table).values())
         sizes = [
@@ -385,9 +213,9 @@ class Staging:
         chosen = small_fragments_to_compact(sizes)
         if not chosen:
             return StagedTable(staged.state, changes)
-        folded = self.compact(staged.state, chosen)
+        compacted = self.compact(staged.state, chosen)
         self._trace.reach("stage.compaction.after")
-        return StagedTable(folded.state, changes)
+        return StagedTable(compacted.state, changes)
 
     def _write(self, table: Table, rows: Rows, mode: str, schema: pa.Schema | None = None) -> Any:
         with table.writing():
@@ -438,6 +266,63 @@ class Staging:
             added = staged.files() - (base.files() if base else set())
             with translate_errors(f"flushing {folder}"):
                 self._disk.make_durable(f"{staged.state.path}/{name}" for name in _on_disk(folder, added))
+
+
+def _is_wide(schema: pa.Schema) -> bool:
+    return len(schema) > WIDE_COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingUpsert:
+    """An upsert that waits for its commit."""
+
+    operation: Any
+    changes: ChangeCounts
+
+
+def _wide_upsert(
+    table: Table, rows: pa.Table, write: Callable[[pa.Table], Sequence[FragmentMetadata]]
+) -> _PendingUpsert:
+    """Insert or fully replace by id, as `merge_insert` does it: replaced rows keep their row ids."""
+    stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS], row_ids=True)
+    at = pc.index_in(rows.column("id"), value_set=stored.column("id"))
+    known = at.is_valid()
+    changed, emptied = _without(table, stored.column(ROW_ADDRESS).to_numpy())
+    row_ids = stored.column(ROW_ID).take(at.drop_null()).to_numpy()
+    replaced_first = pa.concat_tables([rows.filter(known), rows.filter(pc.invert(known))])
+    operation = LanceOperation.Update(
+        removed_fragment_ids=emptied,
+        updated_fragments=changed,
+        new_fragments=list(_with_row_ids(write(replaced_first), row_ids)),
+        # Every column has new values, so no index may answer for the new fragments.
+        fields_for_preserving_frag_bitmap=field_ids(table._dataset),
+        update_mode="rewrite_rows",
+    )
+    return _PendingUpsert(operation, ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids)))
+
+
+def _without(table: Table, addresses: NDArray[np.uint64]) -> tuple[list[FragmentMetadata], list[int]]:
+    """The fragments that hold these rows as they are without them, and those that have no row left."""
+    changed, emptied = [], []
+    fragments = addresses >> np.uint64(32)
+    for fragment_id in distinct(fragments).tolist():
+        offsets = addresses[fragments == fragment_id] & np.uint64(0xFFFF_FFFF)
+        with table.writing():
+            left = table._dataset.get_fragment(fragment_id).delete_rows(offsets.tolist())
+        if left is None:
+            emptied.append(fragment_id)
+        else:
+            changed.append(left)
+    return changed, emptied
+
+
+def _with_row_ids(written: Sequence[FragmentMetadata], row_ids: NDArray[np.uint64]) -> Iterator[FragmentMetadata]:
+    """New fragments whose first rows keep these row ids; the other rows are new, and get theirs with the commit."""
+    start = 0
+    for fragment in written:
+        numbers = row_ids[start : start + fragment.physical_rows].tolist()
+        start += len(numbers)
+        yield replace(fragment, row_id_meta=RowIdSequence(numbers).to_inline_metadata()) if numbers else fragment
 
 
 def _on_disk(folder: Path, named: Iterable[str]) -> Iterator[str]:

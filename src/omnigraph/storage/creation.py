@@ -1,0 +1,218 @@
+"""Creating a graph: its tables, schema and first commit, and then `graph.json`, from whose moment on the graph exists.
+
+`Workspace.create` calls it. Everything that an init writes before `graph.json` has a name that nobody else can pick, so
+two racing inits never mix, and an interrupted one leaves only garbage that no commit names. An init that fails removes
+the folders it made, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.errors import AlreadyInitializedError, ConflictError, NotFoundError, StorageError, StorageErrorKind
+from omnigraph.storage.identifiers import MAIN, new_commit_id, new_ulid, now_micros
+from omnigraph.storage.location import Location
+from omnigraph.storage.log.cleanup_journal import JOURNAL_FOLDER
+from omnigraph.storage.log.tracing import Trace
+from omnigraph.storage.log.write_guard import CLOCK_OBJECT, probe_create_if_absent
+from omnigraph.storage.models import (
+    FORMAT_VERSION,
+    BranchRef,
+    Commit,
+    GraphIdentity,
+    LogEntry,
+    TableState,
+    decode,
+    encode,
+)
+from omnigraph.storage.objects import Objects
+from omnigraph.storage.root import IDENTITY, GraphRoot, new_table_path, schema_path
+
+_OWN_DIRECTORIES = ("__manifest/", "schemas/", "nodes/", "edges/", "topology/")
+_CLAIMS = 3
+
+
+def create_root(
+    location: Location,
+    tables: Mapping[str, pa.Schema],
+    *,
+    source: str = "",
+    catalog: bytes = b"null",
+    actor: str | None = None,
+    details: Mapping[str, str] | None = None,
+    force: bool = False,
+    trace: Trace | None = None,
+) -> GraphRoot:
+    """Make a graph with one empty table per type key and its first commit. All of it, or nothing is left behind.
+
+    `force` accepts a root that holds files of an interrupted init; it never replaces a graph.
+    """
+    undo: list[Callable[[], None]] = []
+    try:
+        for directory in location.make_local_root():
+            undo.append(_remover_of_directory(directory))
+        return _create_root(location, tables, source, catalog, actor, details or {}, force, trace or Trace(), undo)
+    except BaseException:
+        for step in reversed(undo):
+            with contextlib.suppress(StorageError, OSError):
+                step()
+        raise
+
+
+def _create_root(
+    location: Location,
+    tables: Mapping[str, pa.Schema],
+    source: str,
+    catalog: bytes,
+    actor: str | None,
+    details: Mapping[str, str],
+    force: bool,
+    trace: Trace,
+    undo: list[Callable[[], None]],
+) -> GraphRoot:
+    objects = Objects(location)
+    _refuse_used_root(objects, force)
+    if location.is_local:
+        # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
+        (location.local_root / JOURNAL_FOLDER).mkdir(parents=True, exist_ok=True)
+    store_time = probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
+    now = now_micros()
+    main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
+    identity = GraphIdentity(format=FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
+    root = GraphRoot(objects, identity, trace)
+    undo.append(root.close)
+    undo.append(lambda: objects.delete(CLOCK_OBJECT))
+    root.guard.learn(store_time)
+
+    def make(type_key: str) -> TableState:
+        path, table_id = new_table_path(type_key)
+        undo.append(_remover_of_objects(objects, path))
+        state = root.staging.create(path, table_id, tables[type_key])
+        trace.reach("init.table.after")
+        return state
+
+    states = dict(zip(tables, root.workers.map(make, tables), strict=True))
+    digest = root.accept_schema(source, catalog)
+    undo.append(lambda: objects.delete(schema_path(digest)))
+    trace.reach("init.schema.after")
+    undo.append(_remover_of_objects(objects, f"__manifest/log/{main.branch_id}"))
+    undo.append(lambda: objects.delete(f"__manifest/hints/{main.branch_id}"))
+    root.log.publish(_first_entry(identity, digest, states, details))
+    trace.reach("init.genesis.after")
+    try:
+        _claim(objects, identity)
+    except StorageError as error:
+        if error.may_have_happened:
+            undo[:] = [root.close]  # perhaps the graph exists, and somebody works with it already
+        raise
+    undo.clear()
+    trace.reach("init.claim.after")
+    return root
+
+
+def _first_entry(
+    identity: GraphIdentity, schema: str, tables: Mapping[str, TableState], details: Mapping[str, str]
+) -> LogEntry:
+    main, now = identity.main, identity.created_at
+    commit = Commit(
+        id=new_commit_id(1),
+        kind="init",
+        parents=(),
+        authored_at=now,
+        published_at=now,
+        actor=main.created_by,
+        details=dict(details),
+    )
+    return LogEntry(
+        format=FORMAT_VERSION,
+        graph_id=identity.graph_id,
+        branch=MAIN,
+        branch_id=main.branch_id,
+        version=1,
+        commit=commit,
+        schema=schema,
+        tables=dict(tables),
+        table_versions=dict.fromkeys(tables, 1),
+    )
+
+
+def _claim(objects: Objects, identity: GraphIdentity) -> None:
+    """The moment the graph exists. After a lost response the object itself says whose claim won."""
+    if objects.claim(IDENTITY, encode(identity), _CLAIMS):
+        return
+    try:
+        stored = objects.get(IDENTITY)
+    except StorageError as error:
+        raise StorageError(StorageErrorKind.UNKNOWN, f"it is open whose graph was created: {error}") from error
+    if stored is None or decode(IDENTITY, stored, GraphIdentity).graph_id != identity.graph_id:
+        raise AlreadyInitializedError(objects.location.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What a location without a graph holds: an example of a file that an init writes, and of one that it does not."""
+
+    is_graph: bool
+    own: str | None = None
+    foreign: str | None = None
+
+
+def leftovers(location: Location) -> Leftovers:
+    try:
+        return _leftovers(Objects(location))
+    except NotFoundError:  # no such directory, perhaps only since a moment ago
+        return Leftovers(False)
+
+
+def _leftovers(objects: Objects) -> Leftovers:
+    if objects.get(IDENTITY) is not None:
+        return Leftovers(True)
+    paths = objects.sample()
+    foreign = (path for path in paths if not path.startswith(_OWN_DIRECTORIES))
+    return Leftovers(False, paths[0] if paths else None, next(foreign, None))
+
+
+def _refuse_used_root(objects: Objects, force: bool) -> None:
+    uri = objects.location.uri
+    left = _leftovers(objects)
+    if left.is_graph:
+        raise AlreadyInitializedError(uri)
+    if left.foreign is not None:
+        raise ConflictError(f"'{uri}' is not empty (it holds '{left.foreign}'); choose an empty location for the graph")
+    if left.own is not None and not force:
+        raise ConflictError(
+            f"'{uri}' holds leftovers of an interrupted init (such as '{left.own}') and no graph; "
+            "use force to create the graph there"
+        )
+
+
+def _remover_of_objects(objects: Objects, prefix: str) -> Callable[[], None]:
+    def remove() -> None:
+        for stored in objects.below(prefix):
+            objects.delete(stored.path)
+        if objects.location.is_local:
+            # Object stores have no directories; on a disk the emptied ones would stay behind.
+            shutil.rmtree(objects.location.local_root / prefix, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                (objects.location.local_root / prefix).parent.rmdir()
+
+    return remove
+
+
+def _remover_of_directory(directory: Path) -> Callable[[], None]:
+    def remove() -> None:
+        if (directory / IDENTITY).exists():
+            return  # another init was faster, and the empty folders are part of its graph
+        for child in (JOURNAL_FOLDER, "__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
+            with contextlib.suppress(OSError):
+                os.rmdir(directory / child)
+        os.rmdir(directory)
+
+    return remove
