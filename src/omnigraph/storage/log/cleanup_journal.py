@@ -1,12 +1,12 @@
 """The cleanup journal and pins: which part of main's history a cleanup is about to delete, and which a write relies on.
 
 A journal record is an empty object whose name says that everything below a version may go, of all tables or of one. It
-is written before the cleanup's last look at branches and pins, and stays until all of that is deleted. A pin is an empty
-object whose name says from which version on main must stay; branches made from main and merges of main write one before
-they name table versions of an old commit, and then look for records: one of the two always sees the other
-(docs/dev/protocol.md). The record of a cleanup that died is taken over and finished by the next one, never just removed,
-because its owner may only be asleep; a pin left behind is ignored after the grace period, when its writer would refuse
-to publish. Records have no content, so that a full disk can still be cleaned.
+is written before the cleanup's last look at branches and pins, and stays until all of that is deleted. A pin is an
+empty object whose name says from which version on main must stay; branches made from main and merges of main write one
+before they name table versions of an old commit, and then look for records: one of the two always sees the other
+(docs/dev/protocol.md). The record of a cleanup that died is taken over and finished by the next one, never just
+removed, because its owner may only be asleep; a pin left behind is ignored after the grace period, when its writer
+would refuse to publish. Records have no content, so that a full disk can still be cleaned.
 """
 
 from __future__ import annotations

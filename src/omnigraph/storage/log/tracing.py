@@ -1,7 +1,7 @@
 """Named points of the write path that an observer may watch.
 
-Production code announces where it is (`trace.reach("publish.before")`) and nobody listens by default. Crash tests listen
-and kill the process there, so each durable step has a name that a test can hit.
+Production code announces where it is (`trace.reach("publish.before")`) and nobody listens by default. Crash tests
+listen and kill the process there, so each durable step has a name that a test can hit.
 """
 
 from __future__ import annotations

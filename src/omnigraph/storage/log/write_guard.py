@@ -1,4 +1,5 @@
-"""Checks before a write becomes visible: the store keeps create-if-absent, the clocks agree, and the write is not too old.
+"""Checks before a write becomes visible: the store keeps create-if-absent, the clocks agree, and the write is not too
+old.
 
 The log calls the guard. A gateway that ignores the condition of a create would lose commits silently. A writer whose
 clock is days ahead would date its commits so, and reading `at` a moment and cleaning up by age would be wrong until the

@@ -3,9 +3,9 @@
 The publish step calls both. The log decides every race, so no result depends on a queue: a writer that can't use it
 publishes without it, and those behind a dead writer remove its ticket. Queues exist because a lost race is wasted work,
 and because the winner of one race starts the next ahead of the others, so the slowest writer of a busy branch would
-starve. Between processes a queue is a folder of empty objects, one ticket per waiting write, which sort by the time they
-were drawn; the first holds the queue. A writer draws one only after several lost races or after seeing another ticket, so
-a writer alone makes no request for it.
+starve. Between processes a queue is a folder of empty objects, one ticket per waiting write, which sort by the time
+they were drawn; the first holds the queue. A writer draws one only after several lost races or after seeing another
+ticket, so a writer alone makes no request for it.
 """
 
 from __future__ import annotations
