@@ -15,16 +15,29 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
+from omnigraph import errors
+from omnigraph.api.graph import _OLD_NAMES as OLD_NAMES
+from omnigraph.errors import OmniGraphError
+from omnigraph.server.settings import ServerLimits
 from tests.support.warm_command import installed
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "docs/user/quickstart.md", "docs/user/cluster.md", "docs/user/embeddings.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/user/quickstart.md",
+    "docs/user/cluster.md",
+    "docs/user/embeddings.md",
+    "docs/user/install.md",
+    "docs/user/modelling.md",
+    "docs/user/backup-and-restore.md",
+    "docs/user/upgrade.md",
+)
 
 FENCED = re.compile(
     r"^(?P<skip><!-- not run[^>]*-->\s*\n)?```(?P<language>console|sh|bash|shell)\s*\n(?P<body>.*?)^```\s*$",
@@ -242,6 +255,37 @@ def test_the_pages_about_packages_leave_none_out() -> None:
     contract = (ROOT / "docs" / "dev" / "contract.md").read_text()
     modules = {path.stem for path in (SOURCES / "api").glob("*.py")} - {"__init__"}
     assert {name for name in modules if f"`{name}`" not in contract} == set()
+
+
+def test_troubleshooting_names_every_error_class() -> None:
+    page = (ROOT / "docs" / "user" / "troubleshooting.md").read_text()
+    classes = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OmniGraphError)}
+    assert {kind.__name__ for kind in classes if f"`{kind.__name__}`" not in page} == set()
+    rows = re.findall(r"^\| `(\w+Error)` \| (\d+) \|", page, re.MULTILINE)
+    assert {name: int(status) for name, status in rows} == {
+        kind.__name__: kind.http_status for kind in classes - {OmniGraphError}
+    }
+
+
+def test_the_page_about_limits_has_those_of_the_server() -> None:
+    page = (ROOT / "docs" / "user" / "limits.md").read_text()
+    rows = dict(re.findall(r"^\| `--([\w-]+)` \| ([^|]+?) \|", page, re.MULTILINE))
+    assert rows == {name.replace("_", "-"): readable(name, limit) for name, limit in asdict(ServerLimits()).items()}
+
+
+def readable(name: str, limit: float) -> str:
+    """A limit as the page writes it: `4 GiB`, `60 s`, `16,384`."""
+    if name.endswith("_bytes"):
+        power = max(power for power in (10, 20, 30) if limit >= 1 << power)
+        return f"{int(limit) >> power} {dict(zip((10, 20, 30), ('KiB', 'MiB', 'GiB'), strict=True))[power]}"
+    if name.endswith("_seconds"):
+        return f"{limit:g} s"
+    return f"{limit / 1000:g} s" if name.endswith("_ms") else f"{limit:,}"
+
+
+def test_names_that_are_going_have_their_successors_on_the_page() -> None:
+    page = (ROOT / "docs" / "user" / "upgrade.md").read_text()
+    assert {name for name in OLD_NAMES if f"| `{name}` | `{OLD_NAMES[name][0]}` |" not in page} == set()
 
 
 def test_names_that_do_not_exist_are_found() -> None:
