@@ -24,14 +24,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"storage", "language", "api"},
     "embeddings": {"language", "api"},
     "policy": {"language", "api"},
-    "pipeline": {"engine", "embeddings", "api", "language"},
+    "pipeline": {"engine", "embeddings", "storage", "language", "api"},
     "cluster": {"engine", "policy", "embeddings", "storage", "language", "api"},
     "server": {"cluster", "engine", "policy", "api", "language", "mcp", "graph", "local", "sources"},
     "client": {"api"},
     "mcp": {"language", "api"},
 }
 """Who may import whom, whether at the top, in a function or for its types only. The CLI may import everybody, and
-everybody `omnigraph.errors`. The pipeline gets what it needs of storage from `engine.bulk`."""
+everybody `omnigraph.errors`."""
 
 ANYWHERE = {"errors", "dates", "yaml_documents", "__version__"}
 LANCE_OWNER = "storage/tables"

@@ -31,7 +31,7 @@ from omnigraph.api.values import counted
 from omnigraph.cli.params import UsageError, at_most_one
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, open_served
-from omnigraph.errors import BadRequestError, ConflictError, NotFoundError
+from omnigraph.errors import BadRequestError, CompileError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import QueryRows
@@ -212,9 +212,7 @@ class Parameters:
         """The values for a query of a text; an error in the text is raised when it is run."""
         if not self.texts:
             return self.values
-        from omnigraph.engine.query.read import declared_types
-
-        return self._read(declared_types(source, name))
+        return self._read(_declared_types(source, name))
 
     def of_stored(self, graph: RemoteGraph, name: str) -> dict[str, Any]:
         """The values for a query that a server has under this name, which is asked for its types."""
@@ -295,3 +293,19 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _declared_types(source: str, name: str | None) -> dict[str, str]:
+    """The parameter types that a query of a text declares, without `?`. Empty for a text that does not parse or does
+    not have such a query: running it gives the error."""
+    from omnigraph.language.query.formatter import spell_parameter_type
+    from omnigraph.language.query.parser import parse_queries
+
+    try:
+        queries = parse_queries(source).queries
+    except CompileError:
+        return {}
+    chosen = [query for query in queries if name is None or query.name.text == name]
+    if len(chosen) != 1:
+        return {}
+    return {each.name: spell_parameter_type(each).removesuffix("?") for each in chosen[0].parameters}

@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.service.pipeline import PipelineReport, Progress
-from omnigraph.engine.bulk.staged_run import new_run_id
 from omnigraph.engine.rows.kernels.decoder import ends_of
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
@@ -33,6 +32,7 @@ from omnigraph.pipeline.file import Duplicates, EmbedStep, Pipeline, Quality, So
 from omnigraph.pipeline.sources.source_frames import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
 from omnigraph.pipeline.spark.type_reader import type_named
+from omnigraph.storage.identifiers import new_ulid
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def write_frame(
     append that meets an id twice raises KeyConflictError as a load does, unless `quality` has a quarantine for it.
     """
     # Only a global view can be seen from the session that a run makes for its sources.
-    view = f"omnigraph_{new_run_id().lower()}"
+    view = f"omnigraph_{new_ulid().lower()}"
     frame.createGlobalTempView(view)
     try:
         with open_workspace(graph) as workspace:

@@ -178,7 +178,10 @@ def _rewriter(
     wanted = all_of([is_not_blank(task.source), *([is_null(task.target)] if only_missing else [])])
 
     def rewrite(number: int) -> Iterator[pa.RecordBatch]:
-        rewritten = table.with_column(
+        from omnigraph.storage.tables.fragments import rewrite_column
+
+        rewritten = rewrite_column(
+            table,
             fragments[number],
             task.target,
             [task.source],

@@ -47,9 +47,13 @@ from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind,
 from omnigraph.cluster.serving import ClusterPipeline
 from omnigraph.cluster.session import UNREAD, Session, note_lock_holder, open_read_only
 from omnigraph.engine.history.commits import last_runs
-from omnigraph.engine.query.read import check, declaration
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, OmniGraphError, StorageError
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.lint import SchemaSource, lint_queries
+from omnigraph.language.query.formatter import spell_parameter_type
+from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.syntax import Query
 
 
 def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, ...], list[Diagnostic]]:
@@ -224,7 +228,7 @@ def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQue
     found, broken = [], []
     for address, resource in _stored_queries(applied, graph_ids):
         try:
-            declared = declaration(_source(applied, address, resource), address.name, _file(address))
+            query = _parse_query(_source(applied, address, resource), address)
         except (NotFoundError, IntegrityError, BadRequestError) as flaw:
             broken.append(error(_code(flaw), str(address), str(flaw)))
             continue
@@ -233,10 +237,13 @@ def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQue
                 name=address.name,
                 mcp_expose=False,
                 tool_name=None,
-                mutation=declared.is_mutation,
-                description=declared.description,
-                instruction=declared.instruction,
-                params=tuple(DeclaredParameter(*parameter) for parameter in declared.parameters),
+                mutation=query.is_mutation,
+                description=query.description,
+                instruction=query.instruction,
+                params=tuple(
+                    DeclaredParameter(each.name, spell_parameter_type(each).removesuffix("?"), each.nullable)
+                    for each in query.parameters
+                ),
                 graph_id=address.graph or "",
             )
         )
@@ -259,12 +266,33 @@ def validate_queries(applied: AppliedState, graph_ids: Iterable[str], head: Head
                 checked += 1
                 try:
                     source = _source(applied, address, resource)
-                    odd = check(state, source, address.name, _file(address))
+                    odd = _lint_warnings(state.catalog, source, address)
                 except (NotFoundError, IntegrityError, BadRequestError) as flaw:
                     breakages.append(QueryNote(address.name, str(flaw), graph_id))
                 else:
                     warnings += [QueryNote(address.name, message, graph_id) for message in odd]
     return QueriesValidated(not breakages, tuple(breakages), tuple(warnings), checked)
+
+
+def _parse_query(source: str, address: Address) -> Query:
+    query = next((q for q in parse_queries(source, _file(address)).queries if q.name.text == address.name), None)
+    if query is None:
+        raise BadRequestError(f"query '{address.name}' not found")
+    return query
+
+
+def _lint_warnings(catalog: Catalog, source: str, address: Address) -> tuple[str, ...]:
+    """The warnings about a query that fits a schema. Raises `BadRequestError` when it does not fit."""
+    path = _file(address)
+    report = lint_queries(catalog, source, query_path=path, schema_source=SchemaSource.graph(path))
+    if not report.results and report.findings:
+        raise BadRequestError("\n".join(finding.message for finding in report.findings))
+    result = next((result for result in report.results if result.name == address.name), None)
+    if result is None:
+        raise BadRequestError(f"query '{address.name}' not found")
+    if result.error is not None:
+        raise BadRequestError(result.error)
+    return result.warnings
 
 
 def _stored_queries(applied: AppliedState, graph_ids: Iterable[str]) -> Iterator[tuple[Address, Resource]]:

@@ -7,7 +7,7 @@ number that orders rows as the table does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -85,43 +85,6 @@ class RemoteTable:
             batch_rows=batch_rows,
         )
 
-    def write(self, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
-        """New fragments with these rows, for a run that adds to the table or replaces what it holds."""
-        from omnigraph.storage.tables.fragments import write_new_fragments
-
-        return write_new_fragments(self, rows, schema, replaces=replaces)
-
-    def without_rows(self, fragment_id: int, offsets: Sequence[int]) -> str | None:
-        """A fragment without some of its rows; None when none is left."""
-        from omnigraph.storage.tables.fragments import delete_rows
-
-        return delete_rows(self, fragment_id, offsets)
-
-    def with_column(
-        self,
-        fragment_id: int,
-        target: str,
-        columns: Sequence[str],
-        filter: str,
-        compute: Callable[[pa.Table, pa.DataType], pa.Array],
-    ) -> str | None:
-        """A fragment with new values of one column for the rows of a filter; None when no row matches."""
-        from omnigraph.storage.tables.fragments import rewrite_column
-
-        return rewrite_column(self, fragment_id, target, columns, filter, compute)
-
-    def index_segment(self, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
-        """One segment of an index over some fragments; an empty text when its vectors can't have one."""
-        from omnigraph.storage.tables.fragments import build_index_segment
-
-        return build_index_segment(self, spec, fragment_ids)
-
-    def compact(self, task: str) -> str:
-        """What one planned rewrite of fragments made."""
-        from omnigraph.storage.tables.fragments import run_compaction
-
-        return run_compaction(self, task)
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
@@ -132,7 +95,9 @@ class SegmentTask:
     fragment_ids: tuple[int, ...]
 
     def run(self) -> str:
-        return self.table.index_segment(self.spec, self.fragment_ids)
+        from omnigraph.storage.tables.fragments import build_index_segment
+
+        return build_index_segment(self.table, self.spec, self.fragment_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +108,9 @@ class RewriteTask:
     plan: str
 
     def run(self) -> str:
-        return self.table.compact(self.plan)
+        from omnigraph.storage.tables.fragments import run_compaction
+
+        return run_compaction(self.table, self.plan)
 
 
 _MOST_PLACES: Final = 100_000_000

@@ -25,13 +25,12 @@ from omnigraph.engine.write.constraints import FinalImage, check_constraints, re
 from omnigraph.engine.write.publish import PublishPlan, ReadSet, WriteTxn
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType, TableType
-from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, ChangeCounts, LogEntry, TableState
 from omnigraph.storage.root import open_root
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.files import StagedFiles
-from omnigraph.storage.tables.fragments import FragmentStaging, fragments_of
+from omnigraph.storage.tables.fragments import FragmentStaging, delete_rows, fragments_of
 from omnigraph.storage.tables.rows import ROW_ADDRESS
 
 
@@ -153,7 +152,7 @@ class StagedRun:
         return RemoteTable.of(self.txn.resources, self.by_key[key].current)
 
     def without_rows(self, key: str, remaining: Mapping[int, str | None]) -> None:
-        """Go on without some rows: fragments as `RemoteTable.without_rows` left them."""
+        """Go on without some rows: fragments as `delete_rows` left them."""
         staged = self._staging.without_rows(self.by_key[key].current, remaining)
         self.replace_current(key, staged.state)
 
@@ -175,11 +174,6 @@ class StagedRun:
             edge.type_key for t in self.types("node") if t.replaces for edge in self.catalog.incident_edges(t.type.name)
         }
         return ReadSet(tables=frozenset((nodes | touched) - self.by_key.keys()))
-
-
-def new_run_id() -> str:
-    """Unique, and later ones sort behind earlier ones."""
-    return new_ulid()
 
 
 def last_number(txn: WriteTxn, prefix: str) -> int | None:
@@ -224,7 +218,7 @@ class GraphAddress:
 
 @dataclass(frozen=True, slots=True)
 class FrameCommit:
-    """Fragments of one type, in input order, as `RemoteTable.write` made them."""
+    """Fragments of one type, in input order, as `write_new_fragments` made them."""
 
     type: TableType
     mode: LoadMode
@@ -255,7 +249,7 @@ class FrameCommit:
             refuse_repeated_ids(key, rows.column("id"))
         replaced = [] if replaces else self._stored_addresses(txn, base, rows)
         gone = by_fragment([*superseded, *replaced])
-        remaining = {fragment: incoming.remote.without_rows(fragment, offsets) for fragment, offsets in gone.items()}
+        remaining = {fragment: delete_rows(incoming.remote, fragment, offsets) for fragment, offsets in gone.items()}
         final = staging.without_rows(staged, remaining)
         counts = ChangeCounts(
             inserted=rows.num_rows - len(replaced), updated=len(replaced), deleted=base.rows if replaces else 0

@@ -287,6 +287,3 @@ def _is_as_merged(workspace: Workspace, request: MergeRequest, published: Publis
     """Whether the source still stands where an earlier merge found it: its name may have a new life by now."""
     merged = published.entry.commit.parents[-1]
     return workspace.root.branches.head(request.source).entry.link == merged
-
-
-__all__ = ["merge", "preview"]

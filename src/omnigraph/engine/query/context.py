@@ -25,7 +25,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.params import BoundValue
-from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
+from omnigraph.language.query.row_filter import EVERY_ROW, UNRESTRICTED, Visibility
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 from omnigraph.storage.tables import Table
@@ -76,16 +76,16 @@ class ReadContext:
     embedder: Embedder | None = None
     visibility: Visibility = UNRESTRICTED
     visible_rows: Callable[[NodeType | EdgeType], RowIds | None] = lambda _: None
-    """The rows of a type that are seen, ascending; None for all of them."""
+    """The visible rows of a type, ascending; None for all of them."""
     named: tuple[ir.PropertyValue, ...] = ()
-    """The properties that the plan names; told where rows are looked at before they are bound."""
+    """The properties that the plan names, for operators that read rows before they bind them."""
     share: float = 1.0
-    """How much of all its input a plan works on now. What pays is judged for all of it."""
+    """The part of its whole input that a plan works on now. Costs are compared for the whole."""
     scores: dict[ir.Ranking, NodeScores] = field(default_factory=dict)
     query_vectors: dict[ir.NearestRank, NDArray[np.float32]] = field(default_factory=dict)
     """What a ranking compares with: a text is embedded once, however often the ranking is asked for more."""
     visibility_checks: dict[int, tuple[RowSpace, Mask]] = field(default_factory=dict)
-    """By the id of a narrowed type, the rows that were looked at and which of them are seen; `sight` keeps it."""
+    """By the id of a restricted type, the rows tested so far and which are visible; kept by `edge_visibility`."""
     _marks: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     _tables: dict[int, Table] = field(default_factory=dict)
 
@@ -94,6 +94,10 @@ class ReadContext:
         if (found := self._tables.get(owner.id)) is None:
             found = self._tables[owner.id] = self.snapshot.table_of(owner).with_watch(self.budget.step)
         return found
+
+    def is_restricted(self, type_: NodeType | EdgeType) -> bool:
+        """Whether some rows of a type may be invisible to the reader."""
+        return self.visibility.of(type_).rows != EVERY_ROW
 
     def named_of(self, variable: str) -> list[ir.PropertyValue]:
         """What the plan reads of a variable, without what may be large."""

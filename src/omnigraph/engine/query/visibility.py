@@ -22,7 +22,7 @@ from omnigraph.engine.query.operators.pushdown import row_filter_text
 from omnigraph.engine.query.operators.values import as_mask, compare_sides
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.read import context_of
-from omnigraph.engine.query.traversal.edge_visibility import is_restricted, visible_mask, visible_rows
+from omnigraph.engine.query.traversal.edge_visibility import visible_mask, visible_rows
 from omnigraph.engine.rows.export_form import flat_entity
 from omnigraph.engine.rows.kernels.coerce import coerce
 from omnigraph.engine.rows.type_state import TypeState
@@ -49,7 +49,7 @@ def visible_entities(snapshot: Snapshot, type_: TableType, rows: RowIds, now: in
 def visible_count(snapshot: Snapshot, type_: TableType) -> int:
     """How many entities of a type are seen. What is stored is counted already."""
     context = _context(snapshot)
-    if not any(is_restricted(looked_at, context) for looked_at in (type_, *_ends(type_, context))):
+    if not any(context.is_restricted(part) for part in (type_, *_ends(type_, context))):
         return snapshot.entry.tables[type_.type_key].rows
     rows = visible_rows(type_, context)
     if rows is None:
@@ -61,9 +61,9 @@ def visible_filter(snapshot: Snapshot, type_: TableType) -> str | None:
     """Which rows of a type are seen, as a text of Lance's filter language: empty for all of them, None where no text
     says it."""
     context = _context(snapshot)
-    if any(is_restricted(end, context) for end in _ends(type_, context)):
+    if any(context.is_restricted(end) for end in _ends(type_, context)):
         return None
-    if not is_restricted(type_, context):
+    if not context.is_restricted(type_):
         return ""
     return row_filter_text(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
 
@@ -90,7 +90,7 @@ def _with_visible_ends(type_: TableType, rows: RowIds, context: ReadContext) -> 
     """Which edges lie between nodes that are seen; every node does."""
     mask = np.ones(len(rows), dtype=bool)
     for column, end in zip(("src", "dst"), _ends(type_, context), strict=False):
-        if is_restricted(end, context):
+        if context.is_restricted(end):
             ids = one_array(context.table(type_).take(rows, [column]).column(column))
             mask &= as_mask(pc.is_in(ids, value_set=_visible_ids(ids, end, context)))
     return mask

@@ -150,6 +150,16 @@ _ROW, _HOLDER = "#row", "#holder"
 _PROBED_SCALARS = frozenset({Scalar.STRING, Scalar.I32, Scalar.I64, Scalar.U32})
 
 
+def check_constraints(image: FinalImage, order: Sequence[TypeChange]) -> ReadSet:
+    """Raise the first violation of the final image, or return the reads that found none."""
+    for change in order:
+        check_uniqueness(image, change)
+    check_endpoints(image, order)
+    for change in order:
+        check_cardinality(image, change)
+    return image.read_set()
+
+
 def check_uniqueness(image: FinalImage, change: TypeChange) -> None:
     """Raise for the first rule that two entities of this type would break together."""
     refuse(shared_values(image, change))
@@ -439,19 +449,6 @@ def _broken_bound(cardinality: Cardinality, count: int) -> tuple[Sentence, int] 
     if cardinality.maximum is not None and count > cardinality.maximum:
         return Sentence.TOO_MANY_EDGES, cardinality.maximum
     return (Sentence.TOO_FEW_EDGES, cardinality.minimum) if count < cardinality.minimum else None
-
-
-def check_constraints(image: FinalImage, order: Sequence[TypeChange]) -> ReadSet:
-    """Raise the first violation of the final image, or return the reads that found none."""
-    for change in order:
-        check_uniqueness(image, change)
-    check_endpoints(image, order)
-    for change in order:
-        check_cardinality(image, change)
-    return image.read_set()
-
-
-__all__ = ["FinalImage", "check_constraints"]
 
 
 def refuse_repeated_ids(type_key: str, ids: pa.ChunkedArray) -> None:

@@ -168,6 +168,3 @@ def _receipt(published: PublishedCommit) -> MutationReceipt:
         commit=receipt_of(published.entry),
         replayed=published.replayed,
     )
-
-
-__all__ = ["MutationRequest", "earlier_receipt", "mutate"]

@@ -284,13 +284,15 @@ class _Ingest:
 
     def _flush(self, key: str) -> None:
         from omnigraph.engine.rows.columns import as_table_rows, table_schema
+        from omnigraph.storage.tables.fragments import write_new_fragments
 
         buffer = self._buffers.pop(key)
         type_ = self._types[key]
         rows = as_table_rows(type_, pa.concat_tables(buffer.parts))
         numbers = np.concatenate(buffer.numbers)
         start = 0
-        for text in self._task.tables[key].write(rows, table_schema(type_), replaces=self._task.replaces):
+        table, replaces = self._task.tables[key], self._task.replaces
+        for text in write_new_fragments(table, rows, table_schema(type_), replaces=replaces):
             count = int(json.loads(text)["physical_rows"])
             here = numbers[start : start + count]
             start += count

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.service.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.engine.bulk.staged_run import WrittenFragments, new_run_id
+from omnigraph.engine.bulk.staged_run import WrittenFragments
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
@@ -46,6 +46,7 @@ from omnigraph.pipeline.file import OnError, Pipeline, check_against, load_pipel
 from omnigraph.pipeline.sources.fingerprints import DigestCache, Digests
 from omnigraph.pipeline.sources.source_frames import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.spark.session import session_of_run, spark_session, ui_url
+from omnigraph.storage.identifiers import new_ulid
 
 _COUNTS = "pipeline.counts"
 
@@ -119,7 +120,7 @@ class _Run:
     dry_run: bool = False
     embedding: EmbeddingConfig | None = None
     skip_empty: bool = False
-    run_id: str = field(default_factory=new_run_id)
+    run_id: str = field(default_factory=new_ulid)
     _ingested: dict[str, Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
     _checks: list[CheckSequence] = field(default_factory=list)

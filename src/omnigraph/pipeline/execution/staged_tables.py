@@ -75,8 +75,10 @@ def deleted_by_fragment(table: RemoteTable, places: DataFrame) -> list[tuple[int
 
 def _deleting(table: RemoteTable) -> Callable[[pa.Table], pa.Table]:
     def delete(group: pa.Table) -> pa.Table:
+        from omnigraph.storage.tables.fragments import delete_rows
+
         ((fragment, offsets),) = by_fragment(group.column(PLACE).to_pylist()).items()
-        return pa.table([[fragment], [table.without_rows(fragment, offsets)], [len(offsets)]], _REMAINING)
+        return pa.table([[fragment], [delete_rows(table, fragment, offsets)], [len(offsets)]], _REMAINING)
 
     return delete
 

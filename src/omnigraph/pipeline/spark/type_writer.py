@@ -170,8 +170,10 @@ class Sink:
         return pa.table(rows.columns, schema=rows_schema(type_)) if self.embed else rows
 
     def _flush(self, type_: TableType, parts: list[pa.Table]) -> list[str]:
+        from omnigraph.storage.tables.fragments import write_new_fragments
+
         rows = as_table_rows(type_, pa.concat_tables(parts))
-        return self.table.write(rows, table_schema(type_), replaces=self.mode is LoadMode.OVERWRITE)
+        return write_new_fragments(self.table, rows, table_schema(type_), replaces=self.mode is LoadMode.OVERWRITE)
 
     def publish(
         self,

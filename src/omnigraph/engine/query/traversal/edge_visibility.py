@@ -22,7 +22,7 @@ from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, jo
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
-from omnigraph.language.query.row_filter import EVERY_ROW, sides
+from omnigraph.language.query.row_filter import sides
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.integer_sets import find_positions, is_member, union
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
@@ -88,11 +88,6 @@ _LOOKUPS_OF_A_TABLE: Final = 16
 """How much dearer it is to look a row up in sorted ones than in a table, which has to be made first."""
 
 
-def is_restricted(type_: NodeType | EdgeType, context: ReadContext) -> bool:
-    """Whether some rows of a type may not be seen."""
-    return context.visibility.of(type_).rows != EVERY_ROW
-
-
 def visible_mask(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
     """Which of these rows of a type are seen, by their own properties.
 
@@ -100,7 +95,7 @@ def visible_mask(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext,
     are read; where they are about to be bound to a variable, what the plan reads of it is read along, in one request:
     for few rows a second one costs more than values that nobody gets to see.
     """
-    if not is_restricted(type_, context):
+    if not context.is_restricted(type_):
         return np.ones(len(rows), dtype=bool)
     all_visible = at_hand(type_, context)
     if all_visible is None and pays(type_, len(rows), context):
@@ -132,7 +127,7 @@ def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, v
 
 def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
     """All rows of a type that are seen by their own properties, ascending; None when all of them are."""
-    if not is_restricted(type_, context):
+    if not context.is_restricted(type_):
         return None
     known = at_hand(type_, context)
     return _all_visible(type_, context) if known is None else known

@@ -17,7 +17,7 @@ from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, join_row_ids, of_edges, of_pairs
-from omnigraph.engine.query.traversal.edge_visibility import is_restricted, visible_adjacency
+from omnigraph.engine.query.traversal.edge_visibility import visible_adjacency
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
@@ -148,10 +148,10 @@ class Choice:
 
 def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neighbours:
     """An adjacency that knows at least everything within reach of `nodes`, and nothing that is not seen."""
-    looks_at_edges = is_restricted(plan.edge, context)
+    looks_at_edges = context.is_restricted(plan.edge)
     shape = Shape.EDGES if plan.edge_variable is not None or looks_at_edges else Shape.NEIGHBOURS
     found = _find(plan, nodes, shape, context)
-    if not looks_at_edges and not is_restricted(plan.destination_type, context):
+    if not looks_at_edges and not context.is_restricted(plan.destination_type):
         return found
     return visible_adjacency(found, plan, nodes, with_edges=shape is Shape.EDGES, context=context)
 
