@@ -1,4 +1,7 @@
-"""How agents reach an endpoint: over the standard streams of a process, or over HTTP."""
+"""How agents reach an endpoint: over the standard streams of a process, over HTTP, or mounted in another HTTP server.
+
+`omnigraph mcp` calls the first two and `omnigraph.server` the third, which has authenticated the caller already.
+"""
 
 from __future__ import annotations
 
@@ -112,8 +115,8 @@ class MountedEndpoint:
 
         await self._sessions.handle_request({**scope, _ACCESS: access}, receive, send)
         start, *chunks = sent
-        told = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
-        return start["status"], told, b"".join(chunk.get("body", b"") for chunk in chunks)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+        return start["status"], headers, b"".join(chunk.get("body", b"") for chunk in chunks)
 
 
 def _access_of_request(context: Context) -> Access:

@@ -1,13 +1,8 @@
-"""The protocol's server: lists tools, resources and prompts, and runs a tool on the graph of the connection.
+"""The server of the protocol: lists tools, resources and prompts, and runs a tool on the graph of a connection.
 
-It is made once per process and keeps nothing of a connection. `access_of` says whose graph a request is about.
-
-Answers and failures as the protocol carries them: an object for programs, and its JSON text for models.
-
-A failure of a tool is an answer with a code, a sentence and what a program may ask of it, so that a model can mend its
-call. Whatever is not one of our errors is told as an internal one, and its cause goes to the log alone.
-
-What clients attach to a conversation by address: the schema, the guide, the stored queries, single entities.
+It is made once per process and keeps nothing of a connection; `access_of` finds the graph of a request. A failed tool
+is a result with a code, a sentence and fields, so that a model can mend its call. An error that is not ours is an
+internal one: its cause is written to the log and never sent.
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ from omnigraph.mcp import guide
 from omnigraph.mcp.graph import Access, Terms
 from omnigraph.mcp.guide import GUIDE, catalog_of, readable
 from omnigraph.mcp.stored_queries import query_tools
-from omnigraph.mcp.tool import Toolcall, shortened
+from omnigraph.mcp.tool import Toolcall, shorten
 from omnigraph.mcp.tools import TOOLS
 
 _MOST_EXACT: Final = 2**53 - 1
@@ -41,32 +36,32 @@ _MOST_EXACT: Final = 2**53 - 1
 logger: Final = logging.getLogger("omnigraph.mcp")
 
 
-def answered(members: Mapping[str, Any]) -> types.CallToolResult:
+def tool_result(members: Mapping[str, Any]) -> types.CallToolResult:
     """The members of an answer. Its object is read from its text, so the two never differ."""
-    text = msgspec.json.encode(_exact(wire.to_builtins(members)))
+    text = msgspec.json.encode(_with_exact_integers(wire.to_builtins(members)))
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text.decode())], structured_content=msgspec.json.decode(text)
     )
 
 
-def _exact(value: Any) -> Any:
+def _with_exact_integers(value: Any) -> Any:
     """Integers that many JSON parsers would round become decimal texts."""
     if isinstance(value, dict):
-        return {name: _exact(member) for name, member in value.items()}
+        return {name: _with_exact_integers(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_exact(member) for member in value]
+        return [_with_exact_integers(member) for member in value]
     return str(value) if isinstance(value, int) and abs(value) > _MOST_EXACT else value
 
 
-def refused(error: Exception, tool: str, terms: Terms) -> types.CallToolResult:
+def error_result(error: Exception, tool: str, terms: Terms) -> types.CallToolResult:
     """A failure as the caller may see it."""
-    output = told(error, tool)
+    output = error_output(error, tool)
     members = wire.to_builtins(output)
     # Details are cut before the sentence that says what went wrong.
     room = terms.max_bytes - len(wire.encode({"error": output.error}))
     if 2 * room >= terms.max_bytes:
-        members |= shortened({name: value for name, value in members.items() if name != "error"}, room)
-    members = shortened(members, terms.max_bytes)
+        members |= shorten({name: value for name, value in members.items() if name != "error"}, room)
+    members = shorten(members, terms.max_bytes)
     named = members.get("code") or members.get("type") or "error"
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=f"{named}: {members['error']}")],
@@ -75,7 +70,7 @@ def refused(error: Exception, tool: str, terms: Terms) -> types.CallToolResult:
     )
 
 
-def told(error: Exception, what: str) -> ErrorOutput:
+def error_output(error: Exception, what: str) -> ErrorOutput:
     if isinstance(error, OmniGraphError):
         return ErrorOutput.of(error)
     logger.error("%s failed", what, exc_info=error)
@@ -151,23 +146,23 @@ NAME: Final = "omnigraph"
 
 def protocol_server(access_of: AccessOf, terms: Terms) -> Server[Any]:
     """A server over whatever graphs `access_of` finds."""
-    answering = _Answering(access_of, terms)
+    handlers = _Handlers(access_of, terms)
     return Server(
         NAME,
         version=__version__,
         title="OmniGraph",
         instructions=guide.READ_ONLY if terms.read_only else guide.INSTRUCTIONS,
-        on_list_tools=answering.list_tools,
-        on_call_tool=answering.call_tool,
-        on_list_resources=answering.list_resources,
-        on_list_resource_templates=answering.list_templates,
-        on_read_resource=answering.read_resource,
-        on_list_prompts=answering.list_prompts,
-        on_get_prompt=answering.get_prompt,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
     )
 
 
-class _Answering:
+class _Handlers:
     def __init__(self, access_of: AccessOf, terms: Terms) -> None:
         self._access_of = access_of
         self._terms = terms
@@ -176,25 +171,25 @@ class _Answering:
     async def list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         stored = await self._read(context, partial(query_tools, read_only=self._terms.read_only))
         offered = [*self._tools.values(), *stored.values()]
-        return types.ListToolsResult(tools=[tool.described() for tool in offered])
+        return types.ListToolsResult(tools=[tool.describe() for tool in offered])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         access, terms, name = self._access_of(context), self._terms, params.name
         given = params.arguments or {}
         tool = self._tools.get(name)
         try:
-            _refuse_half_characters(given)
+            _refuse_lone_surrogates(given)
             if tool is not None:
-                decoded = tool.decoded(given)
+                decoded = tool.decode(given)
                 run = lambda graph: tool.run(Toolcall(graph, terms, access.actor), decoded)  # noqa: E731
-                return answered(await access.run(run, writes=tool.writes))
+                return tool_result(await access.run(run, writes=tool.writes))
             queries = await access.run(partial(query_tools, read_only=terms.read_only), writes=False)
             if (stored := queries.get(name)) is None:
                 raise NotFoundError(self._no_tool(name, queries))
             invoke = lambda graph: stored.run(Toolcall(graph, terms, access.actor), given)  # noqa: E731
-            return answered(await access.run(invoke, writes=stored.writes))
+            return tool_result(await access.run(invoke, writes=stored.writes))
         except Exception as error:
-            return refused(error, name, terms)
+            return error_result(error, name, terms)
 
     async def list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
@@ -231,7 +226,7 @@ class _Answering:
         try:
             return await self._access_of(context).run(work, writes=False)
         except Exception as error:
-            output = told(error, context.method)
+            output = error_output(error, context.method)
             is_theirs = isinstance(error, OmniGraphError) and error.http_status < 500
             code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
             raise MCPError(code, output.error, {"code": output.code, "type": output.type}) from None
@@ -243,10 +238,10 @@ class _Answering:
         return f"there is no tool '{name}'; {hint or 'tools/list tells which there are'}"
 
 
-def _refuse_half_characters(given: dict[str, Any]) -> None:
+def _refuse_lone_surrogates(given: dict[str, Any]) -> None:
     """JSON can spell half of a character, which is no text and fits into no answer."""
     try:
         msgspec.json.encode(given)
     except UnicodeEncodeError:
-        told = "the arguments hold half a character, a lone surrogate; send whole characters"
-        raise RequestShapeError(told) from None
+        message = "the arguments hold half a character, a lone surrogate; send whole characters"
+        raise RequestShapeError(message) from None

@@ -1,6 +1,7 @@
-"""What the tools ask of a graph. Every `GraphApi` offers it, embedded or remote; a server offers it for each caller.
+"""The terms of an endpoint (size of results, what may be written) and its access to a graph.
 
-What the operator of an endpoint settled: how long answers may be, and what may be written.
+Tools work on any `GraphApi`: an embedded graph that acts for an actor, or a remote one. They never decide what an
+actor may do.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Rows: TypeAlias = QueryRows | QueryBatches
 
 
 @contextmanager
-def taking(rows: Rows) -> Iterator[Iterator[dict[str, Any]]]:
+def reading(rows: Rows) -> Iterator[Iterator[dict[str, Any]]]:
     """The rows one after another. Whatever stays open behind those that nobody takes is closed."""
     try:
         yield iter(rows.rows())

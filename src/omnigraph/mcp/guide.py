@@ -1,9 +1,7 @@
-"""What an agent is told before it starts: how to work with a graph, and how queries are written.
+"""Texts for agents: instructions, the guide to the query language, prompts, and summaries of the schema.
 
-The schema as an agent reads it: compiled from its text, and summarised type by type.
-
-Entities as a reader wants them. They come in export form, which loses nothing: days and milliseconds since 1970,
-vectors in full, blobs with all their bytes.
+It also makes entities readable: they come in export form, with days and milliseconds since 1970, vectors in full and
+blobs with all their bytes.
 """
 
 from __future__ import annotations
@@ -90,23 +88,23 @@ def summary(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def _summary(type_: TableType, catalog: Catalog) -> dict[str, Any]:
-    told: dict[str, Any] = {"kind": type_.kind, "type": type_.name}
+    members: dict[str, Any] = {"kind": type_.kind, "type": type_.name}
     if type_.description is not None:
-        told["description"] = type_.description
+        members["description"] = type_.description
     if type_.instruction is not None:
-        told["instruction"] = type_.instruction
+        members["instruction"] = type_.instruction
     if isinstance(type_, EdgeType):
-        told |= {"from": type_.from_type, "to": type_.to_type, "written": traversal_name(type_)}
+        members |= {"from": type_.from_type, "to": type_.to_type, "written": traversal_name(type_)}
     elif type_.key:
-        told["key"] = list(type_.key)
-    told["properties"] = {prop.name: _property(type_, prop) for prop in type_.property_list}
+        members["key"] = list(type_.key)
+    members["properties"] = {prop.name: _property(type_, prop) for prop in type_.property_list}
     if rules := _rules(type_):
-        told["rules"] = rules
+        members["rules"] = rules
     if isinstance(type_, NodeType):
-        told["edges"] = [
+        members["edges"] = [
             f"{edge.from_type} {traversal_name(edge)} {edge.to_type}" for edge in catalog.incident_edges(type_.name)
         ]
-    return told
+    return members
 
 
 def _property(type_: TableType, prop: Property) -> str:
@@ -143,8 +141,8 @@ def readable(
     type_: TableType, entity: Mapping[str, Any], wanted: Collection[str] = (), *, nulls: bool = True
 ) -> dict[str, Any]:
     """The members of an entity with dates as texts; a vector or blob that is not asked for is only mentioned."""
-    told = {name: _value(type_.properties.get(name), value, name in wanted) for name, value in entity.items()}
-    return told if nulls else {name: value for name, value in told.items() if value is not None}
+    members = {name: _value(type_.properties.get(name), value, name in wanted) for name, value in entity.items()}
+    return members if nulls else {name: value for name, value in members.items() if value is not None}
 
 
 def _value(prop: Property | None, value: Any, whole: bool) -> Any:

@@ -1,9 +1,7 @@
 """Stored queries as tools of their own: typed by their parameters, described by their annotations.
 
-A graph may have hundreds of them, and a model reads the list before it does anything: what is the same for all of them
-(`branch`, `continuation`, …) is explained once, by the instructions and the tools that every graph has.
-
-Stored queries for a graph that has none by itself: those of .gq files, as a server offers those of a cluster.
+A graph may have hundreds of them, and a model reads the list before it does anything. So arguments that are the same
+for all of them (`branch`, `continuation`, ...) are explained once, by the instructions and the general tools.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, cast
 
 import mcp_types as types
@@ -23,7 +22,7 @@ from omnigraph.errors import BadRequestError, ConflictError, PolicyError, Reques
 from omnigraph.language.query.compile import compile_queries, describe_parameters
 from omnigraph.mcp.graph import Rows
 from omnigraph.mcp.guide import catalog_of
-from omnigraph.mcp.tool import Place, State, Toolcall, hints
+from omnigraph.mcp.tool import PagePosition, PinnedPoint, Toolcall, hints
 from omnigraph.mcp.tools import TOOLS
 from omnigraph.mcp.tools.queries import page_of_rows
 
@@ -62,18 +61,18 @@ class QueryTool:
     def writes(self) -> bool:
         return self.query.mutation
 
-    def described(self) -> types.Tool:
+    def describe(self) -> types.Tool:
         query = self.query
-        told = [query.description or f"The stored {'mutation' if query.mutation else 'query'} {query.name}."]
+        lines = [query.description or f"The stored {'mutation' if query.mutation else 'query'} {query.name}."]
         if query.instruction is not None:
-            told.append(query.instruction)
+            lines.append(query.instruction)
         required = [param.name for param in query.params if not param.nullable]
         if query.mutation:
             required.append(self._control("branch"))
         controls = {self._control(name): self._control_schema(name) for name in self._controls()}
         return types.Tool(
             name=self.name,
-            description="\n".join(told),
+            description="\n".join(lines),
             input_schema={
                 "type": "object",
                 "properties": {param.name: _schema(param) for param in query.params} | controls,
@@ -98,14 +97,14 @@ class QueryTool:
                 actor=call.actor,
                 idempotency_key=controls["idempotency_key"],
             )
-            told: dict[str, Any] = wire.to_builtins(receipt)
-            return told
+            members: dict[str, Any] = wire.to_builtins(receipt)
+            return members
         asked = {name: value for name, value in given.items() if name != self._control("continuation")}
-        place = Place.of(self.name, asked, controls["continuation"])
-        state = State.of(controls["branch"], controls["snapshot"], place)
-        rows = graph.invoke(self.query.name, params, **state.options)
+        position = PagePosition.of(self.name, asked, controls["continuation"])
+        point = PinnedPoint.of(controls["branch"], controls["snapshot"], position)
+        rows = graph.invoke(self.query.name, params, **point.keywords)
         assert not isinstance(rows, MutationReceipt), "a stored query stays what it was listed as"
-        return page_of_rows(call, place, state, rows)
+        return page_of_rows(call, position, point, rows)
 
     def _controls(self) -> Mapping[str, str]:
         return _WRITE_CONTROLS if self.query.mutation else _READ_CONTROLS
@@ -116,8 +115,8 @@ class QueryTool:
 
     def _control_schema(self, name: str) -> dict[str, Any]:
         """Explained only under a name that no other tool has."""
-        told = {} if self._control(name) == name else {"description": self._controls()[name]}
-        return {"type": "string", **told}
+        explanation = {} if self._control(name) == name else {"description": self._controls()[name]}
+        return {"type": "string", **explanation}
 
     def _check(self, given: Mapping[str, Any], declared: set[str], controls: Mapping[str, Any]) -> None:
         known = [*sorted(declared), *(self._control(name) for name in controls)]
@@ -136,10 +135,10 @@ def query_tools(graph: GraphApi, *, read_only: bool) -> dict[str, QueryTool]:
         queries = graph.stored_queries().queries
     except PolicyError:
         return {}
-    return {tool.name: tool for tool in _named(queries) if not (read_only and tool.writes)}
+    return {tool.name: tool for tool in _name_tools(queries) if not (read_only and tool.writes)}
 
 
-def _named(queries: Iterable[StoredQuery]) -> Iterable[QueryTool]:
+def _name_tools(queries: Iterable[StoredQuery]) -> Iterable[QueryTool]:
     """Every query under a name of its own. One that is called like a tool every graph has is offered as
     `stored_<name>`; where that is the name of yet another query, or was cut to it, with a number behind it."""
     taken = set(TOOLS)
@@ -203,6 +202,7 @@ class _WithQueryFiles:
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
+        at: datetime | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
@@ -212,7 +212,7 @@ class _WithQueryFiles:
             raise BadRequestError(f"there is no stored query '{name}'")
         if not entry.mutation:
             return self._graph.stream(
-                self._sources[name], name, params, branch=branch, snapshot=snapshot, version=version
+                self._sources[name], name, params, branch=branch, snapshot=snapshot, version=version, at=at
             )
         return self._graph.mutate(
             self._sources[name],

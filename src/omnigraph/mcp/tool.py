@@ -1,16 +1,9 @@
-"""One tool: what an agent is told of it, the struct its arguments are decoded into, and what it does.
+"""One tool of an agent: its description, the struct of its arguments, and pages of results within a budget.
 
-Arguments that several tools have, described once.
-
-Answers within a budget: as many items as fit, and a token that continues exactly where they ended.
-
-A token is short, because a model has to repeat it. It names the commits that the first page read and how many items
-were delivered; everything else is asked for again, and a digest tells whether it was. Nothing is kept between pages.
-
-Which state a tool reads: a branch as it is now, a commit, or on later pages exactly what the first page read.
-
-A later page of a branch names a version of that branch and not the commit alone. Rules govern a commit by the branch it
-was made on, and a young branch has the commits of the branch it came from: who may read the one may still go on.
+The modules of `mcp.tools` and `mcp.stored_queries` are built from it. Nothing is kept between pages: a continuation is
+short, because a model has to repeat it, and names the commits that the first page read and how many items were
+delivered. A later page of a branch names a version of that branch and not the commit alone: a policy governs a commit
+by the branch it was made on, and a young branch has commits of the branch it came from.
 """
 
 from __future__ import annotations
@@ -29,20 +22,21 @@ from msgspec import Meta, Struct
 
 from omnigraph.api import wire
 from omnigraph.api.graph import GraphApi
+from omnigraph.api.queries import ReadPoint
 from omnigraph.errors import BadRequestError, ConflictError, RequestShapeError
 from omnigraph.language.catalog import Catalog
-from omnigraph.mcp.graph import MAIN, Rows, Terms
+from omnigraph.mcp.graph import Rows, Terms
 from omnigraph.mcp.guide import catalog_of
 
 
 class Arguments(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The arguments of a tool. A member that a tool does not have is refused: an agent that misspelt one would never
-    learn why it had no effect."""
+    """The arguments of a tool. An unknown argument is refused: an agent that misspelled one would never learn why it
+    had no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toolcall:
-    """A graph, and on which terms a tool works on it."""
+    """One call of a tool: the graph, the terms of the endpoint, and the actor of writes."""
 
     graph: GraphApi
     terms: Terms
@@ -51,7 +45,7 @@ class Toolcall:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`run` returns the members of the answer. A tool that writes is not offered in read-only mode."""
+    """`run` returns the members of the result. A tool that writes is not offered in read-only mode."""
 
     name: str
     title: str
@@ -61,16 +55,16 @@ class Tool:
     writes: bool = False
     destructive: bool = False
 
-    def decoded(self, given: dict[str, Any] | None) -> Arguments:
+    def decode(self, arguments: dict[str, Any] | None) -> Arguments:
         try:
-            return msgspec.convert(given or {}, self.arguments)
+            return msgspec.convert(arguments or {}, self.arguments)
         except msgspec.ValidationError as error:
             known = ", ".join(
                 f"{f.encode_name}{'' if f.required else '?'}" for f in msgspec.structs.fields(self.arguments)
             )
             raise RequestShapeError(f"{self.name}: {error}; its arguments are: {known or 'none'}") from None
 
-    def described(self) -> types.Tool:
+    def describe(self) -> types.Tool:
         return types.Tool(
             name=self.name,
             title=self.title,
@@ -81,7 +75,7 @@ class Tool:
 
 
 def hints(title: str | None, *, writes: bool, destructive: bool = False) -> types.ToolAnnotations:
-    """What clients may go by when they ask a person for consent. Nothing outside the graph is touched."""
+    """What clients use to decide whether they ask a person for consent. Nothing outside the graph is changed."""
     if not writes:
         return types.ToolAnnotations(title=title, read_only_hint=True, open_world_hint=False)
     return types.ToolAnnotations(
@@ -101,14 +95,14 @@ def input_schema(arguments: type[Arguments]) -> dict[str, Any]:
     whole = components.pop(name)
     if components:
         raise AssertionError(f"the arguments {name} are not flat: {', '.join(components)}")
-    return {"type": "object", "properties": _told(whole["properties"]), "additionalProperties": False} | (
+    return {"type": "object", "properties": _argument_schemas(whole["properties"]), "additionalProperties": False} | (
         {"required": whole["required"]} if whole.get("required") else {}
     )
 
 
-def _told(properties: dict[str, Any]) -> dict[str, Any]:
-    """What is optional is left out rather than sent as null, so null is not offered."""
-    told = {}
+def _argument_schemas(properties: dict[str, Any]) -> dict[str, Any]:
+    """The schemas of the arguments, without null: an optional argument is left out instead."""
+    schemas = {}
     for name, schema in properties.items():
         schema = dict(schema)
         kinds = [kind for kind in schema.pop("anyOf", ()) if kind != {"type": "null"}]
@@ -118,8 +112,8 @@ def _told(properties: dict[str, Any]) -> dict[str, Any]:
             schema = {**kinds[0], **schema}
         if schema.get("default", ...) is None:
             del schema["default"]
-        told[name] = schema
-    return told
+        schemas[name] = schema
+    return schemas
 
 
 _TOKEN: Final = re.compile(r"c1\.(\d{1,12})\.([0-9a-f]{8})((?:\.[A-Za-z0-9_-]{1,64})*)")
@@ -128,25 +122,25 @@ SHORTENED: Final = "an item larger than the whole answer may be was shortened: i
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a result a call stands: the commits that its first page read, none on the first page itself."""
+class PagePosition:
+    """The position of a page in a result. `pins` are the commits that the first page read; the first page has none."""
 
-    asked: bytes
+    request: bytes
     """A digest of the tool and its arguments."""
     pins: tuple[str, ...] = ()
     delivered: int = 0
 
     @classmethod
-    def of(cls, tool: str, arguments: Any, continuation: str | None) -> Place:
-        given = {name: value for name, value in msgspec.to_builtins(arguments).items() if name != "continuation"}
-        first = cls(hashlib.sha256(msgspec.json.encode([tool, given], order="sorted")).digest())
+    def of(cls, tool: str, arguments: Any, continuation: str | None) -> PagePosition:
+        members = {name: value for name, value in msgspec.to_builtins(arguments).items() if name != "continuation"}
+        first = cls(hashlib.sha256(msgspec.json.encode([tool, members], order="sorted")).digest())
         if continuation is None:
             return first
-        found = _TOKEN.fullmatch(continuation.strip())
-        if found is not None:
-            place = cls(first.asked, tuple(found[3].split(".")[1:]), int(found[1]))
-            if place.token(place.pins, place.delivered) == found[0]:
-                return place
+        match = _TOKEN.fullmatch(continuation.strip())
+        if match is not None:
+            position = cls(first.request, tuple(match[3].split(".")[1:]), int(match[1]))
+            if position.token(position.pins, position.delivered) == match[0]:
+                return position
         raise BadRequestError(
             f"continuation '{continuation[:80]}' does not belong to this call; repeat the arguments of the first "
             "call exactly and add the continuation of its answer, or leave the continuation out to start again"
@@ -157,10 +151,10 @@ class Place:
         return self.pins[0] if self.pins else None
 
     def token(self, pins: Iterable[str], delivered: int) -> str:
-        """The place after so many items. It tells a letter that was copied wrong from the right one."""
-        position = (str(delivered), *pins)
-        check = hashlib.sha256(self.asked + ".".join(position).encode()).hexdigest()[:8]
-        return ".".join(["c1", position[0], check, *position[1:]])
+        """The continuation after so many items, with a digest that detects a letter that was copied wrong."""
+        parts = (str(delivered), *pins)
+        check = hashlib.sha256(self.request + ".".join(parts).encode()).hexdigest()[:8]
+        return ".".join(["c1", parts[0], check, *parts[1:]])
 
     def page(
         self,
@@ -170,12 +164,12 @@ class Place:
         items: Iterable[Any],
         pins: Callable[[], Iterable[str]] = tuple,
     ) -> dict[str, Any]:
-        """An answer with the members of `head` and, as member `name`, the items from here on that fit. Only a page
-        that is continued asks for its pins."""
+        """A result with the members of `head` and, as member `name`, the next items that fit. Only a page that is
+        continued needs its pins."""
         room = terms.max_bytes - len(wire.encode(head))
         taken: list[Any] = []
         remaining = islice(items, self.delivered, None)
-        for item, size in _sized(remaining):
+        for item, size in _with_sizes(remaining):
             if taken and size > room:
                 return {
                     **head,
@@ -184,21 +178,20 @@ class Place:
                     "note": "there is more: call again with the same arguments and this continuation",
                 }
             if size > room:
-                item, head = shortened(item, room), {**head, "shortened": SHORTENED}
+                item, head = shorten(item, room), {**head, "shortened": SHORTENED}
             taken.append(item)
             room -= size
         return {**head, name: taken}
 
 
-def _sized(items: Iterable[Any]) -> Iterator[tuple[Any, int]]:
+def _with_sizes(items: Iterable[Any]) -> Iterator[tuple[Any, int]]:
     for item in items:
         built = wire.to_builtins(item)
         yield built, len(msgspec.json.encode(built)) + 1
 
 
-def shortened(item: Any, room: int) -> Any:
-    """An item that is too large by itself, with its long texts and lists cut until it fits, or is as short as it
-    gets."""
+def shorten(item: Any, room: int) -> Any:
+    """An item that is too large by itself, with its long texts and lists cut until it fits, if that is possible."""
     for cut in _CUTS:
         item = _cut(item, cut)
         if len(msgspec.json.encode(item)) <= room:
@@ -217,77 +210,72 @@ def _cut(value: Any, length: int) -> Any:
     return value
 
 
-_LOOKED_AT_ONCE: Final = 100
+_COMMITS_PER_PAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """One of a branch and a snapshot. A pinned one has a `commit`; that of a branch also has the `version` which must
-    turn out to be this commit."""
+class PinnedPoint:
+    """The point that a tool reads. On a later page, or between several reads, `commit` is the one that the first read
+    saw; the point of a branch then has the version that must turn out to be this commit."""
 
-    branch: str | None = None
-    snapshot: str | None = None
-    version: int | None = None
+    point: ReadPoint
     commit: str | None = None
 
     @classmethod
-    def of(cls, branch: str | None, snapshot: str | None, place: Place | None = None) -> State:
-        """What is asked for; what the first page read where there was one."""
-        if branch is not None and snapshot is not None:
-            raise BadRequestError("give a branch or a snapshot, not both")
-        if snapshot is not None:
-            return cls(snapshot=snapshot.strip())
-        named = MAIN if branch is None else branch.strip()
-        if place is None or not place.pins:
-            return cls(named)
-        commit, version = place.pins
-        return cls(named, None, int(version), commit)
+    def of(cls, branch: str | None, snapshot: str | None, position: PagePosition | None = None) -> PinnedPoint:
+        """The point that the arguments name; on a later page, the one that the first page read."""
+        point = ReadPoint(branch, snapshot).normalize()
+        if point.branch is None or position is None or not position.pins:
+            return cls(point)
+        commit, version = position.pins
+        return cls(ReadPoint(point.branch, version=int(version)), commit)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def keywords(self) -> dict[str, Any]:
         """As calls of a graph take them."""
-        return {"branch": self.branch, "snapshot": self.snapshot, "version": self.version}
+        return self.point.keywords
 
     def catalog(self, graph: GraphApi) -> Catalog:
-        """The schema of this state, which need not be that of main."""
-        return catalog_of(graph.schema_text(**self.options))
+        """The schema at this point, which need not be that of main."""
+        return catalog_of(graph.schema_text(**self.keywords))
 
-    def pinned(self, graph: GraphApi) -> State:
-        """The same state for several reads, whatever becomes of the branch meanwhile."""
-        if self.branch is None:
-            return replace(self, commit=self.snapshot)
-        if self.version is not None:
+    def pin(self, graph: GraphApi) -> PinnedPoint:
+        """The same snapshot for several reads, whatever becomes of the branch meanwhile."""
+        if self.point.branch is None:
+            return replace(self, commit=self.point.snapshot)
+        if self.point.version is not None:
             return self
-        head = graph.commits(self.branch, limit=1).commits[0]
-        return State(self.branch, None, head.version, head.id)
+        head = graph.commits(self.point.branch, limit=1).commits[0]
+        return PinnedPoint(ReadPoint(self.point.branch, version=head.version), head.id)
 
-    def rows(self, rows: Rows) -> Rows:
-        """Rows that were read here, once it is certain that they were."""
-        if self.branch is not None and self.commit is not None and rows.graph_commit_id != self.commit:
-            raise self._gone(self.commit)
+    def check(self, rows: Rows) -> Rows:
+        """The rows, if they were read from the commit of this point."""
+        if self.point.branch is not None and self.commit is not None and rows.graph_commit_id != self.commit:
+            raise self._branch_replaced(self.commit)
         return rows
 
-    def at(self, graph: GraphApi, commit: str) -> State:
-        """The same state for further reads, pinned to what a first read saw."""
-        if self.branch is None or self.version is not None:
+    def at(self, graph: GraphApi, commit: str) -> PinnedPoint:
+        """The same point for further reads, pinned to the commit that a first read saw."""
+        branch = self.point.branch
+        if branch is None or self.point.version is not None:
             return replace(self, commit=commit)
         before: int | None = None
         while True:
-            page = graph.commits(self.branch, limit=_LOOKED_AT_ONCE, before=before)
-            for found in page.commits:
-                if found.id == commit:
-                    return State(self.branch, None, found.version, commit)
+            page = graph.commits(branch, limit=_COMMITS_PER_PAGE, before=before)
+            for entry in page.commits:
+                if entry.id == commit:
+                    return PinnedPoint(ReadPoint(branch, version=entry.version), commit)
             if (before := page.next_version) is None:
-                raise self._gone(commit)
+                raise self._branch_replaced(commit)
 
     @property
     def pins(self) -> list[str]:
-        """What a continuation has to name of a pinned state."""
-        return [str(each) for each in (self.commit, self.version) if each is not None]
+        """The parts of a continuation that name this point."""
+        return [str(part) for part in (self.commit, self.point.version) if part is not None]
 
-    def _gone(self, commit: str) -> ConflictError:
+    def _branch_replaced(self, commit: str) -> ConflictError:
         return ConflictError(
-            f"branch '{self.branch}' is not the one of commit {commit} any more: it was deleted and made again; "
+            f"branch '{self.point.branch}' is not the one of commit {commit} any more: it was deleted and made again; "
             "ask again without a continuation"
         )
 
@@ -320,10 +308,10 @@ IdempotencyKey: TypeAlias = Annotated[
 
 
 class ReadArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Of a tool that reads one state."""
+    """The arguments of a tool that reads one snapshot."""
 
     branch: Branch = None
     snapshot: Snapshot = None
 
-    def state(self, place: Place | None = None) -> State:
-        return State.of(self.branch, self.snapshot, place)
+    def point(self, position: PagePosition | None = None) -> PinnedPoint:
+        return PinnedPoint.of(self.branch, self.snapshot, position)

@@ -1,4 +1,4 @@
-"""Branches: work goes on one, is compared and previewed, and is merged as a whole."""
+"""The tools for branches: an agent creates one, works on it, compares it, previews its merge, and merges it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omnigraph.api.branches import NO_RESOLUTIONS, Resolutions
 from omnigraph.api.history import ChangeScope
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.mcp.graph import MAIN
-from omnigraph.mcp.tool import Arguments, Continuation, IdempotencyKey, Place, Tool, Toolcall, head_of
+from omnigraph.mcp.tool import Arguments, Continuation, IdempotencyKey, PagePosition, Tool, Toolcall, head_of
 
 _State = Annotated[str, Meta(min_length=1, description="A branch name or a commit id.")]
 _Source = Annotated[str, Meta(min_length=1, description="The branch whose changes are taken.")]
@@ -31,8 +31,8 @@ class BranchesArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True
 
 
 def branches(call: Toolcall, arguments: BranchesArguments) -> dict[str, Any]:
-    place = Place.of("branches", arguments, arguments.continuation)
-    return place.page(call.terms, {}, "branches", call.graph.list_branches())
+    position = PagePosition.of("branches", arguments, arguments.continuation)
+    return position.page(call.terms, {}, "branches", call.graph.list_branches())
 
 
 BRANCHES: Final = Tool(
@@ -75,14 +75,14 @@ class DiffArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 def diff(call: Toolcall, arguments: DiffArguments) -> dict[str, Any]:
-    place = Place.of("diff", arguments, arguments.continuation)
+    position = PagePosition.of("diff", arguments, arguments.continuation)
     known = call.graph.list_branches()
-    before, after = place.pins or tuple(
+    before, after = position.pins or tuple(
         _commit(call, name.strip(), known) for name in (arguments.before, arguments.after)
     )
     found = call.graph.diff(before, after, ChangeScope.of(types=arguments.types))
     head = {"before": before, "after": after, "stats": wire.to_builtins(found.stats)}
-    return place.page(call.terms, head, "changes", found.changes, lambda: [before, after])
+    return position.page(call.terms, head, "changes", found.changes, lambda: [before, after])
 
 
 def _commit(call: Toolcall, name: str, branches: list[str]) -> str:
@@ -108,11 +108,11 @@ class MergePreviewArguments(Arguments, frozen=True, kw_only=True, omit_defaults=
 
 
 def merge_preview(call: Toolcall, arguments: MergePreviewArguments) -> dict[str, Any]:
-    place = Place.of("merge_preview", arguments, arguments.continuation)
+    position = PagePosition.of("merge_preview", arguments, arguments.continuation)
     source, target = arguments.source.strip(), arguments.target.strip()
     heads = _heads(call, source, target)
     preview = call.graph.preview_merge(source, target, resolutions=_resolutions(arguments.resolutions))
-    if heads != _heads(call, source, target) or place.pins not in ((), heads):
+    if heads != _heads(call, source, target) or position.pins not in ((), heads):
         raise ConflictError(
             f"'{source}' or '{target}' moved while the preview was read; ask again without continuation"
         )
@@ -129,7 +129,7 @@ def merge_preview(call: Toolcall, arguments: MergePreviewArguments) -> dict[str,
         yield from ({"conflict": wire.to_builtins(each)} for each in preview.conflicts)
         yield from ({"change": wire.to_builtins(each)} for each in preview.changes)
 
-    return place.page(call.terms, head, "findings", findings(), lambda: heads)
+    return position.page(call.terms, head, "findings", findings(), lambda: heads)
 
 
 def _heads(call: Toolcall, source: str, target: str) -> tuple[str, str]:
@@ -173,8 +173,8 @@ def merge(call: Toolcall, arguments: MergeArguments) -> dict[str, Any]:
         message=arguments.message,
         idempotency_key=arguments.idempotency_key,
     )
-    told: dict[str, Any] = wire.to_builtins(result)
-    return told
+    members: dict[str, Any] = wire.to_builtins(result)
+    return members
 
 
 MERGE: Final = Tool(

@@ -1,11 +1,7 @@
-"""One node or edge, and what is connected to a node.
+"""The tools for entities: one node or edge, the neighbours of a node, and search by words, by meaning or by both.
 
-Search by words, by meaning or by both, without writing a query.
-
-Queries that are written for an agent: a search over a type, and the neighbours of a node.
-
-Columns are numbered, so that no property can have the name of another column. Values are parameters and never part of
-the text.
+They write queries for the agent. Columns are numbered, so that no property can have the name of another column. Values
+are parameters and never part of the text.
 """
 
 from __future__ import annotations
@@ -20,9 +16,9 @@ from omnigraph.errors import BadRequestError, EmbeddingError, NotFoundError, Pol
 from omnigraph.language.catalog import Catalog, EdgeType, IndexKind, NodeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import FLOATS, Scalar
-from omnigraph.mcp.graph import taking
+from omnigraph.mcp.graph import reading
 from omnigraph.mcp.guide import readable, traversal_name
-from omnigraph.mcp.tool import Continuation, Place, ReadArguments, State, Tool, Toolcall, TypeName
+from omnigraph.mcp.tool import Continuation, PagePosition, PinnedPoint, ReadArguments, Tool, Toolcall, TypeName
 
 KEYWORD: Final = "keyword"
 VECTOR: Final = "vector"
@@ -30,7 +26,7 @@ HYBRID: Final = "hybrid"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GeneratedQuery:
     """A query, its parameters, and which property each numbered column holds."""
 
     source: str
@@ -43,7 +39,7 @@ class Written:
         return {name: value for name, value in named.items() if value is not None}
 
 
-def properties_shown(type_: TableType, wanted: Iterable[str] | None = None) -> list[str]:
+def readable_properties(type_: TableType, wanted: Iterable[str] | None = None) -> list[str]:
     """The properties that an agent can read: all but blobs, which queries never return, and vectors, which tell a
     reader nothing, unless they are asked for."""
     if wanted is None:
@@ -99,11 +95,11 @@ def search_query(
     text: str,
     limit: int,
     properties: Sequence[str],
-) -> Written:
+) -> GeneratedQuery:
     """The best matches of a type: `hit` is the id, `score` what they are ranked by."""
     columns = {f"p{number}": name for number, name in enumerate(properties)}
     projected = "".join(f", $x.{name} as {column}" for column, name in columns.items())
-    return Written(
+    return GeneratedQuery(
         f"query search($text: String) {{ match {{ $x: {type_.name} }} "
         f"return {{ $x as hit, {ranking} as score{projected} }} order {{ {ranking} }} limit {limit} }}",
         {"text": text},
@@ -156,11 +152,11 @@ def hops_from(catalog: Catalog, type_: NodeType, edge: str | None, direction: st
 
 def neighbours_query(
     type_: NodeType, node: Mapping[str, Any], hop: Hop, of_node: Sequence[str], of_edge: Sequence[str]
-) -> Written:
+) -> GeneratedQuery:
     """The nodes at the other end of a hop, in the order of their ids. A query can't name an id, so the node is matched
     by its key, or by whatever else is known of it; `self` tells whether it is the one."""
     pins, declared, params = [], [], {}
-    for number, prop in enumerate(_pinned(type_, node)):
+    for number, prop in enumerate(_matching_properties(type_, node)):
         kind = "String" if prop.type.is_enum else prop.type.scalar.value
         declared.append(f"$v{number}: {kind}")
         pins.append(f"{prop.name}: $v{number}")
@@ -171,7 +167,7 @@ def neighbours_query(
     columns = {f"p{number}": each for number, each in enumerate(of_node)}
     projected = "".join(f", $m.{each} as {column}" for column, each in columns.items())
     projected += "".join(f", $e.{each} as e{number}" for number, each in enumerate(of_edge))
-    return Written(
+    return GeneratedQuery(
         f"query neighbours({', '.join(declared)}) {{ match {{ {matched} {walked} }} "
         f"return {{ $n as self, $m as other{projected} }} order {{ other }} }}",
         params,
@@ -179,7 +175,7 @@ def neighbours_query(
     )
 
 
-def _pinned(type_: NodeType, node: Mapping[str, Any]) -> list[Property]:
+def _matching_properties(type_: NodeType, node: Mapping[str, Any]) -> list[Property]:
     chosen = [type_.properties[name] for name in type_.key] or list(type_.property_list)
     return [prop for prop in chosen if node.get(prop.name) is not None and _is_exact(prop)]
 
@@ -206,22 +202,22 @@ class EntityArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def entity(call: Toolcall, arguments: EntityArguments) -> dict[str, Any]:
-    place = Place.of("entity", arguments, None)
-    state = arguments.state().pinned(call.graph)
-    type_ = state.catalog(call.graph).type_named(arguments.type)
-    found = found_entity(call, type_, arguments.id, state)
+    position = PagePosition.of("entity", arguments, None)
+    point = arguments.point().pin(call.graph)
+    type_ = point.catalog(call.graph).type_named(arguments.type)
+    found = find_entity(call, type_, arguments.id, point)
     if arguments.properties is not None:
-        chosen = [*type_.system_columns, *properties_shown(type_, arguments.properties)]
+        chosen = [*type_.system_columns, *readable_properties(type_, arguments.properties)]
         found = {name: found[name] for name in chosen}
     found = readable(type_, found, arguments.properties or ())
-    answer = place.page(call.terms, {"commit": state.commit, "type": type_.type_key}, "entities", [found])
-    (told,) = answer.pop("entities")
-    return {**answer, "entity": told}
+    answer = position.page(call.terms, {"commit": point.commit, "type": type_.type_key}, "entities", [found])
+    (members,) = answer.pop("entities")
+    return {**answer, "entity": members}
 
 
-def found_entity(call: Toolcall, type_: TableType, entity_id: str, state: State) -> dict[str, Any]:
+def find_entity(call: Toolcall, type_: TableType, entity_id: str, point: PinnedPoint) -> dict[str, Any]:
     """An entity in export form. A remote graph says by an error that there is none, an embedded one by None."""
-    found = call.graph.entity(type_.type_key, entity_id, **state.options)
+    found = call.graph.entity(type_.type_key, entity_id, **point.keywords)
     if found is None:
         raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{entity_id}'; search for it, or query")
     return found
@@ -247,35 +243,35 @@ class NeighboursArguments(ReadArguments, frozen=True, kw_only=True, omit_default
 
 
 def neighbours(call: Toolcall, arguments: NeighboursArguments) -> dict[str, Any]:
-    place = Place.of("neighbours", arguments, arguments.continuation)
-    state = arguments.state(place).pinned(call.graph)
-    catalog = state.catalog(call.graph)
+    position = PagePosition.of("neighbours", arguments, arguments.continuation)
+    point = arguments.point(position).pin(call.graph)
+    catalog = point.catalog(call.graph)
     type_ = catalog.type_named(arguments.type)
     if not isinstance(type_, NodeType):
         raise BadRequestError(f"'{type_.name}' is an edge type; entity shows what an edge connects")
     hops = hops_from(catalog, type_, arguments.edge, arguments.direction)
-    node = readable(type_, found_entity(call, type_, arguments.id, state))
-    found = (neighbour for hop in hops for neighbour in _over(call, type_, node, hop, catalog.nodes[hop.other], state))
-    head = {"commit": state.commit, "node": {"type": type_.name, "id": node["id"]}}
-    return place.page(call.terms, head, "neighbours", found, lambda: state.pins)
+    node = readable(type_, find_entity(call, type_, arguments.id, point))
+    found = (neighbour for hop in hops for neighbour in _over(call, type_, node, hop, catalog.nodes[hop.other], point))
+    head = {"commit": point.commit, "node": {"type": type_.name, "id": node["id"]}}
+    return position.page(call.terms, head, "neighbours", found, lambda: point.pins)
 
 
 def _over(
-    call: Toolcall, type_: NodeType, node: dict[str, Any], hop: Hop, other: NodeType, state: State
+    call: Toolcall, type_: NodeType, node: dict[str, Any], hop: Hop, other: NodeType, point: PinnedPoint
 ) -> Iterator[dict[str, Any]]:
-    of_node, of_edge = properties_shown(other), properties_shown(hop.edge)
+    of_node, of_edge = readable_properties(other), readable_properties(hop.edge)
     hides = False
     try:
         written = neighbours_query(type_, node, hop, of_node, of_edge)
-        rows = call.graph.stream(written.source, None, written.params, **state.options)
+        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
     except PolicyError:
         # Some property is hidden from this actor: what it may see of the neighbours is read one by one.
         of_edge, hides = [], True
         written = neighbours_query(type_, node, hop, (), ())
-        rows = call.graph.stream(written.source, None, written.params, **state.options)
-    with taking(state.rows(rows)) as found:
+        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
+    with reading(point.check(rows)) as found:
         yield from (
-            _neighbour(call, hop, other, row, of_edge, None if hides else written.properties(row), state)
+            _neighbour(call, hop, other, row, of_edge, None if hides else written.properties(row), point)
             for row in found
             if row["self"] == node["id"]
         )
@@ -288,24 +284,24 @@ def _neighbour(
     row: dict[str, Any],
     of_edge: Sequence[str],
     properties: dict[str, Any] | None,
-    state: State,
+    point: PinnedPoint,
 ) -> dict[str, Any]:
     """One entry of the answer; what is not known of the node yet is read."""
-    told: dict[str, Any] = {"edge": traversal_name(hop.edge), "direction": hop.direction}
-    told |= {"type": other.name, "id": row["other"]}
+    members: dict[str, Any] = {"edge": traversal_name(hop.edge), "direction": hop.direction}
+    members |= {"type": other.name, "id": row["other"]}
     on_edge = {name: row[f"e{number}"] for number, name in enumerate(of_edge) if row[f"e{number}"] is not None}
     if on_edge:
-        told["edge_properties"] = on_edge
+        members["edge_properties"] = on_edge
     if properties is None:
-        properties = seen_properties(call, other, row["other"], state, properties_shown(other))
-    return {**told, "properties": properties}
+        properties = visible_properties(call, other, row["other"], point, readable_properties(other))
+    return {**members, "properties": properties}
 
 
-def seen_properties(
-    call: Toolcall, type_: NodeType, entity_id: str, state: State, properties: Sequence[str]
+def visible_properties(
+    call: Toolcall, type_: NodeType, entity_id: str, point: PinnedPoint, properties: Sequence[str]
 ) -> dict[str, Any]:
     """What an actor may see of an entity, without what is null or hidden."""
-    found = found_entity(call, type_, entity_id, state)
+    found = find_entity(call, type_, entity_id, point)
     return readable(type_, {name: found[name] for name in properties}, properties, nulls=False)
 
 
@@ -343,34 +339,34 @@ def search(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
 
 
 def _hits(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
-    place = Place.of("search", arguments, arguments.continuation)
-    state, hides = arguments.state(place), False
-    type_ = state.catalog(call.graph).type_named(arguments.type)
+    position = PagePosition.of("search", arguments, arguments.continuation)
+    point, hides = arguments.point(position), False
+    type_ = point.catalog(call.graph).type_named(arguments.type)
     if not isinstance(type_, NodeType):
         raise BadRequestError(f"'{type_.name}' is an edge type; only nodes are searched")
     ranking = choose_ranking(type_, arguments.mode, arguments.property, arguments.vector)
-    properties = properties_shown(type_, arguments.properties)
+    properties = readable_properties(type_, arguments.properties)
     try:
         written = search_query(type_, ranking, arguments.text, arguments.limit, properties)
-        rows = call.graph.stream(written.source, None, written.params, **state.options)
+        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
     except PolicyError:
         # Some property is hidden from this actor: the entities as it may see them say which values there are.
         hides = True
         written = search_query(type_, ranking, arguments.text, arguments.limit, ())
-        rows = call.graph.stream(written.source, None, written.params, **state.options)
+        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
     commit = rows.graph_commit_id
     if hides:
-        state = state.at(call.graph, commit)
+        point = point.at(call.graph, commit)
 
     def hit(row: dict[str, Any]) -> dict[str, Any]:
         known = written.properties(row)
         if hides:
-            known = seen_properties(call, type_, row["hit"], state, properties)
+            known = visible_properties(call, type_, row["hit"], point, properties)
         return {"id": row["hit"], "score": row["score"], "properties": known}
 
     head = {"commit": commit, "type": type_.name, "ranked_by": ranking}
-    with taking(state.rows(rows)) as found:
-        return place.page(call.terms, head, "hits", map(hit, found), lambda: state.at(call.graph, commit).pins)
+    with reading(point.check(rows)) as found:
+        return position.page(call.terms, head, "hits", map(hit, found), lambda: point.at(call.graph, commit).pins)
 
 
 SEARCH: Final = Tool(

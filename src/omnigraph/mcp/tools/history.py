@@ -1,4 +1,4 @@
-"""What happened: the commits of a branch, and what each of them changed."""
+"""The tools for history: the commits of a branch, and the changes of each commit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from msgspec import Meta
 from omnigraph.api import wire
 from omnigraph.api.enums import EntityKind
 from omnigraph.api.history import ChangeRecord, ChangeScope, CommitReceipt
+from omnigraph.api.queries import ReadPoint
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.mcp.graph import MAIN
 from omnigraph.mcp.guide import readable
-from omnigraph.mcp.tool import Arguments, Branch, Continuation, Place, State, Tool, Toolcall
+from omnigraph.mcp.tool import Arguments, Branch, Continuation, PagePosition, PinnedPoint, Tool, Toolcall
 
 _AT_ONCE: Final = 200
 
@@ -25,12 +26,12 @@ class HistoryArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True,
 
 
 def history(call: Toolcall, arguments: HistoryArguments) -> dict[str, Any]:
-    place = Place.of("history", arguments, arguments.continuation)
+    position = PagePosition.of("history", arguments, arguments.continuation)
     branch = (arguments.branch or MAIN).strip()
     first = call.graph.commits(branch, limit=1).commits[0]
-    newest = place.pin or str(first.version)
-    commits = (_told(each) for each in _walk(call, branch, int(newest) + 1, arguments.limit))
-    return place.page(call.terms, {"branch": branch}, "commits", commits, lambda: [newest])
+    newest = position.pin or str(first.version)
+    commits = (_commit_members(each) for each in _walk(call, branch, int(newest) + 1, arguments.limit))
+    return position.page(call.terms, {"branch": branch}, "commits", commits, lambda: [newest])
 
 
 def _walk(call: Toolcall, branch: str, before: int | None, limit: int) -> Iterator[CommitReceipt]:
@@ -44,8 +45,8 @@ def _walk(call: Toolcall, branch: str, before: int | None, limit: int) -> Iterat
             return
 
 
-def _told(commit: CommitReceipt) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _commit_members(commit: CommitReceipt) -> dict[str, Any]:
+    members: dict[str, Any] = {
         "commit": commit.graph_commit_id,
         "version": commit.graph_manifest_version,
         "at": commit.created.isoformat(timespec="milliseconds"),
@@ -53,10 +54,10 @@ def _told(commit: CommitReceipt) -> dict[str, Any]:
         "parent": commit.parent_commit_id,
     }
     if commit.merged_parent_commit_id is not None:
-        told["merged"] = commit.merged_parent_commit_id
+        members["merged"] = commit.merged_parent_commit_id
     if commit.actor_id is not None:
-        told["actor"] = commit.actor_id
-    return told
+        members["actor"] = commit.actor_id
+    return members
 
 
 HISTORY: Final = Tool(
@@ -76,25 +77,25 @@ class CommitChangesArguments(Arguments, frozen=True, kw_only=True, omit_defaults
 
 
 def commit_changes(call: Toolcall, arguments: CommitChangesArguments) -> dict[str, Any]:
-    place = Place.of("commit_changes", arguments, arguments.continuation)
+    position = PagePosition.of("commit_changes", arguments, arguments.continuation)
     commit = arguments.commit.strip()
-    catalog = State(snapshot=commit).catalog(call.graph)
+    catalog = PinnedPoint(ReadPoint(snapshot=commit)).catalog(call.graph)
     found = call.graph.iter_commit_changes(commit, scope=ChangeScope.of(types=arguments.types))
     changes = (_change(each, catalog) for each in found)
-    return place.page(call.terms, {"commit": commit}, "changes", changes)
+    return position.page(call.terms, {"commit": commit}, "changes", changes)
 
 
 def _change(change: ChangeRecord, catalog: Catalog) -> dict[str, Any]:
     """A change with values as a reader wants them, where the type is still known."""
-    told: dict[str, Any] = {"op": change.op, "kind": change.kind, "type": change.type_name, "id": change.id}
+    members: dict[str, Any] = {"op": change.op, "kind": change.kind, "type": change.type_name, "id": change.id}
     types: Mapping[str, TableType] = catalog.nodes if change.kind == EntityKind.NODE else catalog.edges
     type_ = types.get(change.type_name)
     for name, image in (("before", change.before), ("after", change.after)):
         if image is not None:
             values = image.properties if type_ is None else readable(type_, image.properties)
             ends = {} if image.endpoints is None else wire.to_builtins(image.endpoints)
-            told[name] = {**ends, **values}
-    return told
+            members[name] = {**ends, **values}
+    return members
 
 
 COMMIT_CHANGES: Final = Tool(

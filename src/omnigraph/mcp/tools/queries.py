@@ -1,7 +1,4 @@
-"""The schema, how queries are written, and queries in the language of the graph.
-
-Mutations, on a branch.
-"""
+"""The tools for the schema, the guide to the query language, read queries, and mutations on a branch."""
 
 from __future__ import annotations
 
@@ -11,17 +8,17 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from omnigraph.api import wire
-from omnigraph.mcp.graph import Rows, taking
+from omnigraph.mcp.graph import Rows, reading
 from omnigraph.mcp.guide import GUIDE, summary
 from omnigraph.mcp.tool import (
     Arguments,
     Continuation,
     IdempotencyKey,
+    PagePosition,
     Params,
-    Place,
+    PinnedPoint,
     QueryName,
     ReadArguments,
-    State,
     Tool,
     Toolcall,
 )
@@ -34,30 +31,30 @@ class SchemaArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def schema(call: Toolcall, arguments: SchemaArguments) -> dict[str, Any]:
-    place = Place.of("schema", arguments, arguments.continuation)
-    state = arguments.state(place).pinned(call.graph)
-    head = {"commit": state.commit}
+    position = PagePosition.of("schema", arguments, arguments.continuation)
+    point = arguments.point(position).pin(call.graph)
+    head = {"commit": point.commit}
     if arguments.source:
-        text = call.graph.schema_text(**state.options)
-        return page_of_lines(call, place, head, "source", text, lambda: state.pins)
-    catalog = state.catalog(call.graph)
+        text = call.graph.schema_text(**point.keywords)
+        return page_of_lines(call, position, head, "source", text, lambda: point.pins)
+    catalog = point.catalog(call.graph)
     types = summary(catalog)
     if arguments.type is not None:
         chosen = catalog.type_named(arguments.type)
         types = [each for each in types if (each["kind"], each["type"]) == (chosen.kind, chosen.name)]
-    return place.page(call.terms, head, "types", types, lambda: state.pins)
+    return position.page(call.terms, head, "types", types, lambda: point.pins)
 
 
 def page_of_lines(
     call: Toolcall,
-    place: Place,
+    position: PagePosition,
     head: Mapping[str, Any],
     name: str,
     text: str,
     pins: Callable[[], Iterable[str]] = tuple,
 ) -> dict[str, Any]:
     """The lines of a text that fit, as one text again."""
-    answer = place.page(call.terms, head, name, text.splitlines(keepends=True), pins)
+    answer = position.page(call.terms, head, name, text.splitlines(keepends=True), pins)
     return {**answer, name: "".join(answer[name])}
 
 
@@ -76,7 +73,7 @@ class GuideArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 def guide(call: Toolcall, arguments: GuideArguments) -> dict[str, Any]:
-    return page_of_lines(call, Place.of("guide", arguments, arguments.continuation), {}, "text", GUIDE)
+    return page_of_lines(call, PagePosition.of("guide", arguments, arguments.continuation), {}, "text", GUIDE)
 
 
 GUIDE_TOOL: Final = Tool(
@@ -97,18 +94,18 @@ class QueryArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def query(call: Toolcall, arguments: QueryArguments) -> dict[str, Any]:
-    place = Place.of("query", arguments, arguments.continuation)
-    state = arguments.state(place)
-    rows = call.graph.stream(arguments.query, arguments.name, arguments.params, **state.options)
-    return page_of_rows(call, place, state, rows)
+    position = PagePosition.of("query", arguments, arguments.continuation)
+    point = arguments.point(position)
+    rows = call.graph.stream(arguments.query, arguments.name, arguments.params, **point.keywords)
+    return page_of_rows(call, position, point, rows)
 
 
-def page_of_rows(call: Toolcall, place: Place, state: State, rows: Rows) -> dict[str, Any]:
+def page_of_rows(call: Toolcall, position: PagePosition, point: PinnedPoint, rows: Rows) -> dict[str, Any]:
     """The rows that fit, and the commit that they, and all pages after them, are read from."""
     commit = rows.graph_commit_id
     head = {"commit": commit, "columns": list(rows.columns)}
-    with taking(state.rows(rows)) as found:
-        return place.page(call.terms, head, "rows", found, lambda: state.at(call.graph, commit).pins)
+    with reading(point.check(rows)) as found:
+        return position.page(call.terms, head, "rows", found, lambda: point.at(call.graph, commit).pins)
 
 
 QUERY: Final = Tool(
@@ -148,8 +145,8 @@ def mutate(call: Toolcall, arguments: MutateArguments) -> dict[str, Any]:
         actor=call.actor,
         idempotency_key=arguments.idempotency_key,
     )
-    told: dict[str, Any] = wire.to_builtins(receipt)
-    return told
+    members: dict[str, Any] = wire.to_builtins(receipt)
+    return members
 
 
 MUTATE: Final = Tool(
