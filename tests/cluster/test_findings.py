@@ -22,7 +22,7 @@ from omnigraph.api.enums import ChangeDisposition, ResourceOperation, Severity
 from omnigraph.api.service.cluster import ClusterChange
 from omnigraph.cluster.commands.apply import _approval
 from omnigraph.cluster.ledger.ledger import LOCK_PATH, Ledger, acquire
-from omnigraph.cluster.ledger.state_builder import StateBuilder
+from omnigraph.cluster.ledger.state import StateBuilder
 from omnigraph.cluster.plan.approvals import Gates
 from omnigraph.cluster.plan.preview import Preview
 from omnigraph.cluster.plan.reconcile import GraphViews, Reconciliation

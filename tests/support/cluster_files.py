@@ -17,10 +17,9 @@ import yaml
 from omnigraph.api.service import cluster as reports
 from omnigraph.cli.pipeline_texts import read_pipeline_text
 from omnigraph.cluster.commands.apply import apply
-from omnigraph.cluster.commands.plan import approve, plan
+from omnigraph.cluster.commands.plan import approve, plan, validate
 from omnigraph.cluster.commands.refresh import import_, refresh
 from omnigraph.cluster.commands.status import force_unlock, history, status
-from omnigraph.cluster.config.desired import validate
 from omnigraph.cluster.ledger.ledger import Ledger
 from omnigraph.cluster.ledger.state import State
 from omnigraph.cluster.storage_root import graph_uri, make_root

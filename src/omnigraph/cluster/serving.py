@@ -127,7 +127,7 @@ class _Verification:
         self._objects = objects
         self._catalog = PayloadStore(objects)
         self._state = state
-        self._found: list[Diagnostic] = []
+        self._findings: list[Diagnostic] = []
 
     def snapshot(self) -> ServingSnapshot:
         state = self._state
@@ -148,8 +148,8 @@ class _Verification:
             queries = list(readers.map(self._query, *_columns(self._queries_of(served))))
             policies = list(readers.map(self._policy, *_columns(self._policies_of(served))))
             pipelines = list(readers.map(self._pipeline, *_columns(self._pipelines_of(served))))
-        if self._found:
-            raise ClusterError([*warnings, *sorted(self._found, key=lambda finding: finding.path)])
+        if self._findings:
+            raise ClusterError([*warnings, *sorted(self._findings, key=lambda finding: finding.path)])
         return ServingSnapshot(
             root=self._objects.location.uri,
             revision=state.state_revision,
@@ -172,7 +172,7 @@ class _Verification:
         resource = self._state.resources[address]
         embedding = self._embedding(address, resource.embedding_provider)
         if composite_digest(self._state.resources, graph_id) != resource.digest:
-            self._found.append(
+            self._findings.append(
                 error(
                     "external_blob_policy_digest_mismatch",
                     address,
@@ -197,7 +197,7 @@ class _Verification:
             finding = error("embedding_provider_digest_mismatch", provider, "its digest is not that of its profile")
         else:
             return recorded.embedding_profile
-        self._found.append(finding)
+        self._findings.append(finding)
         return None
 
     def _queries_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
@@ -222,7 +222,7 @@ class _Verification:
     def _policy(self, address: Address, resource: Resource) -> ClusterPolicy | None:
         if not resource.applies_to:
             message = "the applied state does not say what it is bound to; run `omnigraph cluster apply`"
-            self._found.append(error("policy_bindings_missing", str(address), message))
+            self._findings.append(error("policy_bindings_missing", str(address), message))
             return None
         source = self._payload(address, policy_path(address.name, resource.digest), resource.digest)
         return None if source is None else ClusterPolicy(address.name, source, resource.applies_to)
@@ -231,7 +231,7 @@ class _Verification:
         graph = Address.parse(resource.pipeline_graph or "")
         if graph is None or graph.kind is not Kind.GRAPH:
             message = f"'{resource.pipeline_graph}' is no graph; run `omnigraph cluster apply`"
-            self._found.append(error("unknown_pipeline_graph", str(address), message))
+            self._findings.append(error("unknown_pipeline_graph", str(address), message))
             return None
         source = self._payload(address, pipeline_path(address.name, resource.digest), resource.digest)
         return None if source is None else ClusterPipeline(address.name, graph.name, resource.digest, source)
@@ -247,7 +247,7 @@ class _Verification:
             finding = error("catalog_payload_read_error", str(address), str(problem))
         except UnicodeDecodeError:
             finding = error("catalog_payload_read_error", str(address), f"{path} is no UTF-8 text")
-        self._found.append(finding)
+        self._findings.append(finding)
         return None
 
 

@@ -24,7 +24,7 @@ Config: TypeAlias = Annotated[str, typer.Option("--config", help="The directory 
 def validate(config: Config = ".", json: Json = False) -> None:
     """Check a configuration and every file it names. Looks at nothing else."""
     from omnigraph.cli.printing import cluster_reports
-    from omnigraph.cluster.config.desired import validate as run
+    from omnigraph.cluster.commands.plan import validate as run
 
     report = run(config, read_pipeline_text)
     _print(report, lambda: cluster_reports.validated(report), json=json)

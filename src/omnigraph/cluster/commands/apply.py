@@ -26,12 +26,20 @@ import msgspec
 
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.api.service.cluster import ClusterApplied, ClusterChange, GraphObservation
+from omnigraph.cluster.command_run import CommandRun, Session, refuse_uncovered, require_state
 from omnigraph.cluster.config.desired import Desired, ReadPipeline
 from omnigraph.cluster.config.files import Source
 from omnigraph.cluster.ledger.ledger import LedgerRevision, timestamp
 from omnigraph.cluster.ledger.payloads import Damage, payload_path
-from omnigraph.cluster.ledger.state import ApprovalRecord, GraphTombstone, Resource, StatusKind, Written, file_digest
-from omnigraph.cluster.ledger.state_builder import StateBuilder
+from omnigraph.cluster.ledger.state import (
+    ApprovalRecord,
+    GraphTombstone,
+    Resource,
+    StateBuilder,
+    StatusKind,
+    Written,
+    file_digest,
+)
 from omnigraph.cluster.plan.approvals import Approval, mark_spent
 from omnigraph.cluster.plan.diff import (
     RECOVERY_PENDING,
@@ -42,14 +50,7 @@ from omnigraph.cluster.plan.diff import (
     difference,
     unapplied_findings,
 )
-from omnigraph.cluster.plan.preview import (
-    CommandRun,
-    Preview,
-    leftover_findings,
-    make_preview,
-    refuse_uncovered,
-    require_state,
-)
+from omnigraph.cluster.plan.preview import Preview, leftover_findings, make_preview
 from omnigraph.cluster.plan.reconcile import GraphView, GraphViews
 from omnigraph.cluster.resources import (
     Address,
@@ -61,7 +62,6 @@ from omnigraph.cluster.resources import (
     schema_address,
     warning,
 )
-from omnigraph.cluster.session import Session
 from omnigraph.cluster.storage_root import graph_folder, remove_graph_folder
 from omnigraph.engine.export import RUNNING_EXPORTS
 from omnigraph.engine.managed_graph import change_schema, look_at, make
@@ -90,7 +90,7 @@ class GraphChanges:
     actor: str | None
     failed: dict[str, str] = field(default_factory=dict)
     observations: dict[str, GraphObservation] = field(default_factory=dict)
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
 
     def run(self, changes: tuple[ClusterChange, ...]) -> None:
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.CREATE):
@@ -101,10 +101,10 @@ class GraphChanges:
     def refuse_exported(self, changes: tuple[ClusterChange, ...]) -> None:
         """A graph that this process is exporting is not deleted under the hands of the export."""
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
-            found = self.views.graphs[address_of(change).name].found
-            if found is not None and found.identity is not None and found.identity in RUNNING_EXPORTS:
+            findings = self.views.graphs[address_of(change).name].observed
+            if findings is not None and findings.identity is not None and findings.identity in RUNNING_EXPORTS:
                 message = "it is being exported by this process; run apply again when that is done"
-                self.found.append(error("graph_delete_export_in_progress", change.resource, message))
+                self.findings.append(error("graph_delete_export_in_progress", change.resource, message))
                 self.failed[change.resource] = DELETE.failed
 
     def skip_deletes(self, changes: tuple[ClusterChange, ...]) -> None:
@@ -122,13 +122,13 @@ class GraphChanges:
             source.refuse_changed(change.resource)
             version = take(view, source)
         except ClusterError as problem:
-            self.found += problem.diagnostics
+            self.findings += problem.diagnostics
             self.failed[change.resource] = step.failed
             return
         except (OmniGraphError, OSError) as problem:
             standing = _standing(view.uri, source)
             if standing is None:
-                self.found.append(error(step.failed, change.resource, str(problem)))
+                self.findings.append(error(step.failed, change.resource, str(problem)))
                 self.failed[change.resource] = step.failed
                 return
             version = standing
@@ -145,7 +145,7 @@ class GraphChanges:
 
     def _skip(self, resource: str, step: Step) -> None:
         message = "it is not tried, because something before it failed; run apply again"
-        self.found.append(warning(step.skipped, resource, message))
+        self.findings.append(warning(step.skipped, resource, message))
         self.failed[resource] = step.skipped
 
     def _create(self, view: GraphView, source: Source) -> int:
@@ -153,19 +153,19 @@ class GraphChanges:
         return 1
 
     def _change(self, view: GraphView, source: Source) -> int:
-        assert view.found is not None, "a graph that was not seen is pending"
-        applied = change_schema(view.uri, view.found, source.text, new_ulid(), self.actor)
+        assert view.observed is not None, "a graph that was not seen is pending"
+        applied = change_schema(view.uri, view.observed, source.text, new_ulid(), self.actor)
         return applied.graph_manifest_version
 
 
 def _standing(uri: str, source: Source) -> int | None:
     """The version of a graph that has the wanted schema after all."""
     try:
-        found = look_at(uri)
+        findings = look_at(uri)
     except OmniGraphError:
         return None  # then it is not known to stand, and the failure that led here is the one to tell
-    is_wanted = found.schema is not None and file_digest(found.schema.encode()) == source.digest
-    return found.version if is_wanted else None
+    is_wanted = findings.schema is not None and file_digest(findings.schema.encode()) == source.digest
+    return findings.version if is_wanted else None
 
 
 def of_kind(changes: tuple[ClusterChange, ...], kind: Kind, operation: ResourceOperation) -> list[ClusterChange]:
@@ -183,7 +183,7 @@ _WRITES_AT_ONCE: Final = 8
 
 
 def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None) -> ClusterApplied:
-    attempt = CommandRun(source)
+    command_run = CommandRun(source)
     run: _Run | None = None
 
     def carry_out(session: Session, desired: Desired) -> None:
@@ -197,22 +197,22 @@ def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None)
             run.give_up(problem.codes[0])
             raise
 
-    attempt.run("apply", read_pipeline, carry_out)
+    command_run.run("apply", read_pipeline, carry_out)
     changes = run.changes if run is not None else ()
     held = (ChangeDisposition.DEFERRED, ChangeDisposition.BLOCKED)
     return ClusterApplied(
-        ok=attempt.ok,
-        config_dir=attempt.config_dir,
+        ok=command_run.ok,
+        config_dir=command_run.config_dir,
         actor=actor,
-        desired_revision=attempt.desired_revision,
-        state_observations=attempt.state_observations,
+        desired_revision=command_run.desired_revision,
+        state_observations=command_run.state_observations,
         changes=changes,
         applied_count=sum(change.disposition is ChangeDisposition.APPLIED for change in changes),
         deferred_count=sum(change.disposition in held for change in changes),
-        converged=run is not None and run.converged and attempt.ok,
+        converged=run is not None and run.converged and command_run.ok,
         state_written=run is not None and run.state_written,
-        resource_statuses=attempt.state.resource_statuses if attempt.state is not None else {},
-        diagnostics=attempt.diagnostics,
+        resource_statuses=command_run.state.resource_statuses if command_run.state is not None else {},
+        diagnostics=command_run.diagnostics,
     )
 
 
@@ -230,34 +230,34 @@ class _Run:
 
     def carry_out(self) -> None:
         session, desired = self.session, self.desired
-        prospect = make_preview(session, desired, actor=self.actor)
-        session.found += [*prospect.settlement.found, *prospect.gates.found]
-        session.found += [damaged.finding("it is stored again") for damaged in prospect.damaged]
-        self.changes = prospect.changes
-        moves = GraphChanges(desired, prospect.settlement.views, self.actor)
-        deletes = of_kind(prospect.changes, Kind.GRAPH, ResourceOperation.DELETE)
-        if deletes or any(of_kind(prospect.changes, kind, operation) for kind, operation in _MOVING):
+        preview = make_preview(session, desired, actor=self.actor)
+        session.findings += [*preview.reconciliation.findings, *preview.gates.findings]
+        session.findings += [damaged.finding("it is stored again") for damaged in preview.damaged]
+        self.changes = preview.changes
+        graph_changes = GraphChanges(desired, preview.reconciliation.views, self.actor)
+        deletes = of_kind(preview.changes, Kind.GRAPH, ResourceOperation.DELETE)
+        if deletes or any(of_kind(preview.changes, kind, operation) for kind, operation in _MOVING):
             session.ledger.refuse_overtaken(self.base)
-        moves.run(prospect.changes)
-        if moves.failed:
+        graph_changes.run(preview.changes)
+        if graph_changes.failed:
             session.ledger.refuse_overtaken(self.base)
-            moves.skip_deletes(prospect.changes)
+            graph_changes.skip_deletes(preview.changes)
         else:
-            moves.refuse_exported(prospect.changes)
-        session.found += moves.found
-        self.changes = demote(prospect.changes, moves.failed, prospect.before, desired.resources)
-        session.found += unapplied_findings(self.changes)
-        self._store_payloads(prospect)
+            graph_changes.refuse_exported(preview.changes)
+        session.findings += graph_changes.findings
+        self.changes = demote(preview.changes, graph_changes.failed, preview.before, desired.resources)
+        session.findings += unapplied_findings(self.changes)
+        self._store_payloads(preview)
         deleted = of_kind(self.changes, Kind.GRAPH, ResourceOperation.DELETE)
-        approvals = {change.resource: _approval(prospect, change) for change in deleted}
-        draft = self._recorded(prospect, moves, approvals)
-        if draft.differs_from(self.base):
+        approvals = {change.resource: _approval(preview, change) for change in deleted}
+        builder = self._recorded(preview, graph_changes, approvals)
+        if builder.differs_from(self.base.state):
             written = Written("apply", self.actor, timestamp())
-            session.recorded = session.ledger.create(draft.state(written), self.base)
+            session.recorded = session.ledger.create(builder.state(written), self.base)
             self.state_written = True
-        self._remove(prospect, deleted)
+        self._remove(preview, deleted)
         for approval in approvals.values():
-            session.found += mark_spent(session.objects, approval, draft.approvals[approval.approval_id])
+            session.findings += mark_spent(session.objects, approval, builder.approvals[approval.approval_id])
 
     def give_up(self, reason: str) -> None:
         """No state was made, so nothing counts as applied. What was moved, the next apply finds."""
@@ -266,14 +266,14 @@ class _Run:
             for change in self.changes
         )
 
-    def _store_payloads(self, prospect: Preview) -> None:
+    def _store_payloads(self, preview: Preview) -> None:
         """The texts that the next state names, and those of the last one that were damaged."""
         changed = [
             change.resource
             for change in self.changes
             if change.disposition is ChangeDisposition.APPLIED and change.operation is not ResourceOperation.DELETE
         ]
-        repaired = [damaged.address for damaged in prospect.damaged if damaged.damage is not Damage.READ_ERROR]
+        repaired = [damaged.address for damaged in preview.damaged if damaged.damage is not Damage.READ_ERROR]
 
         def write(resource: str) -> list[Diagnostic]:
             address, source = Address.parse(resource), self.desired.sources.get(resource)
@@ -290,70 +290,70 @@ class _Run:
             return []
 
         with ThreadPoolExecutor(_WRITES_AT_ONCE, thread_name_prefix="omnigraph-catalog") as writers:
-            found = [finding for findings in writers.map(write, [*changed, *repaired]) for finding in findings]
-        if found:
-            raise ClusterError(found)
+            findings = [finding for findings in writers.map(write, [*changed, *repaired]) for finding in findings]
+        if findings:
+            raise ClusterError(findings)
 
-    def _recorded(self, prospect: Preview, moves: GraphChanges, approvals: dict[str, Approval]) -> StateBuilder:
+    def _recorded(self, preview: Preview, graph_changes: GraphChanges, approvals: dict[str, Approval]) -> StateBuilder:
         """The next state: what was applied is in it, what was deleted is not, and what was held up is marked."""
-        draft, desired = prospect.draft, self.desired
+        builder, desired = preview.builder, self.desired
         for change in self.changes:
-            self._record(draft, change)
-        draft.observations.update(moves.observations)
+            self._record(builder, change)
+        builder.observations.update(graph_changes.observations)
         for resource, approval in approvals.items():
-            self._record_delete(draft, resource, approval)
-        self._record_settings(draft)
-        residual = {change.resource for change in difference(draft.state().resources, desired.resources)}
-        damaged = {payload.address for payload in prospect.damaged if payload.damage is Damage.READ_ERROR}
-        _update_statuses(draft, {*residual, *damaged}, prospect.settlement.pending)
-        self.converged = not residual and not prospect.settlement.pending
+            self._record_delete(builder, resource, approval)
+        self._record_settings(builder)
+        residual = {change.resource for change in difference(builder.state().resources, desired.resources)}
+        damaged = {payload.address for payload in preview.damaged if payload.damage is Damage.READ_ERROR}
+        _update_statuses(builder, {*residual, *damaged}, preview.reconciliation.pending)
+        self.converged = not residual and not preview.reconciliation.pending
         if self.converged:
-            draft.config_digest = desired.config_digest
-        return draft
+            builder.config_digest = desired.config_digest
+        return builder
 
-    def _record(self, draft: StateBuilder, change: ClusterChange) -> None:
+    def _record(self, builder: StateBuilder, change: ClusterChange) -> None:
         if change.disposition is ChangeDisposition.APPLIED:
             if change.operation is ResourceOperation.DELETE:
-                draft.forget(change.resource)
+                builder.forget(change.resource)
             else:
-                draft.resources[change.resource] = self._applied(draft, change)
-                draft.settle(change.resource, StatusKind.APPLIED)
+                builder.resources[change.resource] = self._applied(builder, change)
+                builder.settle(change.resource, StatusKind.APPLIED)
         elif change.disposition is not ChangeDisposition.DERIVED and change.reason != RECOVERY_PENDING:
-            draft.settle(change.resource, StatusKind.BLOCKED, change.reason)
+            builder.settle(change.resource, StatusKind.BLOCKED, change.reason)
 
-    def _applied(self, draft: StateBuilder, change: ClusterChange) -> Resource:
-        wanted, had = self.desired.resources[change.resource], draft.resources.get(change.resource)
+    def _applied(self, builder: StateBuilder, change: ClusterChange) -> Resource:
+        wanted, had = self.desired.resources[change.resource], builder.resources.get(change.resource)
         kept = bound_until_deleted(had, self.changes) if had is not None else ()
         if not kept:
             return wanted
         return msgspec.structs.replace(wanted, applies_to=tuple(sorted({*(wanted.applies_to or ()), *kept})))
 
-    def _record_delete(self, draft: StateBuilder, resource: str, approval: Approval) -> None:
-        draft.forget_graph(resource.removeprefix("graph."))
+    def _record_delete(self, builder: StateBuilder, resource: str, approval: Approval) -> None:
+        builder.forget_graph(resource.removeprefix("graph."))
         now = timestamp()
-        draft.approvals[approval.approval_id] = ApprovalRecord(now, "apply")
-        draft.observations[resource] = GraphTombstone(
+        builder.approvals[approval.approval_id] = ApprovalRecord(now, "apply")
+        builder.observations[resource] = GraphTombstone(
             deleted_at=now, approval_id=approval.approval_id, actor=self.actor
         )
 
-    def _record_settings(self, draft: StateBuilder) -> None:
+    def _record_settings(self, builder: StateBuilder) -> None:
         """What a configuration says of its graphs. One that is held up itself takes no other blobs in than before."""
         held = {change.resource for change in self.changes if change.disposition is ChangeDisposition.BLOCKED}
         for graph_id in self.desired.file.config.graphs:
             address = graph_address(graph_id)
-            if (had := draft.resources.get(address)) is not None:
+            if (had := builder.resources.get(address)) is not None:
                 wanted = self.desired.resources[address]
                 is_held = not held.isdisjoint((address, schema_address(graph_id)))
-                draft.resources[address] = msgspec.structs.replace(
+                builder.resources[address] = msgspec.structs.replace(
                     had,
                     embedding_provider=wanted.embedding_provider,
                     external_blob_policy=had.external_blob_policy if is_held else wanted.external_blob_policy,
                 )
 
-    def _remove(self, prospect: Preview, deleted: list[ClusterChange]) -> None:
+    def _remove(self, preview: Preview, deleted: list[ClusterChange]) -> None:
         """The roots of graphs that are deleted, also those that an apply before this one did not come to."""
-        views = prospect.settlement.views
-        self.session.found += leftover_findings(views)
+        views = preview.reconciliation.views
+        self.session.findings += leftover_findings(views)
         for change in deleted:
             graph_id = address_of(change).name
             self._remove_root(change.resource, graph_folder(graph_id, self.base.state.generation(graph_id)))
@@ -365,28 +365,28 @@ class _Run:
             remove_graph_folder(self.session.objects, folder)
         except StorageError as problem:
             message = f"it is deleted, but files below {folder} are still there; the next apply goes on ({problem})"
-            self.session.found.append(error(DELETE.failed, path, message))
+            self.session.findings.append(error(DELETE.failed, path, message))
 
 
-def _update_statuses(draft: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:
+def _update_statuses(builder: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:
     """What is as it should be is applied, whatever was wrong with it once; of what is gone there is nothing to say."""
-    for text in {*draft.resources, *draft.statuses}:
+    for text in {*builder.resources, *builder.statuses}:
         address = Address.parse(text)
         if text in open_ or (address is not None and address.graph in pending):
             continue
-        if text in draft.resources:
-            draft.settle(text, StatusKind.APPLIED)
+        if text in builder.resources:
+            builder.settle(text, StatusKind.APPLIED)
         else:
-            del draft.statuses[text]
+            del builder.statuses[text]
 
 
 _MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, ResourceOperation.UPDATE))
 
 
-def _approval(prospect: Preview, change: ClusterChange) -> Approval:
+def _approval(preview: Preview, change: ClusterChange) -> Approval:
     """The approval that a delete rests on. It was looked for when the change was classified; nothing is deleted on the
     word of a single check."""
-    approval = prospect.gates.approvals.get(change.resource)
+    approval = preview.gates.approvals.get(change.resource)
     if approval is None or approval.consumed_at is not None or approval.resource != change.resource:
         message = "it was about to be deleted without an approval; nothing was recorded or removed"
         raise ClusterError.of("apply_approval_invariant_violation", change.resource, message)

@@ -8,28 +8,31 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
 from omnigraph.api.enums import ResourceOperation
-from omnigraph.api.service.cluster import ApprovalRequired, ClusterApproved, ClusterChange, ClusterPlan
-from omnigraph.cluster.config.desired import Desired, ReadPipeline
+from omnigraph.api.service.cluster import (
+    ApprovalRequired,
+    ClusterApproved,
+    ClusterChange,
+    ClusterPlan,
+    ClusterValidated,
+    is_ok,
+)
+from omnigraph.cluster.command_run import CommandRun, Session, require_state
+from omnigraph.cluster.config.desired import Desired, ReadPipeline, default_deny, load_desired
+from omnigraph.cluster.config.reader import CONFIG_FILE, ConfigFile, absolute_directory, survey_config
 from omnigraph.cluster.ledger.payloads import PayloadStore, payload_path
 from omnigraph.cluster.plan.approvals import Approval, root_of
 from omnigraph.cluster.plan.approvals import approve as write_approval
 from omnigraph.cluster.plan.diff import blast_radius, changed_settings, is_gated
-from omnigraph.cluster.plan.preview import (
-    CommandRun,
-    Preview,
-    leftover_findings,
-    make_preview,
-    not_recorded_yet,
-    require_state,
-)
-from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, warning
-from omnigraph.cluster.session import Session
+from omnigraph.cluster.plan.preview import Preview, leftover_findings, make_preview, not_recorded_yet
+from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, warning
 from omnigraph.engine.managed_graph import preview_change
-from omnigraph.errors import IntegrityError, NotFoundError, OmniGraphError, StorageError
+from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, OmniGraphError, StorageError
+from omnigraph.storage.location import Location
 
 
 @dataclass(frozen=True)
@@ -42,21 +45,21 @@ class PlanReview:
 
 
 def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) -> PlanReview:
-    attempt = CommandRun(source)
-    sight = attempt.run("plan", read_pipeline, partial(_plan_changes, for_review=for_review)) or _PlannedChanges()
-    planned = attempt.desired
+    command_run = CommandRun(source)
+    sight = command_run.run("plan", read_pipeline, partial(_plan_changes, for_review=for_review)) or _PlannedChanges()
+    planned = command_run.desired
     edges = planned.edges() if planned is not None else ()
     output = ClusterPlan(
-        ok=attempt.ok,
-        config_dir=attempt.config_dir,
-        desired_revision=attempt.desired_revision,
+        ok=command_run.ok,
+        config_dir=command_run.config_dir,
+        desired_revision=command_run.desired_revision,
         resource_digests=planned.digests if planned is not None else {},
         dependencies=edges,
-        state_observations=attempt.state_observations,
+        state_observations=command_run.state_observations,
         changes=sight.changes,
         blast_radius=blast_radius(sight.changes, edges),
         approvals_required=sight.gates,
-        diagnostics=attempt.diagnostics,
+        diagnostics=command_run.diagnostics,
     )
     return PlanReview(output, sight.texts, sight.settings)
 
@@ -72,40 +75,40 @@ class _PlannedChanges:
 
 
 def _plan_changes(session: Session, desired: Desired, *, for_review: bool) -> _PlannedChanges:
-    prospect = make_preview(session, desired, holds_up=False)
-    session.found += _findings(prospect)
-    changes = tuple(_with_migration(session, desired, prospect, change) for change in prospect.changes)
-    gates = tuple(prospect.gates.required)
+    preview = make_preview(session, desired, holds_up=False)
+    session.findings += _findings(preview)
+    changes = tuple(_with_migration(session, desired, preview, change) for change in preview.changes)
+    gates = tuple(preview.gates.required)
     if not for_review:
         return _PlannedChanges(changes, gates)
     settings = {
-        change.resource: changed_settings(prospect.before[change.resource], desired.resources[change.resource])
+        change.resource: changed_settings(preview.before[change.resource], desired.resources[change.resource])
         for change in changes
         if change.operation is ResourceOperation.UPDATE
     }
     return _PlannedChanges(changes, gates, _text_differences(session.catalog, desired, changes), settings)
 
 
-def _findings(prospect: Preview) -> list[Diagnostic]:
+def _findings(preview: Preview) -> list[Diagnostic]:
     return [
-        *not_recorded_yet(prospect.settlement.found),
-        *leftover_findings(prospect.settlement.views),
-        *(damaged.finding("the next apply stores it again") for damaged in prospect.damaged),
-        *prospect.gates.found,
+        *not_recorded_yet(preview.reconciliation.findings),
+        *leftover_findings(preview.reconciliation.views),
+        *(damaged.finding("the next apply stores it again") for damaged in preview.damaged),
+        *preview.gates.findings,
     ]
 
 
-def _with_migration(session: Session, desired: Desired, prospect: Preview, change: ClusterChange) -> ClusterChange:
+def _with_migration(session: Session, desired: Desired, preview: Preview, change: ClusterChange) -> ClusterChange:
     """A change of a schema with its steps, found on the graph as it stands."""
     address = Address.parse(change.resource)
     if address is None or address.kind is not Kind.SCHEMA or change.operation is not ResourceOperation.UPDATE:
         return change
-    view = prospect.settlement.views.graphs[address.name]
+    view = preview.reconciliation.views.graphs[address.name]
     try:
         steps = preview_change(view.uri, desired.sources[change.resource].text)
     except OmniGraphError as problem:
         message = f"what it takes can't be told: {problem}"
-        session.found.append(warning("schema_preview_unavailable", change.resource, message))
+        session.findings.append(warning("schema_preview_unavailable", change.resource, message))
         return change
     return msgspec.structs.replace(change, migration=steps)
 
@@ -114,7 +117,7 @@ def _text_differences(
     catalog: PayloadStore, desired: Desired, changes: tuple[ClusterChange, ...]
 ) -> dict[str, list[str]]:
     """The lines that differ, of every query, policy and pipeline that is updated."""
-    found = {}
+    findings = {}
     for change in changes:
         address = Address.parse(change.resource)
         before, source = change.before_digest, desired.sources.get(change.resource)
@@ -126,32 +129,64 @@ def _text_differences(
         except (NotFoundError, IntegrityError, StorageError, UnicodeDecodeError):
             continue  # damage is reported where payloads are verified; here a text is only shown
         lines = difflib.unified_diff(old.splitlines(), source.text.splitlines(), "applied", source.shown, lineterm="")
-        found[change.resource] = list(lines)
-    return found
+        findings[change.resource] = list(lines)
+    return findings
 
 
 def approve(source: str, resource: str, read_pipeline: ReadPipeline, *, approver: str) -> ClusterApproved:
-    attempt = CommandRun(source)
-    approval = attempt.run("approve", read_pipeline, partial(_approve, resource=resource, approver=approver))
+    command_run = CommandRun(source)
+    approval = command_run.run("approve", read_pipeline, partial(_approve, resource=resource, approver=approver))
     return ClusterApproved(
-        ok=attempt.ok,
-        config_dir=attempt.config_dir,
+        ok=command_run.ok,
+        config_dir=command_run.config_dir,
         approval_id=approval.approval_id if approval is not None else None,
         resource=approval.resource if approval is not None else None,
         operation=approval.operation if approval is not None else None,
         approved_by=approval.approved_by if approval is not None else None,
-        diagnostics=attempt.diagnostics,
+        diagnostics=command_run.diagnostics,
     )
 
 
 def _approve(session: Session, desired: Desired, *, resource: str, approver: str) -> Approval:
     require_state(session)
-    prospect = make_preview(session, desired)
-    session.found += not_recorded_yet(prospect.settlement.found)
-    change = next((change for change in prospect.changes if change.resource == resource), None)
-    if change is None or not is_gated(change, prospect.changes):
-        gated = [required.resource for required in prospect.gates.required]
+    preview = make_preview(session, desired)
+    session.findings += not_recorded_yet(preview.reconciliation.findings)
+    change = next((change for change in preview.changes if change.resource == resource), None)
+    if change is None or not is_gated(change, preview.changes):
+        gated = [required.resource for required in preview.gates.required]
         waiting = f"waiting for approval: {', '.join(gated)}" if gated else "nothing waits for approval"
         raise ClusterError.of("approval_not_required", resource, f"no change of it needs an approval; {waiting}")
-    root = root_of(change, prospect.draft)
+    root = root_of(change, preview.builder)
     return write_approval(session.objects, change, desired.config_digest, root, approver)
+
+
+def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
+    desired: Desired | None = None
+    findings: list[Diagnostic] = []
+    try:
+        file = survey_config(source)
+        desired = load_desired(file, read_pipeline)
+        findings += [*(() if file.findings else _storage_findings(file)), *desired.findings]
+        if is_ok(tuple(findings)):
+            findings += default_deny(desired)
+    except ClusterError as problem:
+        findings += problem.diagnostics
+    directory = absolute_directory(source)
+    return ClusterValidated(
+        ok=is_ok(tuple(findings)),
+        config_dir=directory,
+        config_file=str(Path(directory) / CONFIG_FILE),
+        resource_digests=desired.digests if desired is not None else {},
+        resources=desired.listed() if desired is not None else (),
+        dependencies=desired.edges() if desired is not None else (),
+        diagnostics=tuple(findings),
+    )
+
+
+def _storage_findings(file: ConfigFile) -> list[Diagnostic]:
+    """Whether the storage root can be understood; nobody goes there."""
+    try:
+        Location.parse(file.storage_root)
+    except BadRequestError as problem:
+        return [error("storage_root_invalid", "storage", str(problem))]
+    return []

@@ -9,15 +9,14 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from omnigraph.api.service.cluster import ClusterObserved, GraphObservation, is_ok
+from omnigraph.cluster.command_run import CommandRun, Session, refuse_uncovered, require_state
 from omnigraph.cluster.config.desired import Desired, ReadPipeline
 from omnigraph.cluster.ledger.ledger import timestamp
 from omnigraph.cluster.ledger.payloads import Damage, damaged_payloads
-from omnigraph.cluster.ledger.state import StatusKind, Written
-from omnigraph.cluster.ledger.state_builder import StateBuilder
-from omnigraph.cluster.plan.preview import CommandRun, desired_schemas, refuse_uncovered, require_state
+from omnigraph.cluster.ledger.state import StateBuilder, StatusKind, Written
+from omnigraph.cluster.plan.preview import desired_schemas
 from omnigraph.cluster.plan.reconcile import ROLLED_FORWARD, GraphView, observe, reconcile
 from omnigraph.cluster.resources import ClusterError, error, graph_address, schema_address
-from omnigraph.cluster.session import Session
 from omnigraph.cluster.storage_root import graph_folders
 from omnigraph.engine.managed_graph import Standing
 
@@ -33,18 +32,18 @@ def import_(source: str, read_pipeline: ReadPipeline, *, actor: str | None = Non
 
 
 def _run(operation: Operation, source: str, read_pipeline: ReadPipeline, actor: str | None) -> ClusterObserved:
-    attempt = CommandRun(source)
-    attempt.run(operation, read_pipeline, partial(_refresh if operation == "refresh" else _import, actor=actor))
-    state = attempt.state
+    command_run = CommandRun(source)
+    command_run.run(operation, read_pipeline, partial(_refresh if operation == "refresh" else _import, actor=actor))
+    state = command_run.state
     return ClusterObserved(
-        ok=attempt.ok,
+        ok=command_run.ok,
         operation=operation,
-        config_dir=attempt.config_dir,
-        state_observations=attempt.state_observations,
+        config_dir=command_run.config_dir,
+        state_observations=command_run.state_observations,
         resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
         resource_statuses=state.resource_statuses if state is not None else {},
         observations=state.observations if state is not None else {},
-        diagnostics=attempt.diagnostics,
+        diagnostics=command_run.diagnostics,
     )
 
 
@@ -53,17 +52,17 @@ def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
     state = recorded.state
     refuse_uncovered(state)
     views = observe(session.objects, state, desired.file.config.graphs)
-    settlement = reconcile(StateBuilder.of(state), views, desired_schemas(desired), actor)
-    if settlement.found:
+    reconciliation = reconcile(StateBuilder.of(state), views, desired_schemas(desired), actor)
+    if reconciliation.findings:
         session.ledger.refuse_overtaken(recorded)
     # Every graph is recorded as it stands below; only what a settlement has recorded is worth a word.
-    session.found += [finding for finding in settlement.found if finding.code == ROLLED_FORWARD]
-    draft = settlement.draft
-    _verify_payloads(session, draft)
+    session.findings += [finding for finding in reconciliation.findings if finding.code == ROLLED_FORWARD]
+    builder = reconciliation.builder
+    _verify_payloads(session, builder)
     for graph_id in sorted({*desired.file.config.graphs, *state.graph_ids}):
-        _observe(session, draft, views.graphs[graph_id], desired)
+        _observe(session, builder, views.graphs[graph_id], desired)
     written = Written("refresh", actor, timestamp())
-    session.recorded = session.ledger.create(draft.state(written), recorded)
+    session.recorded = session.ledger.create(builder.state(written), recorded)
 
 
 def _import(session: Session, desired: Desired, actor: str | None) -> None:
@@ -76,61 +75,61 @@ def _import(session: Session, desired: Desired, actor: str | None) -> None:
     newest: dict[str, int] = {}
     for graph_id, generation in graph_folders(session.objects):
         newest[graph_id] = max(generation, newest.get(graph_id, 1))
-    draft = StateBuilder(config_digest=desired.config_digest)
-    draft.retired_roots = {graph_id: number - 1 for graph_id, number in sorted(newest.items()) if number > 1}
-    views = observe(session.objects, draft.state(), desired.file.config.graphs)
+    builder = StateBuilder(config_digest=desired.config_digest)
+    builder.retired_roots = {graph_id: number - 1 for graph_id, number in sorted(newest.items()) if number > 1}
+    views = observe(session.objects, builder.state(), desired.file.config.graphs)
     for graph_id in desired.file.config.graphs:
-        _observe(session, draft, views.graphs[graph_id], desired)
-    if not is_ok(tuple(session.found)):
+        _observe(session, builder, views.graphs[graph_id], desired)
+    if not is_ok(tuple(session.findings)):
         raise ClusterError.of(
             "graph_observation_error", "graphs", "a graph that stands can't be taken over as it is; nothing was made"
         )
-    session.recorded = session.ledger.create(draft.state(Written("import", actor, timestamp())), None)
+    session.recorded = session.ledger.create(builder.state(Written("import", actor, timestamp())), None)
 
 
-def _verify_payloads(session: Session, draft: StateBuilder) -> None:
+def _verify_payloads(session: Session, builder: StateBuilder) -> None:
     """A payload that is lost or damaged makes its resource one that was never applied, so the next apply stores it."""
-    for damaged in damaged_payloads(session.catalog, draft.resources):
-        session.found.append(damaged.finding("the next apply stores it again"))
+    for damaged in damaged_payloads(session.catalog, builder.resources):
+        session.findings.append(damaged.finding("the next apply stores it again"))
         if damaged.damage is Damage.READ_ERROR:
-            draft.settle(damaged.address, StatusKind.ERROR, "payload_read_error", damaged.reason)
+            builder.settle(damaged.address, StatusKind.ERROR, "payload_read_error", damaged.reason)
         else:
-            draft.forget(damaged.address)
-            draft.settle(damaged.address, StatusKind.DRIFTED, f"payload_{damaged.damage}", damaged.reason)
+            builder.forget(damaged.address)
+            builder.settle(damaged.address, StatusKind.DRIFTED, f"payload_{damaged.damage}", damaged.reason)
 
 
-def _observe(session: Session, draft: StateBuilder, view: GraphView, desired: Desired) -> None:
+def _observe(session: Session, builder: StateBuilder, view: GraphView, desired: Desired) -> None:
     """Record one graph as it stands."""
     graph_id = view.graph_id
     graph, schema = graph_address(graph_id), schema_address(graph_id)
     wanted = desired.resources[schema].digest if schema in desired.resources else None
-    is_recorded = graph in draft.resources
+    is_recorded = graph in builder.resources
     problem = None
     match view.standing:
         case Standing.GRAPH:
             digest = view.schema_digest
             assert digest is not None, "a graph has a schema"
-            draft.record_graph(graph_id, digest)
-            draft.set_graph_status(graph_id, StatusKind.APPLIED)
+            builder.record_graph(graph_id, digest)
+            builder.set_graph_status(graph_id, StatusKind.APPLIED)
             if wanted is not None and digest != wanted:
                 message = f"the schema of the graph ({digest[:12]}) is not the declared one ({wanted[:12]})"
-                draft.set_graph_status(graph_id, StatusKind.DRIFTED, "schema_mismatch", message)
+                builder.set_graph_status(graph_id, StatusKind.DRIFTED, "schema_mismatch", message)
         case Standing.NOTHING | Standing.UNFINISHED if view.standing is Standing.NOTHING or not is_recorded:
-            draft.forget(graph)
-            draft.forget(schema)
-            draft.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", f"there is no graph at {view.uri}")
+            builder.forget(graph)
+            builder.forget(schema)
+            builder.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", f"there is no graph at {view.uri}")
         case _:
-            reason = view.problem if view.found is None else view.found.problem
+            reason = view.problem if view.observed is None else view.observed.problem
             problem = reason or "what makes it a graph is gone"
-            draft.set_graph_status(graph_id, StatusKind.ERROR, "graph_observation_error", problem)
-            session.found.append(error("graph_observation_error", graph, problem))
+            builder.set_graph_status(graph_id, StatusKind.ERROR, "graph_observation_error", problem)
+            session.findings.append(error("graph_observation_error", graph, problem))
     is_there = view.standing is Standing.GRAPH
-    draft.observations[graph] = GraphObservation(
+    builder.observations[graph] = GraphObservation(
         address=graph,
         graph_uri=view.uri,
         observed_at=timestamp(),
         exists=view.standing is not Standing.NOTHING,
-        graph_manifest_version=view.found.version if view.found is not None else None,
+        graph_manifest_version=view.observed.version if view.observed is not None else None,
         schema_digest=view.schema_digest,
         desired_schema_digest=wanted,
         schema_matches_desired=view.schema_digest == wanted if is_there and wanted is not None else None,

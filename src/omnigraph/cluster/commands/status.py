@@ -30,6 +30,7 @@ from omnigraph.api.service.cluster import (
     QueryNote,
     is_ok,
 )
+from omnigraph.cluster.command_run import UNREAD, Session, note_lock_holder, open_read_only
 from omnigraph.cluster.config.reader import absolute_directory
 from omnigraph.cluster.ledger.ledger import (
     LOCK_PATH,
@@ -45,7 +46,6 @@ from omnigraph.cluster.ledger.state import EMPTY, Resource
 from omnigraph.cluster.plan.diff import difference
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
 from omnigraph.cluster.serving import ClusterPipeline
-from omnigraph.cluster.session import UNREAD, Session, note_lock_holder, open_read_only
 from omnigraph.engine.history.commits import last_runs
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, OmniGraphError, StorageError
@@ -59,7 +59,7 @@ from omnigraph.language.query.syntax import Query
 def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, ...], list[Diagnostic]]:
     """Sorted by name. What can't be told keeps nobody from the rest: a graph that does not open is a finding, and a
     file that is damaged is one of those who verify payloads."""
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     by_graph: defaultdict[str, list[ClusterPipeline]] = defaultdict(list)
     for pipeline in _readable(applied):
         by_graph[pipeline.graph_id].append(pipeline)
@@ -70,7 +70,7 @@ def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, .
             last = last_runs(applied.graph_uri(graph_id), {pipeline.name: pipeline.branch for pipeline in pipelines})
         except OmniGraphError as problem:
             message = f"when its pipelines last ran can't be told: {problem}"
-            found.append(warning("graph_observation_error", graph_address(graph_id), message))
+            findings.append(warning("graph_observation_error", graph_address(graph_id), message))
         told += [
             AppliedPipeline(
                 name=pipeline.name,
@@ -81,11 +81,11 @@ def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, .
             )
             for pipeline in pipelines
         ]
-    return tuple(sorted(told, key=lambda pipeline: pipeline.name)), found
+    return tuple(sorted(told, key=lambda pipeline: pipeline.name)), findings
 
 
 def _readable(applied: AppliedState) -> list[ClusterPipeline]:
-    catalog, found = PayloadStore(applied.objects), []
+    catalog, findings = PayloadStore(applied.objects), []
     for address, resource in applied.state.of_kind(Kind.PIPELINE):
         graph = Address.parse(resource.pipeline_graph or "")
         path = pipeline_path(address.name, resource.digest)
@@ -94,14 +94,14 @@ def _readable(applied: AppliedState) -> list[ClusterPipeline]:
         except (NotFoundError, IntegrityError, StorageError, UnicodeDecodeError):
             continue
         if graph is not None:
-            found.append(ClusterPipeline(address.name, graph.name, resource.digest, source))
-    return found
+            findings.append(ClusterPipeline(address.name, graph.name, resource.digest, source))
+    return findings
 
 
 def status(source: str, revision: int | None = None) -> ClusterStatus:
     """The newest state, or the one of that revision."""
     session: Session | None = None
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     pipelines: tuple[AppliedPipeline, ...] = ()
     try:
         session = open_read_only(source)
@@ -110,27 +110,27 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
             ledger = session.ledger
             session.recorded = ledger.newest() if revision is None else ledger.revision(revision)
         if session is None or session.recorded is None:
-            found.append(_missing(revision))
+            findings.append(_missing(revision))
         else:
             damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
-            found += [payload.finding("the next apply stores it again") for payload in damaged]
+            findings += [payload.finding("the next apply stores it again") for payload in damaged]
             if revision is None:  # an earlier state may speak of graphs that are gone
                 pipelines, unknown = pipelines_with_runs(AppliedState(session.objects, session.recorded.state))
-                found += unknown
+                findings += unknown
     except ClusterError as problem:
-        found += problem.diagnostics
+        findings += problem.diagnostics
     if session is not None:
-        found = [*session.found, *found]
+        findings = [*session.findings, *findings]
     state = session.recorded.state if session is not None and session.recorded is not None else None
     return ClusterStatus(
-        ok=is_ok(tuple(found)),
+        ok=is_ok(tuple(findings)),
         config_dir=absolute_directory(source),
         state_observations=session.observations() if session is not None else UNREAD,
         resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
         resource_statuses=state.resource_statuses if state is not None else {},
         observations=state.observations if state is not None else {},
         pipelines=pipelines,
-        diagnostics=tuple(found),
+        diagnostics=tuple(findings),
     )
 
 
@@ -144,21 +144,21 @@ def history(source: str, limit: int | None = None) -> ClusterHistory:
     """The states of a cluster with what each changed, newest first, at most `limit` of them."""
     session: Session | None = None
     revisions: tuple[ClusterRevision, ...] = ()
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     try:
         session = open_read_only(source)
         numbers = session.ledger.revisions() if session is not None else []
         if session is None or not numbers:
-            found.append(_missing(None))
+            findings.append(_missing(None))
         else:
             revisions = _revisions(session, numbers, limit)
     except ClusterError as problem:
-        found += problem.diagnostics
+        findings += problem.diagnostics
     return ClusterHistory(
-        ok=is_ok(tuple(found)),
+        ok=is_ok(tuple(findings)),
         config_dir=absolute_directory(source),
         revisions=revisions,
-        diagnostics=tuple(found),
+        diagnostics=tuple(findings),
     )
 
 
@@ -190,7 +190,7 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
     session: Session | None = None
     held: Lock | None = None
     removed = False
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     try:
         session = open_read_only(source)
         held = read_lock(session.objects) if session is not None else None
@@ -208,13 +208,13 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
         # Last, and for the report only: a ledger that can't be read must not keep anybody locked out.
         session.recorded = session.ledger.newest()
     except ClusterError as problem:
-        found += problem.diagnostics
+        findings += problem.diagnostics
     output = ClusterUnlocked(
-        ok=is_ok(tuple(found)),
+        ok=is_ok(tuple(findings)),
         config_dir=absolute_directory(source),
         state_observations=session.observations() if session is not None else UNREAD,
         lock_removed=removed,
-        diagnostics=tuple(found),
+        diagnostics=tuple(findings),
     )
     return output, held if removed else None
 
@@ -225,14 +225,14 @@ Head: TypeAlias = Callable[[str], AbstractContextManager[Snapshot]]
 
 def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQueries:
     """What the queries of some graphs declare. Raises `ClusterError` with every one that can't be told."""
-    found, broken = [], []
+    findings, broken = [], []
     for address, resource in _stored_queries(applied, graph_ids):
         try:
             query = _parse_query(_source(applied, address, resource), address)
         except (NotFoundError, IntegrityError, BadRequestError) as flaw:
             broken.append(error(_code(flaw), str(address), str(flaw)))
             continue
-        found.append(
+        findings.append(
             DeclaredQuery(
                 name=address.name,
                 mcp_expose=False,
@@ -249,7 +249,7 @@ def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQue
         )
     if broken:
         raise ClusterError(broken)
-    return DeclaredQueries(tuple(found))
+    return DeclaredQueries(tuple(findings))
 
 
 def validate_queries(applied: AppliedState, graph_ids: Iterable[str], head: Head) -> QueriesValidated:
@@ -297,7 +297,7 @@ def _lint_warnings(catalog: Catalog, source: str, address: Address) -> tuple[str
 
 def _stored_queries(applied: AppliedState, graph_ids: Iterable[str]) -> Iterator[tuple[Address, Resource]]:
     chosen = set(graph_ids)
-    return (found for found in applied.state.of_kind(Kind.QUERY) if found[0].graph in chosen)
+    return (findings for findings in applied.state.of_kind(Kind.QUERY) if findings[0].graph in chosen)
 
 
 def _source(applied: AppliedState, address: Address, resource: Resource) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
-from omnigraph.api.service.cluster import ClusterValidated, DeclaredResource, Dependency, is_ok
+from omnigraph.api.service.cluster import DeclaredResource, Dependency, is_ok
 from omnigraph.cluster.config.files import (
     QueryFiles,
     Source,
@@ -27,14 +26,13 @@ from omnigraph.cluster.config.files import (
     resolve_provider,
     scopes_of,
 )
-from omnigraph.cluster.config.reader import CONFIG_FILE, ConfigFile, PipelineSettings, absolute_directory, survey_config
+from omnigraph.cluster.config.reader import ConfigFile, PipelineSettings
 from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
 from omnigraph.cluster.ledger.state import Resource, composite_digest, config_digest, embedding_provider_digest
 from omnigraph.cluster.resources import (
     CLUSTER_SCOPE,
     RESOURCE_ID,
     Address,
-    ClusterError,
     Diagnostic,
     Kind,
     error,
@@ -47,13 +45,12 @@ from omnigraph.cluster.resources import (
     unservable_reason,
     warning,
 )
-from omnigraph.errors import BadRequestError, CompileError, IntegrityError, NotFoundError, OmniGraphError, StorageError
+from omnigraph.errors import CompileError, IntegrityError, NotFoundError, OmniGraphError, StorageError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.language.schema.parser import parse_recovering
 from omnigraph.language.source import DiagnosticSink, SourceText
-from omnigraph.storage.location import Location
 
 CheckPipeline: TypeAlias = Callable[[Catalog], None]
 ReadPipeline: TypeAlias = Callable[[str, str], CheckPipeline]
@@ -72,13 +69,13 @@ class Desired:
     sources: dict[str, Source] = field(default_factory=dict)
     dependencies: set[tuple[str, str]] = field(default_factory=set)
     schemas: dict[str, Catalog | None] = field(default_factory=dict)
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
     config_digest: str = ""
     """Depends on the files alone, not on what is applied."""
 
     @property
     def is_valid(self) -> bool:
-        return is_ok(tuple(self.found))
+        return is_ok(tuple(self.findings))
 
     @property
     def digests(self) -> dict[str, str]:
@@ -99,7 +96,7 @@ class Desired:
 
 def load_desired(file: ConfigFile, read_pipeline: ReadPipeline) -> Desired:
     """Everything that a configuration comes to, with everything that is wrong with it in `found`."""
-    desired = Desired(file, found=list(file.found))
+    desired = Desired(file, findings=list(file.findings))
     _providers(desired)
     for graph_id in file.config.graphs:
         _graph(desired, graph_id)
@@ -157,7 +154,7 @@ def default_deny(desired: Desired) -> list[Diagnostic]:
 
 def _is_named(desired: Desired, where: str, name: str) -> bool:
     if RESOURCE_ID.fullmatch(name) is None:
-        desired.found.append(error("invalid_resource_id", where, _BAD_ID))
+        desired.findings.append(error("invalid_resource_id", where, _BAD_ID))
         return False
     return True
 
@@ -166,7 +163,7 @@ def _providers(desired: Desired) -> None:
     for name, profile in desired.file.config.providers.embedding.items():
         where = f"providers.embedding.{name}"
         if _is_named(desired, where, name):
-            desired.found += check_profile(where, profile)
+            desired.findings += check_profile(where, profile)
             desired.resources[provider_address(name)] = Resource(
                 digest=embedding_provider_digest(profile), embedding_profile=profile
             )
@@ -178,7 +175,7 @@ def _graph(desired: Desired, graph_id: str) -> None:
     if not _is_named(desired, where, graph_id):
         return
     if (flaw := unservable_reason(graph_id)) is not None:
-        desired.found.append(error("unservable_graph_id", where, flaw))
+        desired.findings.append(error("unservable_graph_id", where, flaw))
     schema = _schema(desired, graph_id, settings.schema)
     files = QueryFiles(desired.file.directory, f"{where}.queries")
     files.collect(settings.queries)
@@ -187,7 +184,7 @@ def _graph(desired: Desired, graph_id: str) -> None:
         f"{where}.embedding_provider", settings.embedding_provider, config.providers.embedding
     )
     blobs, blob_flaws = blob_policy(f"{where}.external_blobs", settings.external_blobs)
-    desired.found += [*files.found, *provider_flaws, *blob_flaws]
+    desired.findings += [*files.findings, *provider_flaws, *blob_flaws]
     graph, of_schema = graph_address(graph_id), schema_address(graph_id)
     for name, source in files.queries.items():
         address = query_address(graph_id, name)
@@ -213,7 +210,7 @@ def _schema(desired: Desired, graph_id: str, shown: str) -> Source | None:
     try:
         source = read_source(desired.file.directory, shown)
     except UnreadableError as problem:
-        desired.found.append(error("schema_file_missing", where, str(problem)))
+        desired.findings.append(error("schema_file_missing", where, str(problem)))
         return None
     code = "schema_parse_error"
     try:
@@ -223,7 +220,7 @@ def _schema(desired: Desired, graph_id: str, shown: str) -> Source | None:
         code = "schema_catalog_error"
         desired.schemas[graph_id] = accept_schema(source.text, shown)
     except CompileError as problem:
-        desired.found.append(error(code, where, str(problem)))
+        desired.findings.append(error(code, where, str(problem)))
     return source
 
 
@@ -236,14 +233,14 @@ def _policies(desired: Desired) -> None:
             continue
         scopes, scope_flaws = scopes_of(where, settings, config.graphs)
         source, file_flaws = read_policy(desired.file.directory, name, settings, scopes, desired.schemas)
-        desired.found += [*scope_flaws, *file_flaws]
+        desired.findings += [*scope_flaws, *file_flaws]
         bound[name] = scopes
         if source is not None:
             address = policy_address(name)
             desired.resources[address] = Resource(digest=source.digest, applies_to=tuple(scopes))
             desired.sources[address] = source
             desired.dependencies |= {(address, scope) for scope in scopes if scope != CLUSTER_SCOPE}
-    desired.found += check_single_bindings(bound)
+    desired.findings += check_single_bindings(bound)
 
 
 def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipeline: ReadPipeline) -> None:
@@ -255,55 +252,23 @@ def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipe
     if not is_known:
         known = ", ".join(sorted(desired.file.config.graphs)) or "none"
         message = f"there is no graph '{graph_id}'; declared graphs: {known}"
-        desired.found.append(error("unknown_pipeline_graph", f"{where}.graph", message))
+        desired.findings.append(error("unknown_pipeline_graph", f"{where}.graph", message))
     if not settings.file:
         return
     try:
         source = read_source(desired.file.directory, settings.file)
         check = read_pipeline(source.text, settings.file)
     except (UnreadableError, OmniGraphError) as problem:
-        desired.found.append(error("invalid_pipeline_file", f"{where}.file", str(problem)))
+        desired.findings.append(error("invalid_pipeline_file", f"{where}.file", str(problem)))
         return
     schema = desired.schemas.get(graph_id)
     if schema is not None:
         try:
             check(schema)
         except OmniGraphError as problem:
-            desired.found.append(error("pipeline_schema_mismatch", f"{where}.file", str(problem)))
+            desired.findings.append(error("pipeline_schema_mismatch", f"{where}.file", str(problem)))
     address = pipeline_address(name)
     desired.resources[address] = Resource(digest=source.digest, pipeline_graph=graph_address(graph_id))
     desired.sources[address] = source
     if is_known:
         desired.dependencies |= {(address, graph_address(graph_id)), (address, schema_address(graph_id))}
-
-
-def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
-    desired: Desired | None = None
-    found: list[Diagnostic] = []
-    try:
-        file = survey_config(source)
-        desired = load_desired(file, read_pipeline)
-        found += [*(() if file.found else _storage_findings(file)), *desired.found]
-        if is_ok(tuple(found)):
-            found += default_deny(desired)
-    except ClusterError as problem:
-        found += problem.diagnostics
-    directory = absolute_directory(source)
-    return ClusterValidated(
-        ok=is_ok(tuple(found)),
-        config_dir=directory,
-        config_file=str(Path(directory) / CONFIG_FILE),
-        resource_digests=desired.digests if desired is not None else {},
-        resources=desired.listed() if desired is not None else (),
-        dependencies=desired.edges() if desired is not None else (),
-        diagnostics=tuple(found),
-    )
-
-
-def _storage_findings(file: ConfigFile) -> list[Diagnostic]:
-    """Whether the storage root can be understood; nobody goes there."""
-    try:
-        Location.parse(file.storage_root)
-    except BadRequestError as problem:
-        return [error("storage_root_invalid", "storage", str(problem))]
-    return []

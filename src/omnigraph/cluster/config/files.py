@@ -100,7 +100,7 @@ class QueryFiles:
         self._directory = directory
         self._where = where
         self.queries: dict[str, Source] = {}
-        self.found: list[Diagnostic] = []
+        self.findings: list[Diagnostic] = []
 
     def collect(self, declared: str | tuple[str, ...] | dict[str, NamedQuery] | None) -> None:
         if isinstance(declared, dict):
@@ -118,12 +118,12 @@ class QueryFiles:
             path = f"{self._where}.{name}"
             if schema is None:
                 message = "it is not checked, because the schema of its graph is not valid"
-                self.found.append(warning("query_typecheck_skipped", path, message))
+                self.findings.append(warning("query_typecheck_skipped", path, message))
                 continue
             try:
                 _ = compile_queries(source.text, schema, source.shown).query(name).plan
             except BadRequestError as problem:
-                self.found.append(error("query_typecheck_error", path, str(problem)))
+                self.findings.append(error("query_typecheck_error", path, str(problem)))
 
     def _files(self, path: str) -> Iterator[str]:
         full = self._directory / Path(path).expanduser()
@@ -134,10 +134,10 @@ class QueryFiles:
             names = sorted(entry.name for entry in full.iterdir() if entry.suffix == ".gq" and entry.is_file())
         except OSError as problem:
             message = f"{path}: {problem.strerror or problem}"
-            self.found.append(error("query_dir_unreadable", self._where, message))
+            self.findings.append(error("query_dir_unreadable", self._where, message))
             return
         if not names:
-            self.found.append(warning("query_dir_empty", self._where, f"there is no .gq file in {path}"))
+            self.findings.append(warning("query_dir_empty", self._where, f"there is no .gq file in {path}"))
         yield from (str(Path(path) / name) for name in names)
 
     def _whole(self, file: str) -> None:
@@ -147,7 +147,7 @@ class QueryFiles:
         for name in self._declared(source, self._where) or ():
             if name in self.queries:
                 message = f"{source.shown} declares it, and {self.queries[name].shown} declares it too"
-                self.found.append(error("duplicate_query_name", f"{self._where}.{name}", message))
+                self.findings.append(error("duplicate_query_name", f"{self._where}.{name}", message))
             self.queries.setdefault(name, source)
 
     def _named(self, name: str, file: str) -> None:
@@ -155,7 +155,7 @@ class QueryFiles:
         where = f"{self._where}.{name}"
         if RESOURCE_ID.fullmatch(name) is None:
             message = "a name has letters, digits, _ and -, and begins with a letter or _"
-            self.found.append(error("invalid_resource_id", where, message))
+            self.findings.append(error("invalid_resource_id", where, message))
             return
         source = self._read(file, f"{where}.file") if file else None
         declared = self._declared(source, f"{where}.file") if source is not None else None
@@ -163,7 +163,7 @@ class QueryFiles:
             return
         if name not in declared:
             message = f"{file} does not declare a query '{name}'; it declares {', '.join(declared) or 'none'}"
-            self.found.append(error("query_key_mismatch", f"{where}.file", message))
+            self.findings.append(error("query_key_mismatch", f"{where}.file", message))
             return
         self.queries[name] = source
 
@@ -171,20 +171,20 @@ class QueryFiles:
         try:
             return read_source(self._directory, file)
         except UnreadableError as problem:
-            self.found.append(error("query_file_missing", where, str(problem)))
+            self.findings.append(error("query_file_missing", where, str(problem)))
             return None
 
     def _declared(self, source: Source, where: str) -> list[str] | None:
         try:
             return [query.name.text for query in parse_queries(source.text, source.shown).queries]
         except CompileError as problem:
-            self.found.append(error("query_parse_error", where, str(problem)))
+            self.findings.append(error("query_parse_error", where, str(problem)))
             return None
 
 
 def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) -> tuple[list[str], list[Diagnostic]]:
     """What a policy is bound to, in one spelling and sorted."""
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     scopes: set[str] = set()
     for index, named in enumerate(policy.applies_to):
         at = f"{where}.applies_to[{index}]"
@@ -194,36 +194,36 @@ def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) 
         address = Address.parse(named)
         if "." in named and (address is None or address.kind is not Kind.GRAPH):
             message = f"'{named}' is no graph; write cluster, graph.<id> or the id of a graph"
-            found.append(error("wrong_kind_reference", at, message))
+            findings.append(error("wrong_kind_reference", at, message))
             continue
         graph_id = named if address is None else address.name
         if graph_id not in graphs:
             known = ", ".join(sorted(graphs)) or "none"
-            found.append(
+            findings.append(
                 error("dangling_graph_reference", at, f"there is no graph '{graph_id}'; declared graphs: {known}")
             )
             continue
         scopes.add(graph_address(graph_id))
     if not policy.applies_to:
         message = "it is bound to nothing; name cluster, or at least one graph"
-        found.append(error("policy_missing_applies_to", f"{where}.applies_to", message))
+        findings.append(error("policy_missing_applies_to", f"{where}.applies_to", message))
     if CLUSTER_SCOPE in scopes and len(scopes) > 1:
         message = "rules are for the server (cluster) or for graphs, not for both; split the file"
-        found.append(error("policy_mixed_binding_kinds", f"{where}.applies_to", message))
-    return sorted(scopes), found
+        findings.append(error("policy_mixed_binding_kinds", f"{where}.applies_to", message))
+    return sorted(scopes), findings
 
 
 def check_single_bindings(bound: Mapping[str, list[str]]) -> list[Diagnostic]:
     """A scope has one bundle. `bound` are the scopes of each policy."""
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     owners: dict[str, str] = {}
     for name, scopes in bound.items():
         for scope in scopes:
             owner = owners.setdefault(scope, name)
             if owner != name:
                 message = f"'{scope}' is bound by policy '{owner}' already; put the rules into one file"
-                found.append(error("duplicate_policy_binding", f"policies.{name}.applies_to", message))
-    return found
+                findings.append(error("duplicate_policy_binding", f"policies.{name}.applies_to", message))
+    return findings
 
 
 def read_policy(
@@ -274,19 +274,19 @@ _VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 def check_profile(where: str, profile: EmbeddingProfile) -> list[Diagnostic]:
     """What is wrong with a profile. What is said of a key never shows it."""
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     kind: ProviderKind | None = None
     try:
         kind = provider_kind(profile.kind)
     except EmbeddingError as problem:
-        found.append(error("invalid_embedding_provider", where, str(problem)))
+        findings.append(error("invalid_embedding_provider", where, str(problem)))
     if profile.api_key is not None and _VARIABLE.fullmatch(profile.api_key) is None:
         message = "a key does not belong into the file; name the variable that holds it, as in ${OPENAI_API_KEY}"
-        found.append(error("embedding_api_key_inline", f"{where}.api_key", message))
+        findings.append(error("embedding_api_key_inline", f"{where}.api_key", message))
     if profile.api_key is None and kind is not None and kind.needs_key:
         message = f"the {kind} provider needs the variable that holds its key, as in ${{OPENAI_API_KEY}}"
-        found.append(error("embedding_api_key_required", f"{where}.api_key", message))
-    return found
+        findings.append(error("embedding_api_key_required", f"{where}.api_key", message))
+    return findings
 
 
 def resolve_provider(
@@ -311,16 +311,16 @@ def blob_policy(where: str, declared: ExternalBlobs | UnsetType) -> tuple[BlobPo
     """The policy of a graph, None when it takes none in, and what is wrong with it."""
     if isinstance(declared, UnsetType):
         return None, []
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     bases: list[AllowedBase] = []
     for index, written in enumerate(declared.allow):
         base = AllowedBase(written.base, Scope(written.scope))
         try:
             bases.append(AllowedBase(normal_base(base), base.scope))
         except OmniGraphError as problem:
-            found.append(error("invalid_external_blob_base", f"{where}.allow[{index}].base", str(problem)))
+            findings.append(error("invalid_external_blob_base", f"{where}.allow[{index}].base", str(problem)))
     try:
         ExternalBlobPolicy(bases)
     except OmniGraphError as problem:
-        found.append(error("invalid_external_blob_policy", f"{where}.allow", str(problem)))
-    return BlobPolicy("allow", tuple(BlobBase(base.uri, base.scope) for base in bases)), found
+        findings.append(error("invalid_external_blob_policy", f"{where}.allow", str(problem)))
+    return BlobPolicy("allow", tuple(BlobBase(base.uri, base.scope) for base in bases)), findings

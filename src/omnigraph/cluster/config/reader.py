@@ -141,7 +141,7 @@ class ConfigFile:
 
     directory: Path
     config: ClusterConfig
-    found: tuple[Diagnostic, ...] = ()
+    findings: tuple[Diagnostic, ...] = ()
 
     @property
     def file(self) -> Path:
@@ -155,8 +155,8 @@ class ConfigFile:
 def read_config(source: str) -> ConfigFile:
     """The configuration of a directory. Raises `ClusterError` with everything that is wrong with its text."""
     file = survey_config(source)
-    if file.found:
-        raise ClusterError(file.found)
+    if file.findings:
+        raise ClusterError(file.findings)
     return file
 
 
@@ -186,12 +186,12 @@ def read_root(file: Path) -> Value:
 
 
 def _diagnostic(finding: Finding) -> Diagnostic:
-    found = finding.diagnostic
-    line = f"line {found.span.line}: " if found.span is not None else ""
+    findings = finding.diagnostic
+    line = f"line {findings.span.line}: " if findings.span is not None else ""
     if finding.code == _CODES[Flaw.REPEATED_KEY]:
         return error("duplicate_yaml_key", finding.key, f"{line}the key is given twice; keep one of them")
-    remedy = f"; {found.suggestion}" if found.suggestion is not None else ""
-    return error("invalid_cluster_yaml", CONFIG_FILE, f"{line}{found.message}{remedy}")
+    remedy = f"; {findings.suggestion}" if findings.suggestion is not None else ""
+    return error("invalid_cluster_yaml", CONFIG_FILE, f"{line}{findings.message}{remedy}")
 
 
 def _storage_of(file: Path) -> str | None:
@@ -223,20 +223,20 @@ def _refused_keys(root: Value) -> list[Diagnostic]:
 
 def _header(config: ClusterConfig, noted: list[Diagnostic]) -> list[Diagnostic]:
     """`noted` is what is wrong with the shape: a version that could not be read is 0, and said there."""
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     if config.version != CONFIG_VERSION and (config.version or not noted):
         message = f"it is {config.version}, and this omnigraph reads version {CONFIG_VERSION}"
-        found.append(error("unsupported_cluster_config_version", "version", message))
+        findings.append(error("unsupported_cluster_config_version", "version", message))
     if config.metadata.name is not None and not config.metadata.name.strip():
-        found.append(error("empty_metadata_name", "metadata.name", "it is blank; give a name, or leave it out"))
+        findings.append(error("empty_metadata_name", "metadata.name", "it is blank; give a name, or leave it out"))
     if config.state.backend not in (None, "cluster"):
         message = f"'{config.state.backend}' is no backend; the ledger is kept in the cluster: write cluster"
-        found.append(error("unsupported_state_backend", "state.backend", message))
+        findings.append(error("unsupported_state_backend", "state.backend", message))
     try:
         root_below(Path(), config.storage)
     except ClusterError as problem:
-        found += problem.diagnostics
-    return found
+        findings += problem.diagnostics
+    return findings
 
 
 def _config(root: Value) -> ClusterConfig:

@@ -14,8 +14,7 @@ from msgspec import Struct
 from omnigraph.api.enums import ResourceOperation
 from omnigraph.api.service.cluster import ApprovalRequired, ClusterChange
 from omnigraph.cluster.ledger.ledger import timestamp
-from omnigraph.cluster.ledger.state import ApprovalRecord
-from omnigraph.cluster.ledger.state_builder import StateBuilder
+from omnigraph.cluster.ledger.state import ApprovalRecord, StateBuilder
 from omnigraph.cluster.plan.diff import GATE_REASONS, address_of, is_gated
 from omnigraph.cluster.resources import ClusterError, Diagnostic, Kind, warning
 from omnigraph.cluster.storage_root import CLUSTER_FOLDER, graph_folder, object_names
@@ -60,31 +59,33 @@ class Gates:
 
     required: list[ApprovalRequired] = field(default_factory=list)
     approvals: dict[str, Approval] = field(default_factory=dict)
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
 
 
-def find_gates(objects: Objects, changes: tuple[ClusterChange, ...], config_digest: str, draft: StateBuilder) -> Gates:
+def find_gates(
+    objects: Objects, changes: tuple[ClusterChange, ...], config_digest: str, builder: StateBuilder
+) -> Gates:
     """Approvals are only read when something needs one."""
     gates = Gates()
     gated = [change for change in changes if is_gated(change, changes)]
-    standing = _unspent(objects, draft.approvals, gates.found) if gated else []
+    standing = _unspent(objects, builder.approvals, gates.findings) if gated else []
     for change in gated:
         given = [a for a in standing if (a.resource, a.operation) == (change.resource, change.operation)]
-        fitting = [approval for approval in given if approval.is_for(change, config_digest, root_of(change, draft))]
+        fitting = [approval for approval in given if approval.is_for(change, config_digest, root_of(change, builder))]
         if fitting:
             gates.approvals[change.resource] = fitting[0]
         elif given:
             message = f"approval {given[-1].approval_id} was given for another state of it; approve it again"
-            gates.found.append(warning("approval_stale", change.resource, message))
+            gates.findings.append(warning("approval_stale", change.resource, message))
         reason = GATE_REASONS[address_of(change).kind]
         gates.required.append(ApprovalRequired(change.resource, reason, change.resource in gates.approvals))
     return gates
 
 
-def root_of(change: ClusterChange, draft: StateBuilder) -> str | None:
+def root_of(change: ClusterChange, builder: StateBuilder) -> str | None:
     """The folder of the graph that a change is about."""
     address = address_of(change)
-    return graph_folder(address.name, draft.generation(address.name)) if address.kind is Kind.GRAPH else None
+    return graph_folder(address.name, builder.generation(address.name)) if address.kind is Kind.GRAPH else None
 
 
 def approve(objects: Objects, change: ClusterChange, config_digest: str, root: str | None, approver: str) -> Approval:
@@ -123,13 +124,13 @@ def mark_spent(objects: Objects, approval: Approval, record: ApprovalRecord) -> 
     return []
 
 
-def _unspent(objects: Objects, spent: Mapping[str, ApprovalRecord], found: list[Diagnostic]) -> list[Approval]:
+def _unspent(objects: Objects, spent: Mapping[str, ApprovalRecord], findings: list[Diagnostic]) -> list[Approval]:
     try:
         names = object_names(objects, APPROVALS_FOLDER)
     except StorageError as problem:
-        found.append(warning("approval_read_error", APPROVALS_FOLDER, str(problem)))
+        findings.append(warning("approval_read_error", APPROVALS_FOLDER, str(problem)))
         return []
-    read = (_read(objects, f"{APPROVALS_FOLDER}/{name}", found) for name in _sorted(names))
+    read = (_read(objects, f"{APPROVALS_FOLDER}/{name}", findings) for name in _sorted(names))
     return [a for a in read if a is not None and a.consumed_at is None and a.approval_id not in spent]
 
 
@@ -137,12 +138,12 @@ def _sorted(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.endswith(".json"))
 
 
-def _read(objects: Objects, path: str, found: list[Diagnostic]) -> Approval | None:
+def _read(objects: Objects, path: str, findings: list[Diagnostic]) -> Approval | None:
     """An approval that can't be understood is none."""
     try:
         data = objects.get(path)
     except StorageError as problem:
-        found.append(warning("approval_read_error", path, f"it is ignored: {problem}"))
+        findings.append(warning("approval_read_error", path, f"it is ignored: {problem}"))
         return None
     if data is None:
         return None
@@ -150,11 +151,11 @@ def _read(objects: Objects, path: str, found: list[Diagnostic]) -> Approval | No
         version = msgspec.json.decode(data, type=_Versioned).schema_version
         if version != APPROVAL_VERSION:
             message = f"it is ignored: it has version {version}, and this omnigraph knows version {APPROVAL_VERSION}"
-            found.append(warning("unsupported_approval_version", path, message))
+            findings.append(warning("unsupported_approval_version", path, message))
             return None
         return msgspec.json.decode(data, type=Approval)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        found.append(warning("invalid_approval_artifact", path, f"it is ignored: {problem}"))
+        findings.append(warning("invalid_approval_artifact", path, f"it is ignored: {problem}"))
         return None
 
 

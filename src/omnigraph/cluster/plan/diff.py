@@ -79,12 +79,12 @@ def _settings(resource: Resource) -> dict[str, str]:
 
 def blast_radius(changes: Iterable[ClusterChange], dependencies: Sequence[Dependency]) -> tuple[BlastRadius, ...]:
     """For each change of something that others depend on: the others."""
-    found = []
+    findings = []
     for change in changes:
         affected = tuple(edge.source for edge in dependencies if edge.target == change.resource)
         if affected:
-            found.append(BlastRadius(change.resource, affected))
-    return tuple(found)
+            findings.append(BlastRadius(change.resource, affected))
+    return tuple(findings)
 
 
 RECOVERY_PENDING: Final = "cluster_recovery_pending"
@@ -279,12 +279,12 @@ _WHY: Final = {
 
 def unapplied_findings(changes: Iterable[ClusterChange]) -> list[Diagnostic]:
     """A finding for each change that was not made."""
-    found = []
+    findings = []
     for change in changes:
         why = _WHY.get(change.reason or "", "see above")
         said = f"{change.reason}: {why.format(graph=graph_address(address_of(change).graph or ''))}"
         if change.disposition is ChangeDisposition.DEFERRED:
-            found.append(warning("apply_unsupported_change", change.resource, said))
+            findings.append(warning("apply_unsupported_change", change.resource, said))
         elif change.disposition is ChangeDisposition.BLOCKED:
-            found.append(warning("apply_dependency_blocked", change.resource, said))
-    return found
+            findings.append(warning("apply_dependency_blocked", change.resource, said))
+    return findings

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omnigraph.cluster.ledger.ledger import timestamp
-from omnigraph.cluster.ledger.state import RecoveryRecord, State, StatusKind, file_digest
-from omnigraph.cluster.ledger.state_builder import StateBuilder
+from omnigraph.cluster.ledger.state import RecoveryRecord, State, StateBuilder, StatusKind, file_digest
 from omnigraph.cluster.resources import (
     Diagnostic,
     error,
@@ -35,20 +34,20 @@ _LOOKS_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """A look at a root. `found` is None when the store did not let us, for the reason in `problem`."""
+    """A look at a root. `observed` is None when the store did not let us, for the reason in `problem`."""
 
     graph_id: str
     uri: str
-    found: Found | None
+    observed: Found | None
     problem: str | None = None
 
     @property
     def standing(self) -> Standing | None:
-        return self.found.standing if self.found is not None else None
+        return self.observed.standing if self.observed is not None else None
 
     @property
     def schema_digest(self) -> str | None:
-        text = self.found.schema if self.found is not None else None
+        text = self.observed.schema if self.observed is not None else None
         return None if text is None else file_digest(text.encode())
 
     def made_by(self) -> str | None:
@@ -107,105 +106,109 @@ PENDING: Final = "cluster_recovery_pending"
 class Reconciliation:
     """A draft that knows what stands, the graphs that are pending, and what people should hear about it."""
 
-    draft: StateBuilder
+    builder: StateBuilder
     views: GraphViews
     pending: set[str] = field(default_factory=set)
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
 
 
 def reconcile(
-    draft: StateBuilder, views: GraphViews, schemas: dict[str, str], actor: str | None = None
+    builder: StateBuilder, views: GraphViews, schemas: dict[str, str], actor: str | None = None
 ) -> Reconciliation:
     """Bring a draft in line with what was found. `schemas` are the digests of the declared ones, by graph. Nothing is
     written: findings speak of what is recorded when the draft is."""
-    settlement = Reconciliation(draft, views)
+    reconciliation = Reconciliation(builder, views)
     for graph_id, view in views.graphs.items():
-        _reconcile_graph(settlement, graph_id, view, schemas.get(graph_id), actor)
-    return settlement
+        _reconcile_graph(reconciliation, graph_id, view, schemas.get(graph_id), actor)
+    return reconciliation
 
 
 def _reconcile_graph(
-    settlement: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None
+    reconciliation: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None
 ) -> None:
-    draft = settlement.draft
+    builder = reconciliation.builder
     graph, schema = graph_address(graph_id), schema_address(graph_id)
-    is_recorded = graph in draft.resources
-    before = draft.resources[schema].digest if schema in draft.resources else None
+    is_recorded = graph in builder.resources
+    before = builder.resources[schema].digest if schema in builder.resources else None
     match view.standing:
-        case None if graph_id in settlement.views.strays:
+        case None if graph_id in reconciliation.views.strays:
             pass
         case None:
             message = f"it can't be looked at: {view.problem}"
-            settlement.found.append(error("graph_observation_error", graph, message))
-            settlement.pending.add(graph_id)
+            reconciliation.findings.append(error("graph_observation_error", graph, message))
+            reconciliation.pending.add(graph_id)
         case Standing.GRAPH:
             if is_recorded and view.schema_digest == before:
-                _clear_doubt(draft, graph_id)
+                _clear_doubt(builder, graph_id)
             else:
-                _explain(settlement, graph_id, view, wanted, actor)
+                _explain(reconciliation, graph_id, view, wanted, actor)
         case Standing.NOTHING | Standing.UNFINISHED if not is_recorded:
-            _clear_doubt(draft, graph_id, IN_DOUBT - {"graph_missing"})
+            _clear_doubt(builder, graph_id, IN_DOUBT - {"graph_missing"})
         case Standing.NOTHING if wanted is not None:
             message = (
                 f"there is nothing at {view.uri}, and no delete was applied; bring it back, or run `omnigraph cluster "
                 "refresh` to accept the loss: the next apply then makes an empty graph"
             )
-            draft.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", message)
-            settlement.found.append(error("graph_observation_error", graph, message))
-            settlement.pending.add(graph_id)
+            builder.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", message)
+            reconciliation.findings.append(error("graph_observation_error", graph, message))
+            reconciliation.pending.add(graph_id)
         case _ if wanted is not None:
             message = f"{view.uri} holds no graph that opens: {_reason(view)}"
-            draft.set_graph_status(graph_id, StatusKind.ERROR, "graph_create_incomplete", message)
-            settlement.found.append(error("graph_create_incomplete", graph, message))
-            settlement.pending.add(graph_id)
+            builder.set_graph_status(graph_id, StatusKind.ERROR, "graph_create_incomplete", message)
+            reconciliation.findings.append(error("graph_create_incomplete", graph, message))
+            reconciliation.pending.add(graph_id)
 
 
-def _explain(settlement: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None) -> None:
+def _explain(
+    reconciliation: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None
+) -> None:
     """A graph whose schema is not the recorded one."""
-    draft = settlement.draft
+    builder = reconciliation.builder
     graph = graph_address(graph_id)
     digest = view.schema_digest
     assert digest is not None, "a graph has a schema"
-    is_recorded = graph in draft.resources
+    is_recorded = graph in builder.resources
     try:
         operation = view.made_by()
     except OmniGraphError as problem:
-        if graph_id not in settlement.views.strays:
-            settlement.found.append(error("graph_observation_error", graph, f"its history can't be read: {problem}"))
-            settlement.pending.add(graph_id)
+        if graph_id not in reconciliation.views.strays:
+            reconciliation.findings.append(
+                error("graph_observation_error", graph, f"its history can't be read: {problem}")
+            )
+            reconciliation.pending.add(graph_id)
         return
     if operation is not None or digest == wanted:
         kind = "schema_apply" if is_recorded else "graph_create"
-        draft.record_graph(graph_id, digest)
-        draft.set_graph_status(graph_id, StatusKind.APPLIED)
-        draft.recoveries[operation or new_ulid()] = RecoveryRecord(
+        builder.record_graph(graph_id, digest)
+        builder.set_graph_status(graph_id, StatusKind.APPLIED)
+        builder.recoveries[operation or new_ulid()] = RecoveryRecord(
             kind=kind, graph_id=graph_id, outcome="rolled_forward", recovered_at=timestamp(), actor=actor
         )
         what = "changed the schema" if is_recorded else "made the graph"
         message = f"an apply {what} and did not live to record it; it is recorded now"
-        settlement.found.append(warning(ROLLED_FORWARD, graph, message))
-    elif graph_id not in settlement.views.strays:
+        reconciliation.findings.append(warning(ROLLED_FORWARD, graph, message))
+    elif graph_id not in reconciliation.views.strays:
         message = (
             f"its schema ({digest[:12]}) is neither the recorded nor the declared one, and no apply made it; "
             "run `omnigraph cluster refresh` to take it for what is there, then plan again"
         )
-        draft.set_graph_status(graph_id, StatusKind.DRIFTED, "actual_applied_state_pending", message)
-        settlement.found.append(warning(PENDING, graph, message))
-        settlement.pending.add(graph_id)
+        builder.set_graph_status(graph_id, StatusKind.DRIFTED, "actual_applied_state_pending", message)
+        reconciliation.findings.append(warning(PENDING, graph, message))
+        reconciliation.pending.add(graph_id)
 
 
-def _clear_doubt(draft: StateBuilder, graph_id: str, doubts: frozenset[str] = IN_DOUBT) -> None:
+def _clear_doubt(builder: StateBuilder, graph_id: str, doubts: frozenset[str] = IN_DOUBT) -> None:
     for address in (graph_address(graph_id), schema_address(graph_id)):
-        status = draft.statuses.get(address)
+        status = builder.statuses.get(address)
         if status is not None and doubts.intersection(status.conditions):
-            if address in draft.resources:
-                draft.settle(address, StatusKind.APPLIED)
+            if address in builder.resources:
+                builder.settle(address, StatusKind.APPLIED)
             else:
-                del draft.statuses[address]
+                del builder.statuses[address]
 
 
 def _reason(view: GraphView) -> str:
-    found = view.found
-    if found is None or found.problem is None:
+    findings = view.observed
+    if findings is None or findings.problem is None:
         return "what makes it one is gone"
-    return found.problem
+    return findings.problem

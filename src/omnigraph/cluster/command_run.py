@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
-from omnigraph.api.service.cluster import StateObservations
-from omnigraph.cluster.config.reader import ConfigFile, read_config
+from omnigraph.api.service.cluster import DesiredRevision, Diagnostics, StateObservations, is_ok
+from omnigraph.cluster.config.desired import Desired, ReadPipeline, load_desired
+from omnigraph.cluster.config.reader import ConfigFile, absolute_directory, read_config, survey_config
 from omnigraph.cluster.ledger.ledger import (
     LOCK_PATH,
     STATE_FOLDER,
@@ -20,9 +22,11 @@ from omnigraph.cluster.ledger.ledger import (
     acquire,
     read_lock,
     release,
+    revision_path,
 )
 from omnigraph.cluster.ledger.payloads import PayloadStore
-from omnigraph.cluster.resources import ClusterError, Diagnostic, Severity, warning
+from omnigraph.cluster.ledger.state import State, composite_digest
+from omnigraph.cluster.resources import ClusterError, Diagnostic, Severity, error, graph_address, warning
 from omnigraph.cluster.storage_root import make_root, open_root
 from omnigraph.storage.objects import Objects
 
@@ -45,7 +49,7 @@ class Session:
 
     file: ConfigFile
     objects: Objects
-    found: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
     lock: Lock | None = None
     holder: Lock | None = None
     recorded: LedgerRevision | None = None
@@ -98,7 +102,7 @@ def hold_lock(session: Session, operation: str) -> Iterator[None]:
     """Hold the lock for as long as the block runs, whatever becomes of it."""
     if not session.file.config.state.lock:
         message = "commands run without a lock; nothing is lost by that, but one of two at once has to be run again"
-        session.found.append(warning("state_lock_disabled", "state.lock", message))
+        session.findings.append(warning("state_lock_disabled", "state.lock", message))
         yield
         return
     try:
@@ -113,7 +117,7 @@ def hold_lock(session: Session, operation: str) -> Iterator[None]:
             release(session.objects, lock)
         except ClusterError as problem:
             # The work is done or failed by now, and that is what counts.
-            session.found += [_as_warning(finding) for finding in problem.diagnostics]
+            session.findings += [_as_warning(finding) for finding in problem.diagnostics]
 
 
 def note_lock_holder(session: Session) -> None:
@@ -121,8 +125,90 @@ def note_lock_holder(session: Session) -> None:
     try:
         session.holder = read_lock(session.objects)
     except ClusterError as problem:
-        session.found += [_as_warning(finding) for finding in problem.diagnostics]
+        session.findings += [_as_warning(finding) for finding in problem.diagnostics]
 
 
 def _as_warning(finding: Diagnostic) -> Diagnostic:
     return msgspec.structs.replace(finding, severity=Severity.WARNING)
+
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass
+class CommandRun:
+    """What a command has come to so far; `source` is the configuration directory as it was given."""
+
+    source: str
+    desired: Desired | None = None
+    session: Session | None = None
+    _refused: list[Diagnostic] = field(default_factory=list)
+
+    def run(
+        self, operation: str, read_pipeline: ReadPipeline, work: Callable[[Session, Desired], Outcome]
+    ) -> Outcome | None:
+        """Load the configuration, take the lock, read the ledger, and do the work. A `ClusterError` on the way ends it
+        and becomes part of the report."""
+        try:
+            self.desired = desired = load_desired(survey_config(self.source), read_pipeline)
+            if not desired.is_valid:
+                raise ClusterError(desired.findings)
+            self.session = session = open_session(self.source)
+            session.findings += desired.findings
+            with hold_lock(session, operation):
+                session.recorded = session.ledger.newest()
+                return work(session, desired)
+        except ClusterError as problem:
+            self._refused += problem.diagnostics
+            return None
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        return (*(self.session.findings if self.session is not None else ()), *self._refused)
+
+    @property
+    def ok(self) -> bool:
+        return is_ok(self.diagnostics)
+
+    @property
+    def config_dir(self) -> str:
+        return absolute_directory(self.source)
+
+    @property
+    def desired_revision(self) -> DesiredRevision:
+        is_whole = self.desired is not None and self.desired.is_valid
+        return DesiredRevision(self.desired.config_digest if self.desired is not None and is_whole else None)
+
+    @property
+    def state_observations(self) -> StateObservations:
+        return self.session.observations() if self.session is not None else UNREAD
+
+    @property
+    def state(self) -> State | None:
+        """The state that the command wrote, or else the one it read."""
+        recorded = self.session.recorded if self.session is not None else None
+        return recorded.state if recorded is not None else None
+
+
+def require_state(session: Session) -> LedgerRevision:
+    """The state that a command begins at. Raises `ClusterError` when there is none."""
+    if session.recorded is None:
+        message = f"'{session.objects.location.uri}' holds no state of a cluster; run `omnigraph cluster import` first"
+        raise ClusterError.of("state_missing", STATE_FOLDER, message)
+    return session.recorded
+
+
+def refuse_uncovered(state: State) -> None:
+    """A digest covers everything that is recorded of its graph; where it does not, somebody edited the ledger."""
+    findings = [
+        error(
+            "external_blob_policy_digest_mismatch",
+            graph_address(graph_id),
+            f"its digest does not cover what is recorded of it: {revision_path(state.state_revision)} was edited; put "
+            "back what was written there",
+        )
+        for graph_id in state.graph_ids
+        if composite_digest(state.resources, graph_id) != state.resources[graph_address(graph_id)].digest
+    ]
+    if findings:
+        raise ClusterError(findings)
