@@ -22,18 +22,11 @@ from typing import Any
 
 from omnigraph.errors import OmniGraphError, TooManyRequestsError
 from omnigraph.server.reload import States
-from omnigraph.server.runtime.context import Surroundings
+from omnigraph.server.runtime.context import WorkerContext
 from omnigraph.server.runtime.supervisor import serve
-from omnigraph.server.runtime.workers import Program
+from omnigraph.server.runtime.worker import Program
 from omnigraph.server.settings import ServerLimits, Settings
 
-PROGRAM = Program(
-    "tests.server.light:open_graph",
-    "tests.server.light:boot",
-    "tests.server.light:application",
-    "tests.server.light:renewed",
-    "tests.server.light:Revisions",
-)
 ROOM = "OMNIGRAPH_TEST_ROOM"
 """A directory in which server and test leave each other files."""
 
@@ -62,7 +55,8 @@ def boot(settings: Settings, open_graph: object, environment: Any, revision: int
         globals()["taken"] = socket.create_server(("127.0.0.1", settings.port))
     if (room / "refuse").exists() and boots >= int((room / "refuse").read_text()):
         raise OmniGraphError("no healthy graphs")
-    if (room / "die").exists() and boots >= int((room / "die").read_text()):
+    if (room / "die_once").exists() and boots == int((room / "die_once").read_text()):
+        (room / "die_once").unlink()
         os.kill(os.getpid(), signal.SIGKILL)
     return _serving(revision or 7), None
 
@@ -72,21 +66,19 @@ def _serving(revision: int) -> Any:
     return SimpleNamespace(graphs={}, state=None, revision=revision, cluster_root="here", close=closed.touch)
 
 
-class Revisions:
-    """The newest revision is what the test has written into a file."""
+def newer_than(cluster_root: str) -> Any:
+    """The newest revision is the one that the test has written into a file."""
+    file = Path(os.environ[ROOM]) / "newest"
 
-    def __init__(self, root: str) -> None:
-        self._file = Path(os.environ[ROOM]) / "newest"
-
-    def newer_than(self, revision: int) -> int | None:
-        newest = int(self._file.read_text()) if self._file.exists() else 0
+    def newer(revision: int) -> int | None:
+        newest = int(file.read_text()) if file.exists() else 0
         return newest if newest > revision else None
 
+    return newer
 
-def renewed(
-    before: Any, has_tokens: bool, settings: Settings, open_graph: object, environment: Any, revision: int
-) -> Any:
-    """Builds a state for as long as the test likes."""
+
+def renew(before: Any, has_tokens: bool, settings: Settings, open_graph: object, revision: int) -> Any:
+    """Builds what is served for as long as the test likes."""
     room = Path(os.environ[ROOM])
     (room / f"renewing-{os.getpid()}").touch()
     while not (room / f"go-{revision}").exists():
@@ -96,10 +88,10 @@ def renewed(
     return _serving(revision)
 
 
-def application(states: States, tokens: None, around: Surroundings) -> Any:
+def application(states: States, tokens: None, context: WorkerContext) -> Any:
     room = Path(os.environ[ROOM])
     draining = asyncio.Event()
-    around.draining.then(draining.set)
+    context.draining.then(draining.set)
 
     async def respond(send: Any, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
         length = (b"content-length", str(len(body)).encode())
@@ -110,16 +102,24 @@ def application(states: States, tokens: None, around: Surroundings) -> Any:
         while not (room / name).exists():
             await asyncio.sleep(0.005)
 
+    async def live(receive: Any, send: Any) -> None:
+        while (kind := (await receive())["type"]) != "lifespan.shutdown":
+            await send({"type": f"{kind}.complete"})
+        await send({"type": f"{kind}.complete"})
+
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await live(receive, send)
+            return
         match scope["path"].strip("/").split("/"):
             case ["pid"]:
                 await respond(send, 200, str(os.getpid()).encode())
             case ["revision"]:
                 await respond(send, 200, f"{os.getpid()} {states.serving.revision}".encode())
             case ["metrics"]:
-                await respond(send, 200, around.metrics.text())
+                await respond(send, 200, context.metrics.text())
             case ["count", operation]:
-                around.metrics.answered(operation, scope["method"], 200, 0.01)
+                context.metrics.answered(operation, scope["method"], 200, 0.01)
                 await respond(send, 200, b"counted")
             case ["echo"]:
                 body = b""
@@ -133,13 +133,13 @@ def application(states: States, tokens: None, around: Surroundings) -> Any:
                 await respond(send, 413, b"too much")
             case ["hold", name]:
                 (room / f"{name}-began").touch()
-                around.metrics.began()
+                context.metrics.began()
                 await until(f"{name}-go")
-                around.metrics.ended()
+                context.metrics.ended()
                 await respond(send, 200, b"held")
             case ["write", actor, name]:
                 try:
-                    with around.admission.admitted(actor, 10):
+                    with context.admission.admitted(actor, 10):
                         (room / f"{name}-began").touch()
                         await until(f"{name}-go")
                 except TooManyRequestsError as error:
@@ -166,6 +166,9 @@ def application(states: States, tokens: None, around: Surroundings) -> Any:
                 await respond(send, 404, b"")
 
     return app
+
+
+PROGRAM = Program(open_graph, application, boot, renew, newer_than)
 
 
 def settings_of(text: str) -> Settings:

@@ -30,8 +30,8 @@ from omnigraph.server.http.origins import with_origins
 from omnigraph.server.loader import NamedSource, offered_queries, stored_queries
 from omnigraph.server.mcp_mount import LoadEndpoint
 from omnigraph.server.reload import States
-from omnigraph.server.runtime.connections import GuardedConfig
-from omnigraph.server.runtime.context import AdmissionControl, Draining, RequestRecord
+from omnigraph.server.runtime.context import AdmissionControl, RequestRecord
+from omnigraph.server.runtime.supervisor import http_options
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.tokens import Given, Tokens
 from tests.support.servers import WITHOUT_TLS
@@ -145,7 +145,7 @@ def running(
     application = wrap(
         Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)
     )
-    server = uvicorn.Server(GuardedConfig(with_origins(application, origins), limits, Draining()))
+    server = uvicorn.Server(uvicorn.Config(with_origins(application, origins), **http_options(limits)))
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

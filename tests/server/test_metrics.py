@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import omnigraph
 from omnigraph.engine.shared_memory import ByteBoundCache, Lookups
 from omnigraph.server.catalog import Served
-from omnigraph.server.runtime.metrics import Metrics, forget
+from omnigraph.server.runtime.metrics import Metrics, forget_dead_workers
 from omnigraph.storage.log.writer_queue import FairLocks
 from tests.server.conftest import LightServer, Room
 from tests.server.test_workers import asked, fetched
@@ -137,8 +138,11 @@ def test_workers_are_summed_and_the_dead_are_dropped_from_gauges_only(light: Lig
     assert server.terminate() == 0
 
 
-def test_forgetting_one_worker_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("gauge_livesum_1.db", "gauge_livesum_11.db", "counter_1.db"):
+def test_gauges_of_the_dead_are_dropped_and_their_counters_stay(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for name in (f"gauge_livesum_{dead.pid}.db", f"gauge_livesum_{os.getpid()}.db", f"counter_{dead.pid}.db"):
         (tmp_path / name).touch()
-    forget(str(tmp_path), 1)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["counter_1.db", "gauge_livesum_11.db"]
+    forget_dead_workers(str(tmp_path))
+    left = sorted(file.name for file in tmp_path.iterdir())
+    assert left == [f"counter_{dead.pid}.db", f"gauge_livesum_{os.getpid()}.db"]

@@ -1,13 +1,11 @@
-"""Connections that are slow, greedy or many, over raw sockets."""
+"""HTTP as the stock server speaks it with our options, over raw sockets: what our clients and operators rely on."""
 
 from __future__ import annotations
 
 import json
 import resource
-import select
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from tests.server.conftest import LightServer, Room
 from tests.support.servers import ServerProcess, served
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.xdist_group("connections")  # two servers for all of it
+pytestmark = pytest.mark.xdist_group("connections")  # one server for nearly all of it
 
 GET = b"GET /pid HTTP/1.1\r\nhost: here\r\n\r\n"
 
@@ -29,10 +27,6 @@ def until_closed(connection: socket.socket) -> bytes:
     return received
 
 
-def is_readable(connection: socket.socket) -> bool:
-    return bool(select.select([connection], [], [], 0)[0])
-
-
 def one_answer(connection: socket.socket) -> tuple[int, bytes]:
     """Status and body of the next answer on a connection that stays open."""
     received = b""
@@ -41,7 +35,9 @@ def one_answer(connection: socket.socket) -> tuple[int, bytes]:
         assert part, received
         received += part
     head, _, body = received.partition(b"\r\n\r\n")
-    length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length"))
+    length = next(
+        int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+    )
     while len(body) < length:
         body += connection.recv(65536)
     return int(head.split()[1]), body
@@ -51,23 +47,11 @@ def status_of(answer: bytes) -> int:
     return int(answer.split()[1])
 
 
-PATIENT = {"header_bytes": 4096, "header_seconds": 600, "keep_alive_seconds": 600}
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One that has all the time in the world."""
     room = Room(tmp_path_factory.mktemp("light") / "room")
-    with served(json.dumps({"limits": PATIENT}), module="tests.server.light", environment=room.environment) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One that waits for headers and left-over bodies for a moment only."""
-    room = Room(tmp_path_factory.mktemp("light") / "room")
-    limits = json.dumps({"limits": PATIENT | {"header_seconds": 0.2}})
-    with served(limits, module="tests.server.light", environment=room.environment) as running:
+    limits = {"header_bytes": 4096, "keep_alive_seconds": 600}
+    with served(json.dumps({"limits": limits}), module="tests.server.light", environment=room.environment) as running:
         yield running
 
 
@@ -80,191 +64,96 @@ def test_a_kept_alive_connection_is_answered_again_and_again(server: ServerProce
 
 def test_requests_in_one_packet_are_answered_in_order(server: ServerProcess) -> None:
     with server.connect() as connection:
-        post = b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi"
-        connection.sendall(post + GET + b"GET /pid HTTP/1.1\r\nconnection: close\r\n\r\n")
+        post = b"POST /echo HTTP/1.1\r\nhost: here\r\ncontent-length: 2\r\n\r\nhi"
+        connection.sendall(post + GET * 100 + b"GET /pid HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n")
         answers = until_closed(connection)
-    assert answers.count(b"HTTP/1.1 200") == 3
+    assert answers.count(b"HTTP/1.1 200") == 102
     assert answers.index(b"hi") < answers.index(str(*server.workers()).encode())
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        b"x: " + b"a" * 5000 + b"\r\n\r\n",
-        b"".join(b"x-%d: some value\r\n" % number for number in range(400)) + b"\r\n",
-        b"x: " + b"a" * 5000,
-        b"a" * 300_000,
-    ],
-    ids=["one large", "many small", "unfinished", "no header at all"],
-)
-def test_headers_over_the_limit_are_refused(server: ServerProcess, headers: bytes) -> None:
+@pytest.mark.parametrize("start", [b"GET /pid HTTP/1.1\r\nhost: here\r\nx: ", b"GET /"], ids=["header", "target"])
+def test_headers_that_never_end_are_refused_at_the_limit(server: ServerProcess, start: bytes) -> None:
+    """The server keeps 4 KiB of them and what one read of the socket brings, not all that a client sends."""
     with server.connect() as connection:
-        connection.sendall(b"GET /pid HTTP/1.1\r\n" + headers)
-        answer = until_closed(connection)
-    assert status_of(answer) == 431
-    assert b"4096 bytes (--header-bytes)" in answer
-    assert b"connection: close" in answer
-
-
-def test_a_target_over_the_limit_is_refused(server: ServerProcess) -> None:
-    with server.connect() as connection:
-        connection.sendall(b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n")
-        assert status_of(until_closed(connection)) == 431
-
-
-def test_headers_that_come_byte_by_byte_are_counted_as_well(server: ServerProcess) -> None:
-    with server.connect() as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.sendall(b"GET /pid HTTP/1.1\r\nx: ")
-        for _ in range(4200):
-            connection.sendall(b"a")
-        assert status_of(until_closed(connection)) == 431
-
-
-@pytest.mark.parametrize("unfinished", [b"1;", b"0\r\nx-trailer: "], ids=["extension", "trailer"])
-def test_what_follows_a_chunk_is_counted_as_well(server: ServerProcess, unfinished: bytes) -> None:
-    """Trailers are kept like headers, and what stands behind a chunk's length is read until it ends."""
-    with server.connect() as connection:
-        connection.sendall(b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + unfinished)
-        with suppress(OSError):
-            while not is_readable(connection):
-                connection.sendall(b"a" * 1000)
-        with suppress(ConnectionResetError):
-            assert status_of(until_closed(connection)) == 431
-
-
-def test_headers_that_never_end_run_out_of_time(hasty: ServerProcess) -> None:
-    with hasty.connect() as connection:
-        connection.sendall(b"GET /pid HTTP/1.1\r\nx: ")
-        answer = until_closed(connection)
-    assert status_of(answer) == 408
-    assert b"--header-seconds" in answer
-
-
-def test_a_byte_now_and_then_does_not_buy_time(hasty: ServerProcess) -> None:
-    with hasty.connect() as connection:
-        connection.settimeout(0.02)
+        connection.sendall(start)
         answer = b""
-        for byte in b"\r\n\r\n" + b"GET /pid HTTP/1.1\r\nx: " + b"a" * 100_000:
-            try:
-                connection.sendall(bytes([byte]))
-                answer = connection.recv(4096)
-                break
-            except TimeoutError:
-                continue
-    assert status_of(answer) == 408
+        try:
+            for _ in range(4096):
+                connection.sendall(b"a" * 4096)
+            answer = until_closed(connection)
+        except ConnectionError:  # it did not read on
+            return
+    assert status_of(answer) == 400
+    assert b"connection: close" in answer.lower()
 
 
-def test_the_rest_of_a_body_that_nobody_wants_is_dropped(server: ServerProcess) -> None:
+def test_the_rest_of_a_body_that_nobody_wants_does_not_become_a_request(server: ServerProcess) -> None:
     with server.connect() as connection:
-        connection.sendall(b"POST /unread HTTP/1.1\r\ncontent-length: 100000\r\n\r\n")
+        connection.sendall(b"POST /unread HTTP/1.1\r\nhost: here\r\ncontent-length: 100000\r\n\r\n")
         assert one_answer(connection)[0] == 413
-        connection.sendall(b"a" * 100_000 + GET)
-        assert one_answer(connection)[0] == 200
-
-
-def test_the_rest_of_a_body_is_not_awaited_for_ever(hasty: ServerProcess) -> None:
-    with hasty.connect() as connection:
-        connection.sendall(b"POST /unread HTTP/1.1\r\ncontent-length: 100000\r\n\r\na")
-        assert one_answer(connection)[0] == 413
-        assert until_closed(connection) == b""
+        try:
+            connection.sendall(b"a" * 100_000 + GET)
+            assert connection.recv(4096).split()[1:2] in ([], [b"200"])
+        except ConnectionError:
+            pass  # the server has closed the connection instead
 
 
 @pytest.mark.parametrize(
     "nonsense",
-    [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"CONNECT a:1 HTTP/1.1\r\n\r\n"],
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: here\r\nhost: there\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+    ],
+    ids=["TLS", "no target", "no host", "two hosts", "two lengths"],
 )
-def test_what_is_not_http_is_refused(server: ServerProcess, nonsense: bytes) -> None:
+def test_a_request_that_is_not_http_is_refused(server: ServerProcess, nonsense: bytes) -> None:
     with server.connect() as connection:
         connection.sendall(nonsense)
-        answer = until_closed(connection)
-    assert status_of(answer) == 400
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "bad_request"
-
-
-def test_a_body_that_can_not_be_told_from_what_follows_is_refused(server: ServerProcess) -> None:
-    with server.connect() as connection:
-        connection.sendall(b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\nno length\r\n")
         assert status_of(until_closed(connection)) == 400
 
 
-def test_nonsense_behind_a_request_does_not_take_its_answer_away(light: LightServer, room: Room) -> None:
-    with light().connect() as connection:
-        connection.sendall(b"GET /hold/a HTTP/1.1\r\n\r\n" + GET + b"nonsense\r\n\r\n")
-        wait_until(lambda: room.has("a-began"), "the first request is being answered")
-        room.put("a-go")
-        answers = until_closed(connection)
-    assert answers.count(b"HTTP/1.1 200") == 2
-    assert answers.count(b"connection: close") == 1
-
-
-def test_requests_that_wait_for_one_another_are_so_many(light: LightServer, room: Room) -> None:
-    """The others are neither run nor kept; the client sees which were not answered."""
-    with light().connect() as connection:
-        connection.sendall(b"GET /hold/a HTTP/1.1\r\n\r\n" + GET * 100)
-        wait_until(lambda: room.has("a-began"), "the first request is being answered")
-        room.put("a-go")
-        answers = until_closed(connection)
-    assert answers.count(b"HTTP/1.1 200") == 1 + 64
-
-
-def test_while_requests_wait_no_more_are_received(light: LightServer, room: Room) -> None:
-    with light().connect() as connection:
-        connection.sendall(b"GET /hold/a HTTP/1.1\r\n\r\n" + GET * 60)
-        wait_until(lambda: room.has("a-began"), "the first request is being answered")
-        connection.sendall(GET * 60 + b"GET /pid HTTP/1.1\r\nconnection: close\r\n\r\n")
-        room.put("a-go")
-        answers = until_closed(connection)
-    assert answers.count(b"HTTP/1.1 200") == 1 + 60 + 60 + 1
+def test_a_body_that_can_not_be_told_from_what_follows_ends_the_connection(server: ServerProcess) -> None:
+    with server.connect() as connection:
+        head = b"POST /echo HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n"
+        connection.sendall(head + b"2\r\nhi\r\nno length\r\n" + GET)
+        assert b"200 OK" not in until_closed(connection)
 
 
 def test_a_stream_for_http_1_0_has_no_chunks(server: ServerProcess) -> None:
     with server.connect() as connection:
         connection.sendall(b"GET /stream/whole HTTP/1.0\r\n\r\n")
         head, _, body = until_closed(connection).partition(b"\r\n\r\n")
-    assert b"transfer-encoding" not in head
+    assert b"transfer-encoding" not in head.lower()
     assert body == b"one\ntwo\n"
 
 
-def test_a_stream_for_http_1_0_that_breaks_off_never_looks_complete(server: ServerProcess) -> None:
+def test_a_stream_that_breaks_off_has_no_end_mark(server: ServerProcess) -> None:
     with server.connect() as connection:
-        connection.sendall(b"GET /stream/broken HTTP/1.0\r\n\r\n")
-        with pytest.raises(ConnectionResetError):
-            until_closed(connection)
-
-
-def test_a_whole_answer_for_http_1_0(server: ServerProcess) -> None:
-    with server.connect() as connection:
-        connection.sendall(b"GET /pid HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
-        head, _, body = until_closed(connection).partition(b"\r\n\r\n")
-    assert f"content-length: {len(body)}".encode() in head
-    assert body == str(*server.workers()).encode()
+        connection.sendall(b"GET /stream/broken HTTP/1.1\r\nhost: here\r\n\r\n")
+        answer = until_closed(connection)
+    assert answer.endswith(b"4\r\none\n\r\n")
 
 
 def test_an_offer_of_another_protocol_is_not_taken_up(server: ServerProcess) -> None:
     with server.connect() as connection:
-        connection.sendall(b"GET /pid HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
-        answer = until_closed(connection)
-    assert status_of(answer) == 200
-
-
-def test_the_answer_arrives_though_the_client_is_still_sending(server: ServerProcess) -> None:
-    with server.connect() as connection:
-        connection.sendall(b"GET /pid HTTP/1.1\r\nx: " + b"a" * 1_000_000)
-        assert status_of(until_closed(connection)) == 431
+        offer = b"connection: upgrade\r\nupgrade: h2c\r\n"
+        connection.sendall(b"GET /pid HTTP/1.1\r\nhost: here\r\n" + offer + b"\r\n")
+        assert one_answer(connection)[0] == 200
 
 
 def test_an_idle_connection_is_closed_without_a_word(light: LightServer) -> None:
     server = light(limits={"keep_alive_seconds": 0.2})
-    with server.connect() as silent, server.connect() as spoken:
-        spoken.sendall(GET)
-        assert one_answer(spoken)[0] == 200
-        assert until_closed(silent) == b""
-        assert until_closed(spoken) == b""
+    with server.connect() as connection:
+        connection.sendall(GET)
+        assert one_answer(connection)[0] == 200
+        assert until_closed(connection) == b""
 
 
 def test_connections_over_the_limit_are_refused_and_those_within_it_are_not(light: LightServer) -> None:
-    server = light(limits={"connections": 2})
+    server = light(limits={"connections": 3})
     first, second = server.connect(), server.connect()
     with first, second:
         for connection in (first, second):
@@ -272,19 +161,14 @@ def test_connections_over_the_limit_are_refused_and_those_within_it_are_not(ligh
             assert one_answer(connection)[0] == 200
         with server.connect() as third:
             third.sendall(GET)
-            answer = until_closed(third)
-        assert status_of(answer) == 503
-        assert b"retry-after: 1" in answer
-        assert b"(--connections)" in answer
-        first.sendall(GET)
-        assert one_answer(first)[0] == 200
-    wait_until(lambda: admitted(server), "a closed connection makes room for another")
+            assert status_of(third.recv(4096)) == 503
+    wait_until(lambda: is_admitted(server), "a closed connection makes room for another")
 
 
-def admitted(server: ServerProcess) -> bool:
+def is_admitted(server: ServerProcess) -> bool:
     with server.connect() as connection:
         connection.sendall(GET)
-        return one_answer(connection)[0] == 200
+        return status_of(connection.recv(4096)) == 200
 
 
 def test_thousands_of_idle_connections_are_cheap(light: LightServer) -> None:

@@ -21,7 +21,6 @@ from omnigraph import AllowedBase, ExternalBlobPolicy, Graph
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.service.routes import ROUTES, Route
 from omnigraph.server.admission import Admission
-from omnigraph.server.board import Board
 from omnigraph.server.settings import ServerLimits
 from tests.conftest import Place
 from tests.server.running import RunningServer, running
@@ -84,13 +83,12 @@ def ruled(graph: Graph) -> Iterator[RunningServer]:
     """Eve has a token, and no rule is about her. Bob may do everything, and his budget is spent."""
     rules = Rules({"bob": EVERYTHING, "eve": []})
     with (
-        Board(1) as board,
         running(
             {"kb": graph},
             tokens={"bob": "b", "eve": "e"},
             gates={"kb": rules},
             queries="\n".join([EVERYBODY, ADD]),
-            admission=Admission(board, 0, 0, 1 << 30),
+            admission=Admission(0, 1 << 30),
         ) as server,
     ):
         yield server
@@ -188,7 +186,7 @@ def test_the_contract_says_which_routes_are_counted() -> None:
 
 
 def test_a_write_over_the_budget_of_bytes(graph: Graph) -> None:
-    with Board(1) as board, running({"kb": graph}, admission=Admission(board, 0, 16, 300)) as server:
+    with running({"kb": graph}, admission=Admission(16, 300)) as server:
         branch = server.client.post("/graphs/kb/branches", json={"name": "cheap"})
         assert branch.status_code == 200, "an operation on branches counts 256"
         for tag in ("x" * 300, "日" * 100):
@@ -213,12 +211,11 @@ def test_writes_that_wait_for_others_are_under_way(graph: Graph) -> None:
     tokens = {"ana": "t-ana", "rob": "t-rob"}
     rules = Rules(dict.fromkeys(tokens, EVERYTHING))
     with (
-        Board(1) as board,
         running(
             {"kb": graph},
             tokens=tokens,
             gates={"kb": rules},
-            admission=Held(board, 0, 2, 1 << 30),
+            admission=Held(2, 1 << 30),
             limits=ServerLimits(write_threads=1),
         ) as server,
         ThreadPoolExecutor() as clients,

@@ -1,23 +1,13 @@
-"""Admission control: how much of the server one actor may have in flight, counted over all workers.
+"""How much of a worker one actor may use: its writes, reads, streams and feeds, and the threads that they run in.
 
-A worker adds what it is about to do to its area of the board and then looks at the sum. Whoever finds a cap exceeded
-takes its part back. Of two that add at the same moment at least one sees both, so no more than the cap is ever
-admitted. A worker that was stopped still counts.
+Handlers ask here before they work. Every worker counts for itself and asks no other process. An actor that has enough
+under way is refused (429); where all actors together have enough, the worker is full (503). Both say when to try again.
+On a server without tokens everybody is the same actor: then only the limits of the worker apply.
 
-What actors may have under way in a worker beside their writes: reads, streams, and feeds that wait.
-
-Writes are counted over all workers (`Admission`). What is counted here costs threads and memory of one process, so
-each worker counts for itself and asks nobody. An actor that has enough is refused (429); where everybody together has
-enough, the worker is full (503). Both say when to try again. Where no tokens are, everybody is the same actor: then
-the limits of the worker apply, and no budgets of actors.
-
-The threads in which the engine works, a pool for each kind of work: a flood of one kind can't starve another.
-
-A write waits for its turn in a thread, after its actor was asked for and counted (`Call.admitted`). If it waited for a
-thread, nobody would know of it, and an actor could have any number of them under way. A read waits for its turn in the
-event loop: actors get theirs one after the other, and none has all the threads. Chunks of streams never wait, because
-there are as many threads as streams may be open (`Budgets`). What the server itself looks after, such as its health
-and the heads that feeds wait for, has threads of its own, so that it is answered however busy the others are.
+A pool for each kind of work keeps a flood of one kind from starving another. A write waits for its turn in a thread,
+after it was counted for its actor; an actor could otherwise have any number of writes queued. A read waits for its turn
+in the event loop: actors get theirs in turn, and none has all the threads. Chunks of streams never wait, because there
+are as many threads as streams may be open. Health, metrics and the heads that feeds wait for have threads of their own.
 """
 
 from __future__ import annotations
@@ -29,20 +19,15 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
-from hashlib import blake2b
-from heapq import heappop, heappush
 from typing import Any, Final, TypeAlias, TypeVar
 
 from omnigraph.errors import OmniGraphError, TooManyRequestsError, UnavailableError
-from omnigraph.server.board import SLOTS, Board
 from omnigraph.server.http.request import ClientGoneError
 from omnigraph.server.settings import ServerLimits
 
 ANONYMOUS: Final = "anonymous"
 RETRY_AFTER_SECONDS: Final = 60
-_ATTEMPTS: Final = 3
 
 
 class Cap(StrEnum):
@@ -56,92 +41,41 @@ class Cap(StrEnum):
     FEEDS = "feeds"
 
 
-@dataclass(slots=True)
-class _Held:
-    """What this worker has in flight for one actor."""
-
-    slot: int
-    digest: bytes
-    requests: int = 0
-    volume: int = 0
-
-
 class Admission:
-    """The caps per actor, as one worker applies them. A cap of 0 refuses every write."""
+    """How many writes, and how many bytes of them, one actor may have under way in this worker. A cap of 0 refuses
+    every write. Safe to share between threads."""
 
-    def __init__(
-        self,
-        board: Board,
-        worker: int,
-        requests: int,
-        volume: int,
-        refused: Callable[[Cap], None] = lambda cap: None,
-    ) -> None:
-        self._board = board
+    def __init__(self, requests: int, volume: int, refused: Callable[[Cap], None] = lambda cap: None) -> None:
         self._refused = refused
-        self._worker = worker
         self._requests_cap = requests
         self._bytes_cap = volume
-        self._held: dict[str, _Held] = {}
-        self._free = list(range(SLOTS))
+        self._requests: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     @contextmanager
     def admitted(self, actor: str | None, size: int) -> Iterator[None]:
         """Count a write of about so many bytes while the block runs, or raise TooManyRequestsError."""
         name = ANONYMOUS if actor is None else actor
-        self._enter(name, size)
+        with self._lock:
+            if self._requests[name] >= self._requests_cap:
+                reason = f"in-flight count cap {self._requests_cap} reached (--actor-requests)"
+                raise self._refusal(Cap.REQUESTS, name, reason)
+            if self._bytes[name] + size > self._bytes_cap:
+                raise self._refusal(Cap.BYTES, name, f"byte budget {self._bytes_cap} would be exceeded (--actor-bytes)")
+            _add(self._requests, name, 1)
+            _add(self._bytes, name, size)
         try:
             yield
         finally:
             with self._lock:
-                self._add(name, -1, -size)
+                _add(self._requests, name, -1)
+                _add(self._bytes, name, -size)
 
-    def _enter(self, actor: str, volume: int) -> None:
-        # Two that meet at the last place both see too many and both step back. Looking again lets one of them in.
-        for _ in range(_ATTEMPTS):
-            with self._lock:
-                if not self._add(actor, 1, volume):
-                    raise self._refusal(Cap.REQUESTS, actor, f"{SLOTS} actors have writes in flight already")
-                requests, volumes = self._sum(actor)
-                if requests <= self._requests_cap and volumes <= self._bytes_cap:
-                    return
-                self._add(actor, -1, -volume)
-        if requests > self._requests_cap:
-            raise self._refusal(
-                Cap.REQUESTS, actor, f"in-flight count cap {self._requests_cap} reached (--actor-requests)"
-            )
-        raise self._refusal(Cap.BYTES, actor, f"byte budget {self._bytes_cap} would be exceeded (--actor-bytes)")
-
-    def _refusal(self, cap: Cap, actor: str, why: str) -> TooManyRequestsError:
+    def _refusal(self, cap: Cap, actor: str, reason: str) -> TooManyRequestsError:
         self._refused(cap)
-        message = f"too many writes of actor '{actor}': {why}; try again when some of them have ended"
+        message = f"too many writes of actor '{actor}': {reason}; try again when some of them have ended"
         return TooManyRequestsError(message, RETRY_AFTER_SECONDS)
-
-    def _add(self, actor: str, requests: int, volume: int) -> bool:
-        """Change what this worker has in flight, on the board as well. False when there is no place for the actor."""
-        held = self._held.get(actor)
-        if held is None:
-            if not self._free:
-                return False
-            digest = blake2b(actor.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            held = self._held[actor] = _Held(heappop(self._free), digest)  # the lowest: others read up to it
-        held.requests += requests
-        held.volume += volume
-        self._board.post(self._worker, held.slot, held.digest, held.requests, held.volume)
-        if not held.requests:
-            heappush(self._free, held.slot)
-            del self._held[actor]
-        return True
-
-    def _sum(self, actor: str) -> tuple[int, int]:
-        held = self._held[actor]
-        requests, volume = held.requests, held.volume
-        for worker in range(self._board.workers):
-            if worker != self._worker:
-                there = self._board.in_flight(worker, held.digest)
-                requests, volume = requests + there[0], volume + there[1]
-        return requests, volume
 
 
 Key = TypeVar("Key")

@@ -60,7 +60,7 @@ from omnigraph.server.http.responses import (
 from omnigraph.server.http.streaming import BrokenStreamError, StreamDelivery
 from omnigraph.server.mcp_mount import Agents, LoadEndpoint, graph_of, load_endpoint
 from omnigraph.server.reload import HeldState, States
-from omnigraph.server.runtime.context import Observing, RequestRecord, Surroundings
+from omnigraph.server.runtime.context import Observing, RequestRecord, WorkerContext
 from omnigraph.server.tokens import Tokens
 
 
@@ -485,21 +485,21 @@ def _is_no_broken_stream(record: logging.LogRecord) -> bool:
 SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
 
 
-def application(states: States, tokens: Tokens, around: Surroundings) -> ASGIApp:
-    limits = around.settings.limits
+def application(states: States, tokens: Tokens, context: WorkerContext) -> ASGIApp:
+    limits = context.settings.limits
     services = Services(
         states,
         limits,
-        around.admission,
-        Observing(around.metrics, around.tracing),
-        Budgets(limits, around.metrics.refused),
+        context.admission,
+        Observing(context.metrics, context.tracing),
+        Budgets(limits, context.metrics.refused),
         WriteTurns(limits.write_threads),
         __version__,
         os.environ.get(SOURCE_VERSION) or None,
     )
-    settings = around.settings
+    settings = context.settings
     agents = lambda: load_endpoint(settings.agents)  # noqa: E731
     hosts = Hosts(settings.host, settings.allowed_hosts)
-    answering = Application(services, tokens, agents, settings.allow_origins, hosts, around.metrics.refused)
-    around.draining.then(answering.drain)
-    return around.tracing.traced(with_origins(answering, settings.allow_origins))
+    answering = Application(services, tokens, agents, settings.allow_origins, hosts, context.metrics.refused)
+    context.draining.then(answering.drain)
+    return context.tracing.traced(with_origins(answering, settings.allow_origins))

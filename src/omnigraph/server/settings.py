@@ -1,4 +1,8 @@
-"""How a server is run: what flags and environment variables say, once they are read."""
+"""The settings of a server, once flags and environment variables are read.
+
+`omnigraph serve` makes them; the supervisor, the loader and the request handlers read them. The help texts of the
+limits are here, because each limit is a flag.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +30,10 @@ _UNSET: Final = ("", "0", "false")
 
 
 class LimitGroup(StrEnum):
-    """What a limit is about, as the help of `omnigraph serve` groups them."""
+    """The headings of limits in the help of `omnigraph serve`."""
 
     REQUESTS = "Limits of a request"
-    ACTORS = "Limits of an actor, over all workers"
-    ACTORS_HERE = "Limits of an actor, in each worker"
+    ACTORS = "Limits of an actor, in each worker"
     CONNECTIONS = "Connections, of each worker"
     WORK = "Work, of each worker"
 
@@ -44,74 +47,97 @@ def _limit(
     most: float | None = None,
     environment: str = "",
 ) -> Any:
-    """A limit with its default, the line that explains its flag, and the variable that is asked when there is none."""
+    """A limit with its default, the help of its flag, and the variable that is read if the flag is not given."""
     metadata = {"group": group, "meaning": meaning, "least": least, "most": most, "environment": environment}
     return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """What one request, one actor and one process may use. Each field is a flag of `omnigraph serve`."""
+    """How much one request, one actor and one worker may use. Each field is a flag of `omnigraph serve`."""
 
-    body_bytes: int = _limit(1 << 20, LimitGroup.REQUESTS, "Bytes of a body.")
-    load_body_bytes: int = _limit(32 << 20, LimitGroup.REQUESTS, "Bytes of a load in one JSON body.")
-    load_bytes: int = _limit(DEFAULT_BYTES, LimitGroup.REQUESTS, "Bytes of a load in lines.")
-    load_rows: int = _limit(DEFAULT_ROWS, LimitGroup.REQUESTS, "Rows of a load.")
-    query_seconds: float = _limit(60.0, LimitGroup.REQUESTS, "Seconds of a read.", least=0.001)
-    query_memory_bytes: int = _limit(DEFAULT_QUERY_MEMORY_BYTES, LimitGroup.REQUESTS, "Bytes of memory of a read.")
-    query_bytes: int = _limit(_QUERY.bytes, LimitGroup.REQUESTS, "Bytes of the text of a query.")
+    body_bytes: int = _limit(1 << 20, LimitGroup.REQUESTS, "Refuse request bodies over N bytes.")
+    load_body_bytes: int = _limit(32 << 20, LimitGroup.REQUESTS, "Refuse JSON bodies of a load over N bytes.")
+    load_bytes: int = _limit(DEFAULT_BYTES, LimitGroup.REQUESTS, "Refuse streamed loads over N bytes.")
+    load_rows: int = _limit(DEFAULT_ROWS, LimitGroup.REQUESTS, "Refuse loads of more than N rows.")
+    query_seconds: float = _limit(60.0, LimitGroup.REQUESTS, "Cancel a read after N seconds.", least=0.001)
+    query_memory_bytes: int = _limit(
+        DEFAULT_QUERY_MEMORY_BYTES, LimitGroup.REQUESTS, "Cancel a read that needs more than N bytes of memory."
+    )
+    query_bytes: int = _limit(_QUERY.bytes, LimitGroup.REQUESTS, "Refuse query texts over N bytes.")
     query_clauses: int = _limit(
-        _QUERY.clauses, LimitGroup.REQUESTS, "Clauses, projections, sort keys and statements of a query."
+        _QUERY.clauses,
+        LimitGroup.REQUESTS,
+        "Refuse queries with more than N clauses, projections, sort keys and statements.",
     )
-    query_literals: int = _limit(_QUERY.literals, LimitGroup.REQUESTS, "Literals of a query.")
+    query_literals: int = _limit(_QUERY.literals, LimitGroup.REQUESTS, "Refuse queries with more than N literals.")
     query_depth: int = _limit(
-        _QUERY.depth, LimitGroup.REQUESTS, "Bindings, traversals and negations of a query.", most=MOST_QUERY_DEPTH
+        _QUERY.depth,
+        LimitGroup.REQUESTS,
+        "Refuse queries with more than N bindings, traversals and negations.",
+        most=MOST_QUERY_DEPTH,
     )
-    result_rows: int = _limit(1_000_000, LimitGroup.REQUESTS, "Rows of an answer that is not streamed.")
-    wait_ms: int = _limit(60_000, LimitGroup.REQUESTS, "Milliseconds that a poll for changes may wait.", least=0)
-    header_bytes: int = _limit(64 << 10, LimitGroup.CONNECTIONS, "Bytes of the headers of a request.")
-    header_seconds: float = _limit(20.0, LimitGroup.CONNECTIONS, "Seconds in which headers must arrive.", least=0.001)
+    result_rows: int = _limit(
+        1_000_000, LimitGroup.REQUESTS, "Refuse results of more than N rows that are not streamed."
+    )
+    wait_ms: int = _limit(60_000, LimitGroup.REQUESTS, "Let a poll for changes wait at most N milliseconds.", least=0)
+    header_bytes: int = _limit(64 << 10, LimitGroup.CONNECTIONS, "Refuse request headers over about N bytes.")
+    header_seconds: float = _limit(
+        0.0, LimitGroup.CONNECTIONS, "Deprecated, without effect: a proxy limits slow headers.", least=0
+    )
     body_seconds: float = _limit(
-        60.0, LimitGroup.CONNECTIONS, "Seconds without a byte of a body that is awaited.", least=0.001
+        60.0,
+        LimitGroup.CONNECTIONS,
+        "Refuse the request if the client sends nothing of its body for N seconds.",
+        least=0.001,
     )
     send_seconds: float = _limit(
-        60.0, LimitGroup.CONNECTIONS, "Seconds without a byte taken of an answer.", least=0.001
+        60.0,
+        LimitGroup.CONNECTIONS,
+        "Close the connection if the client reads nothing for N seconds.",
+        least=0.001,
     )
     keep_alive_seconds: float = _limit(
-        75.0, LimitGroup.CONNECTIONS, "Seconds that a connection may be idle.", least=0.001
+        75.0, LimitGroup.CONNECTIONS, "Close a connection without requests after N seconds.", least=0.001
     )
-    connections: int = _limit(16_384, LimitGroup.CONNECTIONS, "Open connections.")
+    connections: int = _limit(16_384, LimitGroup.CONNECTIONS, "Answer 503 while N connections are open.")
     actor_requests: int = _limit(
         16,
         LimitGroup.ACTORS,
-        "Writes in flight; 0 refuses every write.",
+        "Allow an actor N writes at a time; 0 refuses every write.",
         least=0,
         environment="OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX",
     )
     actor_bytes: int = _limit(
-        4 << 30, LimitGroup.ACTORS, "Bytes of writes in flight.", least=0, environment="OMNIGRAPH_PER_ACTOR_BYTES_MAX"
+        4 << 30,
+        LimitGroup.ACTORS,
+        "Allow an actor N bytes of writes at a time.",
+        least=0,
+        environment="OMNIGRAPH_PER_ACTOR_BYTES_MAX",
     )
-    actor_reads: int = _limit(64, LimitGroup.ACTORS_HERE, "Reads under way, those that wait included.")
+    actor_reads: int = _limit(64, LimitGroup.ACTORS, "Allow an actor N reads at a time, waiting ones included.")
     actor_read_threads: int = _limit(
-        6, LimitGroup.ACTORS_HERE, "Reads that run at a time, and at most three quarters of --read-threads."
+        6, LimitGroup.ACTORS, "Run N reads of an actor at a time, at most three quarters of --read-threads."
     )
-    actor_streams: int = _limit(32, LimitGroup.ACTORS_HERE, "Streams at a time.")
-    actor_feeds: int = _limit(32, LimitGroup.ACTORS_HERE, "Polls for changes that wait, and streams of events.")
-    streams_per_graph: int = _limit(8, LimitGroup.WORK, "Streams of a graph at a time.")
-    streams: int = _limit(64, LimitGroup.WORK, "Streams at a time, those of blobs included.")
-    feeds: int = _limit(1024, LimitGroup.WORK, "Polls for changes that wait, and streams of events.")
-    read_threads: int = _limit(8, LimitGroup.WORK, "Reads that run at a time.")
-    read_wait_seconds: float = _limit(30.0, LimitGroup.WORK, "Seconds that a read waits for a thread.", least=0.001)
-    write_threads: int = _limit(16, LimitGroup.WORK, "Writes at a time.")
+    actor_streams: int = _limit(32, LimitGroup.ACTORS, "Allow an actor N streams at a time.")
+    actor_feeds: int = _limit(32, LimitGroup.ACTORS, "Allow an actor N waiting polls and event streams at a time.")
+    streams_per_graph: int = _limit(8, LimitGroup.WORK, "Allow N streams of a graph at a time.")
+    streams: int = _limit(64, LimitGroup.WORK, "Allow N streams at a time, those of blobs included.")
+    feeds: int = _limit(1024, LimitGroup.WORK, "Allow N waiting polls and event streams at a time.")
+    read_threads: int = _limit(8, LimitGroup.WORK, "Run N reads at a time.")
+    read_wait_seconds: float = _limit(
+        30.0, LimitGroup.WORK, "Refuse a read that has waited N seconds for a thread.", least=0.001
+    )
+    write_threads: int = _limit(16, LimitGroup.WORK, "Run N writes at a time.")
     drain_seconds: float = _limit(
-        30.0, LimitGroup.WORK, "Seconds to finish what is under way when told to end.", least=0
+        30.0, LimitGroup.WORK, "Finish requests within N seconds after SIGTERM or SIGINT.", least=0
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """On which terms agents use the graphs, within what the rules let their actors. The endpoint that speaks their
-    protocol knows its own default for the size of an answer."""
+    """The terms on which agents use the graphs, within the rules for their actors. The MCP endpoint has its own default
+    for the size of a response."""
 
     read_only: bool = False
     allow_main: bool = False
@@ -120,7 +146,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One server. `cluster` or `store` is where its graphs are; the other one is None."""
+    """One server. Either `cluster` or `store` says where its graphs are; the other is None."""
 
     cluster: str | None = None
     store: str | None = None
@@ -149,7 +175,7 @@ def is_loopback(host: str) -> bool:
 
 
 def refusal_of_public(settings: Settings) -> str | None:
-    """Why a server without tokens must not listen at its address; None if it may."""
+    """The reason why a server without tokens must not listen at its address; None if it may."""
     if is_loopback(settings.host) or settings.insecure_public:
         return None
     return (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _EXTRAS: Final = {
     **dict.fromkeys(("mcp", "mcp_types", "anyio", "pydantic"), "mcp"),
-    **dict.fromkeys(("starlette", "uvicorn", "httptools", "prometheus_client", "cedarpy"), "server"),
+    **dict.fromkeys(("starlette", "uvicorn", "h11", "prometheus_client", "cedarpy"), "server"),
 }
 
 
@@ -80,10 +80,10 @@ def mcp(
             serve_stdio(access, terms)
             return
         from omnigraph.server.http.origins import Hosts, with_hosts
-        from omnigraph.server.runtime.workers import announce, bound
+        from omnigraph.server.runtime.listener import announce, bind
 
         hosts = Hosts(place[0], names)
-        with bound(*place) as listener:
+        with bind(*place) as listener:
             serve_http(
                 access,
                 terms,

@@ -14,7 +14,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 
 DEFAULT_BIND = "127.0.0.1:8080"
-_NEEDED = {"uvicorn", "httptools", "starlette", "prometheus_client"}
+_NEEDED = {"uvicorn", "h11", "starlette", "prometheus_client"}
 
 
 def serve(
@@ -138,16 +138,14 @@ def _names_tokens() -> bool:
 def _run(settings: Any) -> int:
     try:
         from omnigraph.server.runtime.supervisor import serve as run
-        from omnigraph.server.runtime.workers import Program
+        from omnigraph.server.runtime.worker import Program
     except ModuleNotFoundError as error:
         if error.name in _NEEDED:
             raise BadRequestError(f"serving needs {error.name}; pip install 'omnigraph[server]'") from None
         raise
-    return run(settings, Program(SERVED_GRAPH, prepare=QUICK_START))
+    from omnigraph.cli.server import open_graph
 
-
-SERVED_GRAPH = "omnigraph.cli.server:open_graph"
-QUICK_START = "omnigraph.cli.quick_start:leave_pandas_out"
+    return run(settings, Program(open_graph))
 
 
 def address(bind: str, flag: str = "--bind") -> tuple[str, int]:

@@ -50,7 +50,7 @@ class RequestRecord:
 
 
 class AdmissionControl(Protocol):
-    """How much one actor may have under way, in all processes of the server together."""
+    """How much one actor may have under way in this worker."""
 
     def admitted(self, actor: str | None, size: int) -> AbstractContextManager[None]:
         """Count a request while it runs, or raise TooManyRequestsError."""
@@ -188,7 +188,9 @@ class Draining:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class WorkerContext:
+    """What the application of a worker gets from the process around it."""
+
     settings: Settings
     admission: Admission
     metrics: Metrics

@@ -1,24 +1,21 @@
-"""What a server measures of itself, as Prometheus reads it at `GET /metrics`, summed over all workers.
+"""The numbers that a server keeps of itself, as Prometheus reads them at `GET /metrics`, summed over all workers.
 
-Labels are operation ids, methods, statuses, graph ids and names of ours: never what a caller sent. Each worker keeps
-its numbers in files of a directory that all of them read. A worker that takes the place of a dead one goes on with its
-counters; gauges of the dead are dropped by the supervisor (`forget`).
+Labels are operation ids, methods, statuses, graph ids and names of ours: never anything that a caller sent. Each worker
+writes its numbers to files of a directory that all workers read, in the format of `prometheus_client`. The counters of
+a worker that died still count; its gauges are dropped by the worker that is asked next.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+import re
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
-
-from omnigraph.errors import StorageError, StorageErrorKind
 
 if TYPE_CHECKING:
     from omnigraph.server.catalog import Served
@@ -31,6 +28,7 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "O
 _OTHER_METHOD: Final = "OTHER"
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
+_PID: Final = re.compile(r"\d+")
 
 
 class Upkeep(Protocol):
@@ -41,9 +39,9 @@ class Upkeep(Protocol):
 
 
 class Metrics:
-    """The numbers of one worker. `directory` is where workers put theirs together; a single one needs none."""
+    """The numbers of one worker. Workers put theirs together in `directory`; without one they stay in memory."""
 
-    def __init__(self, *, worker: int = 0, directory: str | None = None) -> None:
+    def __init__(self, *, directory: str | None = None) -> None:
         self._graphs: Mapping[str, Served] = {}
         self._upkeep: Mapping[str, Upkeep] = {}
         self._seen: dict[tuple[Any, ...], float] = {}
@@ -53,7 +51,7 @@ class Metrics:
             values.ValueClass = values.MutexValue
         else:
             os.environ[_DIRECTORY] = directory
-            values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
+            values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._requests = self._counter("requests", "Requests answered.", "operation", "method", "status")
         self._latency = Histogram(
@@ -75,7 +73,6 @@ class Metrics:
         self._lock_waits = self._counter("branch_lock_waits", "Writes that waited for another one in the same worker.")
         self._lock_seconds = self._counter("branch_lock_wait_seconds", "Time that writes waited for others.")
         self._streams = self._gauge("streams_open", "Answers that are being streamed.", "graph")
-        self._connections = self._gauge("connections_open", "Connections of clients.")
         self._workers = self._gauge("workers", "Workers that serve.")
         self._upkeep_runs = self._counter("upkeep_runs", "Looks at a graph by background upkeep.", "graph")
         self._upkeep_failing = self._gauge("upkeep_failing", "Whether the last look at a graph failed.", "graph")
@@ -142,10 +139,8 @@ class Metrics:
                 self._upkeep_runs.labels(graph)
             self._upkeep = maintainers
 
-    def refresh(self, connections: int | None = None) -> None:
+    def refresh(self) -> None:
         """Take over what graphs, caches and locks have counted. Workers do it every few seconds, and when asked."""
-        if connections is not None:
-            self._connections.set(connections)
         if self._graphs:
             with self._refreshing:
                 self._look_at_engine()
@@ -178,6 +173,7 @@ class Metrics:
         self.refresh()
         registry = self._registry
         if self._directory is not None:
+            forget_dead_workers(self._directory)
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry, self._directory)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
@@ -204,25 +200,20 @@ def method_label(method: str) -> str:
     return method if method in _METHODS else _OTHER_METHOD
 
 
-@contextmanager
-def shared_directory() -> Iterator[str]:
-    """A place for the numbers of several workers, for as long as they are supervised."""
+def forget_dead_workers(directory: str) -> None:
+    """Drop the gauges of workers that have died: they have no requests in flight any more."""
+    for file in Path(directory).glob("gauge_*.db"):
+        pid = int(_PID.findall(file.name)[-1])
+        if not _is_running(pid):
+            with suppress(FileNotFoundError):  # another worker was asked at the same moment
+                multiprocess.mark_process_dead(pid, directory)  # type: ignore[no-untyped-call]
+
+
+def _is_running(pid: int) -> bool:
     try:
-        directory = tempfile.mkdtemp(prefix="omnigraph-metrics-")
-    except OSError as error:
-        reason = f"workers need a directory for temporary files: {error.strerror}; set TMPDIR to one"
-        raise StorageError(StorageErrorKind.CONFIGURATION, reason) from None
-    try:
-        yield directory
-    finally:
-        discard(directory)
-
-
-def discard(directory: str) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def forget(directory: str, worker: int) -> None:
-    """Drop the gauges of a worker that is dead: nothing of it is in flight any more."""
-    for file in Path(directory).glob(f"gauge_*_{worker}.db"):
-        file.unlink(missing_ok=True)
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

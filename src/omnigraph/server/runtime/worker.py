@@ -1,0 +1,380 @@
+"""One worker process: it opens the graphs, answers requests, and closes the graphs when the server ends.
+
+uvicorn calls `Worker` in every process that it starts and serves the application that comes back. Nothing here knows
+how HTTP is parsed, and nothing may be left behind that a killed worker would have had to undo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from uvicorn.config import STARTUP_FAILURE
+
+from omnigraph.errors import OmniGraphError
+from omnigraph.server.admission import Admission
+from omnigraph.server.reload import Follower, States
+from omnigraph.server.runtime import logs
+from omnigraph.server.runtime.context import Draining, Tracing, WorkerContext
+from omnigraph.server.runtime.listener import announce, listen, url_of
+from omnigraph.server.runtime.metrics import Metrics
+from omnigraph.server.runtime.run_directory import RunDirectory
+from omnigraph.server.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from omnigraph.engine.maintenance.maintainer import Maintainer
+    from omnigraph.server.catalog import Serving
+    from omnigraph.server.tokens import Tokens
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+FIRST_DELAY: Final = 0.1
+LONGEST_DELAY: Final = 30.0
+_SHORTEST_END: Final = 1.0
+"""Seconds that closing the graphs may take even if requests get no time at all."""
+_REFRESH_SECONDS: Final = 2.0
+_GRAPHS_SHOWN: Final = 20
+_ENDING_BODY: Final = b'{"error": "this server is ending; try again"}'
+
+logger: Final = logging.getLogger("omnigraph.server")
+
+
+def _boot(
+    settings: Settings, open_graph: Any, environment: Mapping[str, str], revision: int | None
+) -> tuple[Serving, Tokens]:
+    from omnigraph.server.loader import boot
+
+    return boot(settings, open_graph, environment, revision=revision)
+
+
+def _application(states: States, tokens: Tokens, context: WorkerContext) -> ASGIApp:
+    from omnigraph.server.app import application
+
+    return application(states, tokens, context)
+
+
+def _renew(before: Serving, has_tokens: bool, settings: Settings, open_graph: Any, revision: int) -> Serving:
+    from omnigraph.server.loader import renewed
+
+    return renewed(before, has_tokens, settings, open_graph, os.environ, revision=revision)
+
+
+def _newer_than(cluster_root: str) -> Callable[[int], int | None]:
+    from omnigraph.cluster.ledger.ledger import LedgerFollower
+
+    return LedgerFollower(cluster_root).newer_than
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The parts of a server. Each is a function of a module that loads the engine only when it is called, because the
+    supervisor hands them to the workers without using them."""
+
+    open_graph: Callable[..., Any]
+    application: Callable[[States, Any, WorkerContext], ASGIApp] = _application
+    boot: Callable[..., tuple[Serving, Any]] = _boot
+    renew: Callable[..., Serving] = _renew
+    newer_than: Callable[[str], Callable[[int], int | None]] = _newer_than
+
+
+class Ending:
+    """The schedule of an end, in seconds after the signal.
+
+    Requests may go on for most of `--drain-seconds`; the rest is for closing graphs. A worker that is not done by then
+    kills itself, because a thread in native code can't be interrupted. The supervisor kills a worker that could not
+    even do that.
+    """
+
+    def __init__(self, drain_seconds: float) -> None:
+        self.kill = max(drain_seconds, _SHORTEST_END)
+        self.leave = 0.95 * self.kill
+        self.requests = min(drain_seconds, 0.85 * self.kill)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker to be: uvicorn passes it to a new process and calls it there for the application."""
+
+    settings: Settings
+    program: Program
+    listener: socket.socket
+    directory: RunDirectory
+
+    def __call__(self) -> ASGIApp:
+        """Boot, listen, and return the application. Exits if the server must not start."""
+        logs.configure(worker=os.getpid())
+        _allow_open_files()
+        try:
+            with exit_on_signal():
+                process = self._boot()
+                listen(self.listener)
+        except Exception as error:
+            if not isinstance(error, OmniGraphError):
+                logger.error("the worker can't start", exc_info=error)
+            reason = str(error) if isinstance(error, OmniGraphError) else f"the worker failed: {type(error).__name__}"
+            self.directory.refuse(reason)
+            raise SystemExit(STARTUP_FAILURE) from None
+        process.start()
+        self._report_ready(process.states.serving)
+        return process
+
+    def _boot(self) -> WorkerProcess:
+        """Open what is served. The replacement of a worker that died tries until it can."""
+        delay = FIRST_DELAY
+        while True:
+            try:
+                return WorkerProcess(self)
+            except OmniGraphError as error:
+                if not self._is_announced():
+                    raise
+                logger.error("worker %d can't start again: %s", os.getpid(), error)
+            time.sleep(delay)
+            delay = min(LONGEST_DELAY, 2 * delay)
+
+    def _is_announced(self) -> bool:
+        return self.directory.ready() >= self.settings.workers
+
+    def _report_ready(self, serving: Serving) -> None:
+        """The last worker to become ready says that the server is; later ones are replacements."""
+        ready, workers = self.directory.count_ready(), self.settings.workers
+        if ready > workers:
+            logger.info("worker %d serves again", os.getpid())
+        elif ready == workers:
+            announce(self.listener)
+            names = _names(sorted(serving.graphs))
+            logger.info("serving at %s (workers: %d): %s", url_of(self.listener), workers, names)
+
+
+class WorkerProcess:
+    """What runs in a worker: the application with everything around it that begins and ends with the process."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._settings, self._program, self._directory = worker.settings, worker.program, worker.directory
+        serving = self._directory.boot(self._open)
+        limits = self._settings.limits
+        metrics = Metrics(directory=self._directory.path)
+        self.states = States(serving)
+        self._context = WorkerContext(
+            settings=self._settings,
+            admission=Admission(limits.actor_requests, limits.actor_bytes, metrics.refused),
+            metrics=metrics,
+            tracing=Tracing.of(os.environ),
+        )
+        application = self._program.application(self.states, self._tokens, self._context)
+        self._application = refuse_while_ending(application, self._context.draining)
+        self._maintenance = _Maintenance(self._directory, metrics) if self._settings.maintain else None
+        self._follower: Follower | None = None
+        self._is_orphan = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            send = self._closing(send)
+        await self._application(scope, receive, send)
+
+    def start(self) -> None:
+        """Begin what goes on beside requests. uvicorn's event loop runs, and its signal handlers are installed."""
+        self._serve(self.states.serving)
+        if self._maintenance is not None:
+            self._maintenance.start()
+        if self._settings.watch:
+            self._follow()
+        self._drain_on_signal()
+        threading.Thread(target=self._watch_supervisor, name="omnigraph-supervisor", daemon=True).start()
+        self._refresh_metrics()
+
+    def _open(self, revision: int | None) -> Serving:
+        program = self._program
+        serving, self._tokens = program.boot(self._settings, program.open_graph, os.environ, revision=revision)
+        return serving
+
+    def _serve(self, serving: Serving) -> None:
+        """Count and maintain what is served from now on."""
+        self._context.metrics.serves(serving.graphs, serving.revision)
+        if self._maintenance is not None:
+            self._maintenance.serve(serving)
+
+    def _follow(self) -> None:
+        """Serve what is applied to the cluster later, too."""
+        root = self.states.serving.cluster_root
+        if root is None:
+            return
+        program, settings = self._program, self._settings
+
+        def renew(before: Serving, revision: int) -> Serving:
+            return program.renew(before, bool(self._tokens), settings, program.open_graph, revision=revision)
+
+        def take(serving: Serving) -> None:
+            self._serve(serving)
+            self._directory.advance(serving.revision)
+
+        failed = self._context.metrics.state_failed
+        self._follower = Follower(self.states, program.newer_than(root), renew, take, lambda _: failed())
+        self._context.draining.then(self._follower.stop)
+        self._follower.start()
+
+    def _refresh_metrics(self) -> None:
+        self._context.metrics.refresh()
+        asyncio.get_running_loop().call_later(_REFRESH_SECONDS, self._refresh_metrics)
+
+    # The end
+
+    def _drain_on_signal(self) -> None:
+        """Let the application know of a signal at once; uvicorn would tell it when all requests have ended."""
+        loop = asyncio.get_running_loop()
+
+        def chained(handler: Any) -> Callable[[int, FrameType | None], None]:
+            def handle(number: int, frame: FrameType | None) -> None:
+                handler(number, frame)
+                loop.call_soon_threadsafe(self._drain)
+
+            return handle
+
+        for number in SIGNALS:
+            signal.signal(number, chained(signal.getsignal(number)))
+
+    def _drain(self) -> None:
+        if self._context.draining.began:
+            return
+        watchdog = threading.Timer(Ending(self._settings.limits.drain_seconds).leave, _leave)
+        watchdog.daemon = True
+        watchdog.start()
+        logger.info("ending")
+        self._context.draining.begin()
+
+    def _watch_supervisor(self) -> None:
+        """End as on a signal if the supervisor was killed."""
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        wait([parent.sentinel])
+        logger.warning("the supervisor is gone")
+        self._is_orphan = True
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _closing(self, send: Send) -> Send:
+        async def send_when_closed(message: Message) -> None:
+            if message["type"] == "lifespan.shutdown.complete":
+                await asyncio.to_thread(self._close)
+            await send(message)
+
+        return send_when_closed
+
+    def _close(self) -> None:
+        if self._follower is not None:
+            self._follower.stop()
+            self._follower.join()
+        self.states.close()
+        self._context.tracing.close()
+        if self._is_orphan:
+            self._directory.discard()
+
+
+class _Maintenance:
+    """Maintains the graphs in this worker as soon as no other worker does: a thread for each graph.
+
+    A graph that is closed ends its thread by itself.
+    """
+
+    def __init__(self, directory: RunDirectory, metrics: Metrics) -> None:
+        self._directory = directory
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._right: object = None
+        self._serving: Serving | None = None
+        self._maintainers: dict[str, tuple[object, Maintainer]] = {}
+
+    def start(self) -> None:
+        threading.Thread(target=self._take_over, name="omnigraph-maintenance", daemon=True).start()
+
+    def serve(self, serving: Serving) -> None:
+        """Maintain these graphs from now on; those that were open before keep their maintainers."""
+        with self._lock:
+            self._serving = serving
+            if self._right is not None:
+                self._maintain(serving)
+
+    def _take_over(self) -> None:
+        right = self._directory.await_maintenance()
+        with self._lock:
+            self._right = right
+            if self._serving is not None:
+                self._maintain(self._serving)
+
+    def _maintain(self, serving: Serving) -> None:
+        from omnigraph.engine.maintenance.maintainer import Maintainer
+
+        before, self._maintainers = self._maintainers, {}
+        for graph_id, served in serving.graphs.items():
+            opened, maintainer = before.get(graph_id, (None, None))
+            if maintainer is None or opened is not served.opened:
+                maintainer = Maintainer(served.graph._workspace).start()
+            self._maintainers[graph_id] = served.opened, maintainer
+        logger.info("this worker maintains %d graphs", len(self._maintainers))
+        self._metrics.watch_upkeep({graph_id: maintainer for graph_id, (_, maintainer) in self._maintainers.items()})
+
+
+def refuse_while_ending(application: ASGIApp, draining: Draining) -> ASGIApp:
+    """The application, which answers 503 to requests that come after the signal."""
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(_ENDING_BODY)).encode()),
+        (b"retry-after", b"1"),
+        (b"connection", b"close"),
+    ]
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        if not draining.began or scope["type"] != "http":
+            await application(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 503, "headers": headers})
+        await send({"type": "http.response.body", "body": _ENDING_BODY})
+
+    return guarded
+
+
+def _leave() -> None:
+    """End the process although something in it has not ended. Whatever was acknowledged is in the store."""
+    logger.warning("leaving: not everything under way has ended in time")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def exit_on_signal() -> Iterator[None]:
+    """There is nothing to finish while a worker boots: a signal ends it, and the graphs that it opened are closed."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # a second signal must not keep the graphs from being closed
+        raise SystemExit(0)
+
+    before = {number: signal.signal(number, end) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def _allow_open_files() -> None:
+    """Let this process have as many connections and files as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard and hard != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _names(graphs: Sequence[str]) -> str:
+    """The graphs that are served; of very many the first ones."""
+    shown = ", ".join(graphs[:_GRAPHS_SHOWN])
+    more = f" and {len(graphs) - _GRAPHS_SHOWN} more" if len(graphs) > _GRAPHS_SHOWN else ""
+    return f"{'graph' if len(graphs) == 1 else 'graphs'} {shown}{more}"
