@@ -202,7 +202,7 @@ DELETES_OTHER_OBJECTS = {
     "cluster/ledger/ledger.py": "the lock of a command that ended",
     "cluster/commands/status.py": "a lock that somebody breaks",
     "embeddings/vector_store.py": "vectors of a finished job; a damaged cache",
-    "server/runtime/metrics.py": "its own temporary files",
+    "server/runtime/run_directory.py": "its own temporary files",
 }
 DELETIONS = {"delete_all", "unlink", "rmtree", "rmdir", "remove_empty_folders"}
 
