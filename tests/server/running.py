@@ -30,8 +30,9 @@ from omnigraph.server.http.origins import with_origins
 from omnigraph.server.loader import NamedSource, offered_queries, stored_queries
 from omnigraph.server.mcp_mount import LoadEndpoint
 from omnigraph.server.reload import States
-from omnigraph.server.runtime.context import AdmissionControl, RequestRecord
+from omnigraph.server.runtime.context import AdmissionControl
 from omnigraph.server.runtime.supervisor import http_options
+from omnigraph.server.runtime.tracing import RequestRecord
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.tokens import Given, Tokens
 from tests.support.servers import WITHOUT_TLS

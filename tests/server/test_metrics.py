@@ -72,14 +72,14 @@ def test_what_graphs_caches_and_locks_count_is_taken_over(tmp_path: Path) -> Non
     assert after["omnigraph_cache_limit_bytes", "cache=topologies"] > 0
 
 
-class Upkeep:
+class Maintainer:
     looks = 3
     last_error: Exception | None = ValueError("no")
 
 
-def test_upkeep_shows_per_graph() -> None:
+def test_maintenance_shows_per_graph() -> None:
     metrics = Metrics()
-    metrics.watch_upkeep({"kb": Upkeep()})
+    metrics.watch_maintenance({"kb": Maintainer()})
     assert samples(metrics.text())["omnigraph_upkeep_runs_total", "graph=kb"] == 0
     metrics._look_at_engine()
     found = samples(metrics.text())

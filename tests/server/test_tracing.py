@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from omnigraph.server.runtime.context import RequestRecord, Tracing
+from omnigraph.server.runtime.tracing import RequestRecord, Tracing
 
 PARENT = "0af7651916cd43dd8448eb211c80319c"
 
@@ -91,7 +91,7 @@ def test_a_request_is_a_span_below_the_callers_with_the_engine_below_it(collecto
 def test_without_a_configuration_nothing_is_loaded_and_nothing_is_in_the_way() -> None:
     script = (
         "import sys\n"
-        "from omnigraph.server.runtime.context import Tracing\n"
+        "from omnigraph.server.runtime.tracing import Tracing\n"
         "tracing, application = Tracing.of({'OTEL_SERVICE_NAME': 'x'}), object()\n"
         "assert tracing.traced(application) is application\n"
         "assert tracing.within('x', len) is len\n"

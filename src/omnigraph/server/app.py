@@ -60,7 +60,8 @@ from omnigraph.server.http.responses import (
 from omnigraph.server.http.streaming import BrokenStreamError, StreamDelivery
 from omnigraph.server.mcp_mount import Agents, LoadEndpoint, graph_of, load_endpoint
 from omnigraph.server.reload import HeldState, States
-from omnigraph.server.runtime.context import Observing, RequestRecord, WorkerContext
+from omnigraph.server.runtime.context import Observing, WorkerContext
+from omnigraph.server.runtime.tracing import RequestRecord
 from omnigraph.server.tokens import Tokens
 
 

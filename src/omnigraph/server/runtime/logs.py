@@ -1,8 +1,8 @@
 """The log of a server: one line per request, per decision of a policy, and per event, on stderr.
 
-Lines are JSON objects, or readable text on a terminal. They never hold a token, a parameter, a query text or a row:
-callers name fields one by one, and of an exception only its class and the places it passed are told, because the text
-of an exception may quote data.
+Lines are JSON objects, or readable text on a terminal. They must never hold a token, a parameter, a query text or a
+row: callers name fields one by one, and an exception is logged by its class and its frames, because its text may quote
+data.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def request(
     sent: int = 0,
     broke_off: bool = False,
 ) -> None:
-    """One request has been answered. `operation` is an operation id of the route table, not a path."""
+    """Log one answered request. `operation` is an operation id of the route table, not a path."""
     if REQUESTS.isEnabledFor(logging.INFO):
         fields = {
             "request_id": request_id,
@@ -78,7 +78,7 @@ def decision(
     actor: str | None = None,
     rule: str | None = None,
 ) -> None:
-    """A gate was asked."""
+    """Log one decision of a policy."""
     if DECISIONS.isEnabledFor(logging.INFO):
         fields = {
             "request_id": request_id,
@@ -101,20 +101,19 @@ def configure(
     handler.setFormatter(_Readable() if stream.isatty() else _JsonLines(worker))
     root = logging.getLogger()
     root.handlers = [handler]
-    wanted, unknown = level(environment)
-    # Libraries tell at INFO what only concerns themselves.
-    root.setLevel(max(wanted, logging.WARNING))
-    logging.getLogger("omnigraph").setLevel(wanted)
+    own_level, unknown = level(environment)
+    # Libraries log at INFO what only concerns themselves.
+    root.setLevel(max(own_level, logging.WARNING))
+    logging.getLogger("omnigraph").setLevel(own_level)
     logging.captureWarnings(True)
-    # Nothing of this is printed, and finding it out for every record costs more than the line.
-    logging._srcfile = None
+    # None of these is printed.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     if unknown is not None:
-        logging.getLogger("omnigraph.server").warning("%s is no log level; 'info' is used", unknown)
+        logging.getLogger("omnigraph.server").warning("%s is not a log level; 'info' is used", unknown)
 
 
 def level(environment: Mapping[str, str]) -> tuple[int, str | None]:
-    """The level that the environment asks for, and the name of the variable that makes no sense.
+    """The level that the environment sets, and the name of the variable if its value is not a level.
 
     `RUST_LOG` may list levels per target (`warn,omnigraph=debug`): ours counts, else the one without a target.
     """
@@ -128,8 +127,8 @@ def level(environment: Mapping[str, str]) -> tuple[int, str | None]:
                 general = value if value in _LEVELS else general
             elif target.startswith("omnigraph"):
                 ours = value if value in _LEVELS else ours
-        if (found := ours or general) is not None:
-            return _LEVELS[found], None
+        if (name := ours or general) is not None:
+            return _LEVELS[name], None
         if "=" not in text:
             return logging.INFO, variable
     return logging.INFO, None
@@ -162,10 +161,10 @@ class _Readable(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         fields = getattr(record, FIELDS, {})
-        told = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        shown = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
         text = f"{at} {record.levelname:<7} {record.name.removeprefix('omnigraph.')}: {record.getMessage().strip()}"
-        # What came from outside can't move the cursor or begin a line of its own.
-        lines = [_CONTROL.sub("�", f"{text} {told}".rstrip())]
+        # Text from outside must not move the cursor or begin a line of its own.
+        lines = [_CONTROL.sub("�", f"{text} {shown}".rstrip())]
         for cause in _failure(record) or ():
             damaged = f": {cause['path']}" if "path" in cause else ""
             lines.append(f"    {cause['error']}{damaged}")
@@ -174,26 +173,26 @@ class _Readable(logging.Formatter):
 
 
 def _encodable(value: Any) -> Any:
-    """A text that came from outside may not be one."""
+    """Text from outside may hold lone surrogates."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _failure(record: logging.LogRecord) -> list[dict[str, Any]] | None:
-    """The exception of a record and its causes: classes and places, no texts. A damaged file is named: its path within
-    the graph holds nothing of a user's."""
+    """The exception of a record and its causes: classes and frames, no texts. A damaged file is named, because its path
+    within the graph holds no data of users."""
     if not record.exc_info or record.exc_info[1] is None:
         return None
     error: BaseException | None = record.exc_info[1]
-    told: list[dict[str, Any]] = []
-    while error is not None and len(told) < 8:
+    causes: list[dict[str, Any]] = []
+    while error is not None and len(causes) < 8:
         cause: dict[str, Any] = {"error": f"{type(error).__module__}.{type(error).__qualname__}"}
         if isinstance(error, IntegrityError):
             cause["path"] = error.path
-        told.append({**cause, "at": _places(error.__traceback__)})
+        causes.append({**cause, "at": _frames(error.__traceback__)})
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return told
+    return causes
 
 
-def _places(passed: TracebackType | None) -> list[str]:
+def _frames(passed: TracebackType | None) -> list[str]:
     frames = [f"{f.f_code.co_filename}:{line} {f.f_code.co_name}" for f, line in traceback.walk_tb(passed)]
     return frames[-_FRAMES:]

@@ -31,8 +31,8 @@ _DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
 _PID: Final = re.compile(r"\d+")
 
 
-class Upkeep(Protocol):
-    """What is watched of a thread that looks after a graph."""
+class MaintainerCounts(Protocol):
+    """The counts of a thread that maintains a graph."""
 
     looks: int
     last_error: Exception | None
@@ -43,7 +43,7 @@ class Metrics:
 
     def __init__(self, *, directory: str | None = None) -> None:
         self._graphs: Mapping[str, Served] = {}
-        self._upkeep: Mapping[str, Upkeep] = {}
+        self._maintainers: Mapping[str, MaintainerCounts] = {}
         self._seen: dict[tuple[Any, ...], float] = {}
         self._directory = directory
         self._refreshing = threading.Lock()  # the event loop and whoever answers `GET /metrics` both do it
@@ -74,17 +74,17 @@ class Metrics:
         self._lock_seconds = self._counter("branch_lock_wait_seconds", "Time that writes waited for others.")
         self._streams = self._gauge("streams_open", "Answers that are being streamed.", "graph")
         self._workers = self._gauge("workers", "Workers that serve.")
-        self._upkeep_runs = self._counter("upkeep_runs", "Looks at a graph by background upkeep.", "graph")
-        self._upkeep_failing = self._gauge("upkeep_failing", "Whether the last look at a graph failed.", "graph")
+        self._maintenance_runs = self._counter("upkeep_runs", "Looks at a graph by background maintenance.", "graph")
+        self._maintenance_failing = self._gauge("upkeep_failing", "Whether the last look at a graph failed.", "graph")
         self._revision = self._gauge(
-            "revision", "The applied state that is served, by whoever is behind.", mode="livemin"
+            "revision", "The applied revision that is served, the oldest of all workers.", mode="livemin"
         )
         self._behind = self._gauge("workers_behind", "Workers that could not take over a newer applied state.")
         self._changes = self._counter("state_changes", "Applied states that were to be served.", "outcome")
         self._workers.set(1)
         self._latency.labels(UNMATCHED)  # every file is open before the first request
 
-    # What the application tells
+    # Reported by the application
 
     def answered(self, operation: str, method: str, status: int, seconds: float) -> None:
         self._requests.labels(operation, method_label(method), str(status)).inc()
@@ -97,7 +97,7 @@ class Metrics:
         self._in_flight.dec()
 
     def refused(self, cap: str) -> None:
-        """Admission said no."""
+        """Count a refusal of admission."""
         self._refusals.labels(cap).inc()
 
     def committed(self, graph: str) -> None:
@@ -112,10 +112,10 @@ class Metrics:
     def stream_closed(self, graph: str) -> None:
         self._streams.labels(graph).dec()
 
-    # What is served, and looked at from time to time
+    # Read from the engine
 
     def serves(self, graphs: Mapping[str, Served], revision: int | None) -> None:
-        """Look at these graphs from now on. What a graph has counted begins anew when it is opened again."""
+        """Read the counts of these graphs from now on. They begin at 0 when a graph is opened again."""
         with self._refreshing:
             for graph, served in graphs.items():
                 if graph in self._graphs and self._graphs[graph].opened is not served.opened:
@@ -131,13 +131,13 @@ class Metrics:
         self._behind.set(1)
         self._changes.labels("failed").inc()
 
-    def watch_upkeep(self, maintainers: Mapping[str, Upkeep]) -> None:
+    def watch_maintenance(self, maintainers: Mapping[str, MaintainerCounts]) -> None:
         with self._refreshing:
             for graph in maintainers:
-                if maintainers[graph] is not self._upkeep.get(graph):
-                    self._forget_counts(self._upkeep_runs, graph)
-                self._upkeep_runs.labels(graph)
-            self._upkeep = maintainers
+                if maintainers[graph] is not self._maintainers.get(graph):
+                    self._forget_counts(self._maintenance_runs, graph)
+                self._maintenance_runs.labels(graph)
+            self._maintainers = maintainers
 
     def refresh(self) -> None:
         """Take over what graphs, caches and locks have counted. Workers do it every few seconds, and when asked."""
@@ -164,9 +164,9 @@ class Metrics:
         self._reached(self._lock_asked, waits.asked)
         self._reached(self._lock_waits, waits.waited)
         self._reached(self._lock_seconds, waits.seconds)
-        for graph, maintainer in self._upkeep.items():
-            self._reached(self._upkeep_runs, maintainer.looks, graph)
-            self._upkeep_failing.labels(graph).set(maintainer.last_error is not None)
+        for graph, maintainer in self._maintainers.items():
+            self._reached(self._maintenance_runs, maintainer.looks, graph)
+            self._maintenance_failing.labels(graph).set(maintainer.last_error is not None)
 
     def text(self) -> bytes:
         """Everything, in the text format of Prometheus."""

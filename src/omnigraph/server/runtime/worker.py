@@ -28,10 +28,11 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.server.admission import Admission
 from omnigraph.server.reload import Follower, States
 from omnigraph.server.runtime import logs
-from omnigraph.server.runtime.context import Draining, Tracing, WorkerContext
+from omnigraph.server.runtime.context import Draining, WorkerContext
 from omnigraph.server.runtime.listener import announce, listen, url_of
 from omnigraph.server.runtime.metrics import Metrics
 from omnigraph.server.runtime.run_directory import RunDirectory
+from omnigraph.server.runtime.tracing import Tracing
 from omnigraph.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -323,7 +324,9 @@ class _Maintenance:
                 maintainer = Maintainer(served.graph._workspace).start()
             self._maintainers[graph_id] = served.opened, maintainer
         logger.info("this worker maintains %d graphs", len(self._maintainers))
-        self._metrics.watch_upkeep({graph_id: maintainer for graph_id, (_, maintainer) in self._maintainers.items()})
+        self._metrics.watch_maintenance(
+            {graph_id: maintainer for graph_id, (_, maintainer) in self._maintainers.items()}
+        )
 
 
 def refuse_while_ending(application: ASGIApp, draining: Draining) -> ASGIApp:
