@@ -1,6 +1,6 @@
 """Writes the reference of every command, from the code, below the mark in docs/user/cli.md; `./dev docs` runs it.
 
-What stands above the mark is written by people. A test renders the page again and compares.
+The text above the mark is written by people. A test renders the page again and compares.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import typer
+import click
 
 from omnigraph.cli.main import app
-from omnigraph.cli.registry import COMMANDS, EXAMPLES, FAMILIES, HIDDEN, RULES
+from omnigraph.cli.params import HiddenArgument
+from omnigraph.cli.registry import COMMANDS, FAMILIES
 
 PAGE = Path(__file__).parent / "user" / "cli.md"
 MARK = "<!-- Below is what `./dev docs` writes from the code. -->"
@@ -28,10 +28,9 @@ def page() -> str:
 def _reference() -> Iterator[str]:
     yield "`omnigraph COMMAND --help` shows the same."
     yield ""
-    for path in COMMANDS:
-        if path in HIDDEN or " " in path:
-            continue
-        yield from _command(path, app.commands[path])
+    for path, row in COMMANDS.items():
+        if not row.hidden and " " not in path:
+            yield from _command(path)
     for family, text in FAMILIES.items():
         yield f"### {family}"
         yield ""
@@ -39,44 +38,49 @@ def _reference() -> Iterator[str]:
         yield ""
         for path in COMMANDS:
             if path.startswith(f"{family} "):
-                yield from _command(path, app.commands[family].commands[path.partition(" ")[2]], level=4)
+                yield from _command(path, level=4)
 
 
-def _command(path: str, command: Any, level: int = 3) -> Iterator[str]:
-    ctx = typer.Context(command, info_name=f"omnigraph {path}", terminal_width=WIDE, max_content_width=WIDE)
+def _command(path: str, level: int = 3) -> Iterator[str]:
+    row, command = COMMANDS[path], _built(path)
+    ctx = click.Context(
+        command, info_name=f"omnigraph {path}", terminal_width=WIDE, max_content_width=WIDE, show_default=True
+    )
     yield f"{'#' * level} {path}"
     yield ""
     yield f"`{' '.join([ctx.command_path, *command.collect_usage_pieces(ctx)])}`"
     yield ""
-    yield from _paragraphs(command.help or "")
-    arguments, options = _rows(ctx, command)
-    if arguments or options:
+    yield from _paragraphs(row.help)
+    if rows := [*_rows(ctx, command, click.Argument), *_rows(ctx, command, click.Option)]:
         yield "| | |"
         yield "|---|---|"
-        yield from (f"| `{_cell(name)}` | {_cell(meaning)} |" for name, meaning in [*arguments, *options])
+        yield from (f"| `{_cell(name)}` | {_cell(meaning)} |" for name, meaning in rows)
         yield ""
-    accepted = [f"`--{flag}`" for flag in ("server", "cluster", "graph", "store", "as", "profile")]
-    accepted = [flag for flag in accepted if flag.strip("`-") in RULES[path].flags]
+    accepted = [f"`--{flag}`" for flag in ("server", "cluster", "graph", "store", "as", "profile") if flag in row.flags]
     if accepted:
         yield f"Global options: {', '.join(accepted)}."
         yield ""
     yield "```text"
-    yield from EXAMPLES.get(path, ())
+    yield from row.examples
     yield "```"
     yield ""
 
 
-def _rows(ctx: Any, command: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    arguments: list[tuple[str, str]] = []
-    options: list[tuple[str, str]] = []
+def _built(path: str) -> click.Command:
+    command: click.Command | None = app
+    for word in path.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    return command
+
+
+def _rows(ctx: click.Context, command: click.Command, kind: type[click.Parameter]) -> Iterator[tuple[str, str]]:
     for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is None or "--help" in parameter.opts:
+        if not isinstance(parameter, kind) or isinstance(parameter, HiddenArgument) or "--help" in parameter.opts:
             continue
-        kind = arguments if parameter.param_type_name == "argument" else options
-        # That a text is text says nothing.
-        kind.append((re.sub(r" <(str|path)>$", "", record[0]), " ".join(record[1].split())))
-    return arguments, options
+        if (record := parameter.get_help_record(ctx)) is not None:
+            yield record[0], " ".join(record[1].split())
 
 
 def _paragraphs(text: str) -> Iterator[str]:

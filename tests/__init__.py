@@ -1,8 +1,7 @@
-"""Processes that tests start by the dozen do without pandas, as commands do: importing it takes longer than they do."""
+"""Processes that tests start by the dozen do without pandas: importing it takes longer than they do."""
 
 import os
+import sys
 
 if os.environ.get("OMNIGRAPH_TEST_QUICK_START"):
-    from omnigraph.cli.quick_start import leave_pandas_out
-
-    leave_pandas_out()
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # an import of it fails, and pyarrow copes

@@ -1,6 +1,6 @@
 """`python -m omnigraph`: the command line."""
 
-from omnigraph.cli.entry import main
+from omnigraph.cli.main import main
 
 if __name__ == "__main__":
     main()

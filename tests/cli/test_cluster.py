@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.cli.pipeline_texts import read_pipeline_text
+from omnigraph.cli.commands.cluster import read_pipeline_text
 from omnigraph.cli.printing import cluster_reports
 from omnigraph.cli.printing.cluster_reports import folded, style
 from omnigraph.cluster.commands.plan import plan

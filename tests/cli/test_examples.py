@@ -11,12 +11,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from omnigraph import Graph
 from omnigraph.cli.main import app, run
-from omnigraph.cli.params import hoisted
-from omnigraph.cli.registry import COMMANDS, EXAMPLES
+from omnigraph.cli.params import split_global_flags
+from omnigraph.cli.registry import COMMANDS
 from tests.cli.conftest import Cli
 from tests.support.warm_command import installed
 
@@ -32,11 +33,11 @@ ONLY_PARSED = {
     "login": "its own test has a credentials file",
     "logout": "its own test has a credentials file",
 }
-LINES = [(path, line) for path in COMMANDS for line in EXAMPLES.get(path, ())]
+LINES = [(path, line) for path, command in COMMANDS.items() for line in command.examples]
 
 
 def test_every_command_has_one_to_three() -> None:
-    assert [path for path in COMMANDS if not 1 <= len(EXAMPLES.get(path, ())) <= 3] == []
+    assert [path for path, command in COMMANDS.items() if not 1 <= len(command.examples) <= 3] == []
 
 
 def test_help_shows_them(cli: Cli) -> None:
@@ -47,11 +48,11 @@ def test_help_shows_them(cli: Cli) -> None:
 @pytest.mark.parametrize(("path", "line"), LINES, ids=[line for _, line in LINES])
 def test_examples_parse(path: str, line: str) -> None:
     for words in commands(line):
-        _, rest = hoisted(words)
-        command = app
-        while rest and rest[0] in getattr(command, "commands", {}):
-            command = command.commands[rest.pop(0)]
-        assert command is not app
+        _, rest = split_global_flags(words)
+        command: click.Command | None = app
+        while isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), rest.pop(0))
+        assert command is not None
         command.make_context(path, rest)
 
 

@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 import omnigraph
-from omnigraph.cli.commands.serve import address
-from omnigraph.cli.limit_flags import limits_of
+from omnigraph.cli.commands.serve import address, limits_of
 from omnigraph.cli.main import run
 from omnigraph.cli.params import UsageError
 from omnigraph.server.settings import ServerLimits

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from omnigraph.api.service import cluster as reports
-from omnigraph.cli.pipeline_texts import read_pipeline_text
+from omnigraph.cli.commands.cluster import read_pipeline_text
 from omnigraph.cluster.commands.apply import apply
 from omnigraph.cluster.commands.plan import approve, plan, validate
 from omnigraph.cluster.commands.refresh import import_, refresh

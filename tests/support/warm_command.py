@@ -101,7 +101,14 @@ def _serve(client: socket.socket) -> None:
         os.environ.clear()
         os.environ.update(environment)
         sys.argv = ["omnigraph", *arguments]
-        sys.modules["omnigraph.cli.main"].main()
+        code = 0
+        try:
+            sys.modules["omnigraph.cli.main"].main()
+        except SystemExit as exit:
+            code = int(exit.code or 0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     client.sendall(f"{code % 256}\n".encode())
     os._exit(0)

@@ -23,12 +23,14 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+
+import click
 
 from omnigraph.api.values import counted
-from omnigraph.cli.params import UsageError, at_most_one
+from omnigraph.cli.params import Function, ReadPoint, UsageError, at_most_one, file_option
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, open_served
 from omnigraph.errors import BadRequestError, CompileError, ConflictError, NotFoundError
@@ -93,48 +95,6 @@ def json_object(text: str, where: str, what: str) -> dict[str, Any]:
     return given
 
 
-class Pinned(TypedDict, total=False):
-    """The keywords of `Graph.snapshot` and `Graph.query`."""
-
-    branch: str | None
-    snapshot: str | None
-    version: int | None
-    at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingPoint:
-    branch: str | None
-    snapshot: str | None
-    version: int | None
-    at: datetime | None
-
-    @classmethod
-    def chosen(
-        cls,
-        branch: str | None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: str | None = None,
-    ) -> ReadingPoint:
-        at_most_one(("--branch", branch), ("--snapshot", snapshot))
-        at_most_one(("--snapshot", snapshot), ("--at-version", version), ("--at", at))
-        moment = None if at is None else _moment(at)
-        return cls(None if snapshot is not None else "main" if branch is None else branch, snapshot, version, moment)
-
-    @property
-    def pinned(self) -> Pinned:
-        return {"branch": self.branch, "snapshot": self.snapshot, "version": self.version, "at": self.at}
-
-
-def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise UsageError(f"--at: '{text}' is not a point in time; write 2026-03-01 or 2026-03-01T09:30:00Z") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
 _TEXTS: Final = frozenset({"string", "date", "datetime", "blob"})
 """Types whose values are texts, and need no quotes."""
 
@@ -177,11 +137,11 @@ def open_stored(invocation: Invocation, name: str, kind: str, uri: str | None = 
 
 
 def stored_rows(
-    invocation: Invocation, name: str, given: Parameters, point: ReadingPoint, uri: str | None = None
+    invocation: Invocation, name: str, given: Parameters, point: ReadPoint, uri: str | None = None
 ) -> QueryRows:
     """The rows of a read that the server has under this name."""
     with open_stored(invocation, name, "query", uri) as graph, working("running the query"):
-        rows = graph.invoke(name, given.of_stored(graph, name), **point.pinned, expect_mutation=False)
+        rows = graph.invoke(name, given.of_stored(graph, name), **point, expect_mutation=False)
     return cast("QueryRows", rows)
 
 
@@ -193,13 +153,13 @@ class Parameters:
     texts: dict[str, str]
 
     @classmethod
-    def given(cls, text: str | None, file: Path | None, named: Sequence[str] | None) -> Parameters:
+    def parse(cls, text: str | None, file: Path | None, named: Sequence[str]) -> Parameters:
         at_most_one(("--params", text), ("--params-file", file))
         where = "--params" if file is None else f"'{file}'"
         text = text if file is None else read_source(file)
         values = {} if text is None else json_object(text, where, "params must be a JSON object")
         texts: dict[str, str] = {}
-        for each in named or ():
+        for each in named:
             name, assigned, value = each.removeprefix("$").partition("=")
             if not assigned or not name:
                 raise UsageError(f"--param takes NAME=VALUE, not '{each}'")
@@ -223,6 +183,30 @@ class Parameters:
 
     def _read(self, types: Mapping[str, str]) -> dict[str, Any]:
         return {**self.values, **{name: _typed(name, text, types.get(name)) for name, text in self.texts.items()}}
+
+
+query_file_option = file_option("--query", help="A .gq file that holds the query.")
+query_string_option = click.option("-e", "--query-string", help="The query itself.", metavar="GQ")
+
+
+def parameter_options(function: Function) -> Function:
+    """--params, --params-file and --param, passed on as `parameters`."""
+
+    @click.option("--params", help="Parameters, a JSON object.", metavar="JSON")
+    @file_option("--params-file", help="A file with the parameters; - is stdin.")
+    @click.option(
+        "--param",
+        multiple=True,
+        help="A parameter, read as the type that the query declares; may be repeated.",
+        metavar="NAME=VALUE",
+    )
+    @wraps(function)
+    def command(
+        *arguments: Any, params: str | None, params_file: Path | None, param: tuple[str, ...], **options: Any
+    ) -> None:
+        function(*arguments, parameters=Parameters.parse(params, params_file, param), **options)
+
+    return command
 
 
 def affected(receipt: MutationReceipt) -> str:

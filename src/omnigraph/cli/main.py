@@ -1,241 +1,260 @@
-"""The entry point of `omnigraph`: spells out old commands, runs the new ones, turns failures into exit codes.
+"""The entry point of `omnigraph`: builds the commands of the registry, runs one, and turns failures into exit codes.
 
-Importing it must stay cheap, because `--help` and shell completion pay for it: a command is imported when it is run,
-and imports what it needs when it runs. Exit codes: 0 success, 1 a failure at run time, 2 wrong usage, 4 a lost
+Importing it must stay cheap, because `--help` and shell completion pay for it: a command is imported when it runs, and
+imports what it needs when it runs. Exit codes: 0 success, 1 a failure at run time, 2 wrong usage, 4 a lost
 `mutate --if-commit` race, 130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
 
-import typer
+import click
+from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
 from omnigraph import __version__
 from omnigraph.api.enums import ReadFormat
-from omnigraph.cli.command_tree import CommandGroup, PlainCommand, command, function_at, group, root, summary_of
-from omnigraph.cli.completion.scripts import VARIABLE
-from omnigraph.cli.interrupts import INTERRUPTED, MESSAGE, raise_in_commands
-from omnigraph.cli.limit_flags import KEY, LimitFlags
-from omnigraph.cli.params import GlobalFlags, UsageError, hoisted, path_of
-from omnigraph.cli.printing.output import described, print_json, print_json_line, show_traces, tell
-from omnigraph.cli.quick_start import collect_rarely, leave, leave_pandas_out
-from omnigraph.cli.registry import COMMANDS, FAMILIES, HIDDEN, SUMMARIES, check_flags, flags_line, legend, spelled_out
-from omnigraph.cli.wrong_usage import explained
+from omnigraph.cli.params import (
+    COMPLETION_VARIABLE,
+    GlobalFlags,
+    GroupedOption,
+    HiddenArgument,
+    UsageError,
+    split_global_flags,
+)
+from omnigraph.cli.printing.output import describe_fault, print_json, print_json_line, report_failure, show_traces
+from omnigraph.cli.registry import COMMANDS, FAMILIES, Command, check_flags, current_name, legend
+from omnigraph.cli.target import Invocation, complete_names
 from omnigraph.errors import BadRequestError, OmniGraphError
 
+INTERRUPTED: Final = 130
 
-class GuardedCommand(PlainCommand):
-    """A command that refuses global flags it would ignore, before it does anything."""
+_GIVEN_WITH: Final = {
+    "--uri": "the graph is given with --store",
+    "--data": "data are given with --data",
+    "--query": "a file of queries is given with --query",
+}
 
-    def invoke(self, ctx: Any) -> Any:
+
+class RegisteredCommand(click.Command):
+    """A command of the registry. It refuses global flags that it would ignore, before it does anything."""
+
+    row: Command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        flags = ctx.find_object(GlobalFlags) or GlobalFlags()
         try:
-            check_flags(path_of(ctx), ctx.find_object(GlobalFlags) or GlobalFlags())
+            check_flags(self.row, flags)
+            ctx.obj = Invocation(self.row, flags)
             return super().invoke(ctx)
-        except (typer.TyperException, typer.Exit, typer.Abort, BrokenPipeError):
+        except (click.ClickException, Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:
-            if ctx.params.get("json") or (ctx.info_name == "query" and ctx.params.get("format") == ReadFormat.JSON):
+            if ctx.params.get("json") or (self.row.path == "query" and ctx.params.get("format") == ReadFormat.JSON):
                 # A pipeline prints an object per line, everything else one object.
-                print_error(error, in_lines=path_of(ctx) == "pipeline run")
+                print_error(error, in_lines=self.row.path == "pipeline run")
             raise
 
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        arguments = [each for each in self.get_params(ctx) if isinstance(each, click.Argument)]
+        rows = [each.get_help_record(ctx) for each in arguments if not isinstance(each, HiddenArgument)]
+        if rows:
+            with formatter.section("Arguments"):
+                formatter.write_dl(rows)
 
-class ServeCommand(GuardedCommand):
-    """`serve` has a flag per limit of a server, under headings of their own."""
-
-    _limits = LimitFlags()
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        *own, help_option = super().get_params(ctx)
-        return [*own, *self._limits.parameters, help_option]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        for heading, parameters in {"Options": super().get_params(ctx), **self._limits.groups}.items():
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for option in self.get_params(ctx):
+            if isinstance(option, click.Option) and (record := option.get_help_record(ctx)) is not None:
+                heading = option.heading if isinstance(option, GroupedOption) else "Options"
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
             with formatter.section(heading):
-                formatter.write_dl([record for p in parameters if (record := p.get_help_record(ctx)) is not None])
-
-    def invoke(self, ctx: Any) -> Any:
-        ctx.meta[KEY] = {p.name: ctx.params.pop(p.name, None) for p in self._limits.parameters}
-        return super().invoke(ctx)
+                formatter.write_dl(records)
 
 
-COMMAND_CLASSES: dict[str, type[GuardedCommand]] = {"serve": ServeCommand}
+class CommandGroup(click.Group):
+    """A group that imports a command when it is asked for, and lists all of them by the registry alone."""
+
+    def __init__(self, name: str, rows: Mapping[str, Command | str], **attributes: Any) -> None:
+        super().__init__(name, no_args_is_help=True, **attributes)
+        self._rows = rows
+        """Commands by their name in this group, or the help of a family."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._rows)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands and (row := self._rows.get(cmd_name)) is not None:
+            self.add_command(_family(cmd_name, row) if isinstance(row, str) else _command(row), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        texts = {name: row if isinstance(row, str) else row.summary for name, row in self._rows.items()}
+        hidden = {name for name, row in self._rows.items() if isinstance(row, Command) and row.hidden}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, text in texts.items() if name not in hidden])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as error:
+            raise NoSuchCommand(error.command_name, possibilities=self._rows, ctx=ctx) from None
 
 
-def print_error(error: Exception, *, in_lines: bool = False) -> None:
-    """The failure on stdout, for programs. The text for people goes to stderr as always."""
-    from omnigraph.api.service.http import ErrorOutput
+class RootGroup(CommandGroup):
+    """`omnigraph` itself, whose options may also be given after the subcommand."""
 
-    failure = error if isinstance(error, OmniGraphError) else BadRequestError(str(error))
-    if not isinstance(error, OmniGraphError | UsageError):
-        failure = OmniGraphError(described(error))
-    (print_json_line if in_lines else print_json)(ErrorOutput.of(failure))
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"omnigraph {__version__}")
-        raise typer.Exit
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        flags, rest = split_global_flags(args)
+        command, note = current_name(rest)
+        if note is not None and not ctx.resilient_parsing:
+            print(f"warning: {note}", file=sys.stderr)
+        return super().parse_args(ctx, [*flags, *command])
 
 
-def _root(
-    ctx: typer.Context,
-    actor: Annotated[
-        str | None, typer.Option("--as", help="The actor that a write is recorded for.", metavar="ACTOR")
-    ] = None,
-    server: Annotated[
-        str | None, typer.Option("--server", help="A server, by name or URL.", metavar="NAME|URL")
-    ] = None,
-    graph: Annotated[
-        str | None, typer.Option("--graph", help="A graph of a server or a cluster.", metavar="ID")
-    ] = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--profile", help="A scope of the operator configuration; else OMNIGRAPH_PROFILE.", metavar="NAME"
-        ),
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option("--store", help="A graph's storage: a path, file:// or s3://.", metavar="URI")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", help="A cluster, by directory, URI or name.", metavar="DIR|URI|NAME")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Consent to a destructive write elsewhere.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where a failure comes from.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", "-v", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
+def _command(row: Command) -> click.Command:
+    module, _, name = row.function.rpartition(".")
+    function = getattr(import_module(f"omnigraph.cli.commands.{module}"), name)
+    build = click.command(
+        row.path.rpartition(" ")[2],
+        RegisteredCommand,
+        help=row.help,
+        short_help=row.summary,
+        epilog=row.epilog,
+        hidden=row.hidden,
+        context_settings={"show_default": True},
+    )
+    command = build(function)
+    command.row = row
+    return command
+
+
+def _family(name: str, help: str) -> click.Command:
+    rows = {path.partition(" ")[2]: row for path, row in COMMANDS.items() if path.startswith(f"{name} ")}
+    return CommandGroup(name, rows, help=help)
+
+
+_SINGLE = {path: row for path, row in COMMANDS.items() if " " not in path}
+
+
+@click.command("omnigraph", RootGroup, rows={**_SINGLE, **FAMILIES}, epilog=legend())
+@click.option("--as", "actor", help="The actor that a write is recorded for.", metavar="ACTOR")
+@click.option("--server", help="A server, by name or URL.", metavar="NAME|URL", shell_complete=complete_names)
+@click.option("--graph", help="A graph of a server or a cluster.", metavar="ID")
+@click.option(
+    "--profile",
+    help="A profile of the operator configuration; else OMNIGRAPH_PROFILE.",
+    metavar="NAME",
+    shell_complete=complete_names,
+)
+@click.option("--store", type=click.Path(), help="The storage of a graph: a path, file:// or s3://.", metavar="URI")
+@click.option(
+    "--cluster",
+    help="A cluster, by directory, URI or name.",
+    metavar="DIR|URI|NAME",
+    shell_complete=complete_names,
+)
+@click.option("--yes", is_flag=True, help="Consent to a destructive write on storage that is not local.")
+@click.option("--quiet", is_flag=True, help="Do not print where a write goes.")
+@click.option("--debug", is_flag=True, help="Print the stack trace of a failure.")
+@click.version_option(__version__, "--version", "-v", message="omnigraph %(version)s", help="Print the version.")
+@click.pass_context
+def app(ctx: click.Context, /, *, debug: bool, **flags: Any) -> None:
     """OmniGraph: a typed property graph on Lance, versioned as a whole like Git.
 
-    The options below may also stand behind the subcommand.
+    These options may also be given after the subcommand.
     """
     show_traces(debug)
-    ctx.obj = GlobalFlags(actor, server, graph, profile, store, cluster, yes, quiet)
-
-
-def _built() -> CommandGroup:
-    single = {path: _maker(path) for path in COMMANDS if " " not in path}
-    families = {name: partial(_family, name) for name in FAMILIES}
-    summaries = {name: text for name, text in SUMMARIES.items() if name in COMMANDS}
-    app = group("omnigraph", {**single, **families}, lambda: {**summaries, **FAMILIES}, epilog=legend())
-    return root(_root, app)
-
-
-def _family(name: str) -> CommandGroup:
-    """A family stays one, however few commands it has."""
-    paths = {path.partition(" ")[2]: path for path in COMMANDS if path.startswith(f"{name} ")}
-    makers = {second: _maker(path) for second, path in paths.items()}
-    return group(
-        name,
-        makers,
-        lambda: {second: summary_of(function_at(COMMANDS[path])) for second, path in paths.items()},
-        help=FAMILIES[name],
-    )
-
-
-def _maker(path: str) -> Callable[[], Any]:
-    return lambda: _command(path)
-
-
-def _command(path: str) -> Any:
-    from omnigraph.cli.registry import examples_block
-
-    name = path.rpartition(" ")[2]
-    cls = COMMAND_CLASSES.get(path, GuardedCommand)
-    epilog = "\n\n".join(filter(None, (examples_block(path), flags_line(path))))
-    return command(name, function_at(COMMANDS[path]), cls, epilog=epilog, hidden=path in HIDDEN)
-
-
-app = _built()
+    ctx.obj = GlobalFlags(**flags)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
-    leave_pandas_out()
-    collect_rarely()
     _open_closed_streams()
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    raise_in_commands()
+    if COMPLETION_VARIABLE in os.environ:
+        app.main(prog_name="omnigraph", complete_var=COMPLETION_VARIABLE)
     try:
-        code = complete(arguments) if VARIABLE in os.environ else run(arguments)
-        # Nothing is left to interrupt but the end of the process, which would answer with a stack trace.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader went away (`omnigraph … | head`). Nothing may be written at exit, or Python complains about it.
+        # The reader is gone (`omnigraph … | head`). Nothing may be written at exit, or Python complains about it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    # Whoever interrupts does not wait for work that goes on in threads; a commit is whole or is not there.
-    leave(code, wait=code != INTERRUPTED)
-
-
-def _open_closed_streams() -> None:
-    """A stream that was closed (`<&-`, `>&-`) reads as empty and swallows what is written; Python leaves None."""
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-
-
-def complete(words: list[str]) -> int:
-    """Answer a shell that asks what may stand at its cursor. It can do nothing with an error, nor can who types."""
-    from omnigraph.cli.completion.answers import answer
-
-    with suppress(Exception):
-        for line in answer(app, words, int(os.environ[VARIABLE])):
-            print(line)
-    return 0
+    if code == INTERRUPTED:
+        # An interrupted command does not wait for its threads; a commit is complete or does not exist.
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; messages go to stderr and begin with `Error:`."""
-    global_flags, rest = hoisted(arguments)
-    command, note = spelled_out(rest)
-    if note is not None:
-        print(f"warning: {note}", file=sys.stderr)
+    """Run one command line in this process and return its exit code; messages go to stderr and begin with `Error:`."""
     try:
-        outcome = app([*global_flags, *command], prog_name="omnigraph", standalone_mode=False)
-    except typer.TyperException as error:
-        return _report_usage(error, json="--json" in command)
-    except typer.Abort:
-        print("Error: aborted", file=sys.stderr)
-        return 1
+        with app.make_context("omnigraph", list(arguments)) as ctx:
+            app.invoke(ctx)
+        return 0
+    except Exit as exit:
+        return exit.exit_code
+    except click.ClickException as error:
+        return _report_usage(error, json="--json" in arguments)
     except KeyboardInterrupt:
-        outcome = INTERRUPTED
+        print("Error: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:
         raise
     except Exception as error:
-        return tell(error)
-    # Outside of standalone mode the exit code of `typer.Exit` comes back as the result; an interrupt is made one.
-    if outcome == INTERRUPTED:
-        print(MESSAGE, file=sys.stderr)
-    return outcome if isinstance(outcome, int) else 0
+        return report_failure(error)
 
 
-def _report_usage(error: typer.TyperException, *, json: bool) -> int:
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
-        print(context.get_help() if context is not None else error, file=sys.stderr)
-        return 2
-    message = explained(error)
+def print_error(error: Exception, *, in_lines: bool = False) -> None:
+    """Print a failure to stdout, for programs. The text for people goes to stderr as always."""
+    from omnigraph.api.service.http import ErrorOutput
+
+    failure = error if isinstance(error, OmniGraphError) else BadRequestError(str(error))
+    if not isinstance(error, OmniGraphError | UsageError):
+        failure = OmniGraphError(describe_fault(error))
+    (print_json_line if in_lines else print_json)(ErrorOutput.of(failure))
+
+
+def _report_usage(error: click.ClickException, *, json: bool) -> int:
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if isinstance(error, NoArgsIsHelpError):
+        print(error.format_message(), file=sys.stderr)
+        return error.exit_code
+    if ctx is not None and isinstance(error, click.NoSuchOption):
+        # Options that are kept for old scripts are not suggested.
+        hidden = {name for each in ctx.command.params if getattr(each, "hidden", False) for name in each.opts}
+        offered = [name for name in error.possibilities or () if name not in hidden]
+        error = click.NoSuchOption(error.option_name, possibilities=offered, ctx=ctx)
+    message = " ".join(error.format_message().split())
+    if ctx is not None and message.startswith("Got unexpected extra argument"):
+        message += _suggest_option(ctx.command)
     if json:
         print_error(UsageError(message))
     print(f"Error: {message}", file=sys.stderr)
-    if context is not None:
-        print(f"{context.get_usage()}\nTry '{context.command_path} --help'.", file=sys.stderr)
-    return int(getattr(error, "exit_code", 1))
+    if ctx is not None:
+        print(f"{ctx.get_usage()}\nTry '{ctx.command_path} --help'.", file=sys.stderr)
+    return error.exit_code
+
+
+def _suggest_option(command: click.Command) -> str:
+    """People give a graph or a file as an argument where the command has an option for it."""
+    options = {name for parameter in command.params for name in parameter.opts}
+    return next((f"; {hint}" for option, hint in _GIVEN_WITH.items() if option in options), "")
+
+
+def _open_closed_streams() -> None:
+    """A closed stream (`<&-`, `>&-`) reads as empty and swallows what is written; Python leaves None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 if __name__ == "__main__":

@@ -1,30 +1,44 @@
-"""The options that several commands share, declared once so that they read alike in every help text.
+"""The global flags, and the options that several commands share, so that they read alike in every help text.
 
-The global flags: what every command line may carry, before or after its subcommand.
-
-The parser only knows them in front, so `hoisted` moves them there first. Values are read by the root callback into a
-`GlobalFlags`, which the guard, the scope resolution and the consent rules look at; no command parses them itself.
-
-Wrong usage that only shows when arguments are seen together: flags that exclude each other, one that is missing.
+Commands decorate their functions with them. A decorator that stands for several options passes one value on: the point
+to read at, the scope of changes. Nothing here opens a graph, and a command never parses a global flag itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypedDict, TypeVar
 
-import typer
+import click
 
-from omnigraph.api.enums import EntityKind, Operation
+from omnigraph.api.enums import EntityKind, Operation, ReadFormat
 
+COMPLETION_VARIABLE = "_OMNIGRAPH_COMPLETE"
+"""The scripts of `omnigraph completion` set it to ask for candidates."""
 WITH_VALUE = ("--as", "--server", "--graph", "--profile", "--store", "--cluster")
 WITHOUT_VALUE = ("--yes", "--quiet", "--debug")
 
 # `commit list --graph` draws the history; with a value after it, the flag selects a graph as everywhere else.
 _BARE: dict[tuple[str, ...], str] = {("commit", "list", "--graph"): "--dag"}
+
+Function = Callable[..., None]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class UsageError(Exception):
+    """The command line makes no sense, whatever the graph holds. Exit code 2."""
+
+
+def at_most_one(*options: tuple[str, object]) -> None:
+    """Refuse more than one of these flags. A flag is given when its value is neither None nor False."""
+    names = [name for name, value in options if value is not None and value is not False]
+    if len(names) > 1:
+        raise UsageError(f"{' and '.join(names)} are mutually exclusive; give one of them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +62,8 @@ class GlobalFlags:
                 yield flag, value
 
 
-def path_of(ctx: Any) -> str:
-    """The words of the command that runs, without the program's name."""
-    return str(ctx.command_path).partition(" ")[2]
-
-
-def hoisted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A command line as its global flags and everything else. Nothing behind `--` is looked at."""
+def split_global_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split a command line into its global flags and the rest. Everything after `--` belongs to the rest."""
     front: list[str] = []
     rest: list[str] = []
     position = 0
@@ -77,83 +86,142 @@ def hoisted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         elif (bare := _BARE.get((*rest[:2], name))) is not None:
             rest.append(bare)
         else:
-            # Last, and without a value: the parser says that one is missing.
+            # The flag is last and has no value: the parser reports that one is missing.
             return [*front, argument], []
     return front, rest
 
 
-class UsageError(Exception):
-    """The command line makes no sense, whatever the graph holds. Exit code 2."""
+class HiddenArgument(click.Argument):
+    """An argument that neither the usage line nor the list of arguments shows; it is kept for old scripts."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return []
 
 
-def at_most_one(*given: tuple[str, object]) -> None:
-    """Refuse more than one of these flags. A flag is given when its value is neither None nor False."""
-    named = [name for name, value in given if value is not None and value is not False]
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} are mutually exclusive; give one of them")
+class GroupedOption(click.Option):
+    """An option that the help shows under a heading of its own."""
+
+    def __init__(self, *declarations: Any, heading: str, **attributes: Any) -> None:
+        super().__init__(*declarations, **attributes)
+        self.heading = heading
 
 
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-# A graph is named with --store; that its URI may also be an argument, or the value of --uri, is for old scripts.
-Uri: TypeAlias = Annotated[
-    str | None, typer.Argument(help="The graph: a path, file:// or s3://.", metavar="URI", hidden=True)
-]
-UriOption: TypeAlias = Annotated[
-    str | None, typer.Option("--uri", help="The graph: a path, file:// or s3://.", metavar="URI", hidden=True)
-]
-Branch: TypeAlias = Annotated[str, typer.Option("--branch", help="The branch.", metavar="NAME")]
-ReadBranch: TypeAlias = Annotated[
-    str | None, typer.Option("--branch", help="Read this branch.  [default: main]", metavar="NAME")
-]
-AtSnapshot: TypeAlias = Annotated[
-    str | None, typer.Option("--snapshot", help="Read the state of this commit.", metavar="COMMIT")
-]
-AtVersion: TypeAlias = Annotated[
-    int | None, typer.Option("--at-version", help="Read the branch as of this version.", metavar="N")
-]
-AtTime: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--at", help="Read the branch as of this moment, in ISO 8601; UTC unless it says otherwise.", metavar="TIME"
-    ),
-]
-QueryFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--query", help="A .gq file that holds the query.", metavar="FILE")
-]
-QueryString: TypeAlias = Annotated[
-    str | None, typer.Option("-e", "--query-string", help="The query itself.", metavar="GQ")
-]
-Params: TypeAlias = Annotated[str | None, typer.Option("--params", help="Parameters, a JSON object.", metavar="JSON")]
-ParamsFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--params-file", help="A file with the parameters; - is stdin.", metavar="FILE")
-]
+class ValueChoice(click.Choice[StrEnum]):
+    """A choice between the members of an enum, which are written as their values. Click would take their names."""
 
-NamedParams: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param",
-        help="A parameter, read as the type that the query declares; may be repeated.",
-        metavar="NAME=VALUE",
-    ),
-]
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        return str(choice)
 
 
 class Engine(StrEnum):
-    """Where the work of a command is done: in this process, or on Spark."""
+    """Where a command does its work: in this process, or on Spark."""
 
     LOCAL = "local"
     SPARK = "spark"
 
 
-def given_uri(argument: str | None, option: str | None) -> str | None:
-    """The URI of a command that takes it as an argument or with --uri."""
-    at_most_one(("URI", argument), ("--uri", option))
-    return argument if option is None else option
+def choice_option(name: str, choices: type[StrEnum], **attributes: Any) -> Callable[[F], F]:
+    """An option whose value is a member of an enum; a default is given as its text."""
+    return click.option(name, type=ValueChoice(choices), **attributes)
 
 
-Kinds: TypeAlias = Annotated[list[EntityKind] | None, typer.Option("--kind", help="Only these; may be repeated.")]
-Types: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
-]
-Ops: TypeAlias = Annotated[list[Operation] | None, typer.Option("--op", help="Only these; may be repeated.")]
-Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", help="Changes per page.", metavar="N", min=1)]
+def file_option(name: str, *declarations: str, **attributes: Any) -> Callable[[F], F]:
+    """An option whose value is a path, `-` included."""
+    attributes.setdefault("metavar", "FILE")
+    return click.option(name, *declarations, type=click.Path(path_type=Path), **attributes)
+
+
+def complete_branch(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The branches of the addressed graph, for the shell."""
+    from omnigraph.cli.target import branch_names
+
+    return [name for name in branch_names(ctx) if name.startswith(incomplete)]
+
+
+json_option = click.option("--json", "json", is_flag=True, help="Print JSON.")
+branch_option = click.option(
+    "--branch", default="main", help="The branch.", metavar="NAME", shell_complete=complete_branch
+)
+# A graph is named with --store; that its URI may also be an argument, or the value of --uri, is for old scripts.
+uri_argument = click.argument("uri", cls=HiddenArgument, required=False)
+types_option = click.option("--type", "types", multiple=True, help="Only this type; may be repeated.", metavar="TYPE")
+limit_option = click.option("--limit", type=click.IntRange(min=1), help="Changes per page.", metavar="N")
+format_option = choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
+
+
+def uri_argument_or_option(function: Function) -> Function:
+    """The URI of a graph as an argument or with --uri, passed on as `uri`."""
+
+    @uri_argument
+    @click.option("--uri", "uri_option", hidden=True)
+    @wraps(function)
+    def command(*arguments: Any, uri: str | None, uri_option: str | None, **options: Any) -> None:
+        at_most_one(("URI", uri), ("--uri", uri_option))
+        function(*arguments, uri=uri if uri_option is None else uri_option, **options)
+
+    return command
+
+
+class ReadPoint(TypedDict):
+    """The keywords of every method that reads: which snapshot of the graph it reads."""
+
+    branch: str | None
+    snapshot: str | None
+    version: int | None
+    at: datetime | None
+
+
+def read_point(
+    branch: str | None, snapshot: str | None = None, version: int | None = None, at: str | None = None
+) -> ReadPoint:
+    """Check that the options name one snapshot; without any of them it is the head of main."""
+    at_most_one(("--branch", branch), ("--snapshot", snapshot))
+    at_most_one(("--snapshot", snapshot), ("--at-version", version), ("--at", at))
+    name = None if snapshot is not None else "main" if branch is None else branch
+    return ReadPoint(branch=name, snapshot=snapshot, version=version, at=None if at is None else _parse_time(at))
+
+
+def read_point_options(function: Function) -> Function:
+    """--branch, --snapshot, --at-version and --at, passed on as `point`."""
+
+    @click.option("--branch", help="Read this branch.  [default: main]", metavar="NAME", shell_complete=complete_branch)
+    @click.option("--snapshot", help="Read the graph as of this commit.", metavar="COMMIT")
+    @click.option("--at-version", type=int, help="Read the branch as of this version.", metavar="N")
+    @click.option("--at", help="Read the branch as of this time, in ISO 8601; UTC if it names no zone.", metavar="TIME")
+    @wraps(function)
+    def command(
+        *arguments: Any,
+        branch: str | None,
+        snapshot: str | None,
+        at_version: int | None,
+        at: str | None,
+        **options: Any,
+    ) -> None:
+        function(*arguments, point=read_point(branch, snapshot, at_version, at), **options)
+
+    return command
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise UsageError(f"--at: '{text}' is not a point in time; write 2026-03-01 or 2026-03-01T09:30:00Z") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def change_scope_options(function: Function) -> Function:
+    """--kind, --type and --op, passed on as `scope`."""
+
+    @choice_option("--kind", EntityKind, multiple=True, help="Only this kind; may be repeated.")
+    @types_option
+    @choice_option("--op", Operation, multiple=True, help="Only this operation; may be repeated.")
+    @wraps(function)
+    def command(
+        *arguments: Any, kind: tuple[str, ...], types: tuple[str, ...], op: tuple[str, ...], **options: Any
+    ) -> None:
+        from omnigraph.api.history import ChangeScope
+
+        function(*arguments, scope=ChangeScope.of(kinds=kind, types=types, ops=op), **options)
+
+    return command

@@ -1,18 +1,7 @@
-"""Every command: where it lives, and what a list of commands says of it. Plain text, so that a list imports nothing.
+"""The registry: one row per command, with its function, help text, capability, global flags and examples.
 
-What each command works on, and which global flags it therefore accepts.
-
-One table drives the guard, the legend of `--help` and the scope resolution. A command that is not in it does not
-exist. The guard runs after parsing and before the command, so that a flag that would be ignored is never silent.
-
-What the help of each command shows: command lines that work in the directory of `omnigraph quickstart`.
-
-There `team.omni` is a graph with data and a branch `hiring`, and COMMIT stands for the id of a commit. A test runs each
-of them, or, where that would not end or needs Spark, at least parses it.
-
-Old spellings of commands, and `help COMMAND`, rewritten before anything is parsed.
-
-Only the first two words are looked at, so that a file or a branch may be called like an old command.
+`main` builds the command tree from it; the guard, the legend of `--help` and the reference in the documentation read
+it. It holds plain text, so that listing the commands imports none of them. A command that is not here does not exist.
 """
 
 from __future__ import annotations
@@ -21,118 +10,15 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from omnigraph.cli.params import GlobalFlags
 from omnigraph.errors import BadRequestError
 
-FAMILIES = {
-    "branch": "Create, list, merge and delete branches.",
-    "commit": "The history of a graph.",
-    "changes": "Follow a branch, commit by commit.",
-    "blob": "Read blob properties.",
-    "schema": "Show, plan and apply schemas.",
-    "pipeline": "Bulk data on Spark.",
-    "cluster": "Describe a cluster in files, plan, apply. A new one begins with import.",
-    "graphs": "The graphs of a server.",
-    "queries": "The stored queries of a cluster or a server.",
-    "policy": "Check, test and explain the rules of a cluster.",
-    "profile": "The scopes of the operator configuration.",
-}
-
-# Commands of one word, as the list of commands shows them: the first sentence of each one's help, so that the list
-# imports none of them.
-SUMMARIES = {
-    "quickstart": "Write a directory to begin with: schema, data, queries, a pipeline, a cluster with rules",
-    "init": "Create a graph at the place that --store names",
-    "load": "Load data into a branch as one commit, all or nothing",
-    "query": "Run a read query (alias: read)",
-    "mutate": "Run a mutation: inserts, updates or deletes, all or nothing (alias: change)",
-    "shell": "Query and change a graph in a conversation: history, completion, `:help`",
-    "snapshot": "Show the tables of a state, with their versions and sizes",
-    "diff": "Show which entities differ between two states, of any branches",
-    "export": "Write every entity of a state, one JSON object per line; `load` reads it back",
-    "optimize": "Compact tables and bring their indexes up to date, in one commit that changes no content",
-    "repair": "Verify that every branch opens and is complete, and find tables that another tool has changed",
-    "cleanup": "Remove the data of old versions",
-    "lint": "Check the queries of a file against a schema, or with --schema alone that schema (alias: check)",
-    "embed": "Give graph records the vectors of their texts, file to file",
-    "fmt": "Format schema (.pg) and query (.gq) files in place",
-    "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
-    "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
-    "doctor": "Check this machine, and the graph that is addressed, and say what to do",
-    "completion": "Print the script that completes command lines in a shell",
-    "alias": "Run a stored read of a server by the alias that the configuration has for it",
-    "login": "Keep the token for a server, in a file that only you may open",
-    "logout": "Keep no token for a server any more",
-    "version": "Print the version and the storage format version",
-}
-
-# `module.function` below `omnigraph.cli.commands`.
-COMMANDS: dict[str, str] = {
-    "quickstart": "setup.quickstart",
-    "init": "schema.init",
-    "shell": "query.shell",
-    "load": "load.load",
-    "ingest": "load.ingest",
-    "query": "query.query",
-    "mutate": "query.mutate",
-    "snapshot": "commit.snapshot",
-    "branch create": "branch.create",
-    "branch list": "branch.list_",
-    "branch delete": "branch.delete",
-    "branch merge": "branch.merge",
-    "commit list": "commit.list_",
-    "commit show": "commit.show",
-    "commit changes": "commit.changes",
-    "changes poll": "changes.poll",
-    "changes baseline": "changes.baseline",
-    "diff": "changes.diff",
-    "export": "export.export",
-    "blob get": "blob.get",
-    "blob stat": "blob.stat",
-    "schema show": "schema.show",
-    "schema plan": "schema.plan",
-    "schema apply": "schema.apply",
-    "pipeline run": "pipeline.run",
-    "pipeline validate": "pipeline.validate",
-    "pipeline explain": "pipeline.explain",
-    "optimize": "maintenance.optimize",
-    "repair": "maintenance.repair",
-    "cleanup": "maintenance.cleanup",
-    "lint": "source_files.lint",
-    "embed": "embed.embed",
-    "fmt": "source_files.fmt",
-    "graphs list": "connection.list_graphs",
-    "alias": "stored_queries.alias",
-    "login": "connection.login",
-    "logout": "connection.logout",
-    "cluster validate": "cluster.validate",
-    "cluster plan": "cluster.plan",
-    "cluster apply": "cluster.apply",
-    "cluster approve": "cluster.approve",
-    "cluster status": "cluster.status",
-    "cluster refresh": "cluster.refresh",
-    "cluster import": "cluster.import_",
-    "cluster force-unlock": "cluster.force_unlock",
-    "cluster history": "cluster.history",
-    "queries list": "stored_queries.list_",
-    "queries validate": "stored_queries.validate",
-    "policy validate": "policy.validate",
-    "policy test": "policy.try_cases",
-    "policy explain": "policy.explain",
-    "policy show": "policy.show",
-    "profile list": "connection.list_profiles",
-    "profile show": "connection.show_profile",
-    "serve": "serve.serve",
-    "mcp": "mcp.mcp",
-    "doctor": "doctor.doctor",
-    "completion": "setup.completion",
-    "version": "setup.version",
-}
-
 
 class Capability(StrEnum):
+    """What a command works on."""
+
     ANY = "any"
     SERVED = "served"
     DIRECT = "direct"
@@ -141,87 +27,282 @@ class Capability(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Command:
+    """One command. `function` is `module.function` below `omnigraph.cli.commands`; `flags` are the global flags that it
+    accepts. The examples work in the directory that `omnigraph quickstart` writes; COMMIT is the id of a commit."""
+
+    path: str
+    function: str
+    summary: str
     capability: Capability
-    flags: frozenset[str]
+    flags: tuple[str, ...]
+    examples: tuple[str, ...]
+    details: str = ""
+    hidden: bool = False
+
+    @property
+    def label(self) -> str:
+        """How messages call it (`branch create` is `branch`, `blob get` stays)."""
+        family = self.path.split(" ", 1)[0]
+        return self.path if family in _TWO_WORDS else family
+
+    @property
+    def help(self) -> str:
+        return f"{self.summary}.\n\n{self.details}" if self.details else f"{self.summary}."
+
+    @property
+    def epilog(self) -> str:
+        """The end of the help: examples, in lines that can be copied, and the global flags that apply."""
+        heading = "Example:" if len(self.examples) == 1 else "Examples:"
+        text = "\n".join(["\b", heading, *(f"  {line}" for line in self.examples)])
+        accepted = ", ".join(f"--{flag}" for flag in _SELECTS if flag in self.flags)
+        return f"{text}\n\nGlobal flags that apply: {accepted}. See `omnigraph --help`." if accepted else text
 
 
-def _rule(capability: Capability, *flags: str) -> Rule:
-    return Rule(capability, frozenset(flags))
+# These families are named with their second word in messages.
+_TWO_WORDS = frozenset({"schema", "queries", "blob", "changes", "graphs"})
 
-
-_READ = _rule(Capability.ANY, "server", "graph", "store", "profile")
-_WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
-_UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
-_CONTROL = _rule(Capability.CONTROL, "cluster", "graph", "profile")
-_LOCAL = _rule(Capability.LOCAL)
-_CLUSTER = _rule(Capability.CONTROL)
-
-RULES: dict[str, Rule] = {
-    "query": _READ,
-    "mutate": _WRITE,
-    "shell": _WRITE,
-    "load": _WRITE,
-    "ingest": _WRITE,
-    "branch create": _WRITE,
-    "branch list": _WRITE,
-    "branch delete": _WRITE,
-    "branch merge": _WRITE,
-    "snapshot": _WRITE,
-    "export": _WRITE,
-    "blob get": _READ,
-    "blob stat": _READ,
-    "commit list": _READ,
-    "commit show": _READ,
-    "commit changes": _READ,
-    "changes poll": _READ,
-    "changes baseline": _READ,
-    "diff": _READ,
-    "doctor": _rule(Capability.ANY, "server", "cluster", "graph", "store", "profile"),
-    "schema show": _WRITE,
-    "schema plan": _READ,
-    "schema apply": _WRITE,
-    "graphs list": _rule(Capability.SERVED, "server", "profile"),
-    "init": _rule(Capability.DIRECT, "store"),
-    "pipeline run": _rule(Capability.DIRECT, "cluster", "store", "as"),
-    "pipeline validate": _rule(Capability.DIRECT, "cluster", "store"),
-    "pipeline explain": _rule(Capability.DIRECT, "cluster", "store"),
-    "optimize": _UPKEEP,
-    "repair": _UPKEEP,
-    "cleanup": _UPKEEP,
-    "lint": _UPKEEP,
-    "mcp": _rule(Capability.ANY, "server", "cluster", "graph", "store", "as", "profile"),
-    "serve": _rule(Capability.DIRECT, "cluster", "store"),
-    "queries list": _rule(Capability.CONTROL, "server", "cluster", "graph", "profile"),
-    "queries validate": _CONTROL,
-    "policy validate": _CONTROL,
-    "policy test": _CONTROL,
-    "policy explain": _CONTROL,
-    "policy show": _CONTROL,
-    "embed": _LOCAL,
-    "alias": _LOCAL,
-    "login": _LOCAL,
-    "logout": _LOCAL,
-    "cluster validate": _CLUSTER,
-    "cluster plan": _CLUSTER,
-    "cluster apply": _rule(Capability.CONTROL, "as"),
-    "cluster approve": _rule(Capability.CONTROL, "as"),
-    "cluster status": _CLUSTER,
-    "cluster refresh": _CLUSTER,
-    "cluster import": _CLUSTER,
-    "cluster force-unlock": _CLUSTER,
-    "cluster history": _CLUSTER,
-    "fmt": _LOCAL,
-    "completion": _LOCAL,
-    "quickstart": _LOCAL,
-    "profile list": _LOCAL,
-    "profile show": _LOCAL,
-    "version": _LOCAL,
+FAMILIES: Final = {
+    "branch": "Create, list, merge and delete branches.",
+    "commit": "Show the history of a graph.",
+    "changes": "Follow a branch, commit by commit.",
+    "blob": "Read blob properties.",
+    "schema": "Show, plan and apply schemas.",
+    "pipeline": "Load bulk data on Spark.",
+    "cluster": "Describe a cluster in files, plan, apply. A new cluster begins with import.",
+    "graphs": "List the graphs of a server.",
+    "queries": "List and check the stored queries of a cluster or a server.",
+    "policy": "Check, test and explain the rules of a cluster.",
+    "profile": "Show the profiles of the operator configuration.",
 }
 
-HIDDEN = frozenset({"ingest"})
+Access: TypeAlias = tuple[Capability, tuple[str, ...]]
 
-_CALLED = {
+
+def _row(
+    path: str, function: str, summary: str, access: Access, *examples: str, details: str = "", hidden: bool = False
+) -> Command:
+    return Command(path, function, summary, *access, examples, details, hidden)
+
+
+def _access(capability: Capability, *flags: str) -> Access:
+    return capability, flags
+
+
+_READ: Final = _access(Capability.ANY, "server", "graph", "store", "profile")
+_WRITE: Final = _access(Capability.ANY, "server", "graph", "store", "as", "profile")
+_MAINTENANCE: Final = _access(Capability.DIRECT, "cluster", "graph", "store", "profile")
+_CLUSTER: Final = _access(Capability.CONTROL, "cluster", "graph", "profile")
+_STORED_QUERIES: Final = _access(Capability.CONTROL, "server", "cluster", "graph", "profile")
+_SERVER: Final = _access(Capability.SERVED, "server", "profile")
+_AGENTS: Final = _access(Capability.ANY, "server", "cluster", "graph", "store", "as", "profile")
+_DOCTOR: Final = _access(Capability.ANY, "server", "cluster", "graph", "store", "profile")
+_STORE: Final = _access(Capability.DIRECT, "store")
+_STORE_OR_CLUSTER: Final = _access(Capability.DIRECT, "cluster", "store")
+_PIPELINE_RUN: Final = _access(Capability.DIRECT, "cluster", "store", "as")
+_APPLY: Final = _access(Capability.CONTROL, "as")
+_CONFIG: Final = _access(Capability.CONTROL)
+_LOCAL: Final = _access(Capability.LOCAL)
+
+# fmt: off
+_ROWS: Final = (
+    _row("quickstart", "setup.quickstart",
+         "Write a directory to start with: schema, data, queries, a pipeline, a cluster with rules", _LOCAL,
+         "omnigraph quickstart first",
+         details="It never overwrites a file. It prints the next commands; the README.md that it writes explains"
+                 " them."),
+    _row("init", "schema.init",
+         "Create a graph at the location that --store names", _STORE,
+         "omnigraph init --schema schema.pg --store new.omni",
+         "omnigraph init --schema schema.pg --store s3://bucket/team.omni",
+         details="It creates parent directories, and refuses a location that already holds a graph."),
+    _row("shell", "query.shell",
+         "Query and change a graph interactively, with history, completion and `:help`", _WRITE,
+         "omnigraph shell --store team.omni --query queries/team.gq",
+         "echo 'match { $p: Person } return { $p.name }' | omnigraph shell --store team.omni --format csv",
+         details="Mutations are commits on the current branch. Statements may also be piped in; the exit code is"
+                 " then 1 if one failed."),
+    _row("load", "load.load", "Load data into a branch as one commit, all or nothing", _WRITE,
+         "omnigraph load --store team.omni --data data/team.jsonl --mode merge",
+         "omnigraph load --store team.omni --data data/team.jsonl --mode merge --branch trial --from main",
+         "omnigraph export --store team.omni | omnigraph load --store copy.omni --data - --mode append",
+         details="A file of rows may also be the argument: `omnigraph load people.csv --type Person --mode merge"
+                 " --store team.omni`."),
+    _row("ingest", "load.ingest", "Load records in the lenient grammar of old exports (deprecated: use load)", _WRITE,
+         "omnigraph ingest --store team.omni --data data/team.jsonl",
+         hidden=True),
+    _row("query", "query.query", "Run a read query (alias: read)", _READ,
+         "omnigraph query staff --query queries/team.gq --param code=kb --store team.omni",
+         "omnigraph query -e 'query q() { match { $p: Person } return { $p.name } }' --store team.omni --format csv",
+         'omnigraph query staff --query queries/team.gq --params \'{"code": "kb"}\' --store team.omni --at-version 2',
+         details="All rows come from one snapshot: the head of a branch, or its past."),
+    _row("mutate", "query.mutate",
+         "Run a mutation: inserts, updates or deletes, all or nothing (alias: change)", _WRITE,
+         "omnigraph mutate hire --query queries/team.gq --param name=Gus --param code=web --store team.omni",
+         'omnigraph mutate -e \'query q() { delete Person where name = "Bob" }\' --store team.omni --if-commit COMMIT'),
+    _row("snapshot", "commit.snapshot", "List the tables of a snapshot with their versions and sizes", _WRITE,
+         "omnigraph snapshot --store team.omni", "omnigraph snapshot --store team.omni --branch hiring --json"),
+    _row("branch create", "branch.create", "Create a branch", _WRITE,
+         "omnigraph branch create trial --store team.omni",
+         "omnigraph branch create fix --from COMMIT --store team.omni",
+         details="A new branch costs one small object, whatever the size of the graph."),
+    _row("branch list", "branch.list_", "List the branches by name", _WRITE,
+         "omnigraph branch list --store team.omni", "omnigraph branch list --store team.omni --verbose"),
+    _row("branch delete", "branch.delete", "Delete a branch and the commits that only it has", _WRITE,
+         "omnigraph branch delete hiring --store team.omni",
+         details="This can't be undone."),
+    _row("branch merge", "branch.merge", "Merge a branch into another, by entity, all or nothing", _WRITE,
+         "omnigraph branch merge hiring --preview --store team.omni",
+         "omnigraph branch merge hiring --into main --delete-branch --store team.omni",
+         "omnigraph branch merge hiring --theirs all --store team.omni"),
+    _row("commit list", "commit.list_", "List the commits of a branch, newest first", _READ,
+         "omnigraph commit list --store team.omni --limit 5", "omnigraph commit list --store team.omni --dag"),
+    _row("commit show", "commit.show",
+         "Show one commit: its author, time, branch and the number of entities it changed", _READ,
+         "omnigraph commit show COMMIT --store team.omni"),
+    _row("commit changes", "commit.changes",
+         "Show the entities that a commit changed, with their values before and after", _READ,
+         "omnigraph commit changes COMMIT --store team.omni --type Person --op insert"),
+    _row("changes poll", "changes.poll",
+         "Show the changes of a branch since a cursor, oldest commit first, and the next cursor", _READ,
+         "omnigraph changes poll --start beginning --store team.omni",
+         "omnigraph changes poll --start after:COMMIT --store team.omni --json"),
+    _row("changes baseline", "changes.baseline",
+         "Write the snapshot of a branch to a file and print the cursor that continues from it", _READ,
+         "omnigraph changes baseline --out people.ndjson --type Person --store team.omni"),
+    _row("diff", "changes.diff", "Show the entities that differ between two snapshots, of any branches", _READ,
+         "omnigraph diff main hiring --store team.omni", "omnigraph diff main@1 main --store team.omni --type Person"),
+    _row("export", "export.export",
+         "Write every entity of a snapshot, one JSON object per line; `load` reads it back", _WRITE,
+         "omnigraph export --store team.omni --type Person > people.ndjson",
+         "omnigraph export --store team.omni --format parquet --out files"),
+    _row("blob get", "blob.get", "Write the bytes of a blob to stdout or a file", _READ,
+         "omnigraph blob get node Document handbook body --out handbook.txt --store team.omni"),
+    _row("blob stat", "blob.stat", "Show the size of a blob, or the address of an external one", _READ,
+         "omnigraph blob stat node Document handbook body --store team.omni",
+         details="It does not read the bytes."),
+    _row("schema show", "schema.show", "Print the accepted schema as it was written", _WRITE,
+         "omnigraph schema show --store team.omni"),
+    _row("schema plan", "schema.plan", "Show the steps from the accepted schema to another one", _READ,
+         "omnigraph schema plan --store team.omni --schema schema.pg",
+         "omnigraph schema plan --from schema.pg --schema schema.pg --json",
+         details="It changes nothing. A plan that can't be applied is still shown, with exit code 0."),
+    _row("schema apply", "schema.apply", "Change the schema, and the data with it, in one commit", _WRITE,
+         "omnigraph schema apply --store team.omni --schema schema.pg --allow-data-loss"),
+    _row("pipeline run", "pipeline.run",
+         "Run a pipeline as one commit", _PIPELINE_RUN,
+         "omnigraph pipeline run ingest.yaml", "omnigraph pipeline run ingest.yaml --dry-run --json"),
+    _row("pipeline validate", "pipeline.validate",
+         "Check a pipeline file, and against the schema of its graph if the graph exists", _STORE_OR_CLUSTER,
+         "omnigraph pipeline validate ingest.yaml",
+         details="It does not start Spark."),
+    _row("pipeline explain", "pipeline.explain",
+         "Show the steps of a run without running it", _STORE_OR_CLUSTER,
+         "omnigraph pipeline explain ingest.yaml",
+         details="It reads schemas, not rows."),
+    _row("optimize", "maintenance.optimize",
+         "Compact tables and update their indexes, in one commit that changes no content", _MAINTENANCE,
+         "omnigraph optimize --store team.omni"),
+    _row("repair", "maintenance.repair",
+         "Verify that every branch opens and is complete, and find tables that another tool changed", _MAINTENANCE,
+         "omnigraph repair --store team.omni", "omnigraph repair --store team.omni --confirm"),
+    _row("cleanup", "maintenance.cleanup", "Delete the data of old versions", _MAINTENANCE,
+         "omnigraph cleanup --store team.omni --keep 10 --dry-run",
+         "omnigraph cleanup --store team.omni --keep 10 --older-than 30d --confirm",
+         details="Data that a branch still uses is always kept."),
+    _row("lint", "source_files.lint",
+         "Check the queries of a file against a schema, or a schema alone (alias: check)", _MAINTENANCE,
+         "omnigraph lint --schema schema.pg", "omnigraph lint --query queries/team.gq --schema schema.pg",
+         "omnigraph lint --store team.omni --query queries/team.gq --json",
+         details="It reports every error with its code and position, and what each query reads, writes and returns."),
+    _row("embed", "embed.embed", "Add the vectors of their texts to graph records, from file to file", _LOCAL,
+         "omnigraph embed --input data/team.jsonl --output embedded.jsonl --spec embed.json",
+         details="The environment names the provider. A failed run can be repeated: vectors that were paid for "
+                 "are kept."),
+    _row("fmt", "source_files.fmt", "Format schema (.pg) and query (.gq) files in place", _LOCAL,
+         "omnigraph fmt schema.pg queries", "omnigraph fmt . --check --diff",
+         details="Only the layout changes; every comment is kept."),
+    _row("graphs list", "connection.list_graphs",
+         "List the graphs of a server, if you may know them", _SERVER,
+         "omnigraph graphs list --server https://graphs.example.com"),
+    _row("alias", "stored_queries.alias", "Run a stored query of a server by an alias from the configuration", _LOCAL,
+         "omnigraph alias staff kb"),
+    _row("login", "connection.login", "Store the token of a server in a file that only you can read", _LOCAL,
+         "omnigraph login prod --token SECRET", "echo SECRET | omnigraph login prod"),
+    _row("logout", "connection.logout", "Delete the stored token of a server", _LOCAL,
+         "omnigraph logout prod"),
+    _row("cluster validate", "cluster.validate", "Check a configuration and every file it names", _CONFIG,
+         "omnigraph cluster validate --config .",
+         details="It looks at nothing else."),
+    _row("cluster plan", "cluster.plan", "Show the changes that an apply would make", _CONFIG,
+         "omnigraph cluster plan --config .",
+         details="It changes nothing."),
+    _row("cluster apply", "cluster.apply", "Apply the configuration to the cluster", _APPLY,
+         "omnigraph cluster apply --config . --as lea"),
+    _row("cluster approve", "cluster.approve",
+         "Approve a deletion, for the plan as it is now", _APPLY,
+         "omnigraph cluster approve graph.team --config . --as lea"),
+    _row("cluster status", "cluster.status",
+         "Show the applied resources and the last commit of each pipeline", _CONFIG,
+         "omnigraph cluster status --config ."),
+    _row("cluster refresh", "cluster.refresh",
+         "Record the resources as they are now, whatever was recorded before", _CONFIG,
+         "omnigraph cluster refresh --config ."),
+    _row("cluster import", "cluster.import_", "Create the ledger of a cluster from the graphs that exist", _CONFIG,
+         "omnigraph cluster import --config ."),
+    _row("cluster force-unlock", "cluster.force_unlock", "Remove the lock of a command that has died", _CONFIG,
+         "omnigraph cluster force-unlock LOCK --config ."),
+    _row("cluster history", "cluster.history",
+         "List the revisions of a cluster, newest first, with the changes of each", _CONFIG,
+         "omnigraph cluster history --config . --limit 5"),
+    _row("queries list", "stored_queries.list_",
+         "List the stored queries of a server or a cluster, with their parameters", _STORED_QUERIES,
+         "omnigraph queries list --cluster . --graph team",
+         details="Without --graph, those of all graphs of a cluster."),
+    _row("queries validate", "stored_queries.validate",
+         "Check stored queries against the current schemas of their graphs", _CLUSTER,
+         "omnigraph queries validate --cluster ."),
+    _row("policy validate", "policy.validate",
+         "Check a bundle, and its row filters and column masks against a schema", _CLUSTER,
+         "omnigraph policy validate --file policy.yaml --schema schema.pg",
+         "omnigraph policy validate --cluster . --graph team"),
+    _row("policy test", "policy.try_cases", "Run the test cases of a file against a bundle", _CLUSTER,
+         "omnigraph policy test --file policy.yaml --tests policy.tests.yaml"),
+    _row("policy explain", "policy.explain", "Explain whether an actor may do something", _CLUSTER,
+         "omnigraph policy explain --file policy.yaml --actor bob --action change --branch main",
+         details="With --type and a row, given by --id or --row, it also explains whether the actor sees that "
+                 "row. The exit code is 0 for allow and for deny."),
+    _row("policy show", "policy.show", "Print a bundle, or the Cedar policies made from it", _CLUSTER,
+         "omnigraph policy show --file policy.yaml --cedar"),
+    _row("profile list", "connection.list_profiles",
+         "List the profiles; OMNIGRAPH_PROFILE selects the active one", _LOCAL,
+         "omnigraph profile list"),
+    _row("profile show", "connection.show_profile", "Show what a profile addresses", _LOCAL,
+         "omnigraph profile show", "omnigraph profile show team --json"),
+    _row("serve", "serve.serve",
+         "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP", _STORE_OR_CLUSTER,
+         "omnigraph serve --cluster .", "omnigraph serve --store team.omni --unauthenticated --bind 127.0.0.1:8080"),
+    _row("mcp", "mcp.mcp",
+         "Offer a graph to agents as tools (Model Context Protocol)", _AGENTS,
+         "omnigraph mcp --store team.omni --queries queries/team.gq --read-only"),
+    _row("doctor", "doctor.doctor",
+         "Check this machine and the addressed graph, and suggest how to fix problems", _DOCTOR,
+         "omnigraph doctor", "omnigraph doctor --store team.omni",
+         details="On storage it verifies that creating an object fails if one exists, which commits rely on, and"
+                 " removes the object it wrote. Exit code 1 if something is broken."),
+    _row("completion", "setup.completion", "Print a script that completes command lines in a shell", _LOCAL,
+         "source <(omnigraph completion bash)",
+         "omnigraph completion fish | source",
+         details="For bash, put `source <(omnigraph completion bash)` into ~/.bashrc; for zsh, the same with zsh"
+                 " into ~/.zshrc after compinit; for fish, `omnigraph completion fish | source` into "
+                 "~/.config/fish/config.fish."),
+    _row("version", "setup.version", "Print the version and the storage format version", _LOCAL,
+         "omnigraph version"),
+)
+# fmt: on
+COMMANDS: Final = {row.path: row for row in _ROWS}
+
+_CLASS = {
     Capability.ANY: "data",
     Capability.SERVED: "served",
     Capability.DIRECT: "direct (storage-native)",
@@ -235,7 +316,7 @@ _SELECTS = {
     "graph": "--graph selects a graph of a server or a cluster",
     "store": "--store selects a graph's storage",
     "as": "--as names the actor of a write",
-    "profile": "--profile selects a scope of the operator configuration",
+    "profile": "--profile selects a profile of the operator configuration",
 }
 
 _MEANING = {
@@ -246,58 +327,44 @@ _MEANING = {
     Capability.LOCAL: "addresses no graph",
 }
 
-# These families are named with their second word in messages.
-_TWO_WORDS = frozenset({"schema", "queries", "blob", "changes", "graphs"})
 
-
-def label_of(path: str) -> str:
-    """How a message calls the command at `path` (`branch create` is `branch`, `blob get` stays)."""
-    family = path.split(" ", 1)[0]
-    return path if family in _TWO_WORDS else family
-
-
-def check_flags(path: str, flags: GlobalFlags) -> None:
-    """Refuse the first flag that the command at `path` would ignore."""
-    rule = RULES[path]
-    if path == "alias":
+def check_flags(command: Command, flags: GlobalFlags) -> None:
+    """Refuse the first flag that the command would ignore."""
+    if command.path == "alias":
         _refuse_all(flags)
     for flag, _ in flags.addressing():
-        if flag not in rule.flags:
-            described = f"`{label_of(path)}` is a {_CALLED[rule.capability]} command"
-            message = f"{described}; {_SELECTS[flag]} and does not apply. {_remedy(path, rule)}"
+        if flag not in command.flags:
+            kind = f"`{command.label}` is a {_CLASS[command.capability]} command"
+            message = f"{kind}; {_SELECTS[flag]} and does not apply. {_remedy(command)}"
             raise BadRequestError(message.rstrip())
 
 
 def _refuse_all(flags: GlobalFlags) -> None:
-    """An alias says by itself what it is about, so every flag that would say it again is named."""
-    given = dict(flags.addressing())
-    named = [f"--{flag}" for flag in ("server", "graph", "store", "cluster", "profile", "as") if flag in given]
-    if named:
+    """An alias declares its own server and graph, so every flag that would declare them again is named."""
+    present = dict(flags.addressing())
+    names = [f"--{flag}" for flag in ("server", "graph", "store", "cluster", "profile", "as") if flag in present]
+    if names:
         uses = "`alias` uses the server, graph, and stored query of its declaration"
-        raise BadRequestError(f"{uses}; leave out {', '.join(named)}")
+        raise BadRequestError(f"{uses}; leave out {', '.join(names)}")
 
 
-def _remedy(path: str, rule: Rule) -> str:
-    if rule.capability is Capability.SERVED:
-        return "Give --server <name|url>, or a --profile <name> that binds one."
-    if rule.capability is Capability.LOCAL:
-        return f"`{label_of(path)}` does not address a graph."
-    if rule.capability is Capability.CONTROL and "cluster" in rule.flags:
-        return "Give --cluster <dir|uri>" + (" or --server <name|url>." if "server" in rule.flags else ".")
-    if rule.capability is Capability.DIRECT:
-        if path == "serve":
+def _remedy(command: Command) -> str:
+    flags = command.flags
+    match command.capability:
+        case Capability.SERVED:
+            return "Give --server <name|url>, or a --profile <name> that binds one."
+        case Capability.LOCAL:
+            return f"`{command.label}` does not address a graph."
+        case Capability.CONTROL if "cluster" in flags:
+            return "Give --cluster <dir|uri>" + (" or --server <name|url>." if "server" in flags else ".")
+        case Capability.CONTROL:
+            return "Give the directory of its configuration with --config <dir>."
+        case Capability.DIRECT if command.path == "serve":
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
-        cluster = ", or --cluster <dir> --graph <id>" if "graph" in rule.flags and path != "lint" else ""
-        return f"Give a storage URI with --store <uri>{cluster}."
-    if path.startswith("cluster "):
-        return "Give the directory of its configuration with --config <dir>."
+        case Capability.DIRECT:
+            cluster = ", or --cluster <dir> --graph <id>" if "graph" in flags and command.path != "lint" else ""
+            return f"Give a storage URI with --store <uri>{cluster}."
     return ""
-
-
-def flags_line(path: str) -> str | None:
-    """The end of a command's help: which global flags it takes."""
-    accepted = [f"--{flag}" for flag in _SELECTS if flag in RULES[path].flags]
-    return f"Global flags that apply: {', '.join(accepted)}. See `omnigraph --help`." if accepted else None
 
 
 def legend() -> str:
@@ -305,15 +372,15 @@ def legend() -> str:
     lines = ["\b", "COMMANDS BY CAPABILITY"]
     for capability in Capability:
         families: dict[str, list[str]] = {}
-        for path, rule in RULES.items():
-            if rule.capability is capability and path not in HIDDEN:
-                family, _, second = path.partition(" ")
+        for command in COMMANDS.values():
+            if command.capability is capability and not command.hidden:
+                family, _, second = command.path.partition(" ")
                 families.setdefault(family, []).extend([second] if second else [])
         lines.append(f"  {capability:<8} {_MEANING[capability]}")
-        named = [f"{family} {'|'.join(words)}" if words else family for family, words in families.items()]
-        # A large family may go on in the next line, behind a bar.
+        names = [f"{family} {'|'.join(words)}" if words else family for family, words in families.items()]
+        # A large family may continue on the next line, after a bar.
         wrapped = textwrap.wrap(
-            (", ".join(named) or "(none yet)").replace("|", "| "),
+            ", ".join(names).replace("|", "| "),
             width=78,
             initial_indent=" " * 11,
             subsequent_indent=" " * 11,
@@ -323,129 +390,7 @@ def legend() -> str:
     return "\n".join(lines) + "\n"
 
 
-EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
-    "quickstart": ("omnigraph quickstart first",),
-    "init": (
-        "omnigraph init --schema schema.pg --store new.omni",
-        "omnigraph init --schema schema.pg --store s3://bucket/team.omni",
-    ),
-    "load": (
-        "omnigraph load --store team.omni --data data/team.jsonl --mode merge",
-        "omnigraph load --store team.omni --data data/team.jsonl --mode merge --branch trial --from main",
-        "omnigraph export --store team.omni | omnigraph load --store copy.omni --data - --mode append",
-    ),
-    "ingest": ("omnigraph ingest --store team.omni --data data/team.jsonl",),
-    "query": (
-        "omnigraph query staff --query queries/team.gq --param code=kb --store team.omni",
-        "omnigraph query -e 'query q() { match { $p: Person } return { $p.name } }' --store team.omni --format csv",
-        """omnigraph query staff --query queries/team.gq --params '{"code": "kb"}' --store team.omni --at-version 2""",
-    ),
-    "mutate": (
-        "omnigraph mutate hire --query queries/team.gq --param name=Gus --param code=web --store team.omni",
-        "omnigraph mutate -e 'query q() { delete Person where name = \"Bob\" }' --store team.omni --if-commit COMMIT",
-    ),
-    "shell": (
-        "omnigraph shell --store team.omni --query queries/team.gq",
-        "echo 'match { $p: Person } return { $p.name }' | omnigraph shell --store team.omni --format csv",
-    ),
-    "snapshot": ("omnigraph snapshot --store team.omni", "omnigraph snapshot --store team.omni --branch hiring --json"),
-    "branch create": (
-        "omnigraph branch create trial --store team.omni",
-        "omnigraph branch create fix --from COMMIT --store team.omni",
-    ),
-    "branch list": ("omnigraph branch list --store team.omni", "omnigraph branch list --store team.omni --verbose"),
-    "branch delete": ("omnigraph branch delete hiring --store team.omni",),
-    "branch merge": (
-        "omnigraph branch merge hiring --preview --store team.omni",
-        "omnigraph branch merge hiring --into main --delete-branch --store team.omni",
-        "omnigraph branch merge hiring --theirs all --store team.omni",
-    ),
-    "commit list": (
-        "omnigraph commit list --store team.omni --limit 5",
-        "omnigraph commit list --store team.omni --dag",
-    ),
-    "commit show": ("omnigraph commit show COMMIT --store team.omni",),
-    "commit changes": ("omnigraph commit changes COMMIT --store team.omni --type Person --op insert",),
-    "changes poll": (
-        "omnigraph changes poll --start beginning --store team.omni",
-        "omnigraph changes poll --start after:COMMIT --store team.omni --json",
-    ),
-    "changes baseline": ("omnigraph changes baseline --out people.ndjson --type Person --store team.omni",),
-    "diff": (
-        "omnigraph diff main hiring --store team.omni",
-        "omnigraph diff main@1 main --store team.omni --type Person",
-    ),
-    "export": (
-        "omnigraph export --store team.omni --type Person > people.ndjson",
-        "omnigraph export --store team.omni --format parquet --out files",
-    ),
-    "blob get": ("omnigraph blob get node Document handbook body --out handbook.txt --store team.omni",),
-    "blob stat": ("omnigraph blob stat node Document handbook body --store team.omni",),
-    "schema show": ("omnigraph schema show --store team.omni",),
-    "schema plan": (
-        "omnigraph schema plan --store team.omni --schema schema.pg",
-        "omnigraph schema plan --from schema.pg --schema schema.pg --json",
-    ),
-    "schema apply": ("omnigraph schema apply --store team.omni --schema schema.pg --allow-data-loss",),
-    "pipeline run": ("omnigraph pipeline run ingest.yaml", "omnigraph pipeline run ingest.yaml --dry-run --json"),
-    "pipeline validate": ("omnigraph pipeline validate ingest.yaml",),
-    "pipeline explain": ("omnigraph pipeline explain ingest.yaml",),
-    "optimize": ("omnigraph optimize --store team.omni",),
-    "repair": ("omnigraph repair --store team.omni", "omnigraph repair --store team.omni --confirm"),
-    "cleanup": (
-        "omnigraph cleanup --store team.omni --keep 10 --dry-run",
-        "omnigraph cleanup --store team.omni --keep 10 --older-than 30d --confirm",
-    ),
-    "lint": (
-        "omnigraph lint --schema schema.pg",
-        "omnigraph lint --query queries/team.gq --schema schema.pg",
-        "omnigraph lint --store team.omni --query queries/team.gq --json",
-    ),
-    "embed": ("omnigraph embed --input data/team.jsonl --output embedded.jsonl --spec embed.json",),
-    "fmt": ("omnigraph fmt schema.pg queries", "omnigraph fmt . --check --diff"),
-    "cluster validate": ("omnigraph cluster validate --config .",),
-    "cluster plan": ("omnigraph cluster plan --config .",),
-    "cluster apply": ("omnigraph cluster apply --config . --as lea",),
-    "cluster approve": ("omnigraph cluster approve graph.team --config . --as lea",),
-    "cluster status": ("omnigraph cluster status --config .",),
-    "cluster refresh": ("omnigraph cluster refresh --config .",),
-    "cluster import": ("omnigraph cluster import --config .",),
-    "cluster force-unlock": ("omnigraph cluster force-unlock LOCK --config .",),
-    "cluster history": ("omnigraph cluster history --config . --limit 5",),
-    "queries list": ("omnigraph queries list --cluster . --graph team",),
-    "queries validate": ("omnigraph queries validate --cluster .",),
-    "policy validate": (
-        "omnigraph policy validate --file policy.yaml --schema schema.pg",
-        "omnigraph policy validate --cluster . --graph team",
-    ),
-    "policy test": ("omnigraph policy test --file policy.yaml --tests policy.tests.yaml",),
-    "policy explain": ("omnigraph policy explain --file policy.yaml --actor bob --action change --branch main",),
-    "policy show": ("omnigraph policy show --file policy.yaml --cedar",),
-    "profile list": ("omnigraph profile list",),
-    "profile show": ("omnigraph profile show", "omnigraph profile show team --json"),
-    "serve": (
-        "omnigraph serve --cluster .",
-        "omnigraph serve --store team.omni --unauthenticated --bind 127.0.0.1:8080",
-    ),
-    "mcp": ("omnigraph mcp --store team.omni --queries queries/team.gq --read-only",),
-    "doctor": ("omnigraph doctor", "omnigraph doctor --store team.omni"),
-    "completion": ("source <(omnigraph completion bash)", "omnigraph completion fish | source"),
-    "version": ("omnigraph version",),
-    "graphs list": ("omnigraph graphs list --server https://graphs.example.com",),
-    "alias": ("omnigraph alias staff kb",),
-    "login": ("omnigraph login prod --token SECRET", "echo SECRET | omnigraph login prod"),
-    "logout": ("omnigraph logout prod",),
-}
-
-
-def examples_block(path: str) -> str:
-    """The examples of a command as a part of its help; lines are not wrapped, so that they can be copied."""
-    shown = EXAMPLES.get(path, ())
-    heading = "Example:" if len(shown) == 1 else "Examples:"
-    return "\n".join(["\b", heading, *(f"  {line}" for line in shown)]) if shown else ""
-
-
-_OLD_SPELLINGS: dict[tuple[str, ...], tuple[str, ...]] = {
+_OLD_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("read",): ("query",),
     ("change",): ("mutate",),
     ("check",): ("lint",),
@@ -455,12 +400,15 @@ _OLD_SPELLINGS: dict[tuple[str, ...], tuple[str, ...]] = {
 _SYNONYMS: dict[tuple[str, ...], tuple[str, ...]] = {("schema", "get"): ("schema", "show")}
 
 
-def spelled_out(arguments: Sequence[str]) -> tuple[list[str], str | None]:
-    """The command line as it is spelled today, and a note when how it was typed is on its way out."""
+def current_name(arguments: Sequence[str]) -> tuple[list[str], str | None]:
+    """Replace an old name of a command, and `help COMMAND`; with a note when the name is deprecated.
+
+    Only the first two words are looked at, so that a file or a branch may be called like an old command.
+    """
     if tuple(arguments[:1]) == ("help",):
         return [*arguments[1:], "--help"], None
-    for old, new in (_OLD_SPELLINGS | _SYNONYMS).items():
+    for old, new in (_OLD_NAMES | _SYNONYMS).items():
         if tuple(arguments[: len(old)]) == old:
             note = f"`omnigraph {' '.join(old)}` is deprecated; use `omnigraph {' '.join(new)}`"
-            return [*new, *arguments[len(old) :]], note if old in _OLD_SPELLINGS else None
+            return [*new, *arguments[len(old) :]], note if old in _OLD_NAMES else None
     return list(arguments), None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    from omnigraph.cli.entry import main as run
+    from omnigraph.cli.main import main as run
 
     run(["serve", *sys.argv[1:]])
 

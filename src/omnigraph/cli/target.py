@@ -21,17 +21,17 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import quote
 
-import typer
+import click
 
 from omnigraph.cli.config import OperatorConfig, active_profile_name, listed, load_config, token_for
-from omnigraph.cli.params import GlobalFlags, UsageError, at_most_one, path_of
-from omnigraph.cli.registry import RULES, Capability, label_of
+from omnigraph.cli.params import GlobalFlags, UsageError, at_most_one
+from omnigraph.cli.registry import COMMANDS, Capability, Command
 from omnigraph.errors import BadRequestError, ConflictError, OmniGraphError
 from omnigraph.language.source import LONE_SURROGATE
 
@@ -349,15 +349,15 @@ def require_graph(scope: ServerScope, config: OperatorConfig) -> None:
 
 @dataclass
 class Invocation:
-    path: str
+    """One running command: its flags, its configuration and the graph it addresses.
+
+    The echo of a write and the consent to a destructive one live here, so that no command can forget a part of them.
+    """
+
+    command: Command
     flags: GlobalFlags = field(default_factory=GlobalFlags)
     query_name: str | None = None
     """An argument that was read as the name of a query, and not as a graph."""
-
-    @classmethod
-    def of(cls, ctx: typer.Context, query_name: str | None = None) -> Invocation:
-        flags = ctx.find_object(GlobalFlags)
-        return cls(path_of(ctx), flags or GlobalFlags(), query_name)
 
     @cached_property
     def config(self) -> OperatorConfig:
@@ -391,7 +391,7 @@ class Invocation:
         """The storage that a direct command addresses; the resolution lets it have no server."""
         target = self.target(uri)
         if not isinstance(target, StoreScope):
-            raise storage_needed(f"this use of `{self.path}`")
+            raise storage_needed(f"this use of `{self.command.path}`")
         return target
 
     def instead_of_graph(self, flag: str, file: object, uri: str | None) -> None:
@@ -406,7 +406,7 @@ class Invocation:
             raise BadRequestError("the URI and --store are mutually exclusive; address the graph one way")
         if (place := uri or self.flags.store) is None:
             raise UsageError("say where the graph goes: --store <uri> (a path, file:// or s3://)")
-        return storage_uri(place, label_of(self.path))
+        return storage_uri(place, self.command.label)
 
     def server(self) -> ServerScope:
         """The server that a served command addresses."""
@@ -416,7 +416,7 @@ class Invocation:
 
     def cluster(self) -> ClusterScope:
         """The cluster this command line addresses, with the graph of it that was named."""
-        return resolve_cluster(self._request(None), self.config, or_server="server" in RULES[self.path].flags)
+        return resolve_cluster(self._request(None), self.config, or_server="server" in self.command.flags)
 
     def server_of_queries(self) -> ServerScope | None:
         """The server whose stored queries are meant, with a graph on it; None where a cluster is."""
@@ -428,9 +428,9 @@ class Invocation:
     def open(self, uri: str | None = None) -> tuple[Target, GraphApi]:
         """The graph that is addressed, in storage or behind a server."""
         target = self.target(uri)
-        return target, self.opened(target)
+        return target, self.open_target(target)
 
-    def opened(self, target: Target) -> GraphApi:
+    def open_target(self, target: Target) -> GraphApi:
         return open_graph(target) if isinstance(target, StoreScope) else open_served(target, self.config)
 
     def open_storage(self, uri: str | None = None) -> tuple[StoreScope, Graph]:
@@ -441,7 +441,7 @@ class Invocation:
         """The graph that a write goes to, after saying so."""
         target = self.target(uri)
         self.echo(target)
-        return target, self.opened(target)
+        return target, self.open_target(target)
 
     def maintain_storage(self, uri: str | None = None) -> tuple[StoreScope, Graph]:
         """The same for work on storage itself."""
@@ -450,12 +450,12 @@ class Invocation:
         return target, open_graph(target)
 
     def _request(self, uri: str | None) -> Request:
-        return Request(label_of(self.path), RULES[self.path].capability, self.flags, uri, self.query_name)
+        return Request(self.command.label, self.command.capability, self.flags, uri, self.query_name)
 
     def echo(self, target: Target) -> None:
         """Say where a write goes, before it goes there."""
         if not self.flags.quiet:
-            print(f"omnigraph {self.path} → {target.uri} ({target.access})", file=sys.stderr)
+            print(f"omnigraph {self.command.path} → {target.uri} ({target.access})", file=sys.stderr)
 
     def require_consent(self, target: Target, what: str, *, json: bool) -> None:
         """A destructive write to a place that others may share needs a yes."""
@@ -473,3 +473,26 @@ def open_graph(target: StoreScope) -> Graph:
     import omnigraph
 
     return omnigraph.open(target.uri)
+
+
+pass_invocation = click.make_pass_decorator(Invocation)
+"""Pass the invocation to a command as its first argument."""
+
+
+def complete_names(_ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names that the operator configuration has for servers, clusters or profiles, for the shell."""
+    with suppress(OmniGraphError):
+        config = load_config()
+        names = {"server": config.servers, "cluster": config.clusters, "profile": config.profiles}[param.name]
+        return sorted(name for name in names if name.startswith(incomplete))
+    return []
+
+
+def branch_names(ctx: click.Context) -> list[str]:
+    """The branches of the graph that an unfinished command line addresses. It never fails: a shell shows no errors."""
+    flags = {name: value for name, value in ctx.find_root().params.items() if name not in ("debug", "version")}
+    path = ctx.command_path.partition(" ")[2]
+    uri = ctx.params.get("uri") or ctx.params.get("uri_option")
+    with suppress(Exception), Invocation(COMMANDS[path], GlobalFlags(**flags)).open(uri)[1] as graph:
+        return list(graph.list_branches())
+    return []

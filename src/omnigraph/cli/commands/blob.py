@@ -6,90 +6,98 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 
-import typer
+import click
 
 from omnigraph.api.enums import EntityKind
-from omnigraph.cli.inputs import STDIN, ReadingPoint
-from omnigraph.cli.params import AtSnapshot, AtTime, AtVersion, Json, ReadBranch, Uri
+from omnigraph.cli.inputs import STDIN
+from omnigraph.cli.params import ReadPoint, ValueChoice, file_option, json_option, read_point_options, uri_argument
 from omnigraph.cli.printing.output import print_json, print_lines
 from omnigraph.cli.printing.progress import reading
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 _U64 = 2**64 - 1
 _READ_BYTES = 4 << 20
 
-Entity = Annotated[EntityKind, typer.Argument(help="node or edge.", metavar="ENTITY")]
-Type = Annotated[str, typer.Argument(help="The type.", metavar="TYPE")]
-Id = Annotated[str, typer.Argument(help="The entity's id.", metavar="ID")]
-Property = Annotated[str, typer.Argument(help="The blob property.", metavar="PROPERTY")]
+entity_argument = click.argument("entity", type=ValueChoice(EntityKind), help="node or edge.")
+type_argument = click.argument("type_name", help="The type.", metavar="TYPE")
+id_argument = click.argument("id", help="The entity's id.")
+property_argument = click.argument("property", help="The blob property.")
 
 
+@entity_argument
+@type_argument
+@id_argument
+@property_argument
+@uri_argument
+@read_point_options
+@click.option("--offset", type=click.IntRange(min=0), help="Start at byte N.", metavar="N")
+@click.option("--length", type=click.IntRange(min=0), help="Read at most N bytes.", metavar="N")
+@file_option("--out", help="Write to a file; - is stdout.")
+@pass_invocation
 def get(
-    ctx: typer.Context,
-    entity: Entity,
-    type_: Type,
-    id: Id,
-    property: Property,
-    uri: Uri = None,
-    branch: ReadBranch = None,
-    snapshot: AtSnapshot = None,
-    at_version: AtVersion = None,
-    at: AtTime = None,
-    offset: Annotated[int | None, typer.Option("--offset", help="Start at this byte.", metavar="N", min=0)] = None,
-    length: Annotated[int | None, typer.Option("--length", help="At most so many bytes.", metavar="N", min=0)] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="A file instead of stdout (-).", metavar="FILE")] = None,
+    invocation: Invocation,
+    entity: EntityKind,
+    type_name: str,
+    id: str,
+    property: str,
+    uri: str | None,
+    point: ReadPoint,
+    offset: int | None,
+    length: int | None,
+    out: Path | None,
 ) -> None:
-    """Write the bytes of a blob to stdout or a file."""
     out = None if out == STDIN else out
     if length == 0:
         raise BadRequestError("Blob range --length must be greater than zero")
     if (offset or 0) + (length or 0) > _U64:
         raise BadRequestError("Blob range overflows u64")
-    point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    _, graph = Invocation.of(ctx).open(uri)
+    _, graph = invocation.open(uri)
     with graph:
-        blob = graph.read_blob(entity.value, type_, id, property, **point.pinned)
+        blob = graph.read_blob(entity.value, type_name, id, property, **point)
         if (size := blob.description.size) is None:
             raise blob.description.not_downloaded()
         start, end = _range(offset, length, size)
         pieces = (blob.read_range(at, min(at + _READ_BYTES, end)) for at in range(start, end, _READ_BYTES))
-        with reading(f"{type_} {id}", end - start) as advance:
+        with reading(f"{type_name} {id}", end - start) as advance:
             _deliver(map(advance, pieces), end - start, out)
 
 
+@entity_argument
+@type_argument
+@id_argument
+@property_argument
+@uri_argument
+@read_point_options
+@json_option
+@pass_invocation
 def stat(
-    ctx: typer.Context,
-    entity: Entity,
-    type_: Type,
-    id: Id,
-    property: Property,
-    uri: Uri = None,
-    branch: ReadBranch = None,
-    snapshot: AtSnapshot = None,
-    at_version: AtVersion = None,
-    at: AtTime = None,
-    json: Json = False,
+    invocation: Invocation,
+    entity: EntityKind,
+    type_name: str,
+    id: str,
+    property: str,
+    uri: str | None,
+    point: ReadPoint,
+    json: bool,
 ) -> None:
-    """Say how large a blob is, or where an external one lies. Its bytes are not read."""
     from omnigraph.api import wire
 
-    point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    _, graph = Invocation.of(ctx).open(uri)
+    _, graph = invocation.open(uri)
     with graph:
-        told = graph.read_blob(entity.value, type_, id, property, **point.pinned).description
+        description = graph.read_blob(entity.value, type_name, id, property, **point).description
     if json:
-        print_json(told)
+        print_json(description)
     else:
-        print_lines(_flat(wire.to_builtins(told)))
+        print_lines(_flat_lines(wire.to_builtins(description)))
 
 
-def _flat(told: dict[str, Any], above: str = "") -> Iterator[str]:
-    for key, value in told.items():
+def _flat_lines(members: dict[str, Any], above: str = "") -> Iterator[str]:
+    for key, value in members.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{above}{key}.")
+            yield from _flat_lines(value, f"{above}{key}.")
         else:
             yield f"{above}{key}: {value}"
 

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click.exceptions import Exit
 
 from omnigraph.api.values import counted
 from omnigraph.cli.inputs import json_object, read_source
-from omnigraph.cli.params import Json, Uri, UriOption, UsageError, given_uri
+from omnigraph.cli.params import UsageError, complete_branch, file_option, json_option, uri_argument_or_option
 from omnigraph.cli.printing.history import branch_heads, head_lines
 from omnigraph.cli.printing.output import print_json, print_lines, print_warning
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
     from omnigraph.api.branches import MergeConflict, MergePreview, Resolutions
 
-Name = Annotated[str, typer.Argument(help="The branch.", metavar="NAME")]
 
-
-def create(
-    ctx: typer.Context,
-    name: Name,
-    place: Uri = None,
-    uri: UriOption = None,
-    source: Annotated[
-        str, typer.Option("--from", help="A branch, or any commit that is still kept.", metavar="SOURCE")
-    ] = "main",
-    json: Json = False,
-) -> None:
-    """Create a branch. It costs one small object, whatever the size of the graph."""
-    invocation = Invocation.of(ctx)
-    target, graph = invocation.open_to_write(given_uri(place, uri))
+@click.argument("name", help="The branch.")
+@uri_argument_or_option
+@click.option(
+    "--from",
+    "source",
+    default="main",
+    help="A branch, or any commit that is still kept.",
+    metavar="SOURCE",
+    shell_complete=complete_branch,
+)
+@json_option
+@pass_invocation
+def create(invocation: Invocation, name: str, uri: str | None, source: str, json: bool) -> None:
+    target, graph = invocation.open_to_write(uri)
     with graph:
         created = graph.create_branch(name, source=source, actor=invocation.actor_of(target))
     if json:
@@ -46,19 +46,18 @@ def create(
         print_lines([f"created branch {created.name} from {created.source}"])
 
 
-def list_(
-    ctx: typer.Context,
-    place: Uri = None,
-    uri: UriOption = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="With the head of each, its date and author, and how far it is from main.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """List the branches by name."""
+@uri_argument_or_option
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="Also show the head of each branch, its date and author, and its distance from main.",
+)
+@json_option
+@pass_invocation
+def list_(invocation: Invocation, uri: str | None, verbose: bool, json: bool) -> None:
     from omnigraph.api.branches import BranchHeads, BranchList
 
-    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
+    _, graph = invocation.open(uri)
     with graph:
         names = graph.list_branches()
         heads = branch_heads(graph, names) if verbose else []
@@ -68,13 +67,15 @@ def list_(
         print_lines(head_lines(heads) if verbose else names)
 
 
-def delete(ctx: typer.Context, name: Name, place: Uri = None, uri: UriOption = None, json: Json = False) -> None:
-    """Delete a branch and the commits that only it has. This can't be undone."""
-    invocation = Invocation.of(ctx)
-    target = invocation.target(given_uri(place, uri))
+@click.argument("name", help="The branch.", shell_complete=complete_branch)
+@uri_argument_or_option
+@json_option
+@pass_invocation
+def delete(invocation: Invocation, name: str, uri: str | None, json: bool) -> None:
+    target = invocation.target(uri)
     invocation.echo(target)
     invocation.require_consent(target, "branch delete", json=json)
-    with invocation.opened(target) as graph:
+    with invocation.open_target(target) as graph:
         deleted = graph.delete_branch(name, actor=invocation.actor_of(target))
     if json:
         from msgspec.structs import replace
@@ -84,50 +85,57 @@ def delete(ctx: typer.Context, name: Name, place: Uri = None, uri: UriOption = N
         print_lines([f"deleted branch {deleted.name}"])
 
 
+@click.argument("source", help="The branch to merge.", shell_complete=complete_branch)
+@uri_argument_or_option
+@click.option(
+    "--into", default="main", help="The branch to merge into.", metavar="TARGET", shell_complete=complete_branch
+)
+@click.option("--delete-branch", is_flag=True, help="Delete the source afterwards.")
+@click.option("--preview", is_flag=True, help="Show what would change and what conflicts; do nothing.")
+@click.option("--exit-code", is_flag=True, help="With --preview: exit 1 when something conflicts.")
+@click.option(
+    "--ours",
+    multiple=True,
+    help="Resolve this kind of conflict (or all) with the entity of the target.",
+    metavar="KIND",
+)
+@click.option(
+    "--theirs",
+    multiple=True,
+    help="Resolve this kind of conflict (or all) with the entity of the source.",
+    metavar="KIND",
+)
+@file_option("--resolutions", help="A JSON file that resolves conflicts by kind or entity.")
+@json_option
+@pass_invocation
 def merge(
-    ctx: typer.Context,
-    source: Annotated[str, typer.Argument(help="The branch to merge.", metavar="SOURCE")],
-    place: Uri = None,
-    uri: UriOption = None,
-    into: Annotated[str, typer.Option("--into", help="The branch that takes it in.", metavar="TARGET")] = "main",
-    delete_branch: Annotated[bool, typer.Option("--delete-branch", help="Delete the source afterwards.")] = False,
-    preview: Annotated[
-        bool, typer.Option("--preview", help="Show what would change and what conflicts; do nothing.")
-    ] = False,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="With --preview: exit 1 when something conflicts.")
-    ] = False,
-    ours: Annotated[
-        list[str] | None,
-        typer.Option("--ours", help="Settle this kind of conflict (or all) with the target's state.", metavar="KIND"),
-    ] = None,
-    theirs: Annotated[
-        list[str] | None,
-        typer.Option("--theirs", help="Settle this kind of conflict (or all) with the source's state.", metavar="KIND"),
-    ] = None,
-    resolutions: Annotated[
-        Path | None,
-        typer.Option("--resolutions", help="A JSON file that settles conflicts by kind or entity.", metavar="FILE"),
-    ] = None,
-    json: Json = False,
+    invocation: Invocation,
+    source: str,
+    uri: str | None,
+    into: str,
+    delete_branch: bool,
+    preview: bool,
+    exit_code: bool,
+    ours: tuple[str, ...],
+    theirs: tuple[str, ...],
+    resolutions: Path | None,
+    json: bool,
 ) -> None:
-    """Merge a branch into another, by entity, all or nothing."""
-    invocation = Invocation.of(ctx)
-    target = invocation.target(given_uri(place, uri))
-    settled = _resolutions(ours or [], theirs or [], resolutions)
+    target = invocation.target(uri)
+    settled = _resolutions(ours, theirs, resolutions)
     if exit_code and not preview:
         raise UsageError("--exit-code goes with --preview; a merge that conflicts always exits 1")
     if preview:
-        with invocation.opened(target) as graph, working("comparing branches"):
+        with invocation.open_target(target) as graph, working("comparing branches"):
             planned = graph.preview_merge(source, into, resolutions=settled)
         if json:
             print_json(planned)
         else:
             print_lines(_preview_lines(planned), _preview_style)
-        raise typer.Exit(1 if exit_code and planned.conflicts else 0)
+        raise Exit(1 if exit_code and planned.conflicts else 0)
     invocation.echo(target)
     try:
-        with invocation.opened(target) as graph, working("merging"):
+        with invocation.open_target(target) as graph, working("merging"):
             actor = invocation.actor_of(target)
             merged = graph.merge(source, into, delete_branch=delete_branch, resolutions=settled, actor=actor)
     except MergeConflictsError as error:
@@ -146,7 +154,7 @@ def merge(
     print_lines(lines + ([f"deleted branch {source}"] if merged.branch_deleted else []))
 
 
-def _resolutions(ours: list[str], theirs: list[str], file: Path | None) -> Resolutions:
+def _resolutions(ours: Sequence[str], theirs: Sequence[str], file: Path | None) -> Resolutions:
     from omnigraph.api.branches import DECIDABLE, Resolutions
 
     document: dict[str, object] = {}

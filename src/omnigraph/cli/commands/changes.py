@@ -6,62 +6,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from omnigraph.api.enums import Operation
 from omnigraph.api.values import counted
 from omnigraph.cli.inputs import STDIN, refuse_where_unsafe, replacing
 from omnigraph.cli.params import (
-    Branch,
-    Json,
-    Kinds,
-    Limit,
-    Ops,
-    Types,
-    Uri,
-    UriOption,
     UsageError,
     at_most_one,
-    given_uri,
+    branch_option,
+    change_scope_options,
+    file_option,
+    json_option,
+    limit_option,
+    uri_argument_or_option,
 )
 from omnigraph.cli.printing.history import change_style, diff_style, feed_lines
 from omnigraph.cli.printing.output import print_json, print_lines
 from omnigraph.cli.printing.progress import entities, working, writing
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.target import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import GraphApi
-    from omnigraph.api.history import ChangeSet
+    from omnigraph.api.history import ChangeScope, ChangeSet
 
 
+@uri_argument_or_option
+@branch_option
+@click.option("--cursor", help="The cursor that the last poll returned.", metavar="CURSOR")
+@click.option("--start", help="now, beginning, or after:<commit>.  [default: now]", metavar="now|beginning|after:ID")
+@limit_option
+@change_scope_options
+@json_option
+@pass_invocation
 def poll(
-    ctx: typer.Context,
-    place: Uri = None,
-    uri: UriOption = None,
-    branch: Branch = "main",
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the last poll ended.", metavar="CURSOR")] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--start", help="now, beginning, or after:<commit>.  [default: now]", metavar="now|beginning|after:ID"
-        ),
-    ] = None,
-    limit: Limit = None,
-    kind: Kinds = None,
-    type_: Types = None,
-    op: Ops = None,
-    json: Json = False,
+    invocation: Invocation,
+    uri: str | None,
+    branch: str,
+    cursor: str | None,
+    start: str | None,
+    limit: int | None,
+    scope: ChangeScope,
+    json: bool,
 ) -> None:
-    """Show what happened on a branch since a cursor, oldest commit first, and the cursor to go on from."""
     at_most_one(("--cursor", cursor), ("--start", start))
-    from omnigraph.api.history import ChangeScope
-
-    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
+    _, graph = invocation.open(uri)
     with graph, working("reading changes"):
-        scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         poll = graph.changes.poll(branch=branch, cursor=cursor, start=start, scope=scope, max_changes=limit)
         while (following := poll.next_page_token) is not None:
             page = graph.changes.poll(branch=branch, page_token=following, scope=scope, max_changes=limit)
@@ -73,30 +67,20 @@ def poll(
     print_lines(["", f"cursor: {poll.cursor}", f"caught_up: {str(poll.caught_up).lower()}"])
 
 
-def baseline(
-    ctx: typer.Context,
-    out: Annotated[Path, typer.Option("--out", help="The file to install.", metavar="FILE")],
-    place: Uri = None,
-    uri: UriOption = None,
-    branch: Branch = "main",
-    kind: Kinds = None,
-    type_: Types = None,
-    op: Ops = None,
-    json: Json = False,
-) -> None:
-    """Write a branch's state to a file, and print the cursor that continues from exactly there."""
+@file_option("--out", required=True, help="The file to write.")
+@uri_argument_or_option
+@branch_option
+@change_scope_options
+@json_option
+@pass_invocation
+def baseline(invocation: Invocation, out: Path, uri: str | None, branch: str, scope: ChangeScope, json: bool) -> None:
     refuse_where_unsafe()
     if out == STDIN:
         raise UsageError("--out takes a file: the cursor is printed to stdout once the file is in place")
-    from omnigraph.api.history import ChangeScope
-
-    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
+    _, graph = invocation.open(uri)
     with graph:
-        scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
-        with (
-            replacing(out) as file,
-            writing(file, lambda: entities(graph, types=type_, kinds=kind, branch=branch), "writing") as lines,
-        ):
+        total = partial(entities, graph, types=scope.types, kinds=scope.kinds, branch=branch)
+        with replacing(out) as file, writing(file, total, "writing") as lines:
             captured = graph.changes.baseline(lines, branch=branch, scope=scope)
     if json:
         print_json(captured)
@@ -104,23 +88,15 @@ def baseline(
         print_lines([f"snapshot_commit_id: {captured.snapshot_commit_id}", f"resume_cursor: {captured.resume_cursor}"])
 
 
-def diff(
-    ctx: typer.Context,
-    before: Annotated[str, typer.Argument(help="A branch, a commit, or branch@version.", metavar="FROM")],
-    after: Annotated[str, typer.Argument(help="A branch, a commit, or branch@version.", metavar="TO")],
-    place: Uri = None,
-    uri: UriOption = None,
-    kind: Kinds = None,
-    type_: Types = None,
-    op: Ops = None,
-    json: Json = False,
-) -> None:
-    """Show which entities differ between two states, of any branches."""
-    from omnigraph.api.history import ChangeScope
-
-    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
+@click.argument("before", help="A branch, a commit, or branch@version.", metavar="FROM")
+@click.argument("after", help="A branch, a commit, or branch@version.", metavar="TO")
+@uri_argument_or_option
+@change_scope_options
+@json_option
+@pass_invocation
+def diff(invocation: Invocation, before: str, after: str, uri: str | None, scope: ChangeScope, json: bool) -> None:
+    _, graph = invocation.open(uri)
     with graph, working("comparing states"):
-        scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         found = graph.diff(_state(graph, before), _state(graph, after), scope)
     if json:
         print_json(found)

@@ -1,6 +1,6 @@
-"""`omnigraph cluster`: describe a cluster in files, review what would change, apply it, and see what became of it.
+"""The `cluster` commands: describe a cluster in files, review the changes, apply them, and look at the result.
 
-A report always goes to stdout, also when the command fails; then it ends with exit code 1.
+A report always goes to stdout. A command that fails prints its report as well, and ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -8,21 +8,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from shutil import get_terminal_size
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click.exceptions import Exit
 
-from omnigraph.cli.params import Json
-from omnigraph.cli.pipeline_texts import read_pipeline_text
+from omnigraph.cli.params import json_option
 from omnigraph.cli.printing.output import print_json, print_lines
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError
 
-Config: TypeAlias = Annotated[str, typer.Option("--config", help="The directory of cluster.yaml.", metavar="DIR")]
+if TYPE_CHECKING:
+    from omnigraph.language.catalog import Catalog
+
+config_option = click.option("--config", default=".", help="The directory of cluster.yaml.", metavar="DIR")
 
 
-def validate(config: Config = ".", json: Json = False) -> None:
-    """Check a configuration and every file it names. Looks at nothing else."""
+@config_option
+@json_option
+def validate(config: str, json: bool) -> None:
     from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.plan import validate as run
 
@@ -30,8 +34,9 @@ def validate(config: Config = ".", json: Json = False) -> None:
     _print(report, lambda: cluster_reports.validated(report), json=json)
 
 
-def plan(config: Config = ".", json: Json = False) -> None:
-    """Show what an apply would do. Changes nothing."""
+@config_option
+@json_option
+def plan(config: str, json: bool) -> None:
     from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.plan import plan as run
 
@@ -40,24 +45,24 @@ def plan(config: Config = ".", json: Json = False) -> None:
     _print(planned.output, lambda: cluster_reports.planned(planned, for_review=for_review), json=json)
 
 
-def apply(ctx: typer.Context, config: Config = ".", json: Json = False) -> None:
-    """Make the cluster what its configuration says."""
+@config_option
+@json_option
+@pass_invocation
+def apply(invocation: Invocation, config: str, json: bool) -> None:
     from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.apply import apply as run
 
-    report = run(config, read_pipeline_text, actor=Invocation.of(ctx).actor)
+    report = run(config, read_pipeline_text, actor=invocation.actor)
     for_review = _is_for_review(json=json)
     _print(report, lambda: cluster_reports.applied(report, for_review=for_review), json=json)
 
 
-def approve(
-    ctx: typer.Context,
-    resource: Annotated[str, typer.Argument(help="What is to be deleted, such as graph.kb.", metavar="RESOURCE")],
-    config: Config = ".",
-    json: Json = False,
-) -> None:
-    """Approve a delete, for the state that is planned now."""
-    approver = Invocation.of(ctx).actor
+@click.argument("resource", help="What is to be deleted, such as graph.kb.")
+@config_option
+@json_option
+@pass_invocation
+def approve(invocation: Invocation, resource: str, config: str, json: bool) -> None:
+    approver = invocation.actor
     if approver is None:
         raise BadRequestError("`cluster approve` requires an approver: give --as <actor>, or set operator.actor")
     from omnigraph.cli.printing import cluster_reports
@@ -67,14 +72,10 @@ def approve(
     _print(report, lambda: cluster_reports.approved(report), json=json)
 
 
-def status(
-    config: Config = ".",
-    revision: Annotated[
-        int | None, typer.Option("--revision", help="An earlier state, by its number.", metavar="N", min=1)
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Show what is applied, and the last commit of each pipeline."""
+@config_option
+@click.option("--revision", type=click.IntRange(min=1), help="An earlier state, by its number.", metavar="N")
+@json_option
+def status(config: str, revision: int | None, json: bool) -> None:
     from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.status import status as run
 
@@ -83,32 +84,34 @@ def status(
     _print(report, lambda: cluster_reports.status(report, for_review=for_review), json=json)
 
 
-def refresh(ctx: typer.Context, config: Config = ".", json: Json = False) -> None:
-    """Record what stands, whatever was recorded before."""
-    _observe(ctx, "refresh", config, json=json)
+@config_option
+@json_option
+@pass_invocation
+def refresh(invocation: Invocation, config: str, json: bool) -> None:
+    _observe(invocation, "refresh", config, json=json)
 
 
-def import_(ctx: typer.Context, config: Config = ".", json: Json = False) -> None:
-    """Make the first state of a cluster, from the graphs that stand."""
-    _observe(ctx, "import", config, json=json)
+@config_option
+@json_option
+@pass_invocation
+def import_(invocation: Invocation, config: str, json: bool) -> None:
+    _observe(invocation, "import", config, json=json)
 
 
-def _observe(ctx: typer.Context, operation: str, config: str, *, json: bool) -> None:
+def _observe(invocation: Invocation, operation: str, config: str, *, json: bool) -> None:
     from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands import refresh as refreshing
 
     run = refreshing.refresh if operation == "refresh" else refreshing.import_
-    report = run(config, read_pipeline_text, actor=Invocation.of(ctx).config.actor)
+    report = run(config, read_pipeline_text, actor=invocation.config.actor)
     for_review = _is_for_review(json=json)
     _print(report, lambda: cluster_reports.observed(report, for_review=for_review), json=json)
 
 
-def force_unlock(
-    lock_id: Annotated[str, typer.Argument(help="The lock's id, as `cluster status` shows it.", metavar="LOCK_ID")],
-    config: Config = ".",
-    json: Json = False,
-) -> None:
-    """Remove the lock of a command that is gone."""
+@click.argument("lock_id", help="The lock's id, as `cluster status` shows it.")
+@config_option
+@json_option
+def force_unlock(lock_id: str, config: str, json: bool) -> None:
     from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.status import force_unlock as run
 
@@ -116,17 +119,26 @@ def force_unlock(
     _print(report, lambda: cluster_reports.unlocked(report, lock), json=json)
 
 
-def history(
-    config: Config = ".",
-    limit: Annotated[int, typer.Option("--limit", help="At most so many.", metavar="N", min=1)] = 20,
-    json: Json = False,
-) -> None:
-    """List the states of a cluster, newest first, with what each changed."""
+@config_option
+@click.option("--limit", type=click.IntRange(min=1), default=20, help="At most so many.", metavar="N")
+@json_option
+def history(config: str, limit: int, json: bool) -> None:
     from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.status import history as run
 
     report = run(config, limit)
     _print(report, lambda: cluster_reports.history(report), json=json)
+
+
+def read_pipeline_text(text: str, path: str) -> Callable[[Catalog], None]:
+    """Read a pipeline file, and return the function that checks it against a schema. Starts no Spark.
+
+    The cluster package may not import pipelines, so that its commands are given this function.
+    """
+    from omnigraph.pipeline.file import check_against, read_pipeline
+
+    pipeline = read_pipeline(text, path=path)
+    return lambda catalog: check_against(pipeline, catalog)
 
 
 def _print(report: Any, lines: Callable[[], Iterable[str]], *, json: bool) -> None:
@@ -140,7 +152,7 @@ def _print(report: Any, lines: Callable[[], Iterable[str]], *, json: bool) -> No
     else:
         print_lines(lines())
     if not report.ok:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _is_for_review(*, json: bool) -> bool:

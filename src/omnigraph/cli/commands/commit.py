@@ -6,26 +6,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from omnigraph.cli.inputs import ReadingPoint
 from omnigraph.cli.params import (
-    AtSnapshot,
-    AtTime,
-    AtVersion,
-    Branch,
-    Json,
-    Kinds,
-    Limit,
-    Ops,
-    ReadBranch,
-    Types,
-    Uri,
-    UriOption,
+    ReadPoint,
     at_most_one,
-    given_uri,
+    branch_option,
+    change_scope_options,
+    json_option,
+    limit_option,
+    read_point_options,
+    uri_argument,
+    uri_argument_or_option,
 )
 from omnigraph.cli.printing.history import (
     block_lines,
@@ -39,29 +33,25 @@ from omnigraph.cli.printing.history import (
 )
 from omnigraph.cli.printing.output import print_json, print_lines
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.target import Invocation, pass_invocation
 
-CommitId = Annotated[str, typer.Argument(help="The commit.", metavar="ID")]
+if TYPE_CHECKING:
+    from omnigraph.api.history import ChangeScope
+
+commit_argument = click.argument("commit_id", help="The commit.", metavar="ID")
 
 
-def list_(
-    ctx: typer.Context,
-    place: Uri = None,
-    uri: UriOption = None,
-    branch: Branch = "main",
-    limit: Annotated[
-        int | None, typer.Option("--limit", help="Only so many of the newest.", metavar="N", min=1)
-    ] = None,
-    dag: Annotated[
-        bool, typer.Option("--dag", help="Draw the merges of the history. A bare --graph means the same.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """List the commits of a branch, newest first."""
+@uri_argument_or_option
+@branch_option
+@click.option("--limit", type=click.IntRange(min=1), help="List only the newest N commits.", metavar="N")
+@click.option("--dag", is_flag=True, help="Draw the history with its merges. A bare --graph means the same.")
+@json_option
+@pass_invocation
+def list_(invocation: Invocation, uri: str | None, branch: str, limit: int | None, dag: bool, json: bool) -> None:
     at_most_one(("--dag", dag), ("--json", json))
     from omnigraph.api.history import CommitList
 
-    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
+    _, graph = invocation.open(uri)
     with graph:
         if dag:
             print_lines(drawn(reachable(graph, branch, limit)), dag_style)
@@ -81,11 +71,14 @@ def list_(
     print_lines(lines)
 
 
-def show(ctx: typer.Context, commit_id: CommitId, place: Uri = None, uri: UriOption = None, json: Json = False) -> None:
-    """Show one commit: who, when, where, and how many entities it changed."""
+@commit_argument
+@uri_argument_or_option
+@json_option
+@pass_invocation
+def show(invocation: Invocation, commit_id: str, uri: str | None, json: bool) -> None:
     from msgspec import structs
 
-    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
+    _, graph = invocation.open(uri)
     with graph:
         shown = graph.describe_commit(commit_id)
     if json:
@@ -101,26 +94,26 @@ def show(ctx: typer.Context, commit_id: CommitId, place: Uri = None, uri: UriOpt
     print_lines(lines)
 
 
+@commit_argument
+@uri_argument_or_option
+@limit_option
+@click.option("--page-token", help="Show only this page.", metavar="TOKEN")
+@change_scope_options
+@json_option
+@pass_invocation
 def changes(
-    ctx: typer.Context,
-    commit_id: CommitId,
-    place: Uri = None,
-    uri: UriOption = None,
-    limit: Limit = None,
-    page_token: Annotated[
-        str | None, typer.Option("--page-token", help="Show exactly this page.", metavar="TOKEN")
-    ] = None,
-    kind: Kinds = None,
-    type_: Types = None,
-    op: Ops = None,
-    json: Json = False,
+    invocation: Invocation,
+    commit_id: str,
+    uri: str | None,
+    limit: int | None,
+    page_token: str | None,
+    scope: ChangeScope,
+    json: bool,
 ) -> None:
-    """Show what a commit changed, entity by entity, with the values before and after."""
-    from omnigraph.api.history import ChangeScope, CommitChangesPage
+    from omnigraph.api.history import CommitChangesPage
 
-    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
+    _, graph = invocation.open(uri)
     with graph, working("comparing states"):
-        scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         shown = graph.changes.page(commit_id, scope=scope, page_token=page_token, max_changes=limit)
         while page_token is None and (following := shown.next_page_token) is not None:
             page = graph.changes.page(commit_id, scope=scope, page_token=following, max_changes=limit)
@@ -133,20 +126,14 @@ def changes(
         print_lines(["", f"next_page_token: {shown.next_page_token}"])
 
 
-def snapshot(
-    ctx: typer.Context,
-    uri: Uri = None,
-    branch: ReadBranch = None,
-    snapshot: AtSnapshot = None,
-    at_version: AtVersion = None,
-    at: AtTime = None,
-    json: Json = False,
-) -> None:
-    """Show the tables of a state, with their versions and sizes."""
-    point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    _, graph = Invocation.of(ctx).open(uri)
+@uri_argument
+@read_point_options
+@json_option
+@pass_invocation
+def snapshot(invocation: Invocation, uri: str | None, point: ReadPoint, json: bool) -> None:
+    _, graph = invocation.open(uri)
     with graph:
-        output = graph.listing(**point.pinned)
+        output = graph.listing(**point)
     if json:
         print_json(output)
         return

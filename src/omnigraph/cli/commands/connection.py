@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from omnigraph.cli.config import active_profile_name, forget_token, load_config, store_token
-from omnigraph.cli.params import Json
+from omnigraph.cli.params import json_option
 from omnigraph.cli.printing.output import print_json, print_lines, print_note
-from omnigraph.cli.target import Invocation, open_served
+from omnigraph.cli.target import Invocation, open_served, pass_invocation
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from omnigraph.cli.printing.reports import ListedProfile, ShownProfile
 
 
-def list_profiles(json: Json = False) -> None:
-    """List the profiles; the active one is that of OMNIGRAPH_PROFILE."""
+@json_option
+def list_profiles(json: bool) -> None:
     config, active = load_config(), active_profile_name()
     rows = [_row(profile, active) for _, profile in sorted(config.profiles.items())]
     if json:
@@ -38,11 +38,9 @@ def list_profiles(json: Json = False) -> None:
     print_lines(lines or [f"no profiles in {config.path}"])
 
 
-def show_profile(
-    name: Annotated[str | None, typer.Argument(help="The profile; the active one if omitted.", metavar="NAME")] = None,
-    json: Json = False,
-) -> None:
-    """Show what a profile addresses."""
+@click.argument("name", required=False, help="The profile; the active one if omitted.")
+@json_option
+def show_profile(name: str | None, json: bool) -> None:
     config = load_config()
     name = name or active_profile_name()
     profile = config.profile(name) if name is not None else None
@@ -103,17 +101,13 @@ def _endpoint(kind: str, target: str, config: OperatorConfig) -> str | None:
     return target if kind == "store" else None
 
 
-Name = Annotated[str, typer.Argument(help="The server, as the configuration calls it.", metavar="NAME")]
+name_argument = click.argument("name", help="The server, as the configuration calls it.")
 
 
-def login(
-    name: Name,
-    token: Annotated[
-        str | None, typer.Option("--token", help="The token; else one line of stdin.", metavar="TOKEN")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Keep the token for a server, in a file that only you may open."""
+@name_argument
+@click.option("--token", help="The token; else one line of stdin.", metavar="TOKEN")
+@json_option
+def login(name: str, token: str | None, json: bool) -> None:
     given = (_asked_for() if token is None else token).strip()
     if not given:
         raise BadRequestError("no token provided; give --token, or write it to stdin")
@@ -130,8 +124,9 @@ def login(
         print_lines([f"stored credential for '{name}' in {path}"])
 
 
-def logout(name: Name, json: Json = False) -> None:
-    """Keep no token for a server any more."""
+@name_argument
+@json_option
+def logout(name: str, json: bool) -> None:
     path = forget_token(name)
     if json:
         from omnigraph.cli.printing.reports import LoggedOut
@@ -150,11 +145,11 @@ def _asked_for() -> str:
     return sys.stdin.readline()
 
 
-def list_graphs(ctx: typer.Context, json: Json = False) -> None:
-    """List the graphs of a server, if it lets you know them."""
+@json_option
+@pass_invocation
+def list_graphs(invocation: Invocation, json: bool) -> None:
     from omnigraph.api.service.cluster import GraphList
 
-    invocation = Invocation.of(ctx)
     with open_served(invocation.server(), invocation.config) as server:
         found = server.list_graphs()
     if json:

@@ -1,60 +1,64 @@
-"""`omnigraph doctor`: is everything there that is needed, and does it work?"""
+"""The `doctor` command: check this machine and the addressed graph, and suggest how to fix problems.
+
+A check never changes anything, with one exception: on storage it writes one small object and removes it, because
+commits rely on the store to refuse an object that exists.
+"""
 
 from __future__ import annotations
 
+import json as json_text
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Final
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
-import typer
+from click.exceptions import Exit
 
 from omnigraph import __version__
-from omnigraph.cli.config import active_profile_name
-from omnigraph.cli.params import GlobalFlags, Json, Uri
+from omnigraph.api.values import counted
+from omnigraph.cli.config import OperatorConfig, active_profile_name, load_config
+from omnigraph.cli.params import GlobalFlags, json_option, uri_argument
 from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.printing.reports import Check, DoctorReport, Health
 from omnigraph.cli.registry import Capability
-from omnigraph.cli.target import ClusterScope, Invocation, Request, ServerScope, StoreScope, resolve
+from omnigraph.cli.target import ClusterScope, Invocation, Request, ServerScope, open_served, pass_invocation, resolve
+from omnigraph.errors import OmniGraphError, PolicyError, UnauthorizedError
 
 if TYPE_CHECKING:
-    from omnigraph.cli.printing.reports import Check, DoctorReport
+    from omnigraph.storage.location import Location
+
+LOWEST_PYTHON: Final = (3, 11)
+LOWEST_JAVA: Final = 17
+NEEDED: Final = ("pylance", "pyarrow", "numpy", "obstore", "lark", "msgspec", "click", "rich", "pyyaml")
+_GRAPH: Final = "__manifest/graph.json"
+_WAIT_SECONDS: Final = 10
 
 
-def doctor(ctx: typer.Context, uri: Uri = None, json: Json = False) -> None:
-    """Check this machine, and the graph that is addressed, and say what to do.
-
-    On storage it really tries that creating an object fails where one is, which commits rely on, and removes what it
-    wrote. Exit code 1 if something is broken.
-    """
-    from omnigraph.cli.machine_checks import machine_checks
-    from omnigraph.cli.printing.reports import DoctorReport, Health
-
-    checks = [*machine_checks(os.environ)]
-    if all(check.name != "config" or check.status is not Health.BROKEN for check in checks):
-        checks += _addressed(Invocation.of(ctx), uri)
+@uri_argument
+@json_option
+@pass_invocation
+def doctor(invocation: Invocation, uri: str | None, json: bool) -> None:
+    checks = [
+        check_python(sys.version_info[:3]),
+        check_packages(_installed_version),
+        check_java(os.environ, needed=_installed_version("pyspark") is not None),
+        check_config(),
+    ]
+    if checks[-1].status is not Health.BROKEN:
+        checks += _check_target(invocation, uri)
     report = DoctorReport(all(check.status is not Health.BROKEN for check in checks), __version__, tuple(checks))
     if json:
         print_json(report)
     else:
         print_lines(_lines(report), _style)
-    raise typer.Exit(0 if report.ok else 1)
-
-
-def _addressed(invocation: Invocation, uri: str | None) -> Iterator[Check]:
-    flags, config = invocation.flags, invocation.config
-    defaults = (config.defaults.server, config.defaults.store, active_profile_name())
-    if uri is None and flags == GlobalFlags(yes=flags.yes, quiet=flags.quiet) and not any(defaults):
-        return
-    from omnigraph.cli.graph_checks import cluster_checks, server_checks, storage_checks
-
-    # A local command has no class that a binding could be wrong for.
-    scope = resolve(Request("doctor", Capability.LOCAL, flags, uri), config)
-    match scope:
-        case StoreScope():
-            yield from storage_checks(scope.uri)
-        case ServerScope():
-            yield from server_checks(scope, config)
-        case ClusterScope():
-            yield from cluster_checks(scope)
+    raise Exit(0 if report.ok else 1)
 
 
 def _lines(report: DoctorReport) -> Iterator[str]:
@@ -62,14 +66,203 @@ def _lines(report: DoctorReport) -> Iterator[str]:
         yield f"{check.status:<8} {check.name:<12} {check.found}"
         if check.remedy is not None:
             yield f"{'':21} → {check.remedy}"
-    counted = {status: sum(check.status == status for check in report.checks) for status in ("broken", "warning")}
-    if report.ok and not counted["warning"]:
+    broken, warnings = (
+        sum(check.status is status for check in report.checks) for status in (Health.BROKEN, Health.WARNING)
+    )
+    if report.ok and not warnings:
         yield f"omnigraph {report.version}: everything is in order"
     else:
-        warnings = "1 warning" if counted["warning"] == 1 else f"{counted['warning']} warnings"
-        yield f"omnigraph {report.version}: {counted['broken']} broken, {warnings}"
+        yield f"omnigraph {report.version}: {broken} broken, {counted(warnings, 'warning')}"
 
 
 def _style(line: str) -> str:
     styles = {"ok": "green", "warning": "yellow", "broken": "bold red"}
     return styles.get(line.split(" ", 1)[0], "dim" if line.lstrip().startswith("→") else "")
+
+
+# ---- this machine
+
+
+def check_python(running: tuple[int, ...]) -> Check:
+    number = ".".join(map(str, running))
+    if running < LOWEST_PYTHON:
+        return Check.broken("python", f"this is Python {number}", "install Python 3.11 or newer")
+    return Check.fine("python", number)
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def check_packages(version_of: Callable[[str], str | None]) -> Check:
+    versions = {name: version_of(name) for name in NEEDED}
+    missing = [name for name, number in versions.items() if number is None]
+    if missing:
+        return Check.broken("packages", f"missing: {', '.join(missing)}", "pip install --upgrade omnigraph")
+    lance = versions["pylance"] or ""
+    if not lance.startswith("14."):
+        return Check.broken("packages", f"pylance is {lance}", "pip install 'pylance>=14,<15'")
+    return Check.fine("packages", ", ".join(f"{name} {number}" for name, number in versions.items()))
+
+
+def check_java(environment: Mapping[str, str], *, needed: bool) -> Check:
+    """Spark finds Java by JAVA_HOME, else by PATH."""
+    home = environment.get("JAVA_HOME", "").strip()
+    java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
+    number = _java_version(java) if java else None
+    if number is not None and number >= LOWEST_JAVA:
+        return Check.fine("java", f"{number}, {java}")
+    state = f"{java} is Java {number}" if number is not None else f"JAVA_HOME is '{home}'" if home else "not found"
+    if not needed:
+        return Check.fine("java", f"{state}; only Spark needs it, and pyspark is not installed")
+    package = f"openjdk-{LOWEST_JAVA}-jre-headless"
+    remedy = f"install Java {LOWEST_JAVA} or newer (Debian: apt install {package}), or set JAVA_HOME"
+    return Check.doubtful("java", f"{state}; pipelines and other work on Spark can't start", remedy)
+
+
+def _java_version(java: str) -> int | None:
+    try:
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError:
+        return None
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
+    if match is None:
+        return None
+    return int(match[2] or 0) if match[1] == "1" else int(match[1])
+
+
+def check_config() -> Check:
+    try:
+        config = load_config()
+    except OmniGraphError as error:
+        return Check.broken("config", str(error), "correct the file; docs/user/cli.md lists its keys")
+    if not config.path.exists():
+        return Check.fine("config", f"none ({config.path})")
+    flaw = next((profile.flaw for profile in config.profiles.values() if profile.flaw is not None), None)
+    if flaw is not None:
+        return Check.doubtful("config", flaw, f"correct {config.path}")
+    return Check.fine("config", f"{config.path}: {len(config.profiles)} profiles, {len(config.servers)} servers")
+
+
+# ---- the graph that the command line addresses
+
+
+def _check_target(invocation: Invocation, uri: str | None) -> Iterator[Check]:
+    flags, config = invocation.flags, invocation.config
+    defaults = (config.defaults.server, config.defaults.store, active_profile_name())
+    if uri is None and flags == GlobalFlags(yes=flags.yes, quiet=flags.quiet) and not any(defaults):
+        return
+    # A local command works on every kind of scope.
+    scope = resolve(Request("doctor", Capability.LOCAL, flags, uri), config)
+    if isinstance(scope, ServerScope):
+        yield from _check_server(scope, config)
+    elif isinstance(scope, ClusterScope):
+        yield from _check_cluster(scope)
+    else:
+        yield from _check_storage(scope.uri)
+
+
+def _check_storage(uri: str) -> Iterator[Check]:
+    from omnigraph.storage.location import Location
+    from omnigraph.storage.objects import Objects
+
+    yield (store := _check_store(uri))
+    if store.status is Health.BROKEN:
+        return
+    location = Location.parse(uri)
+    if _nearest_existing(location) == location and Objects(location).exists(_GRAPH):
+        yield _check_graph(uri)
+    else:
+        yield Check.fine("graph", f"none at {uri} yet", f"omnigraph init --schema FILE --store {uri} makes one")
+
+
+def _check_cluster(scope: ClusterScope) -> Iterator[Check]:
+    """The storage of a cluster, and the named graph or every applied one."""
+    from omnigraph.cluster.ledger.ledger import read_applied
+
+    try:
+        applied = read_applied(scope.root)
+        graphs = [applied.graph_uri(graph_id) for graph_id in applied.select_graphs(scope.graph)]
+    except OmniGraphError as error:
+        remedy = "check the address; `omnigraph cluster status` shows the applied resources"
+        yield Check.broken("cluster", str(error).removeprefix("ERROR "), remedy)
+        return
+    yield Check.fine("cluster", f"{scope.root}: {counted(len(graphs), 'graph')}")
+    yield from map(_check_store, graphs[:1])
+    yield from map(_check_graph, graphs)
+
+
+def _check_store(uri: str) -> Check:
+    """Create one small object, try in vain to create it again, read it and remove it."""
+    from omnigraph.storage.identifiers import new_ulid
+    from omnigraph.storage.location import Location
+    from omnigraph.storage.log.write_guard import probe_create_if_absent
+    from omnigraph.storage.objects import Objects
+
+    try:
+        location = Location.parse(uri)
+        objects = Objects(_nearest_existing(location))
+        has_graph = objects.location == location and objects.exists(_GRAPH)
+        probe_create_if_absent(objects, f"{'__manifest/probe-' if has_graph else '.omnigraph-probe-'}{new_ulid()}")
+        return Check.fine("store", f"{objects.location.uri}: create-if-absent works")
+    except OmniGraphError as error:
+        remedy = "check the address, its credentials (AWS_* for s3://) and permissions"
+        return Check.broken("store", str(error), remedy)
+
+
+def _nearest_existing(location: Location) -> Location:
+    """The location, or the nearest directory above it that exists: a graph would be made there."""
+    if not location.is_local:
+        return location
+    root = location.local_root
+    nearest = next((directory for directory in (root, *root.parents) if directory.is_dir()), root)
+    return location if nearest == root else replace(location, uri=str(nearest), prefix=str(nearest))
+
+
+def _check_graph(uri: str) -> Check:
+    import omnigraph
+
+    try:
+        with omnigraph.open(uri) as graph:
+            branches = counted(len(graph.list_branches()), "branch", "branches")
+            return Check.fine("graph", f"opens; main is at version {graph.version_of()}, {branches}")
+    except OmniGraphError as error:
+        return Check.broken("graph", str(error), f"omnigraph repair --store {uri} explains damage")
+
+
+def _check_server(scope: ServerScope, config: OperatorConfig) -> Iterator[Check]:
+    base = scope.url.partition("/graphs/")[0].rstrip("/")
+    try:
+        with urlopen(f"{base}/healthz", timeout=_WAIT_SECONDS) as response:
+            health = json_text.loads(response.read())
+    except HTTPError as error:
+        yield Check.broken("server", f"{base} answers with {error.code}", "check the URL: is it an OmniGraph server?")
+        return
+    except (URLError, OSError, ValueError) as error:
+        message = f"{base} does not answer: {getattr(error, 'reason', error)}"
+        yield Check.broken("server", message, "check the URL, the network, and that the server is running")
+        return
+    yield Check.fine("server", f"{base} answers: {json_text.dumps(health)}")
+    yield _check_access(scope, config)
+
+
+def _check_access(scope: ServerScope, config: OperatorConfig) -> Check:
+    names_graph = scope.graph is not None or scope.names_graph
+    try:
+        with open_served(scope, config, _WAIT_SECONDS) as graph:
+            if names_graph:
+                return Check.fine("access", f"the graph opens; main is at version {graph.version_of()}")
+            ids = [each.graph_id for each in graph.list_graphs()]
+            return Check.fine("access", f"{counted(len(ids), 'graph')}: {', '.join(ids)}")
+    except UnauthorizedError as error:
+        remedy = "store a token with `omnigraph login NAME`, or set OMNIGRAPH_BEARER_TOKEN"
+        return Check.broken("access", str(error), remedy)
+    except PolicyError as error:
+        if not names_graph:
+            return Check.fine("access", "the server accepts the token and lists no graphs for it")
+        return Check.doubtful("access", str(error), "ask the maintainer of the graph's policy")
+    except OmniGraphError as error:
+        return Check.broken("access", str(error), "check the name of the graph; `omnigraph graphs list` shows them")

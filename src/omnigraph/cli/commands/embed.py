@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
 from omnigraph.api.values import counted
 from omnigraph.cli.inputs import STDIN
-from omnigraph.cli.params import Json, UsageError, at_most_one
+from omnigraph.cli.params import UsageError, at_most_one, json_option
 from omnigraph.cli.printing.output import print_json, print_lines, print_note
 from omnigraph.cli.printing.progress import reading
 from omnigraph.errors import BadRequestError
@@ -22,40 +22,31 @@ if TYPE_CHECKING:
 STREAM: Final = str(STDIN)
 
 
+@click.option("--seed", help="A seed manifest: input, output and spec in one.", metavar="YAML")
+@click.option("--input", help="Graph records, one object per line; - is stdin.", metavar="JSONL")
+@click.option("--output", help="Where they go; - is stdout.", metavar="JSONL")
+@click.option("--spec", help="Which fields of which types are embedded, at which dimension.", metavar="JSON")
+@click.option("--clean", is_flag=True, help="Remove vectors instead.")
+@click.option("--reembed-all", is_flag=True, help="Embed every selected record, whether it has a vector or not.")
+@click.option("--type", "types", multiple=True, help="Only records of this type; may be repeated.", metavar="TYPE")
+@click.option(
+    "--select",
+    multiple=True,
+    help="Embed the records again whose field has this value; may be repeated.",
+    metavar="[TYPE:]FIELD=VALUE",
+)
+@json_option
 def embed(
-    seed: Annotated[
-        str | None, typer.Option("--seed", help="A seed manifest: input, output and spec in one.", metavar="YAML")
-    ] = None,
-    input: Annotated[
-        str | None,
-        typer.Option("--input", help="Graph records, one object per line; - is stdin.", metavar="JSONL"),
-    ] = None,
-    output: Annotated[str | None, typer.Option("--output", help="Where they go; - is stdout.", metavar="JSONL")] = None,
-    spec: Annotated[
-        str | None,
-        typer.Option("--spec", help="Which fields of which types are embedded, at which dimension.", metavar="JSON"),
-    ] = None,
-    clean: Annotated[bool, typer.Option("--clean", help="Remove vectors instead.")] = False,
-    reembed_all: Annotated[
-        bool, typer.Option("--reembed-all", help="Embed every selected record, whether it has a vector or not.")
-    ] = False,
-    types: Annotated[
-        list[str] | None, typer.Option("--type", help="Only records of this type; may be repeated.", metavar="TYPE")
-    ] = None,
-    select: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--select",
-            help="Embed the records again whose field has this value; may be repeated.",
-            metavar="[TYPE:]FIELD=VALUE",
-        ),
-    ] = None,
-    json: Json = False,
+    seed: str | None,
+    input: str | None,
+    output: str | None,
+    spec: str | None,
+    clean: bool,
+    reembed_all: bool,
+    types: tuple[str, ...],
+    select: tuple[str, ...],
+    json: bool,
 ) -> None:
-    """Give graph records the vectors of their texts, file to file.
-
-    The provider is the one that the environment names. A run that failed can be repeated: what it paid for is kept.
-    """
     at_most_one(("--clean", clean), ("--reembed-all", reembed_all))
     _check_files(seed, input, output, spec)
     if json and output == STREAM:

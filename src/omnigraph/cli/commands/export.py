@@ -6,16 +6,23 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from omnigraph.api.values import counted
-from omnigraph.cli.inputs import ReadingPoint
-from omnigraph.cli.params import AtSnapshot, AtTime, AtVersion, Engine, ReadBranch, Types, Uri, UsageError
+from omnigraph.cli.params import (
+    Engine,
+    ReadPoint,
+    UsageError,
+    choice_option,
+    read_point_options,
+    types_option,
+    uri_argument,
+)
 from omnigraph.cli.printing.output import print_lines, print_warning
 from omnigraph.cli.printing.progress import entities, stages, steps, writing
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.target import Invocation, pass_invocation
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import GraphApi
@@ -35,62 +42,58 @@ class Format(StrEnum):
 _LOCAL_FILES = (Format.PARQUET, Format.ARROW, Format.CSV)
 
 
+@uri_argument
+@read_point_options
+@types_option
+@choice_option(
+    "--format", Format, default="ndjson", help="Lines on stdout, or files in --out; orc and json need --engine spark."
+)
+@click.option("--out", help="The directory for files: one per type, or on Spark a folder each.", metavar="DIR")
+@choice_option(
+    "--engine", Engine, default="local", help="spark writes a folder per type, from executors, also to a URI."
+)
+@click.option("--epoch", is_flag=True, help="Write dates and times of NDJSON as days and milliseconds since 1970.")
+@click.option("--force", is_flag=True, help="Replace files that are in --out already.")
+@click.option("--jsonl", is_flag=True, hidden=True)
+@pass_invocation
 def export(
-    ctx: typer.Context,
-    uri: Uri = None,
-    branch: ReadBranch = None,
-    snapshot: AtSnapshot = None,
-    at_version: AtVersion = None,
-    at: AtTime = None,
-    types: Types = None,
-    format: Annotated[
-        Format,
-        typer.Option("--format", help="Lines on stdout, or files in --out; orc and json need --engine spark."),
-    ] = Format.NDJSON,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", help="The directory for files: one per type, or on Spark a folder each.", metavar="DIR"),
-    ] = None,
-    engine: Annotated[
-        Engine, typer.Option("--engine", help="spark writes a folder per type, from executors, also to a URI.")
-    ] = Engine.LOCAL,
-    epoch: Annotated[
-        bool, typer.Option("--epoch", help="Write dates and times of NDJSON as days and milliseconds since 1970.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are in --out already.")] = False,
-    jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
+    invocation: Invocation,
+    uri: str | None,
+    point: ReadPoint,
+    types: tuple[str, ...],
+    format: Format,
+    out: str | None,
+    engine: Engine,
+    epoch: bool,
+    force: bool,
+    jsonl: bool,
 ) -> None:
-    """Write every entity of a state, one JSON object per line; `load` reads it back."""
     if jsonl:
         print_warning("--jsonl is deprecated; NDJSON is what export writes")
     _check(engine, format, out, epoch=epoch, force=force)
-    point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    invocation = Invocation.of(ctx)
     if out is None:
         _, source = invocation.open(uri)
         with source:
             with _counted(source, types, point) as lines:
-                source.export_to(lines, **point.pinned, types=types or (), epoch=epoch)
+                source.export_to(lines, **point, types=types, epoch=epoch)
             sys.stdout.buffer.flush()
         return
     _, graph = invocation.open_storage(uri)
     with graph:
         if engine is Engine.SPARK:
-            files = _from_executors(graph, out, format, types or (), point, epoch=epoch, force=force)
+            files = _from_executors(graph, out, format, types, point, epoch=epoch, force=force)
         else:
             with steps("exporting") as told:
-                chosen = types or ()
-                files = graph.export_files(
-                    out, format=format.value, types=chosen, force=force, progress=told, **point.pinned
-                )
+                chosen = types
+                files = graph.export_files(out, format=format.value, types=chosen, force=force, progress=told, **point)
     print_lines(f"{file.path}: {counted(file.rows, 'entity', 'entities')}" for file in files)
 
 
-def _counted(graph: GraphApi, types: list[str] | None, point: ReadingPoint) -> AbstractContextManager[ByteWriter]:
+def _counted(graph: GraphApi, types: Sequence[str], point: ReadPoint) -> AbstractContextManager[ByteWriter]:
     """Stdout, with a bar for whoever does not see the lines themselves."""
     if sys.stdout.isatty():
         return nullcontext(sys.stdout.buffer)
-    return writing(sys.stdout.buffer, lambda: entities(graph, types=types, **point.pinned))
+    return writing(sys.stdout.buffer, lambda: entities(graph, types=types, **point))
 
 
 def _check(engine: Engine, format: Format, out: str | None, *, epoch: bool, force: bool) -> None:
@@ -112,7 +115,7 @@ def _check(engine: Engine, format: Format, out: str | None, *, epoch: bool, forc
 
 
 def _from_executors(
-    graph: Graph, out: str, format: Format, types: Sequence[str], point: ReadingPoint, *, epoch: bool, force: bool
+    graph: Graph, out: str, format: Format, types: Sequence[str], point: ReadPoint, *, epoch: bool, force: bool
 ) -> list[ExportedFile]:
     from omnigraph.pipeline import export_types
 
@@ -126,5 +129,5 @@ def _from_executors(
             epoch=epoch,
             force=force,
             progress=progress,
-            **point.pinned,
+            **point,
         )

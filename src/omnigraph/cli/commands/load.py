@@ -11,17 +11,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.values import counted
 from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, excess, names_data
-from omnigraph.cli.params import Branch, Json, Uri, UsageError
+from omnigraph.cli.params import UsageError, branch_option, choice_option, json_option, uri_argument
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_warning
 from omnigraph.cli.printing.progress import reading, stages
-from omnigraph.cli.target import Invocation, ServerScope, Target, open_graph, storage_needed
+from omnigraph.cli.target import Invocation, ServerScope, Target, open_graph, pass_invocation, storage_needed
 from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
@@ -39,75 +39,67 @@ class LoadEngine(StrEnum):
     SPARK = "spark"
 
 
-Data = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--data",
-        help="Graph records, one JSON object per line, or a quarantine that was corrected; with --type csv, parquet, "
-        "arrow and ndjson rows. A file, also a compressed one, a directory or a pattern, or several of these (repeat "
-        "it); - is stdin. On Spark also a URI or an orc file.",
-        metavar="FILE",
-    ),
-]
+data_option = click.option(
+    "--data",
+    multiple=True,
+    help="Graph records, one JSON object per line, or a corrected quarantine; with --type, rows of csv, parquet, arrow "
+    "or ndjson. A file, which may be compressed, a directory or a pattern; may be repeated; - is stdin. Spark also "
+    "reads URIs and orc files.",
+    metavar="FILE",
+)
 _PIECE_BYTES = 1 << 20
 
 
+@choice_option(
+    "--mode",
+    LoadMode,
+    required=True,
+    help="append refuses existing ids, merge replaces those entities, overwrite replaces whole types.",
+)
+@uri_argument
+@data_option
+@branch_option
+@click.option("--from", "base", help="Create a missing branch from this one.", metavar="BASE")
+@click.option(
+    "--type",
+    "type_name",
+    help="The type of every row: columns are properties; from and to, or src and dst, are the ends of an edge.",
+    metavar="TYPE",
+)
+@choice_option("--format", DataFormat, help="The format of the data, if the file names do not show it.")
+@click.option("--delimiter", help="The delimiter of CSV rows: ; or \\t.", metavar="C")
+@click.option("--encoding", help="The encoding of CSV files.", metavar="NAME")
+@choice_option(
+    "--engine",
+    LoadEngine,
+    default="auto",
+    help="auto loads local files in this process if they fit, and everything else on Spark.",
+)
+@click.option(
+    "--embed", is_flag=True, help="Compute every missing @embed vector, not only those declared on_write=true."
+)
+@json_option
+@pass_invocation
 def load(
-    ctx: typer.Context,
-    mode: Annotated[
-        LoadMode,
-        typer.Option(
-            "--mode", help="append refuses existing ids, merge replaces those entities, overwrite replaces whole types."
-        ),
-    ],
-    uri: Uri = None,
-    data: Data = None,
-    branch: Branch = "main",
-    base: Annotated[
-        str | None, typer.Option("--from", help="Create a missing branch from this one.", metavar="BASE")
-    ] = None,
-    type_name: Annotated[
-        str | None,
-        typer.Option(
-            "--type",
-            help="Every row is an entity of this type: its columns are properties; from and to, or src and dst, are "
-            "the ends of an edge.",
-            metavar="TYPE",
-        ),
-    ] = None,
-    format: Annotated[
-        DataFormat | None, typer.Option("--format", help="What the data are, when their names do not tell.")
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option("--delimiter", help="What separates the values of CSV rows: ; or \\t.", metavar="C"),
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option("--encoding", help="How the text of CSV files is encoded.", metavar="NAME")
-    ] = None,
-    engine: Annotated[
-        LoadEngine,
-        typer.Option(
-            "--engine",
-            help="auto loads local files in this process while they fit, and everything else on Spark.",
-        ),
-    ] = LoadEngine.AUTO,
-    embed: Annotated[
-        bool,
-        typer.Option("--embed", help="Compute every missing @embed vector, not only those declared on_write=true."),
-    ] = False,
-    json: Json = False,
+    invocation: Invocation,
+    mode: LoadMode,
+    uri: str | None,
+    data: tuple[str, ...],
+    branch: str,
+    base: str | None,
+    type_name: str | None,
+    format: DataFormat | None,
+    delimiter: str | None,
+    encoding: str | None,
+    engine: LoadEngine,
+    embed: bool,
+    json: bool,
 ) -> None:
-    """Load data into a branch as one commit, all or nothing.
-
-    A file of rows may also be the argument: `omnigraph load people.csv --type Person --mode merge --store team.omni`.
-    """
     if not data and uri is not None and names_data(uri):
-        data, uri = [uri], None
+        data, uri = (uri,), None
     if not data:
         raise UsageError("Missing option '--data'.")
     inputs = data_inputs(data, format, type_name, delimiter, encoding)
-    invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
     if mode is LoadMode.OVERWRITE:
@@ -182,7 +174,7 @@ def _load_served(
             "storage with --store <uri>"
         )
     source = _source(first)
-    with invocation.opened(target) as graph:
+    with invocation.open_target(target) as graph:
         if type_name is not None:
             return _load_rows(graph, first, source, type_name, where)
         with _pieces(source) as pieces:
@@ -249,24 +241,21 @@ def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) 
     return engine is LoadEngine.SPARK or reason is not None
 
 
+@click.option("--data", required=True, help="The records; - is stdin.", metavar="FILE")
+@uri_argument
+@choice_option("--mode", LoadMode, default="merge", help="What to do with existing ids.")
+@branch_option
+@click.option("--from", "base", default="main", help="Create a missing branch from this one.", metavar="BASE")
+@json_option
+@pass_invocation
 def ingest(
-    ctx: typer.Context,
-    data: Annotated[str, typer.Option("--data", help="The records; - is stdin.", metavar="FILE")],
-    uri: Uri = None,
-    mode: Annotated[LoadMode, typer.Option("--mode", help="What to do with existing ids.")] = LoadMode.MERGE,
-    branch: Branch = "main",
-    base: Annotated[
-        str, typer.Option("--from", help="Create a missing branch from this one.", metavar="BASE")
-    ] = "main",
-    json: Json = False,
+    invocation: Invocation, data: str, uri: str | None, mode: LoadMode, branch: str, base: str, json: bool
 ) -> None:
-    """Load records in the lenient grammar of old exports (deprecated: use load)."""
     print_warning("`omnigraph ingest` is deprecated; use `omnigraph load --mode <mode>`")
-    invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
     actor = invocation.actor_of(target)
-    with invocation.opened(target) as graph, _pieces(data) as pieces:
+    with invocation.open_target(target) as graph, _pieces(data) as pieces:
         receipt = graph.load_lenient(pieces, mode=mode.value, branch=branch, base=base, actor=actor)
     if receipt.values_nulled or receipt.values_dropped:
         print_warning(

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import typer
+import click
+from click.exceptions import Exit
 
 from omnigraph.api.values import counted
-from omnigraph.cli.params import Branch, Engine, Json, Uri, UsageError, at_most_one
+from omnigraph.cli.params import (
+    Engine,
+    UsageError,
+    at_most_one,
+    branch_option,
+    choice_option,
+    json_option,
+    uri_argument,
+)
 from omnigraph.cli.printing.output import print_json, print_lines
 from omnigraph.cli.printing.progress import stages, steps
-from omnigraph.cli.target import Invocation, open_graph
+from omnigraph.cli.target import Invocation, open_graph, pass_invocation
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -23,17 +32,12 @@ if TYPE_CHECKING:
 Report = TypeVar("Report", "OptimizeReport", "RepairReport", "CleanupReport")
 
 
-def optimize(
-    ctx: typer.Context,
-    uri: Uri = None,
-    branch: Branch = "main",
-    engine: Annotated[
-        Engine, typer.Option("--engine", help="spark rewrites and indexes large tables on executors.")
-    ] = Engine.LOCAL,
-    json: Json = False,
-) -> None:
-    """Compact tables and bring their indexes up to date, in one commit that changes no content."""
-    invocation = Invocation.of(ctx)
+@uri_argument
+@branch_option
+@choice_option("--engine", Engine, default="local", help="spark rewrites and indexes large tables on executors.")
+@json_option
+@pass_invocation
+def optimize(invocation: Invocation, uri: str | None, branch: str, engine: Engine, json: bool) -> None:
     target, graph = invocation.maintain_storage(uri)
     with graph:
         done = _optimized_on_spark(graph, branch) if engine is Engine.SPARK else _optimized(graph, branch)
@@ -56,17 +60,14 @@ def _optimized_on_spark(graph: Graph, branch: str) -> OptimizeReport:
         return optimize_on_spark(None, graph, branch, progress=progress)
 
 
-def repair(
-    ctx: typer.Context,
-    uri: Uri = None,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Repair; without it, only look.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="With --confirm: also take over suspicious changes.")] = False,
-    json: Json = False,
-) -> None:
-    """Verify that every branch opens and is complete, and find tables that another tool has changed."""
+@uri_argument
+@click.option("--confirm", is_flag=True, help="Repair; without it, only look.")
+@click.option("--force", is_flag=True, help="With --confirm: also take over suspicious changes.")
+@json_option
+@pass_invocation
+def repair(invocation: Invocation, uri: str | None, confirm: bool, force: bool, json: bool) -> None:
     if force and not confirm:
         raise UsageError("--force only goes with --confirm; look at the preview first")
-    invocation = Invocation.of(ctx)
     target, graph = invocation.maintain_storage(uri)
     with graph, steps("repair") as progress:
         report = _named(graph.maintenance.repair(confirm=confirm, force=force, progress=progress), target.uri)
@@ -77,31 +78,31 @@ def repair(
     if report.refused:
         told = f"repair refused {report.refused} of {counted(len(report.datasets), 'dataset')}; see the report above"
         print(f"Error: {told}", file=sys.stderr)
-        raise typer.Exit(BadRequestError.exit_code)  # the report is the output; a second object would not parse
+        raise Exit(BadRequestError.exit_code)  # the report is the output; a second object would not parse
 
 
+@uri_argument
+@click.option("--keep", type=click.IntRange(min=0), help="Keep this many of the newest versions.", metavar="N")
+@click.option("--older-than", help="Remove only what is older: N[s|m|h|d|w].", metavar="DURATION")
+@click.option("--dry-run", is_flag=True, help="Count what would go, per type; remove nothing.")
+@click.option("--confirm", is_flag=True, help="Remove it.")
+@json_option
+@pass_invocation
 def cleanup(
-    ctx: typer.Context,
-    uri: Uri = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", help="Keep this many of the newest versions.", metavar="N", min=0)
-    ] = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", help="Remove only what is older: N[s|m|h|d|w].", metavar="DURATION"),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would go, per type; remove nothing.")] = False,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Remove it.")] = False,
-    json: Json = False,
+    invocation: Invocation,
+    uri: str | None,
+    keep: int | None,
+    older_than: str | None,
+    dry_run: bool,
+    confirm: bool,
+    json: bool,
 ) -> None:
-    """Remove the data of old versions. What branches still use is always kept."""
     if keep is None and older_than is None:
         raise BadRequestError("cleanup requires at least one of --keep or --older-than")
     at_most_one(("--dry-run", dry_run), ("--confirm", confirm))
     from omnigraph.api.maintenance import duration
 
     age = None if older_than is None else duration(older_than)
-    invocation = Invocation.of(ctx)
     target = invocation.storage(uri)
     policy = _policy(keep, older_than)
     if not (confirm or dry_run):

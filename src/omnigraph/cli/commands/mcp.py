@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
 from omnigraph.cli.commands.serve import address, host_flag
 from omnigraph.cli.inputs import read_source
-from omnigraph.cli.params import Uri, UsageError
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.params import UsageError, file_option, uri_argument
+from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 
@@ -28,39 +28,37 @@ _EXTRAS: Final = {
 }
 
 
+@uri_argument
+@click.option("--http", help="Serve http://ADDR:PORT/mcp instead of stdin and stdout.", metavar="ADDR:PORT")
+@file_option("--queries", multiple=True, help="Offer the queries of this .gq file as tools; may be repeated.")
+@click.option("--read-only", is_flag=True, help="Offer no tool that writes.")
+@click.option("--allow-main", is_flag=True, help="Let mutations go to main; else only to other branches.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=LEAST_MAX_TOKENS),
+    default=DEFAULT_MAX_TOKENS,
+    help="The size of an answer, at 4 bytes a token.",
+    metavar="N",
+)
+@click.option("--unauthenticated", is_flag=True, help="Let --http listen where other machines reach it.")
+@click.option(
+    "--allowed-host",
+    multiple=True,
+    help="A further name by which --http may be called; may be repeated.",
+    metavar="NAME",
+)
+@pass_invocation
 def mcp(
-    ctx: typer.Context,
-    uri: Uri = None,
-    http: Annotated[
-        str | None,
-        typer.Option("--http", help="Serve http://ADDR:PORT/mcp instead of stdin and stdout.", metavar="ADDR:PORT"),
-    ] = None,
-    queries: Annotated[
-        list[Path] | None,
-        typer.Option("--queries", help="Offer the queries of this .gq file as tools; may be repeated.", metavar="FILE"),
-    ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Offer no tool that writes.")] = False,
-    allow_main: Annotated[
-        bool, typer.Option("--allow-main", help="Let mutations go to main; else only to other branches.")
-    ] = False,
-    max_tokens: Annotated[
-        int,
-        typer.Option(
-            "--max-tokens", help="The size of an answer, at 4 bytes a token.", metavar="N", min=LEAST_MAX_TOKENS
-        ),
-    ] = DEFAULT_MAX_TOKENS,
-    unauthenticated: Annotated[
-        bool, typer.Option("--unauthenticated", help="Let --http listen where other machines reach it.")
-    ] = False,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allowed-host", help="A further name by which --http may be called; may be repeated.", metavar="NAME"
-        ),
-    ] = None,
+    invocation: Invocation,
+    uri: str | None,
+    http: str | None,
+    queries: tuple[Path, ...],
+    read_only: bool,
+    allow_main: bool,
+    max_tokens: int,
+    unauthenticated: bool,
+    allowed_host: tuple[str, ...],
 ) -> None:
-    """Offer a graph to agents as tools (Model Context Protocol)."""
-    invocation = Invocation.of(ctx)
     if read_only and allow_main:
         raise UsageError("--read-only and --allow-main contradict each other")
     if unauthenticated and http is None:

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from omnigraph.api.values import counted
 from omnigraph.cli.inputs import STDIN, read_source
-from omnigraph.cli.params import Json, Uri, at_most_one
+from omnigraph.cli.params import at_most_one, json_option, uri_argument
 from omnigraph.cli.printing.output import print_json, print_json_line, print_lines
 from omnigraph.cli.printing.progress import active_ui, stages
-from omnigraph.cli.target import Invocation, applied_pipeline
+from omnigraph.cli.target import Invocation, applied_pipeline, pass_invocation
 
 if TYPE_CHECKING:
     from omnigraph.api.service.pipeline import Progress, StageEvent
@@ -29,31 +29,36 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
     from omnigraph.pipeline import Pipeline
 
-PipelineFile: TypeAlias = Annotated[
-    Path,
-    typer.Argument(
-        help="A pipeline file, - is stdin; with --cluster, the name of an applied pipeline.", metavar="FILE"
-    ),
-]
+file_argument = click.argument(
+    "file",
+    type=click.Path(path_type=Path),
+    help="A pipeline file; - is stdin; with --cluster, the name of an applied pipeline.",
+    metavar="FILE",
+)
 
 
+@file_argument
+@uri_argument
+@click.option("--branch", help="The branch, instead of the one in the file.", metavar="NAME")
+@click.option("--mode", help="append, merge or overwrite, instead of the mode in the file.", metavar="MODE")
+@click.option("--dry-run", is_flag=True, help="Do everything except publish.")
+@click.option("--force", is_flag=True, help="Run even if this input was loaded before.")
+@click.option("--run-key", help="The name of the run: a second run of this name loads nothing.", metavar="KEY")
+@json_option
+@pass_invocation
 def run(
-    ctx: typer.Context,
-    file: PipelineFile,
-    uri: Uri = None,
-    branch: Annotated[str | None, typer.Option("--branch", help="Instead of the file's.", metavar="NAME")] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help="append, merge or overwrite.", metavar="MODE")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but publish.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Run even if this input was loaded before.")] = False,
-    run_key: Annotated[
-        str | None, typer.Option("--run-key", help="Names the run, for once-only.", metavar="KEY")
-    ] = None,
-    json: Json = False,
+    invocation: Invocation,
+    file: Path,
+    uri: str | None,
+    branch: str | None,
+    mode: str | None,
+    dry_run: bool,
+    force: bool,
+    run_key: str | None,
+    json: bool,
 ) -> None:
-    """Run a pipeline as one commit."""
     from omnigraph.pipeline import run as run_pipeline
 
-    invocation = Invocation.of(ctx)
     with _meant(invocation, file, uri) as meant, _progress(json=json) as progress:
         report = run_pipeline(
             meant.pipeline,
@@ -74,11 +79,14 @@ def run(
         print_lines(report.lines(), _style)
 
 
-def validate(ctx: typer.Context, file: PipelineFile, uri: Uri = None, json: Json = False) -> None:
-    """Check a pipeline file, against its graph's schema when there is one. Starts no Spark."""
+@file_argument
+@uri_argument
+@json_option
+@pass_invocation
+def validate(invocation: Invocation, file: Path, uri: str | None, json: bool) -> None:
     from omnigraph.pipeline import validate as validate_pipeline
 
-    with _meant(Invocation.of(ctx), file, uri) as meant:
+    with _meant(invocation, file, uri) as meant:
         model = validate_pipeline(meant.pipeline, graph=meant.target)
     if json:
         from omnigraph.api.service.pipeline import PipelineValidated
@@ -88,11 +96,14 @@ def validate(ctx: typer.Context, file: PipelineFile, uri: Uri = None, json: Json
         print_lines([f"OK {file}: {counted(len(model.sources), 'source')}, {counted(len(model.mappings), 'mapping')}"])
 
 
-def explain(ctx: typer.Context, file: PipelineFile, uri: Uri = None, json: Json = False) -> None:
-    """Show what a run would do, step by step. Reads schemas, no rows."""
+@file_argument
+@uri_argument
+@json_option
+@pass_invocation
+def explain(invocation: Invocation, file: Path, uri: str | None, json: bool) -> None:
     from omnigraph.pipeline import explain as explain_pipeline
 
-    with _meant(Invocation.of(ctx), file, uri) as meant:
+    with _meant(invocation, file, uri) as meant:
         plan = explain_pipeline(meant.pipeline, graph=meant.target)
     if json:
         print_json(plan)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click.exceptions import Exit
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.cli.inputs import json_object, read_source
-from omnigraph.cli.params import UsageError, at_most_one
+from omnigraph.cli.params import UsageError, at_most_one, file_option
 from omnigraph.cli.printing.output import print_lines, print_text
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
@@ -86,66 +87,64 @@ def _only(policies: Sequence[ClusterPolicy], advice: str) -> ClusterPolicy:
     return policies[0]
 
 
-BundleFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--file", help="A bundle that need not be applied, instead of a cluster's.", metavar="FILE"),
-]
-SchemaFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--schema", help="The .pg file that rows and hide are about; else the graph's own.", metavar="FILE"),
-]
+bundle_option = file_option("--file", help="A bundle file, instead of the applied bundle of a cluster.")
+schema_option = file_option(
+    "--schema", help="The .pg file that row filters and masks are checked against; else the schema of the graph."
+)
 
 
-def validate(ctx: typer.Context, file: BundleFile = None, schema: SchemaFile = None) -> None:
-    """Check a bundle, and what it shows of types against a schema."""
-    bundle = chosen_bundle(Invocation.of(ctx), file)
+@bundle_option
+@schema_option
+@pass_invocation
+def validate(invocation: Invocation, file: Path | None, schema: Path | None) -> None:
+    bundle = chosen_bundle(invocation, file)
     gate = bundle.gate()
     if schema is not None or (gate.restricts and bundle.graph_uri is not None):
         gate.bind_schema(_catalog(bundle, schema))
     print_lines([f"policy valid: bundle '{bundle.name}' [{len(gate.bundle.actors)} actors]"])
 
 
-def try_cases(
-    ctx: typer.Context,
-    tests: Annotated[Path, typer.Option("--tests", help="The cases: requests and what is expected.", metavar="FILE")],
-    file: BundleFile = None,
-) -> None:
-    """Ask a bundle about the cases of a file."""
+@file_option("--tests", required=True, help="The test cases: requests and expected decisions.")
+@bundle_option
+@pass_invocation
+def try_cases(invocation: Invocation, tests: Path, file: Path | None) -> None:
     from omnigraph.policy.explanation import read_cases, run_cases
 
-    bundle = chosen_bundle(Invocation.of(ctx), file)
+    bundle = chosen_bundle(invocation, file)
     report = run_cases(bundle.gate(), read_cases(read_source(tests), str(tests)))
     print_lines(report.lines())
-    raise typer.Exit(0 if report.passed else 1)
+    raise Exit(0 if report.passed else 1)
 
 
+@click.option("--actor", required=True, help="The actor of the request.", metavar="ID")
+@click.option("--action", required=True, help="The action: read, change, branch-merge, …", metavar="ACTION")
+@click.option("--branch", help="The branch of the request.", metavar="NAME")
+@click.option("--target-branch", help="The branch it targets.", metavar="NAME")
+@bundle_option
+@schema_option
+@click.option("--type", "type_name", help="Also explain a row of this type.", metavar="TYPE")
+@click.option("--row", help="The row's properties, as JSON.", metavar="JSON")
+@click.option("--id", help="The id of a row of the graph.", metavar="ID")
+@pass_invocation
 def explain(
-    ctx: typer.Context,
-    actor: Annotated[str, typer.Option("--actor", help="Who asks.", metavar="ID")],
-    action: Annotated[str, typer.Option("--action", help="What for: read, change, branch-merge, …", metavar="ACTION")],
-    branch: Annotated[str | None, typer.Option("--branch", help="The branch of the request.", metavar="NAME")] = None,
-    target_branch: Annotated[
-        str | None, typer.Option("--target-branch", help="The branch it targets.", metavar="NAME")
-    ] = None,
-    file: BundleFile = None,
-    schema: SchemaFile = None,
-    type_name: Annotated[
-        str | None, typer.Option("--type", help="Also explain a row of this type.", metavar="TYPE")
-    ] = None,
-    row: Annotated[str | None, typer.Option("--row", help="The row's properties, as JSON.", metavar="JSON")] = None,
-    id: Annotated[str | None, typer.Option("--id", help="The id of a row of the graph.", metavar="ID")] = None,
+    invocation: Invocation,
+    actor: str,
+    action: str,
+    branch: str | None,
+    target_branch: str | None,
+    file: Path | None,
+    schema: Path | None,
+    type_name: str | None,
+    row: str | None,
+    id: str | None,
 ) -> None:
-    """Say whether an actor may do something, and why.
-
-    With --type, and a row by --id or --row, also say whether it sees that row. Exit code 0 for allow and for deny.
-    """
     from omnigraph.api.governance import AccessRequest
     from omnigraph.policy.explanation import explain as explained
 
     _check_row_flags(type_name, row, id)
     # As every request does, without the white space around a name.
     request = AccessRequest(_action(action), branch and branch.strip(), target_branch and target_branch.strip())
-    bundle = chosen_bundle(Invocation.of(ctx), file)
+    bundle = chosen_bundle(invocation, file)
     gate = bundle.gate()
     found = explained(gate, actor, request)
     lines = list(found.lines())
@@ -154,13 +153,11 @@ def explain(
     print_lines(lines)
 
 
-def show(
-    ctx: typer.Context,
-    file: BundleFile = None,
-    cedar: Annotated[bool, typer.Option("--cedar", help="Print the Cedar schema and policies it becomes.")] = False,
-) -> None:
-    """Print a bundle, or what Cedar is given."""
-    bundle = chosen_bundle(Invocation.of(ctx), file)
+@bundle_option
+@click.option("--cedar", is_flag=True, help="Print the Cedar schema and policies it becomes.")
+@pass_invocation
+def show(invocation: Invocation, file: Path | None, cedar: bool) -> None:
+    bundle = chosen_bundle(invocation, file)
     if not cedar:
         print_text(bundle.source)
         return

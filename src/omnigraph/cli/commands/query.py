@@ -8,78 +8,72 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click.exceptions import Exit
 
 from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.inputs import (
     Parameters,
-    ReadingPoint,
     affected,
     name_and_uri,
     open_stored,
+    parameter_options,
+    query_file_option,
     query_source,
+    query_string_option,
     stored_rows,
 )
 from omnigraph.cli.params import (
-    AtSnapshot,
-    AtTime,
-    AtVersion,
-    Branch,
-    Json,
-    NamedParams,
-    Params,
-    ParamsFile,
-    QueryFile,
-    QueryString,
-    ReadBranch,
-    Uri,
+    ReadPoint,
     UsageError,
     at_most_one,
+    branch_option,
+    choice_option,
+    file_option,
+    json_option,
+    read_point_options,
+    uri_argument,
 )
 from omnigraph.cli.printing.output import print_json, print_lines, print_warning
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
-from omnigraph.cli.target import Invocation, ServerScope
+from omnigraph.cli.target import Invocation, ServerScope, pass_invocation
 from omnigraph.errors import PolicyError
 
 if TYPE_CHECKING:
     from omnigraph.api.load import MutationReceipt
 
 
+@click.argument("name", required=False, help="The query in the source, or a stored one.")
+@uri_argument
+@query_file_option
+@query_string_option
+@parameter_options
+@read_point_options
+@choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
+@json_option
+@click.option("--explain", is_flag=True, help="Show the plan; run nothing.")
+@click.option("--profile-query", is_flag=True, help="Also show what each operator did, on stderr.")
+@pass_invocation
 def query(
-    ctx: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(help="The query in the source, or a stored one.", metavar="NAME")
-    ] = None,
-    uri: Uri = None,
-    query: QueryFile = None,
-    query_string: QueryString = None,
-    params: Params = None,
-    params_file: ParamsFile = None,
-    param: NamedParams = None,
-    branch: ReadBranch = None,
-    snapshot: AtSnapshot = None,
-    at_version: AtVersion = None,
-    at: AtTime = None,
-    format: Annotated[ReadFormat | None, typer.Option("--format", help="How rows are shown.  [default: table]")] = None,
-    json: Json = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the plan; run nothing.")] = False,
-    profile_query: Annotated[
-        bool, typer.Option("--profile-query", help="Also show what each operator did, on stderr.")
-    ] = False,
+    invocation: Invocation,
+    name: str | None,
+    uri: str | None,
+    query: Path | None,
+    query_string: str | None,
+    parameters: Parameters,
+    point: ReadPoint,
+    format: ReadFormat | None,
+    json: bool,
+    explain: bool,
+    profile_query: bool,
 ) -> None:
-    """Run a read query (alias: read).
-
-    All rows come from one state: a branch's head, or its past.
-    """
     at_most_one(("--format", format), ("--json", json))
     name, uri = name_and_uri(name, uri)
-    point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     source = query_source(name, query, query_string, kind="query")
-    parameters = Parameters.given(params, params_file, param)
-    invocation = Invocation.of(ctx, name)
+    invocation.query_name = name
     printer = ReadPrinter.chosen(ReadFormat.JSON if json else format, invocation.config.defaults)
     if source is None:
         if explain or profile_query:
@@ -90,12 +84,12 @@ def query(
     _, graph = invocation.open(uri)
     with graph:
         if explain:
-            print_lines(graph.explain(source, name, given, **point.pinned), _plain)
+            print_lines(graph.explain(source, name, given, **point), _plain)
         elif profile_query:
             show_profiled(graph, source, name, given, point, printer)
         else:
             with working("running the query"):
-                rows = graph.query(source, name, given, **point.pinned)
+                rows = graph.query(source, name, given, **point)
             printer.show(rows)
 
 
@@ -103,30 +97,29 @@ def _plain(line: str) -> str:
     return ""
 
 
+@click.argument("name", required=False, help="The mutation in the source, or a stored one.")
+@uri_argument
+@query_file_option
+@query_string_option
+@parameter_options
+@branch_option
+@click.option("--if-commit", help="Only if the branch is at this commit; else exit 4.", metavar="COMMIT")
+@json_option
+@pass_invocation
 def mutate(
-    ctx: typer.Context,
-    name: Annotated[
-        str | None,
-        typer.Argument(help="The mutation in the source, or a stored one.", metavar="NAME"),
-    ] = None,
-    uri: Uri = None,
-    query: QueryFile = None,
-    query_string: QueryString = None,
-    params: Params = None,
-    params_file: ParamsFile = None,
-    param: NamedParams = None,
-    branch: Branch = "main",
-    if_commit: Annotated[
-        str | None,
-        typer.Option("--if-commit", help="Only if the branch is at this commit; else exit 4.", metavar="COMMIT"),
-    ] = None,
-    json: Json = False,
+    invocation: Invocation,
+    name: str | None,
+    uri: str | None,
+    query: Path | None,
+    query_string: str | None,
+    parameters: Parameters,
+    branch: str,
+    if_commit: str | None,
+    json: bool,
 ) -> None:
-    """Run a mutation: inserts, updates or deletes, all or nothing (alias: change)."""
     name, uri = name_and_uri(name, uri)
-    invocation = Invocation.of(ctx, name)
+    invocation.query_name = name
     source = query_source(name, query, query_string, kind="mutation")
-    parameters = Parameters.given(params, params_file, param)
     if source is None:
         receipt = _stored(invocation, str(name), parameters, branch, if_commit, uri)
     else:
@@ -158,24 +151,17 @@ def _stored(
     return receipt
 
 
+@uri_argument
+@branch_option
+@file_option("--query", "queries", multiple=True, help="A .gq file whose queries can be called; may be repeated.")
+@choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
+@pass_invocation
 def shell(
-    ctx: typer.Context,
-    uri: Uri = None,
-    branch: Branch = "main",
-    queries: Annotated[
-        list[Path] | None,
-        typer.Option("--query", help="A .gq file whose queries can be called; may be repeated.", metavar="FILE"),
-    ] = None,
-    format: Annotated[ReadFormat | None, typer.Option("--format", help="How rows are shown.  [default: table]")] = None,
+    invocation: Invocation, uri: str | None, branch: str, queries: tuple[Path, ...], format: ReadFormat | None
 ) -> None:
-    """Query and change a graph in a conversation: history, completion, `:help`.
-
-    Mutations are commits on the current branch. Statements may also be piped in; then the exit code is 1 if one failed.
-    """
     from omnigraph.cli.shell.session import Session
     from omnigraph.cli.shell.terminal import converse, is_interactive, run_piped
 
-    invocation = Invocation.of(ctx)
     target, graph = invocation.open(uri)
     with graph:
         printer = ReadPrinter.chosen(format, invocation.config.defaults)
@@ -192,4 +178,4 @@ def shell(
             code = converse(session, f"omnigraph shell → {target.uri} ({target.access}); :help, or Ctrl-D to leave")
         else:
             code = run_piped(session)
-    raise typer.Exit(code)
+    raise Exit(code)

@@ -6,57 +6,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from omnigraph.cli.inputs import ReadingPoint, read_source
-from omnigraph.cli.params import AtSnapshot, AtTime, AtVersion, Branch, Json, ReadBranch, Uri
+from omnigraph.cli.inputs import read_source
+from omnigraph.cli.params import ReadPoint, branch_option, file_option, json_option, read_point_options, uri_argument
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.target import Invocation, StoreScope, open_graph, refuse_inside_cluster
+from omnigraph.cli.target import Invocation, StoreScope, open_graph, pass_invocation, refuse_inside_cluster
 
 
-def show(
-    ctx: typer.Context,
-    uri: Uri = None,
-    branch: ReadBranch = None,
-    snapshot: AtSnapshot = None,
-    at_version: AtVersion = None,
-    at: AtTime = None,
-    json: Json = False,
-) -> None:
-    """Print the accepted schema, word for word."""
+@uri_argument
+@read_point_options
+@json_option
+@pass_invocation
+def show(invocation: Invocation, uri: str | None, point: ReadPoint, json: bool) -> None:
     from omnigraph.api.schema import SchemaSource
 
-    point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    _, graph = Invocation.of(ctx).open(uri)
+    _, graph = invocation.open(uri)
     with graph:
-        source = graph.schema.show(**point.pinned)
+        source = graph.schema.show(**point)
     if json:
         print_json(SchemaSource(source))
     else:
         print_text(source)
 
 
+@file_option("--schema", "desired", required=True, help="The desired schema, a .pg file.")
+@uri_argument
+@file_option("--from", "accepted", help="Plan offline, from this .pg file.")
+@branch_option
+@click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard drops: history is purged with them.")
+@json_option
+@pass_invocation
 def plan(
-    ctx: typer.Context,
-    desired: Annotated[Path, typer.Option("--schema", help="The desired schema, a .pg file.", metavar="FILE")],
-    uri: Uri = None,
-    accepted: Annotated[
-        Path | None, typer.Option("--from", help="Plan offline, from this .pg file.", metavar="FILE")
-    ] = None,
-    branch: Branch = "main",
-    allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Plan drops as hard drops: history is purged with them.")
-    ] = False,
-    json: Json = False,
+    invocation: Invocation,
+    desired: Path,
+    uri: str | None,
+    accepted: Path | None,
+    branch: str,
+    allow_data_loss: bool,
+    json: bool,
 ) -> None:
-    """Show the steps from the accepted schema to another.
-
-    Nothing is changed. A plan that can't be applied is still shown, and no failure.
-    """
-    invocation = Invocation.of(ctx)
     invocation.instead_of_graph("--from", accepted, uri)
     from omnigraph.api.schema import SchemaPlanOutput
     from omnigraph.language.schema.compile import accept_schema, declare_schema
@@ -76,7 +67,7 @@ def plan(
                 before = graph.snapshot(branch).catalog
             migration = evolve(before, after, allow_data_loss=allow_data_loss).plan
         else:
-            with invocation.opened(target) as served:
+            with invocation.open_target(target) as served:
                 migration = served.schema.plan(source, branch=branch, allow_data_loss=allow_data_loss)
     for note in migration.notes:
         print_note(note.render())
@@ -88,22 +79,19 @@ def plan(
     print_lines(lines)
 
 
+@file_option("--schema", "desired", required=True, help="The desired schema, a .pg file.")
+@uri_argument
+@branch_option
+@click.option("--allow-data-loss", is_flag=True, help="Drop hard: history is purged with what is dropped.")
+@json_option
+@pass_invocation
 def apply(
-    ctx: typer.Context,
-    desired: Annotated[Path, typer.Option("--schema", help="The desired schema, a .pg file.", metavar="FILE")],
-    uri: Uri = None,
-    branch: Branch = "main",
-    allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Drop hard: history is purged with what is dropped.")
-    ] = False,
-    json: Json = False,
+    invocation: Invocation, desired: Path, uri: str | None, branch: str, allow_data_loss: bool, json: bool
 ) -> None:
-    """Change the schema, and the data with it, in one commit."""
     from msgspec.structs import replace
 
     from omnigraph.language.schema.compile import declare_schema
 
-    invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     source = read_source(desired)
     declare_schema(source, str(desired))  # first, so that a mistake is shown with the name of the file
@@ -111,7 +99,7 @@ def apply(
         refuse_inside_cluster(target.uri)
     invocation.echo(target)
     actor = invocation.actor_of(target)
-    with invocation.opened(target) as graph, working("applying the schema"):
+    with invocation.open_target(target) as graph, working("applying the schema"):
         applied = graph.schema.apply(source, branch=branch, allow_data_loss=allow_data_loss, actor=actor)
     for note in applied.notes:
         print_note(note.render())
@@ -127,21 +115,14 @@ def apply(
     print_lines(lines + ([f"- {step.line()}" for step in applied.steps] or ["no schema changes"]))
 
 
-def init(
-    ctx: typer.Context,
-    schema: Annotated[Path, typer.Option("--schema", help="The schema, a .pg file.", metavar="FILE")],
-    uri: Uri = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Take a place that an interrupted init left behind; never a graph.")
-    ] = False,
-) -> None:
-    """Create a graph at the place that --store names.
-
-    Parent directories are made. A place that holds a graph already is refused.
-    """
+@file_option("--schema", required=True, help="The schema, a .pg file.")
+@uri_argument
+@click.option("--force", is_flag=True, help="Take a place that an interrupted init left behind; never a graph.")
+@pass_invocation
+def init(invocation: Invocation, schema: Path, uri: str | None, force: bool) -> None:
     from omnigraph.language.schema.compile import accept_schema
 
-    place = Invocation.of(ctx).new_storage(uri)
+    place = invocation.new_storage(uri)
     source = read_source(schema)
     accept_schema(source, str(schema))  # first, so that a mistake is shown with the name of the file
     refuse_inside_cluster(place)

@@ -2,80 +2,133 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
-from typing import Annotated, Any
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
 
-import typer
+import click
+from click.exceptions import Exit
 
-from omnigraph.cli.limit_flags import KEY, limits_of
-from omnigraph.cli.params import Uri, UsageError, at_most_one
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.params import Function, GroupedOption, UsageError, at_most_one, uri_argument
+from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
+from omnigraph.server.settings import (
+    INSECURE_PUBLIC,
+    REQUIRE_ALL_GRAPHS,
+    UNAUTHENTICATED,
+    WATCH,
+    AgentSettings,
+    ServerLimits,
+    Settings,
+    is_set,
+    refusal_of_public,
+)
 
 DEFAULT_BIND = "127.0.0.1:8080"
 _NEEDED = {"uvicorn", "h11", "starlette", "prometheus_client"}
 
 
+def limit_options(function: Function) -> Function:
+    """A flag per field of `ServerLimits`, passed on as `limits`."""
+    limits = dataclasses.fields(ServerLimits)
+
+    @wraps(function)
+    def command(*arguments: Any, **options: Any) -> None:
+        values = {field.name: options.pop(field.name) for field in limits}
+        function(*arguments, limits=limits_of(values, os.environ), **options)
+
+    decorated: Function = command
+    for field in reversed(limits):
+        decorated = _limit_option(field)(decorated)
+    return decorated
+
+
+def _limit_option(field: dataclasses.Field[Any]) -> Callable[[Function], Function]:
+    is_whole = field.type == "int"
+    environment = f"; else {field.metadata['environment']}" if field.metadata["environment"] else ""
+    default = field.default if is_whole else f"{field.default:g}"
+    return click.option(
+        f"--{field.name.replace('_', '-')}",
+        cls=GroupedOption,
+        heading=field.metadata["group"],
+        type=(click.IntRange if is_whole else click.FloatRange)(field.metadata["least"], field.metadata["most"]),
+        help=f"{field.metadata['meaning']}  [default: {default}{environment}]",
+        metavar="N",
+    )
+
+
+def limits_of(flags: Mapping[str, Any], environment: Mapping[str, str]) -> ServerLimits:
+    """The limits of the flags, else of the environment, else the defaults.
+
+    A variable that is not a number is reported, and the default is used.
+    """
+    chosen = {name: value for name, value in flags.items() if value is not None}
+    for name, value in chosen.items():
+        if not math.isfinite(value):
+            raise UsageError(f"--{name.replace('_', '-')} takes a finite number")
+    for field in dataclasses.fields(ServerLimits):
+        variable = field.metadata["environment"]
+        if field.name in chosen or not variable or not (text := environment.get(variable, "").strip()):
+            continue
+        if text.isascii() and text.isdigit():
+            chosen[field.name] = int(text)
+        else:
+            print(f"warning: {variable} is not a number; {field.default} is used", file=sys.stderr)
+    return ServerLimits(**chosen)
+
+
+@uri_argument
+@click.option("--bind", default=DEFAULT_BIND, help="Where to listen; port 0 takes a free one.", metavar="ADDR:PORT")
+@click.option("--unauthenticated", is_flag=True, help="Let everybody do everything; else OMNIGRAPH_UNAUTHENTICATED.")
+@click.option(
+    "--insecure-public", is_flag=True, help="Listen at a public address without tokens; else OMNIGRAPH_INSECURE_PUBLIC."
+)
+@click.option(
+    "--allowed-host",
+    multiple=True,
+    help="A further name by which a server without tokens may be called; may be repeated.",
+    metavar="NAME",
+)
+@click.option(
+    "--require-all-graphs", is_flag=True, help="Do not start without every graph; else OMNIGRAPH_REQUIRE_ALL_GRAPHS."
+)
+@click.option("--workers", type=click.IntRange(min=1, max=1024), default=1, help="Processes that serve.", metavar="N")
+@click.option("--maintain", is_flag=True, help="Compact and clean up in the background, in one of the workers.")
+@click.option("--watch", is_flag=True, help="Serve what is applied to the cluster later, too; else OMNIGRAPH_WATCH.")
+@click.option("--allow-origin", multiple=True, help="Let pages of this origin call; may be repeated.", metavar="ORIGIN")
+@click.option("--mcp-read-only", is_flag=True, help="Offer agents no tool that writes.")
+@click.option("--mcp-allow-main", is_flag=True, help="Let agents' mutations go to main, where the rules do.")
+@click.option(
+    "--mcp-max-tokens",
+    type=click.IntRange(min=LEAST_MAX_TOKENS),
+    default=DEFAULT_MAX_TOKENS,
+    help="The size of an answer to agents, at 4 bytes a token.",
+    metavar="N",
+)
+@limit_options
+@pass_invocation
 def serve(
-    ctx: typer.Context,
-    uri: Uri = None,
-    bind: Annotated[
-        str, typer.Option("--bind", help="Where to listen; port 0 takes a free one.", metavar="ADDR:PORT")
-    ] = DEFAULT_BIND,
-    unauthenticated: Annotated[
-        bool,
-        typer.Option("--unauthenticated", help="Let everybody do everything; else OMNIGRAPH_UNAUTHENTICATED."),
-    ] = False,
-    insecure_public: Annotated[
-        bool,
-        typer.Option(
-            "--insecure-public",
-            help="Listen at a public address without tokens; else OMNIGRAPH_INSECURE_PUBLIC.",
-        ),
-    ] = False,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allowed-host",
-            help="A further name by which a server without tokens may be called; may be repeated.",
-            metavar="NAME",
-        ),
-    ] = None,
-    require_all_graphs: Annotated[
-        bool,
-        typer.Option(
-            "--require-all-graphs", help="Do not start without every graph; else OMNIGRAPH_REQUIRE_ALL_GRAPHS."
-        ),
-    ] = False,
-    workers: Annotated[int, typer.Option("--workers", help="Processes that serve.", metavar="N", min=1, max=1024)] = 1,
-    maintain: Annotated[
-        bool, typer.Option("--maintain", help="Compact and clean up in the background, in one of the workers.")
-    ] = False,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Serve what is applied to the cluster later, too; else OMNIGRAPH_WATCH."),
-    ] = False,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option("--allow-origin", help="Let pages of this origin call; may be repeated.", metavar="ORIGIN"),
-    ] = None,
-    mcp_read_only: Annotated[bool, typer.Option("--mcp-read-only", help="Offer agents no tool that writes.")] = False,
-    mcp_allow_main: Annotated[
-        bool, typer.Option("--mcp-allow-main", help="Let agents' mutations go to main, where the rules do.")
-    ] = False,
-    mcp_max_tokens: Annotated[
-        int,
-        typer.Option(
-            "--mcp-max-tokens",
-            help="The size of an answer to agents, at 4 bytes a token.",
-            metavar="N",
-            min=LEAST_MAX_TOKENS,
-        ),
-    ] = DEFAULT_MAX_TOKENS,
+    invocation: Invocation,
+    uri: str | None,
+    bind: str,
+    unauthenticated: bool,
+    insecure_public: bool,
+    allowed_host: tuple[str, ...],
+    require_all_graphs: bool,
+    workers: int,
+    maintain: bool,
+    watch: bool,
+    allow_origin: tuple[str, ...],
+    mcp_read_only: bool,
+    mcp_allow_main: bool,
+    mcp_max_tokens: int,
+    limits: ServerLimits,
 ) -> None:
-    """Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP."""
-    invocation = Invocation.of(ctx)
     flags = invocation.flags
     host, port = address(bind)
     at_most_one(("--cluster", flags.cluster), ("--store", flags.store), ("a URI", uri))
@@ -88,18 +141,6 @@ def serve(
         raise UsageError("--watch follows a cluster; --store serves one graph, whose commits are seen anyway")
     if mcp_read_only and mcp_allow_main:
         raise UsageError("--mcp-read-only and --mcp-allow-main contradict each other")
-    limits = limits_of(ctx.meta.get(KEY, {}), os.environ)
-    from omnigraph.server.settings import (
-        INSECURE_PUBLIC,
-        REQUIRE_ALL_GRAPHS,
-        UNAUTHENTICATED,
-        WATCH,
-        AgentSettings,
-        Settings,
-        is_set,
-        refusal_of_public,
-    )
-
     settings = Settings(
         cluster=None if flags.cluster is None else invocation.cluster().root,
         store=store,
@@ -118,7 +159,7 @@ def serve(
     )
     if settings.unauthenticated and not _names_tokens() and (refusal := refusal_of_public(settings)) is not None:
         raise UsageError(refusal)
-    raise typer.Exit(_run(settings))
+    raise Exit(_run(settings))
 
 
 def host_flag(name: str) -> str:
@@ -156,5 +197,5 @@ def address(bind: str, flag: str = "--bind") -> tuple[str, int]:
     elif ":" in host:
         colon = ""
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise UsageError(f"{flag} takes ADDR:PORT, such as {DEFAULT_BIND} or [::1]:8080; '{bind}' is something else")
+        raise UsageError(f"{flag} must be ADDR:PORT, such as {DEFAULT_BIND} or [::1]:8080; got '{bind}'")
     return host, int(port)

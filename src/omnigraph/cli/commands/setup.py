@@ -1,8 +1,5 @@
-"""`omnigraph quickstart`: a directory with everything a first graph needs, and what to run next.
-
-`omnigraph completion`: the script that makes a shell complete command lines.
-
-`omnigraph version`: the version of the program, and of the storage format it writes.
+"""The commands that need no graph: `quickstart` writes a directory to start with, `completion` prints a script for a
+shell, and `version` prints the version of the program and of the storage format that it writes.
 """
 
 from __future__ import annotations
@@ -12,13 +9,12 @@ from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from omnigraph import __version__
-from omnigraph.cli.completion.scripts import SCRIPTS, Shell
-from omnigraph.cli.params import Json
+from omnigraph.cli.params import COMPLETION_VARIABLE, json_option
 from omnigraph.cli.printing.output import print_json, print_lines, print_text
 from omnigraph.errors import BadRequestError, ConflictError
 
@@ -30,14 +26,11 @@ _README = "README.md"
 _SECTION = re.compile(r"^## (?P<title>[^\n]+)$|^```sh\n(?P<commands>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def quickstart(
-    directory: Annotated[Path, typer.Argument(help="Where to write the files; made if missing.", metavar="DIR")],
-    json: Json = False,
-) -> None:
-    """Write a directory to begin with: schema, data, queries, a pipeline, a cluster with rules.
-
-    Existing files are never overwritten. What to run next is printed, and explained in the README.md it writes.
-    """
+@click.argument(
+    "directory", type=click.Path(path_type=Path), help="Where to write the files; created if missing.", metavar="DIR"
+)
+@json_option
+def quickstart(directory: Path, json: bool) -> None:
     home = resources.files("omnigraph.cli.scaffold")
     files = dict(_files(home))
     _write(directory, files)
@@ -52,7 +45,7 @@ def quickstart(
 
 
 def _files(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
-    """The files of the package, by their path below it, without what makes it a package."""
+    """The data files of the package, by their path below it."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir() and entry.name != "__pycache__":
             yield from _files(entry, f"{above}{entry.name}/")
@@ -74,32 +67,32 @@ def _write(directory: Path, files: dict[str, bytes]) -> None:
 
 
 def _report(directory: Path, files: dict[str, bytes]) -> Quickstart:
-    """What was written; and the commands of the README under its headings, so that they are written down once."""
+    """The written files, and the commands of the README under its headings."""
     from omnigraph.cli.printing.reports import NextCommands, Quickstart
 
     sections: list[tuple[str, list[str]]] = []
-    for found in _SECTION.finditer(files[_README].decode()):
-        if found["title"] is not None:
-            sections.append((found["title"], []))
+    for match in _SECTION.finditer(files[_README].decode()):
+        if match["title"] is not None:
+            sections.append((match["title"], []))
         else:
-            sections[-1][1].extend(found["commands"].splitlines())
+            sections[-1][1].extend(match["commands"].splitlines())
     steps = tuple(NextCommands(title, tuple(commands)) for title, commands in sections)
     return Quickstart(str(directory), tuple(files), steps)
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", metavar="bash|zsh|fish")]) -> None:
-    """Print the script that completes command lines in a shell.
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), help="The shell.")
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    from click.shell_completion import get_completion_class
 
-    For bash put `source <(omnigraph completion bash)` into ~/.bashrc, for zsh the same with zsh into ~/.zshrc after
-    compinit, for fish `omnigraph completion fish | source` into ~/.config/fish/config.fish.
-    """
-    print_text(SCRIPTS[shell])
+    script = get_completion_class(shell)
+    assert script is not None, "Click knows the three shells"
+    print_text(script(ctx.find_root().command, {}, "omnigraph", COMPLETION_VARIABLE).source())
 
 
 INTERNAL_SCHEMA_VERSION = 6
 
 
 def version() -> None:
-    """Print the version and the storage format version."""
     print(f"omnigraph {__version__}")
     print(f"internal-schema {INTERNAL_SCHEMA_VERSION}")

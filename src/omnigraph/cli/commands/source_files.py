@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import typer
+import click
+from click.exceptions import Exit
 
 from omnigraph.cli.inputs import STDIN, read_source, read_stdin, write_source
-from omnigraph.cli.params import Json, Uri, UsageError
+from omnigraph.cli.params import UsageError, choice_option, file_option, json_option, uri_argument
 from omnigraph.cli.printing.output import diff_style, print_json, print_lines, report_style
-from omnigraph.cli.target import Invocation
+from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 if TYPE_CHECKING:
@@ -47,21 +48,19 @@ class _Outcome:
         return self.before != self.after
 
 
-def fmt(
-    paths: Annotated[
-        list[Path], typer.Argument(help="Files or directories; - reads stdin and writes stdout.", metavar="PATH...")
-    ],
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if anything would change.")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; show what would change.")] = False,
-    language: Annotated[
-        Language | None, typer.Option("--language", help="The language of stdin; guessed when omitted.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome per file as JSON.")] = False,
-) -> None:
-    """Format schema (.pg) and query (.gq) files in place.
-
-    Only layout changes, and every comment is kept.
-    """
+@click.argument(
+    "paths",
+    type=click.Path(path_type=Path),
+    nargs=-1,
+    required=True,
+    help="Files or directories; - reads stdin and writes stdout.",
+    metavar="PATH...",
+)
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if anything would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
+@choice_option("--language", Language, help="The language of stdin; guessed when omitted.")
+@click.option("--json", is_flag=True, help="Print the outcome per file as JSON.")
+def fmt(paths: tuple[Path, ...], check: bool, diff: bool, language: Language | None, json: bool) -> None:
     outcomes = [_format(path, language) for path in _sources(paths)]
     for outcome in outcomes:
         if outcome.error is not None:
@@ -75,7 +74,7 @@ def fmt(
     else:
         print_lines(_lines(outcomes, check=check, diff=diff), diff_style if diff else report_style)
     failed = any(outcome.error is not None for outcome in outcomes)
-    raise typer.Exit(1 if failed or (check and any(outcome.changed for outcome in outcomes)) else 0)
+    raise Exit(1 if failed or (check and any(outcome.changed for outcome in outcomes)) else 0)
 
 
 def _report(outcomes: list[_Outcome]) -> FormatReport:
@@ -99,7 +98,7 @@ def _lines(outcomes: list[_Outcome], *, check: bool, diff: bool) -> Iterator[str
             yield f"formatted {outcome.path}"
 
 
-def _sources(paths: list[Path]) -> Iterator[Path]:
+def _sources(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path != STDIN and os.path.isdir(path):
             yield from sorted(file for file in path.rglob("*") if file.suffix in (".pg", ".gq") and file.is_file())
@@ -143,24 +142,22 @@ def _formatter(language: Language) -> Callable[[str, str], str]:
     return format_schema
 
 
+@file_option("--query", help="The .gq file to check.")
+@uri_argument
+@file_option("--schema", help="Check against this .pg file, offline.")
+@click.option("--branch", default="main", help="The branch whose schema counts.", metavar="NAME")
+@click.option("--pedantic", is_flag=True, help="Also warn of nullable properties that no update sets (L201).")
+@json_option
+@pass_invocation
 def lint(
-    ctx: typer.Context,
-    query: Annotated[Path | None, typer.Option("--query", help="The .gq file to check.", metavar="FILE")] = None,
-    uri: Uri = None,
-    schema: Annotated[
-        Path | None, typer.Option("--schema", help="Check against this .pg file, offline.", metavar="FILE")
-    ] = None,
-    branch: Annotated[str, typer.Option("--branch", help="The branch whose schema counts.", metavar="NAME")] = "main",
-    pedantic: Annotated[
-        bool, typer.Option("--pedantic", help="Also warn of nullable properties that no update sets (L201).")
-    ] = False,
-    json: Json = False,
+    invocation: Invocation,
+    query: Path | None,
+    uri: str | None,
+    schema: Path | None,
+    branch: str,
+    pedantic: bool,
+    json: bool,
 ) -> None:
-    """Check the queries of a file against a schema, or with --schema alone that schema (alias: check).
-
-    Reports every error with its code and its place, and what each query reads, writes and returns.
-    """
-    invocation = Invocation.of(ctx)
     invocation.instead_of_graph("--schema", schema, uri)
     from omnigraph.language.lint import SchemaSource, diagnostics_of, lint_queries, lint_schema
     from omnigraph.language.schema.compile import compile_schema
@@ -187,4 +184,4 @@ def _tell(report: LintReport, diagnostics: Mapping[str, Sequence[Diagnostic]], *
         print_json(report)
     else:
         print_lines(report.lines(diagnostics))
-    raise typer.Exit(report.exit_code)
+    raise Exit(report.exit_code)

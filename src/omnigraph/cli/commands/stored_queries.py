@@ -8,18 +8,19 @@ from __future__ import annotations
 import json as json_text
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click.exceptions import Exit
 
 from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.config import Alias, OperatorConfig, listed, load_config
-from omnigraph.cli.inputs import Parameters
-from omnigraph.cli.params import Json, NamedParams, Params, ParamsFile, at_most_one
+from omnigraph.cli.inputs import Parameters, parameter_options
+from omnigraph.cli.params import at_most_one, choice_option, json_option
 from omnigraph.cli.printing.output import print_json, print_lines
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.printing.rows import ReadPrinter
-from omnigraph.cli.target import Invocation, StoreScope, open_graph, open_served, server_scope
+from omnigraph.cli.target import Invocation, StoreScope, open_graph, open_served, pass_invocation, server_scope
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from omnigraph.cluster.ledger.ledger import AppliedState
 
 
-def list_(ctx: typer.Context, json: Json = False) -> None:
-    """List stored queries with their parameters, of a graph of a server, or of one or all graphs of a cluster."""
+@json_option
+@pass_invocation
+def list_(invocation: Invocation, json: bool) -> None:
     from omnigraph.api.service.cluster import DeclaredQueries
 
-    invocation = Invocation.of(ctx)
     server = invocation.server_of_queries()
     if server is not None:
         with open_served(server, invocation.config) as graph:
@@ -39,7 +40,7 @@ def list_(ctx: typer.Context, json: Json = False) -> None:
     else:
         from omnigraph.cluster.commands.status import list_queries
 
-        applied, graph_ids = _applied(ctx)
+        applied, graph_ids = _read_applied(invocation)
         listed = list_queries(applied, graph_ids)
     if json:
         print_json(listed)
@@ -47,23 +48,24 @@ def list_(ctx: typer.Context, json: Json = False) -> None:
         print_lines(listed.lines())
 
 
-def validate(ctx: typer.Context, json: Json = False) -> None:
-    """Check stored queries against the schemas that their graphs have now."""
+@json_option
+@pass_invocation
+def validate(invocation: Invocation, json: bool) -> None:
     from omnigraph.cluster.commands.status import validate_queries
 
-    applied, graph_ids = _applied(ctx)
+    applied, graph_ids = _read_applied(invocation)
     report = validate_queries(applied, graph_ids, _head)
     if json:
         print_json(report)
     else:
         print_lines(report.lines())
-    raise typer.Exit(0 if report.ok else 1)
+    raise Exit(0 if report.ok else 1)
 
 
-def _applied(ctx: typer.Context) -> tuple[AppliedState, list[str]]:
+def _read_applied(invocation: Invocation) -> tuple[AppliedState, list[str]]:
     from omnigraph.cluster.ledger.ledger import read_applied
 
-    scope = Invocation.of(ctx).cluster()
+    scope = invocation.cluster()
     applied = read_applied(scope.root)
     return applied, applied.select_graphs(scope.graph)
 
@@ -74,25 +76,18 @@ def _head(uri: str) -> Iterator[Snapshot]:
         yield graph.snapshot("main")
 
 
-def alias(
-    name: Annotated[str, typer.Argument(help="The alias, of the configuration.", metavar="NAME")],
-    args: Annotated[
-        list[str] | None, typer.Argument(help="Its parameters, in their declared order.", metavar="ARGS")
-    ] = None,
-    params: Params = None,
-    params_file: ParamsFile = None,
-    param: NamedParams = None,
-    format: Annotated[ReadFormat | None, typer.Option("--format", help="How rows are shown.  [default: table]")] = None,
-    json: Json = False,
-) -> None:
-    """Run a stored read of a server by the alias that the configuration has for it."""
+@click.argument("name", help="The alias, of the configuration.")
+@click.argument("args", nargs=-1, required=False, help="Its parameters, in their declared order.")
+@parameter_options
+@choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
+@json_option
+def alias(name: str, args: tuple[str, ...], parameters: Parameters, format: ReadFormat | None, json: bool) -> None:
     at_most_one(("--format", format), ("--json", json))
-    explicit = Parameters.given(params, params_file, param)
     config = load_config()
     found = _declared(config, name)
     shown = ReadFormat.JSON if json else format or (None if found.format is None else ReadFormat(found.format))
     with open_served(server_scope(found.server, found.graph, config), config) as graph, working("running the query"):
-        given = {**found.params, **_positional(found, args or []), **explicit.of_stored(graph, found.query)}
+        given = {**found.params, **_positional(found, args or []), **parameters.of_stored(graph, found.query)}
         rows = graph.invoke(found.query, given or None, expect_mutation=False)
     ReadPrinter.chosen(shown, config.defaults).show(rows)  # type: ignore[arg-type]  # a mutation was refused
 

@@ -107,7 +107,7 @@ def show_traces(wanted: bool) -> None:
     _debugging = wanted
 
 
-def tell(error: BaseException) -> int:
+def report_failure(error: BaseException) -> int:
     """Say what went wrong; the answer is the exit code for it."""
     if _debugging:
         traceback.print_exception(error)
@@ -116,11 +116,11 @@ def tell(error: BaseException) -> int:
         print("\n".join([f"Error: {told}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return error.exit_code if isinstance(error, OmniGraphError) else WRONG_USAGE
     hint = "" if _debugging else "; --debug shows where"
-    print(f"Error: {described(error)}{hint}", file=sys.stderr)
+    print(f"Error: {describe_fault(error)}{hint}", file=sys.stderr)
     return 1
 
 
-def described(error: BaseException) -> str:
+def describe_fault(error: BaseException) -> str:
     """An exception that nobody expected, as a sentence."""
     named = f"{type(error).__name__}: {error}".removesuffix(": ")
     return f"this is a fault of omnigraph or its surroundings: {named}"

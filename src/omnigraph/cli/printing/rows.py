@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.enums import CellLayout, ReadFormat
 from omnigraph.cli.config import Defaults
-from omnigraph.cli.inputs import ReadingPoint
+from omnigraph.cli.params import ReadPoint
 from omnigraph.cli.printing.output import print_lines, print_text
 
 if TYPE_CHECKING:
@@ -87,18 +87,18 @@ def show_profiled(
     source: str,
     name: str | None,
     given: Mapping[str, Any],
-    point: ReadingPoint,
+    point: ReadPoint,
     printer: ReadPrinter,
 ) -> None:
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.graph import Graph
 
     if isinstance(graph, Graph):
-        result = graph.query(source, name, given, **point.pinned, options=ReadOptions(profile=True))
+        result = graph.query(source, name, given, **point, options=ReadOptions(profile=True))
         printer.show(result)
         profile = result.profile.report
     else:
-        rows = graph.query(source, name, given, **point.pinned)
+        rows = graph.query(source, name, given, **point)
         printer.show(rows)
         profile = graph.profile(source, name, given, snapshot=rows.graph_commit_id)
     sys.stdout.flush()

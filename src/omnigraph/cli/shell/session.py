@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.api.enums import ReadFormat
 from omnigraph.api.graph import GraphApi
-from omnigraph.cli.inputs import ReadingPoint, affected, json_object, read_source
-from omnigraph.cli.params import UsageError
+from omnigraph.cli.inputs import affected, json_object, read_source
+from omnigraph.cli.params import ReadPoint, UsageError, read_point
 from omnigraph.cli.printing.output import print_lines, print_text
 from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
 from omnigraph.errors import BadRequestError, OmniGraphError
@@ -249,12 +249,12 @@ class Session:
     printer: ReadPrinter
     actor: str | None = None
     branch: str = MAIN
-    point: ReadingPoint = field(default_factory=lambda: ReadingPoint.chosen(MAIN))
+    point: ReadPoint = field(default_factory=lambda: read_point(MAIN))
     params: dict[str, Any] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.point = ReadingPoint.chosen(self.branch)
+        self.point = read_point(self.branch)
         self._commands: dict[str, Callable[[str], None]] = {
             ":at": self._at,
             ":branch": self._branch,
@@ -278,7 +278,8 @@ class Session:
 
     @property
     def prompt(self) -> str:
-        past = self.point.snapshot or self.point.version or (self.point.at and self.point.at.isoformat())
+        point = self.point
+        past = point["snapshot"] or point["version"] or (point["at"] and point["at"].isoformat())
         return f"{self.branch}@{past}> " if past else f"{self.branch}> "
 
     def run(self, statement: str) -> None:
@@ -296,10 +297,10 @@ class Session:
         if known.is_mutation:
             self._mutate(known, given)
         elif known.source is None:
-            rows = self._server().invoke(known.name, given, **self.point.pinned, expect_mutation=False)
+            rows = self._server().invoke(known.name, given, **self.point, expect_mutation=False)
             self.printer.show(cast("QueryRows", rows))
         else:
-            self.printer.show(self.graph.query(known.source, known.name, given, **self.point.pinned))
+            self.printer.show(self.graph.query(known.source, known.name, given, **self.point))
 
     def _asked(self, text: str) -> tuple[Known, dict[str, Any]]:
         """What a text asks for, and values for its parameters."""
@@ -335,7 +336,7 @@ class Session:
         return self.graph
 
     def _mutate(self, known: Known, given: dict[str, Any]) -> None:
-        if self.point != ReadingPoint.chosen(self.branch):
+        if self.point != read_point(self.branch):
             raise BadRequestError("the past can't be changed; :at now goes back to the branch")
         if known.source is None:
             answer = self._server().invoke(known.name, given, branch=self.branch, expect_mutation=True)
@@ -347,19 +348,19 @@ class Session:
     # ---- commands
 
     def _at(self, where: str) -> None:
-        point = ReadingPoint.chosen(self.branch)
+        point = read_point(self.branch)
         # Looked up now, and not at the next read: a state that is not there is no place to be.
         if where.isdigit():
             newest = self.graph.version_of(self.branch)
             if not 1 <= int(where) <= newest:
                 raise BadRequestError(f"branch '{self.branch}' has the versions 1 to {newest}")
-            point = ReadingPoint.chosen(self.branch, version=int(where))
+            point = read_point(self.branch, version=int(where))
         elif _is_commit(where):
             self.graph.version_of(snapshot=where)
-            point = ReadingPoint.chosen(None, where)
+            point = read_point(None, where)
         elif where not in ("", "now"):
-            point = ReadingPoint.chosen(self.branch, at=where)
-            self.graph.version_of(self.branch, at=point.at)
+            point = read_point(self.branch, at=where)
+            self.graph.version_of(self.branch, at=point["at"])
         self.point = point
 
     def _branch(self, name: str) -> None:
@@ -375,11 +376,11 @@ class Session:
             hint = did_you_mean(name, branches)
             raise BadRequestError(f"branch '{name}' not found; {hint or f':branch create {name} makes it'}")
         self.branch = name
-        self.point = ReadingPoint.chosen(name)
+        self.point = read_point(name)
 
     def _explain(self, text: str) -> None:
         source, name, given = self._asked_text(text)
-        print_lines(self.graph.explain(source, name, given, **self.point.pinned), lambda _: "")
+        print_lines(self.graph.explain(source, name, given, **self.point), lambda _: "")
 
     def _profile(self, text: str) -> None:
         source, name, given = self._asked_text(text)

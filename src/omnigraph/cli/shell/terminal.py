@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 
 from omnigraph.cli.config import operator_directory
-from omnigraph.cli.printing.output import tell
+from omnigraph.cli.printing.output import report_failure
 from omnigraph.cli.shell.session import Leaving, Session, Statement, statements
 
 _REMEMBERED_LINES = 2000
@@ -52,7 +52,7 @@ def _answer(session: Session, statement: str) -> None:
     except Leaving:
         raise
     except Exception as error:
-        tell(error)
+        report_failure(error)
         return
     if (seconds := perf_counter() - began) >= 1:
         print(f"{seconds:.1f} s", file=sys.stderr)
@@ -70,7 +70,7 @@ def run_piped(session: Session) -> int:
             except BrokenPipeError:
                 raise
             except Exception as error:
-                code = max(code, tell(error))
+                code = max(code, report_failure(error))
             sys.stdout.flush()
     return code
 

@@ -1,1 +1,0 @@
-"""Completion of command lines: scripts for shells, and the answers that they ask the program for."""
