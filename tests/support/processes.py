@@ -113,7 +113,7 @@ def nursery() -> socket.socket:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.nursery", str(there.fileno()), *BORN_OFTEN],
         pass_fds=[there.fileno()],
-        env=environment | {"OMNIGRAPH_TEST_QUICK_START": "1"},
+        env=environment,
         cwd=REPOSITORY,
     )
     there.close()

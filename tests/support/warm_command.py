@@ -49,7 +49,6 @@ def installed(program: Path) -> Iterator[Path]:
             env={
                 **os.environ,
                 "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}",
-                "OMNIGRAPH_TEST_QUICK_START": "1",
             },
         )
         program.write_text(CLIENT.format(python=sys.executable, address=address))

@@ -33,7 +33,6 @@ from omnigraph.cli.config import OperatorConfig, active_profile_name, listed, lo
 from omnigraph.cli.params import GlobalFlags, UsageError, at_most_one
 from omnigraph.cli.registry import COMMANDS, Capability, Command
 from omnigraph.errors import BadRequestError, ConflictError, OmniGraphError
-from omnigraph.language.source import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import GraphApi
@@ -374,6 +373,8 @@ class Invocation:
     @property
     def actor(self) -> str | None:
         """Who a direct write is recorded for."""
+        from omnigraph.language.source import LONE_SURROGATE
+
         actor = self.flags.actor or self.config.actor
         if actor is not None and LONE_SURROGATE.search(actor):
             raise UsageError("--as is not UTF-8 text")
