@@ -334,7 +334,7 @@ def test_a_graph_over_http_without_a_server(library_path: Path) -> None:
     ("arguments", "code", "said"),
     [
         (["--store", "g", "--http", "0.0.0.0:0"], 1, "omnigraph serve"),
-        (["--store", "g", "--http", "8080"], 2, "--http takes ADDR:PORT"),
+        (["--store", "g", "--http", "8080"], 2, "--http must be ADDR:PORT"),
         (["--store", "g", "--read-only", "--allow-main"], 2, "contradict"),
         (["--store", "g", "--unauthenticated"], 2, "--http"),
         (["--store", "g", "--max-tokens", "10"], 2, "--max-tokens"),

@@ -39,9 +39,9 @@ def test_without_a_cluster_it_says_what_it_boots_from(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--bind", "8080"], "--bind takes ADDR:PORT"),
-        (["--bind", "localhost:70000"], "--bind takes ADDR:PORT"),
-        (["--bind", "::1:80"], "--bind takes ADDR:PORT"),
+        (["--bind", "8080"], "--bind must be ADDR:PORT"),
+        (["--bind", "localhost:70000"], "--bind must be ADDR:PORT"),
+        (["--bind", "::1:80"], "--bind must be ADDR:PORT"),
         (["--workers", "0"], "--workers"),
         (["--body-bytes", "many"], "--body-bytes"),
         (["--body-bytes", "0"], "--body-bytes"),
