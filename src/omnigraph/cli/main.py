@@ -28,7 +28,7 @@ from omnigraph.cli.params import (
 )
 from omnigraph.cli.printing.output import describe_fault, print_json, print_json_line, report_failure, show_traces
 from omnigraph.cli.registry import COMMANDS, FAMILIES, Command, check_flags, current_name, legend
-from omnigraph.cli.target import Invocation, complete_names
+from omnigraph.cli.target import Invocation, branch_names, complete_names
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 INTERRUPTED: Final = 130
@@ -117,6 +117,10 @@ class RootGroup(CommandGroup):
         if note is not None and not ctx.resilient_parsing:
             print(f"warning: {note}", file=sys.stderr)
         return super().parse_args(ctx, [*flags, *command])
+
+    def branch_names(self, ctx: click.Context) -> list[str]:
+        """The branches that the command line of a context may name."""
+        return branch_names(ctx)
 
 
 def _command(row: Command) -> click.Command:

@@ -132,10 +132,9 @@ def file_option(name: str, *declarations: str, **attributes: Any) -> Callable[[F
 
 
 def complete_branch(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The branches of the addressed graph, for the shell."""
-    from omnigraph.cli.target import branch_names
-
-    return [name for name in branch_names(ctx) if name.startswith(incomplete)]
+    """The branches of the addressed graph, for the shell. Only the root command can open a graph."""
+    root: Any = ctx.find_root().command
+    return [name for name in root.branch_names(ctx) if name.startswith(incomplete)]
 
 
 json_option = click.option("--json", "json", is_flag=True, help="Print JSON.")
