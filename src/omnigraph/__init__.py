@@ -140,10 +140,9 @@ if TYPE_CHECKING:
         StorageError,
         WriteOutcomeUnknownError,
     )
-    from omnigraph.graph import Graph
+    from omnigraph.graph import Graph, Snapshot
     from omnigraph.local import init, open
     from omnigraph.remote import connect, connect_async
-    from omnigraph.snapshot import Snapshot
     from omnigraph.sources import Queries, Query, queries
 
 _HOMES = {
@@ -181,10 +180,9 @@ _HOMES = {
     "engine.query.search.embedder": ["DocumentEmbedder", "Embedder"],
     "engine.rows.kernels.csv_rows": ["CsvDialect"],
     "engine.write.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
-    "graph": ["Graph"],
+    "graph": ["Graph", "Snapshot"],
     "local": ["init", "open"],
     "remote": ["connect", "connect_async"],
-    "snapshot": ["Snapshot"],
     "sources": ["Queries", "Query", "queries"],
 }
 _HOME_OF = {name: f"omnigraph.{home}" for home, names in _HOMES.items() for name in names}

@@ -54,6 +54,6 @@ def _binder(
     """As in `Graph.query`. The language is loaded only for what needs it: handles, and keywords beside a text."""
     if isinstance(query, str) and not given:
         return plain_binder(query, name, params, given, options)
-    from omnigraph.sources import call
+    from omnigraph.sources import bind_call
 
-    return call(query, name, params, given, options)
+    return bind_call(query, name, params, given, options)

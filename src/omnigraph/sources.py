@@ -18,6 +18,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from omnigraph.api.calls import Call
 from omnigraph.api.queries import StoredQueries
 from omnigraph.api.values import plain_parameters
 from omnigraph.errors import BadRequestError, NotFoundError
@@ -167,15 +168,7 @@ def _written(parameter: ast.Parameter) -> str:
 # Calls
 
 
-class Call(NamedTuple):
-    """A query to be run, as the engine takes it."""
-
-    source: str
-    name: str | None
-    params: Mapping[str, Any] | None
-
-
-def call(
+def bind_call(
     query: str | Query,
     name: str | None,
     params: Mapping[str, Any] | None,

@@ -1,23 +1,23 @@
-"""`GraphCalls`: every call of a graph, wherever it is, under one name. `GraphApi` adds branches, snapshots and areas.
+"""`GraphCalls`: the operations that a graph has to implement, and the types of their results.
 
-The embedded handle and the remote one implement them; what is said here is said to both.
+The embedded graph implements them on the engine, the client over HTTP. `omnigraph.api.graph` declares the public
+methods once on top of them; no other module should call these directly.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, overload
 
-from omnigraph.api import maintenance
 from omnigraph.api.branches import (
-    NO_RESOLUTIONS,
     BranchCreated,
     BranchDeleted,
     MergePreview,
+    MergeRequest,
     MergeResult,
-    Resolutions,
     SnapshotListing,
 )
 from omnigraph.api.enums import Integers
@@ -26,26 +26,62 @@ from omnigraph.api.history import (
     ChangePoll,
     ChangeRecord,
     ChangeScope,
-    ChangeSet,
     CommitChangesPage,
-    CommitHistory,
-    CommitList,
-    CommitSummary,
+    PollRequest,
 )
 from omnigraph.api.load import LoadReceipt, MutationReceipt
+from omnigraph.api.maintenance import (
+    CleanupReport,
+    MaintenancePolicy,
+    MaintenanceReport,
+    OptimizeReport,
+    PendingProperty,
+    Progress,
+    RepairReport,
+    Retention,
+    Verification,
+)
 from omnigraph.api.queries import (
+    BlobCell,
     BlobValue,
     ByteWriter,
     ExportedFile,
     OperatorProfile,
     ReadOutput,
     ReadPoint,
-    StoredQueries,
 )
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.errors import DirectAccessError
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
 """The text of the records: whole, or in pieces of any size, as an open file yields them."""
+
+
+class Call(NamedTuple):
+    """A query to run: the text, the name of one query in it, and its parameters."""
+
+    source: str
+    name: str | None
+    params: Mapping[str, Any] | None
+
+
+class Author(NamedTuple):
+    """The actor that a write is recorded for, and the key that makes a repeat of it harmless."""
+
+    actor: str | None = None
+    idempotency_key: str | None = None
+
+
+class LoadOptions(NamedTuple):
+    """How `load` reads its input and where the rows go."""
+
+    mode: str
+    branch: str
+    base: str | None = None
+    type: str | None = None
+    format: str | None = None
+    csv: Any = None
+    embed: bool = False
 
 
 class QueryRows(Protocol):
@@ -76,7 +112,7 @@ class QueryRows(Protocol):
 
 
 class QueryBatches(Protocol):
-    """The rows of one query as Arrow record batches, made as they are asked for."""
+    """The rows of one query as Arrow record batches, made as they are read."""
 
     @property
     def query_name(self) -> str: ...
@@ -91,426 +127,266 @@ class QueryBatches(Protocol):
     def reader(self) -> Any: ...
 
 
-class SnapshotApi(Protocol):
-    """A state that never changes: which one it is, and what can be read of it."""
+class QueryHandle(Protocol):
+    """One query of a source, as `omnigraph.queries` gives it."""
 
     @property
-    def branch(self) -> str: ...
+    def name(self) -> str: ...
     @property
-    def version(self) -> int: ...
+    def source(self) -> str: ...
     @property
-    def commit_id(self) -> str: ...
-
-    def query(
-        self,
-        source: Any,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        options: Any = None,
-        **parameters: Any,
-    ) -> QueryRows: ...
-
-    def stream(
-        self,
-        source: Any,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        options: Any = None,
-        **parameters: Any,
-    ) -> QueryBatches: ...
-
-    def explain(
-        self, source: Any, name: str | None = None, params: Mapping[str, Any] | None = None, **parameters: Any
-    ) -> list[str]: ...
-
-    def profile(
-        self, source: Any, name: str | None = None, params: Mapping[str, Any] | None = None, **parameters: Any
-    ) -> OperatorProfile: ...
-
-    def entity(self, type_name: str, entity_id: str) -> dict[str, Any] | None: ...
-    def count(self, type_name: str, filter: str | None = None) -> int: ...
-    def listing(self) -> SnapshotListing: ...
-    def export(self, types: Collection[str] = (), *, epoch: bool = False) -> Iterator[str]: ...
+    def is_mutation(self) -> bool: ...
 
 
-class GraphCalls(Protocol):
-    """A versioned graph of typed tables. Every read names a branch, or a commit, a version or a moment.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-    Parameters of a query are keywords, or a mapping as `params`.
-    """
+    Rows = TypeVar("Rows", default=QueryRows, covariant=True)
+    Batches = TypeVar("Batches", default=QueryBatches, covariant=True)
+    State = TypeVar("State", default="SnapshotApi", covariant=True)
+    Blob = TypeVar("Blob", default=BlobValue, covariant=True)
+else:  # before Python 3.13, only the type checker knows defaults of type variables
+    from typing import TypeVar
+
+    Rows, Batches = TypeVar("Rows", covariant=True), TypeVar("Batches", covariant=True)
+    State, Blob = TypeVar("State", covariant=True), TypeVar("Blob", covariant=True)
+
+
+class GraphCalls(ABC, Generic[Rows, Batches, State, Blob]):
+    """What a graph implements. Reads take the point they read at; the public methods have checked nothing else."""
 
     @property
-    def uri(self) -> str: ...
-    def _bound(
+    @abstractmethod
+    def uri(self) -> str:
+        """The address of the graph."""
+
+    @abstractmethod
+    def _bind(
         self,
         source: Any,
         name: str | None,
         params: Mapping[str, Any] | None,
         given: Mapping[str, Any],
         options: Mapping[str, Any],
-    ) -> tuple[str, str | None, Mapping[str, Any] | None]: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *_: object) -> None: ...
+    ) -> Call:
+        """A query with its parameters: `given` are keywords, `options` the other keywords of the public method."""
 
-    # Reading
+    # Reads
+    @abstractmethod
+    def _snapshot(self, point: ReadPoint) -> State: ...
+    @abstractmethod
+    def _query(self, point: ReadPoint, call: Call, options: Any) -> Rows: ...
+    @abstractmethod
+    def _stream(self, point: ReadPoint, call: Call, options: Any) -> Batches: ...
+    @abstractmethod
+    def _explain(self, point: ReadPoint, call: Call, options: Any) -> list[str]: ...
+    @abstractmethod
+    def _profile(self, point: ReadPoint, call: Call, options: Any) -> OperatorProfile: ...
+    @abstractmethod
+    def _entity(self, point: ReadPoint, type_name: str, entity_id: str) -> dict[str, Any] | None: ...
+    @abstractmethod
+    def _count(self, point: ReadPoint, type_name: str, filter: str | None) -> int: ...
+    @abstractmethod
+    def _listing(self, point: ReadPoint) -> SnapshotListing: ...
+    @abstractmethod
+    def _schema_text(self, point: ReadPoint) -> str: ...
+    @abstractmethod
+    def _commit_id(self, point: ReadPoint) -> str: ...
+    @abstractmethod
+    def _version(self, point: ReadPoint) -> int: ...
+    @abstractmethod
+    def _blob(self, point: ReadPoint, cell: BlobCell) -> Blob: ...
+    @abstractmethod
+    def _export(self, point: ReadPoint, types: Collection[str], epoch: bool) -> Iterator[str]: ...
+    @abstractmethod
+    def _export_to(self, point: ReadPoint, types: Collection[str], epoch: bool, writer: ByteWriter) -> int: ...
 
-    def snapshot(
+    # Writes
+    @abstractmethod
+    def _mutate(self, call: Call, branch: str | None, if_commit: str | None, author: Author) -> MutationReceipt: ...
+    @abstractmethod
+    def _load(self, data: Any, options: LoadOptions, author: Author) -> LoadReceipt: ...
+    @abstractmethod
+    def _load_lenient(self, data: LoadInput, options: LoadOptions, author: Author) -> LoadReceipt: ...
+    @abstractmethod
+    def _invoke(
         self,
-        branch: str | None = None,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> SnapshotApi: ...
+        point: ReadPoint,
+        name: str,
+        params: Mapping[str, Any] | None,
+        if_commit: str | None,
+        expect_mutation: bool | None,
+        author: Author,
+    ) -> Rows | MutationReceipt: ...
 
-    def at(
+    # Branches
+    @abstractmethod
+    def _find_branch(self, name: str, create: bool, source: str | None, actor: str | None) -> Any: ...
+    @abstractmethod
+    def _create_branch(self, name: str, source: str | None, author: Author) -> BranchCreated: ...
+    @abstractmethod
+    def _delete_branch(self, name: str, author: Author) -> BranchDeleted: ...
+    @abstractmethod
+    def _merge(self, request: MergeRequest) -> MergeResult: ...
+    @abstractmethod
+    def _preview_merge(self, request: MergeRequest) -> MergePreview: ...
+
+    # Changes
+    @abstractmethod
+    def _changes_of(self, commit_id: str, scope: ChangeScope) -> Iterator[ChangeRecord]: ...
+    @abstractmethod
+    def _changes_page(
         self,
-        version: int | None = None,
-        *,
-        snapshot: str | None = None,
-        time: datetime | None = None,
-        branch: str | None = None,
-    ) -> SnapshotApi: ...
+        commit_id: str,
+        scope: ChangeScope,
+        page_token: str | None,
+        max_changes: int | None,
+        max_bytes: int | None,
+    ) -> CommitChangesPage: ...
+    @abstractmethod
+    def _poll(self, request: PollRequest, wait_ms: int | None) -> ChangePoll: ...
+    @abstractmethod
+    def _follow(self, request: PollRequest) -> Iterator[ChangePoll]: ...
+    @abstractmethod
+    def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline: ...
+
+    # Schema
+    @abstractmethod
+    def _plan_schema(self, text: str, branch: str, allow_data_loss: bool) -> SchemaPlan: ...
+    @abstractmethod
+    def _apply_schema(self, text: str, branch: str, allow_data_loss: bool, author: Author) -> SchemaApplied: ...
+
+    # Work on the storage itself, which a server does not do for its clients
+
+    def _export_files(
+        self,
+        point: ReadPoint,
+        types: Collection[str],
+        directory: str | Path,
+        format: str,
+        progress: Progress | None,
+        force: bool,
+    ) -> list[ExportedFile]:
+        raise DirectAccessError("export_files")
+
+    def _optimize(
+        self, branch: str, types: Collection[str] | None, actor: str | None, progress: Progress | None
+    ) -> OptimizeReport:
+        raise DirectAccessError("optimize")
+
+    def _ensure_indices(self, branch: str, actor: str | None) -> list[PendingProperty]:
+        raise DirectAccessError("ensure_indices")
+
+    def _cleanup(
+        self, retention: Retention, grace: timedelta, dry_run: bool, progress: Progress | None
+    ) -> CleanupReport:
+        raise DirectAccessError("cleanup")
+
+    def _maintain(self, policy: MaintenancePolicy, branch: str, actor: str | None) -> MaintenanceReport:
+        raise DirectAccessError("maintain")
+
+    def _verify(self) -> Verification:
+        raise DirectAccessError("verify")
+
+    def _repair(self, confirm: bool, force: bool, actor: str | None, progress: Progress | None) -> RepairReport:
+        raise DirectAccessError("repair")
+
+
+class Reads(Generic[Rows, Batches]):
+    """The reads that a branch and a snapshot share: those of a graph at one point."""
+
+    def _reader(self) -> tuple[GraphCalls[Rows, Batches, Any, Any], ReadPoint]:
+        raise NotImplementedError
 
     def query(
         self,
-        source: str,
+        /,
+        source: str | QueryHandle,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
         options: Any = None,
         **parameters: Any,
-    ) -> QueryRows: ...
+    ) -> Rows:
+        """Run a read query here; see `Graph.query`."""
+        graph, point = self._reader()
+        return graph._query(point, graph._bind(source, name, params, parameters, {"options": options}), options)
 
     def stream(
         self,
-        source: str,
+        /,
+        source: str | QueryHandle,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
         options: Any = None,
         **parameters: Any,
-    ) -> QueryBatches: ...
+    ) -> Batches:
+        """Like `query`, a batch at a time: for results that should not be in memory at once."""
+        graph, point = self._reader()
+        return graph._stream(point, graph._bind(source, name, params, parameters, {"options": options}), options)
 
     def explain(
         self,
-        source: str,
+        /,
+        source: str | QueryHandle,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        options: Any = None,
         **parameters: Any,
-    ) -> list[str]: ...
+    ) -> list[str]:
+        """The plan of a read query as lines of an indented tree. The query does not run."""
+        graph, point = self._reader()
+        return graph._explain(point, graph._bind(source, name, params, parameters, {}), None)
 
     def profile(
         self,
-        source: str,
+        /,
+        source: str | QueryHandle,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        options: Any = None,
         **parameters: Any,
-    ) -> OperatorProfile: ...
+    ) -> OperatorProfile:
+        """Run a read query, drop its rows and report what each operator did."""
+        graph, point = self._reader()
+        return graph._profile(point, graph._bind(source, name, params, parameters, {}), None)
 
-    def entity(
-        self,
-        type_key: str,
-        entity_id: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> dict[str, Any] | None: ...
+    def entity(self, type_name: str, entity_id: str) -> dict[str, Any] | None:
+        """One node or edge in export form, by its type (`Book`, or `node:Book`) and id; None when it does not exist."""
+        graph, point = self._reader()
+        return graph._entity(point, type_name, entity_id)
 
-    def count(
-        self,
-        type_name: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> int: ...
+    def count(self, type_name: str, filter: str | None = None) -> int:
+        """The number of entities of a type. A filter names stored columns: it needs a local graph and an actor who
+        sees all rows."""
+        graph, point = self._reader()
+        return graph._count(point, type_name, filter)
 
-    def read_blob(
-        self,
-        kind: str,
-        type: str,
-        id: str,
-        property: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> BlobValue: ...
+    def export(self, types: Collection[str] = (), *, epoch: bool = False) -> Iterator[str]:
+        """The lines of an export, each with its line end, ready to be loaded. Dates and times are ISO 8601 texts; with
+        `epoch`, days and milliseconds since 1970."""
+        graph, point = self._reader()
+        return graph._export(point, types, epoch)
 
-    def export(
-        self,
-        *,
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        epoch: bool = False,
-    ) -> Iterator[str]: ...
 
-    def export_to(
-        self,
-        writer: ByteWriter,
-        *,
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        epoch: bool = False,
-    ) -> int: ...
+class SnapshotApi(Reads[Rows, Batches]):
+    """A state of the whole graph that never changes: `branch`, `version` and `commit_id` identify it."""
 
-    def export_files(
-        self,
-        directory: str | Path,
-        *,
-        format: str = "parquet",
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> list[ExportedFile]: ...
+    @property
+    def branch(self) -> str:
+        """The branch that the state belongs to."""
+        raise NotImplementedError
 
-    # Writing
+    @property
+    def version(self) -> int:
+        """The version of the graph on its branch."""
+        raise NotImplementedError
 
-    def mutate(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        if_commit: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-        **parameters: Any,
-    ) -> MutationReceipt: ...
+    @property
+    def commit_id(self) -> str:
+        """The commit that made this state."""
+        raise NotImplementedError
 
-    def load(
-        self,
-        data: Any,
-        *,
-        mode: str,
-        type: str | None = None,
-        branch: str = "main",
-        base: str | None = None,
-        format: str | None = None,
-        csv: Any = None,
-        embed: bool = False,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> LoadReceipt: ...
-
-    def load_lenient(
-        self,
-        data: LoadInput,
-        *,
-        mode: str,
-        branch: str = "main",
-        base: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> LoadReceipt: ...
-
-    # Stored queries
-
-    def stored_queries(self) -> StoredQueries: ...
-
-    def invoke(
-        self,
-        name: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        if_commit: str | None = None,
-        expect_mutation: bool | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> QueryRows | MutationReceipt: ...
-
-    # Branches and history
-
-    def create_branch(
-        self,
-        name: str,
-        *,
-        source: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> BranchCreated: ...
-    def list_branches(self) -> list[str]: ...
-    def delete_branch(
-        self, name: str, *, actor: str | None = None, idempotency_key: str | None = None
-    ) -> BranchDeleted: ...
-
-    def merge(
-        self,
-        source: str,
-        target: str = "main",
-        *,
-        delete_branch: bool = False,
-        resolutions: Resolutions = NO_RESOLUTIONS,
-        actor: str | None = None,
-        message: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> MergeResult: ...
-
-    def preview_merge(
-        self, source: str, target: str = "main", *, resolutions: Resolutions = NO_RESOLUTIONS
-    ) -> MergePreview: ...
-
-    def listing(
-        self,
-        branch: str | None = None,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> SnapshotListing: ...
-
-    def resolve_snapshot(
-        self, branch: str | None = None, *, version: int | None = None, at: datetime | None = None
-    ) -> str: ...
-    def version_of(
-        self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None
-    ) -> int: ...
-    def commits(self, branch: str = "main", *, limit: int = 100, before: int | None = None) -> CommitList: ...
-    def commit_history(
-        self, branch: str = "main", *, limit: int = 100, before: int | None = None, exact: bool = True
-    ) -> CommitHistory: ...
-    def describe_commit(self, commit_id: str) -> CommitSummary: ...
-    def diff(self, before: Any, after: Any, filter: ChangeScope | None = None) -> ChangeSet: ...
-
-    # Changes
-
-    def commit_changes(
-        self,
-        commit_id: str,
-        *,
-        scope: ChangeScope | None = None,
-        page_token: str | None = None,
-        max_changes: int | None = None,
-        max_bytes: int | None = None,
-    ) -> CommitChangesPage: ...
-
-    def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]: ...
-
-    def poll_changes(
-        self,
-        *,
-        branch: str = "main",
-        start: str | None = None,
-        cursor: str | None = None,
-        page_token: str | None = None,
-        scope: ChangeScope | None = None,
-        max_changes: int | None = None,
-        max_bytes: int | None = None,
-        max_commits: int | None = None,
-        wait_ms: int | None = None,
-    ) -> ChangePoll: ...
-
-    def follow(
-        self,
-        *,
-        branch: str = "main",
-        start: str | None = None,
-        cursor: str | None = None,
-        scope: ChangeScope | None = None,
-        max_changes: int | None = None,
-    ) -> Iterator[ChangePoll]: ...
-
-    def capture_baseline(
-        self, writer: ByteWriter, *, branch: str = "main", scope: ChangeScope | None = None
-    ) -> ChangeBaseline: ...
-
-    # Schema
-
-    def schema_text(
-        self,
-        branch: str | None = None,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> str: ...
-    def plan_schema(self, text: str, *, branch: str = "main", allow_data_loss: bool = False) -> SchemaPlan: ...
-    def apply_schema(
-        self,
-        text: str,
-        *,
-        branch: str = "main",
-        allow_data_loss: bool = False,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> SchemaApplied: ...
-
-    # Upkeep
-
-    def ensure_indices(
-        self, branch: str | None = None, *, actor: str | None = None
-    ) -> list[maintenance.PendingProperty]: ...
-    def optimize(
-        self,
-        branch: str | None = None,
-        *,
-        types: Collection[str] | None = None,
-        actor: str | None = None,
-        progress: maintenance.Progress | None = None,
-    ) -> maintenance.OptimizeReport: ...
-    def cleanup(
-        self,
-        *,
-        keep_versions: int | None = None,
-        older_than: timedelta | str | int | None = None,
-        grace: timedelta = maintenance.GRACE,
-        dry_run: bool = False,
-        progress: maintenance.Progress | None = None,
-    ) -> maintenance.CleanupReport: ...
-    def verify(self) -> maintenance.Verification: ...
-    def repair(
-        self,
-        *,
-        confirm: bool = False,
-        force: bool = False,
-        actor: str | None = None,
-        progress: maintenance.Progress | None = None,
-    ) -> maintenance.RepairReport: ...
-    def maintain(
-        self,
-        policy: maintenance.MaintenancePolicy = maintenance.DEFAULT_POLICY,
-        *,
-        branch: str = "main",
-        actor: str | None = None,
-    ) -> maintenance.MaintenanceReport: ...
+    def listing(self) -> SnapshotListing:
+        """The tables of this state with their versions, and how many entities each has."""
+        graph, point = self._reader()
+        return graph._listing(point)

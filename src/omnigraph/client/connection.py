@@ -20,13 +20,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import httpx
 import msgspec
 
 from omnigraph.api import wire
+from omnigraph.api.calls import Author, Call
 from omnigraph.api.load import encoded, file_pieces, require_records
 from omnigraph.api.queries import ReadPoint
 from omnigraph.api.service.http import received_error
@@ -243,16 +244,8 @@ def header_text(value: str, what: str, longest: int = 256) -> str:
 MAIN: Final = "main"
 
 
-class Asked(NamedTuple):
-    """A query to be run: the text, the name of one query in it, and its parameters."""
-
-    source: str
-    name: str | None
-    params: Mapping[str, Any] | None
-
-
 Binder: TypeAlias = Callable[[Any, str | None, Mapping[str, Any] | None, Mapping[str, Any], Mapping[str, Any]], Any]
-"""Makes an `Asked` of what a caller gives: source or handle, name, params, keywords, and the options it also gave."""
+"""Makes a `Call` of a text or handle, name, params, keywords, and the options that were given beside them."""
 
 
 def plain_binder(
@@ -261,12 +254,12 @@ def plain_binder(
     params: Mapping[str, Any] | None,
     given: Mapping[str, Any],
     options: Mapping[str, Any],
-) -> Asked:
-    """Texts only, with the parameters as they are. The server checks them."""
+) -> Call:
+    """A query by its text, with the parameters as they are. The server checks them."""
     if not isinstance(query, str):
         raise BadRequestError(f"a query is a text here, not '{type(query).__name__}'")
     both = {**plain_parameters(params or {}), **plain_parameters(given)}
-    return Asked(query, name, both if params is not None or given else None)
+    return Call(query, name, both if params is not None or given else None)
 
 
 class Remote:
@@ -287,19 +280,23 @@ class Remote:
 
     # Requests
 
-    def _bound(
+    def _run(self, steps: Steps[Shape], *, reads_input: bool = False) -> Shape:
+        """Carry an operation out to its result."""
+        raise NotImplementedError
+
+    def _bind(
         self,
         source: Any,
         name: str | None,
         params: Mapping[str, Any] | None,
         given: Mapping[str, Any],
         options: Mapping[str, Any],
-    ) -> Asked:
-        """A query with its parameters, as a caller of any method gave them."""
-        asked = Asked(*self._binder(source, name, params, given, options))
-        if asked.params is not None:
-            require_json(asked.params)
-        return asked
+    ) -> Call:
+        """A query with its parameters, as the caller of a public method gave them."""
+        call = Call(*self._binder(source, name, params, given, options))
+        if call.params is not None:
+            require_json(call.params)
+        return call
 
     def _request(self, operation_id: str, parameters: Any = None, body: Any = None, **path: str) -> Request:
         """A request for an operation that reads."""
@@ -317,16 +314,14 @@ class Remote:
         made = self._made.get(branch_of(point.branch)) if point.is_head else None
         return request if made is None else request.with_headers({MIN_COMMIT_HEADER: made})
 
-    def _writing(
-        self, request: Request, *, actor: str | None, key: str | None = None, content: Upload | None = None
-    ) -> Request:
-        """The same as a write under a key, one of its own when none is given, so that sending it twice is safe."""
-        if actor is not None:
+    def _writing(self, request: Request, author: Author, content: Upload | None = None) -> Request:
+        """The same as a write with an idempotency key, a new one when none is given, so that it can be sent twice."""
+        if author.actor is not None:
             raise BadRequestError(
-                f"actor '{actor}' is not allowed on a served write: the server knows who writes by the token"
+                f"actor '{author.actor}' is not allowed on a served write: the server knows who writes by the token"
             )
-        named = key if key is not None else secrets.token_hex(16)
-        headers = {IDEMPOTENCY_HEADER: header_text(named, "an idempotency key")}
+        key = author.idempotency_key if author.idempotency_key is not None else secrets.token_hex(16)
+        headers = {IDEMPOTENCY_HEADER: header_text(key, "an idempotency key")}
         if content is not None:
             headers["Content-Type"] = (content.media or request.route.request_media[0]).value
         body = request.content if content is None else content
@@ -355,10 +350,6 @@ def require_json(params: Mapping[str, Any]) -> None:
 def branch_of(name: str | None) -> str:
     """A branch as the server knows it: main when none is said, without the white space around it."""
     return MAIN if name is None else name.strip()
-
-
-def target_of(point: ReadPoint) -> ReadPoint:
-    return point.target
 
 
 DEFAULT_TIMEOUT: Final = 120.0

@@ -1,20 +1,22 @@
-"""`RemoteGraph`: a graph behind a server, used like one that is opened here.
+"""`RemoteGraph` and `AsyncRemoteGraph`: a graph behind a server, used like one that is opened in this process.
 
-`AsyncRemoteGraph`: a graph behind a server, for programs that use asyncio.
+Both take their public methods from `omnigraph.api.graph` and their operations from `operations`; here are the
+transports, and the operations whose responses come in pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+import functools
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from omnigraph.api.graph import follow, next_poll
-from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
-from omnigraph.api.queries import ByteWriter, ReadPoint
+from omnigraph.api.calls import Call
+from omnigraph.api.graph import GraphApi, follow, next_poll
+from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope, PollRequest
+from omnigraph.api.queries import BlobCell, ByteWriter, ReadPoint
 from omnigraph.api.service.routes import Media
-from omnigraph.client import history, reads, streams, writes
-from omnigraph.client.connection import MAIN, Address, Binder, Remote, Settings, plain_binder, target_of
+from omnigraph.client.connection import Address, Binder, Request, Settings, Steps, plain_binder
+from omnigraph.client.operations import RemoteOperations, RemoteSnapshot, Rows
 from omnigraph.client.rows import (
     AsyncJsonBatches,
     AsyncRemoteBatches,
@@ -26,26 +28,26 @@ from omnigraph.client.rows import (
 from omnigraph.client.streams import (
     AsyncRemoteBlob,
     BaselineLines,
-    NeedsStorage,
     RecordLines,
     RemoteBlob,
     baseline_request,
     counted,
     export_request,
+    find_blob,
     texts,
 )
-from omnigraph.client.transport import Answer, AsyncAnswer, AsyncTransport, Transport, awaited, sent
+from omnigraph.client.transport import AsyncTransport, Transport
 
-if TYPE_CHECKING:
-    from omnigraph.api.graph import GraphApi
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 
-class RemoteGraph(NeedsStorage, Remote):
+class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, RemoteSnapshot, RemoteBlob]):
     """A graph behind a server. Implements `omnigraph.GraphApi` as `Graph` does, over HTTP.
 
-    A handle may be shared between threads; it keeps connections. Reads are repeated when an answer is lost, within
-    `timeout`, and so are writes, each of which has an idempotency key. What a handle has written it also reads. Errors
-    are those of the engine, with their fields.
+    A handle may be shared between threads; it keeps connections. Reads are repeated when a response is lost, within
+    `timeout`, and so are writes, each of which has an idempotency key. A handle reads what it has written. Errors are
+    those of the engine, with their fields.
     """
 
     def __init__(self, address: Address, settings: Settings | None = None, binder: Binder = plain_binder) -> None:
@@ -53,188 +55,104 @@ class RemoteGraph(NeedsStorage, Remote):
         self._transport = Transport(settings or Settings(), encrypted=address.is_encrypted)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections. Leaving a `with` block does it."""
         self._transport.close()
 
-    def __enter__(self) -> Self:
-        return self
+    def _run(self, steps: Steps[Result], *, reads_input: bool = False) -> Result:
+        return self._transport.run(steps)
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    # Responses that come in pieces
 
-    query = sent(reads.query)
-    explain = sent(reads.explain)
-    profile = sent(reads.profile)
-    entity = sent(reads.entity)
-    count = sent(reads.count)
-    snapshot = sent(reads.snapshot)
-    at = sent(reads.at)
-    listing = sent(reads.listing)
+    def _stream(self, point: ReadPoint, call: Call, options: Any) -> RemoteBatches | JsonBatches:
+        return received_batches(self._transport.open(self._query_request(point, call, options)), point.target)
 
-    mutate = sent(writes.mutate)
-    load = sent(writes.load)
-    load_lenient = sent(writes.load_lenient)
-
-    stored_queries = sent(reads.stored_queries)
-    invoke = sent(writes.invoke)
-
-    branch = sent(reads.branch)
-    create_branch = sent(writes.create_branch)
-    list_branches = sent(history.list_branches)
-    delete_branch = sent(writes.delete_branch)
-    merge = sent(writes.merge)
-    preview_merge = sent(history.preview_merge)
-
-    resolve_snapshot = sent(reads.resolve_snapshot)
-    version_of = sent(reads.version_of)
-    commits = sent(history.commits)
-    commit_history = sent(history.commit_history)
-    describe_commit = sent(history.describe_commit)
-    diff = sent(history.diff)
-
-    commit_changes = sent(history.commit_changes)
-    poll_changes = sent(history.poll_changes)
-
-    schema_text = sent(reads.schema_text)
-    plan_schema = sent(reads.plan_schema)
-    apply_schema = sent(writes.apply_schema)
-
-    list_graphs = sent(reads.list_graphs)
-
-    # What comes in pieces
-
-    def stream(
-        self,
-        source: Any,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        options: Any = None,
-        **parameters: Any,
-    ) -> RemoteBatches | JsonBatches:
-        """As `query`, a batch at a time: for results that should not be in memory at once."""
-        point = ReadPoint(branch, snapshot, version, at)
-        answer = self._transport.open(reads.query_request(self, source, name, params, point, parameters, options))
-        return received_batches(answer, target_of(point))
-
-    def export(
-        self,
-        *,
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        epoch: bool = False,
-    ) -> Iterator[str]:
-        """The lines of an export, each with its line end. They can be loaded as they are. Dates and times are texts of
-        ISO 8601; with `epoch`, days and milliseconds since 1970."""
-        point = ReadPoint(branch, snapshot, version, at)
-        blocks = _blocks(self._transport.open(export_request(self, point, types, epoch=epoch)), RecordLines())
+    def _export(self, point: ReadPoint, types: Collection[str], epoch: bool) -> Iterator[str]:
+        blocks = self._blocks(export_request(self, point, types, epoch=epoch), RecordLines())
         return (text for block in blocks for text in texts(block))
 
-    def export_to(
-        self,
-        writer: ByteWriter,
-        *,
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        epoch: bool = False,
-    ) -> int:
-        """Write an export as it comes; how many entities that were."""
-        point = ReadPoint(branch, snapshot, version, at)
+    def _export_to(self, point: ReadPoint, types: Collection[str], epoch: bool, writer: ByteWriter) -> int:
         entities = 0
-        for block in _blocks(self._transport.open(export_request(self, point, types, epoch=epoch)), RecordLines()):
+        for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
             writer.write(block)
             entities += counted(block)
         return entities
 
-    def capture_baseline(
-        self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None
-    ) -> ChangeBaseline:
-        """Write an export of the branch's head, and return the cursor that continues exactly after it.
-
-        If it raises, discard what was written: only a whole stream has a cursor.
-        """
+    def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
         lines = BaselineLines()
-        for block in _blocks(self._transport.open(baseline_request(self, branch, scope)), lines):
+        for block in self._blocks(baseline_request(self, branch, scope), lines):
             writer.write(block)
         return lines.baseline()
 
-    def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
-        """Everything a commit changed, one after another."""
-        page = self.commit_changes(commit_id, scope=scope)
+    def _blocks(self, request: Request, lines: RecordLines) -> Iterator[bytes]:
+        """Whole lines as they arrive. The request is sent now, not when the first block is taken."""
+        response = self._transport.open(request)
+
+        def blocks() -> Iterator[bytes]:
+            with response:
+                response.head.require(Media.NDJSON)
+                for chunk in response:
+                    yield lines.feed(chunk)
+                lines.finish()
+
+        return blocks()
+
+    def _changes_of(self, commit_id: str, scope: ChangeScope) -> Iterator[ChangeRecord]:
+        first = self._changes_page(commit_id, scope, None, None, None)
 
         def records() -> Iterator[ChangeRecord]:
-            shown = page
-            yield from shown.changes
-            while shown.next_page_token is not None:
-                shown = self.commit_changes(commit_id, scope=scope, page_token=shown.next_page_token)
-                yield from shown.changes
+            page = first
+            yield from page.changes
+            while page.next_page_token is not None:
+                page = self._changes_page(commit_id, scope, page.next_page_token, None, None)
+                yield from page.changes
 
         return records()
 
-    def follow(
-        self,
-        *,
-        branch: str = MAIN,
-        start: str | None = None,
-        cursor: str | None = None,
-        scope: ChangeScope | None = None,
-        max_changes: int | None = None,
-    ) -> Iterator[ChangePoll]:
-        """The changes of a branch as they happen from this call on, without end.
+    def _follow(self, request: PollRequest) -> Iterator[ChangePoll]:
+        return follow(self, request)
 
-        Each item has blocks; one that ends a commit has a `cursor`, which a later `follow` goes on from. A connection
-        that is lost is made again there.
-        """
-        return follow(self, start, cursor, branch=branch, scope=scope, max_changes=max_changes)
-
-    def read_blob(
-        self,
-        kind: str,
-        type: str,
-        id: str,
-        property: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> RemoteBlob:
-        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
-        point: dict[str, Any] = {"branch": branch, "snapshot": snapshot, "version": version, "at": at}
-        return RemoteBlob(self._find_blob(kind, type, id, property, **point), self._transport)
-
-    _find_blob = sent(streams.find_blob)
+    def _blob(self, point: ReadPoint, cell: BlobCell) -> RemoteBlob:
+        return RemoteBlob(self._transport.run(find_blob(self, point, cell)), self._transport)
 
 
-def _blocks(answer: Answer, lines: RecordLines) -> Iterator[bytes]:
-    """Whole lines, as they come."""
-    with answer:
-        answer.head.require(Media.NDJSON)
-        for chunk in answer:
-            yield lines.feed(chunk)
-        lines.finish()
+class _AsyncResults(GraphApi[Rows, AsyncRemoteBatches | AsyncJsonBatches, RemoteSnapshot, AsyncRemoteBlob]):
+    """The signatures of the public methods with the results that an `AsyncRemoteGraph` gives. Never instantiated."""
+
+    list_graphs = RemoteOperations.list_graphs
 
 
-if TYPE_CHECKING:
+def awaited(
+    call: Callable[Concatenate[_AsyncResults, Given], Result],
+) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]:
+    """A public method whose operation gives a coroutine."""
 
-    def _implements(graph: RemoteGraph) -> GraphApi:
-        return graph
+    @functools.wraps(call)
+    async def method(self: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        result: Any = call(self, *args, **kwargs)
+        awaited_result: Result = await result
+        return awaited_result
+
+    return method
 
 
-class AsyncRemoteGraph(NeedsStorage, Remote):
+def iterated(
+    call: Callable[Concatenate[_AsyncResults, Given], Iterator[Result]],
+) -> Callable[Concatenate[Any, Given], AsyncIterator[Result]]:
+    """A public method whose operation gives an asynchronous iterator."""
+
+    @functools.wraps(call)
+    async def method(self: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> AsyncIterator[Result]:
+        items: Any = call(self, *args, **kwargs)
+        async for item in items:
+            yield item
+
+    return method
+
+
+class AsyncRemoteGraph(RemoteOperations):
     """A graph behind a server, for asyncio: the methods of `RemoteGraph`, awaited.
 
-    What gives an iterator there gives an asynchronous one here: `async for line in graph.export()`.
+    A method that returns an iterator there returns an asynchronous one here: `async for line in graph.export()`.
     """
 
     def __init__(self, address: Address, settings: Settings | None = None, binder: Binder = plain_binder) -> None:
@@ -251,173 +169,90 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    query = awaited(reads.query)
-    explain = awaited(reads.explain)
-    profile = awaited(reads.profile)
-    entity = awaited(reads.entity)
-    count = awaited(reads.count)
-    snapshot = awaited(reads.snapshot)
-    at = awaited(reads.at)
-    listing = awaited(reads.listing)
+    def _run(self, steps: Steps[Result], *, reads_input: bool = False) -> Any:
+        return self._transport.run(steps, reads_input=reads_input)
 
-    mutate = awaited(writes.mutate)
-    load = awaited(writes.load, reads_input=True)
-    load_lenient = awaited(writes.load_lenient, reads_input=True)
+    query = awaited(_AsyncResults.query)
+    stream = awaited(_AsyncResults.stream)
+    explain = awaited(_AsyncResults.explain)
+    profile = awaited(_AsyncResults.profile)
+    entity = awaited(_AsyncResults.entity)
+    count = awaited(_AsyncResults.count)
+    snapshot = awaited(_AsyncResults.snapshot)
+    at = awaited(_AsyncResults.at)
+    listing = awaited(_AsyncResults.listing)
+    resolve_snapshot = awaited(_AsyncResults.resolve_snapshot)
+    version_of = awaited(_AsyncResults.version_of)
+    read_blob = awaited(_AsyncResults.read_blob)
+    export = iterated(_AsyncResults.export)
+    export_to = awaited(_AsyncResults.export_to)
+    export_files = _AsyncResults.export_files
+    mutate = awaited(_AsyncResults.mutate)
+    load = awaited(_AsyncResults.load)
+    load_lenient = awaited(_AsyncResults.load_lenient)
+    invoke = awaited(_AsyncResults.invoke)
+    branch = awaited(_AsyncResults.branch)
+    create_branch = awaited(_AsyncResults.create_branch)
+    delete_branch = awaited(_AsyncResults.delete_branch)
+    merge = awaited(_AsyncResults.merge)
+    preview_merge = awaited(_AsyncResults.preview_merge)
 
-    stored_queries = awaited(reads.stored_queries)
-    invoke = awaited(writes.invoke)
+    # Responses that come in pieces
 
-    branch = awaited(reads.branch)
-    create_branch = awaited(writes.create_branch)
-    list_branches = awaited(history.list_branches)
-    delete_branch = awaited(writes.delete_branch)
-    merge = awaited(writes.merge)
-    preview_merge = awaited(history.preview_merge)
+    async def _stream(self, point: ReadPoint, call: Call, options: Any) -> AsyncRemoteBatches | AsyncJsonBatches:
+        return await awaited_batches(
+            await self._transport.open(self._query_request(point, call, options)), point.target
+        )
 
-    resolve_snapshot = awaited(reads.resolve_snapshot)
-    version_of = awaited(reads.version_of)
-    commits = awaited(history.commits)
-    commit_history = awaited(history.commit_history)
-    describe_commit = awaited(history.describe_commit)
-    diff = awaited(history.diff)
-
-    commit_changes = awaited(history.commit_changes)
-    poll_changes = awaited(history.poll_changes)
-
-    schema_text = awaited(reads.schema_text)
-    plan_schema = awaited(reads.plan_schema)
-    apply_schema = awaited(writes.apply_schema)
-
-    list_graphs = awaited(reads.list_graphs)
-
-    # What comes in pieces
-
-    async def stream(
-        self,
-        source: Any,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        options: Any = None,
-        **parameters: Any,
-    ) -> AsyncRemoteBatches | AsyncJsonBatches:
-        """As `query`, a batch at a time: `async for batch in await graph.stream(…)`"""
-        point = ReadPoint(branch, snapshot, version, at)
-        answer = await self._transport.open(reads.query_request(self, source, name, params, point, parameters, options))
-        return await awaited_batches(answer, target_of(point))
-
-    async def export(
-        self,
-        *,
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        epoch: bool = False,
-    ) -> AsyncIterator[str]:
-        """The lines of an export, each with its line end. They can be loaded as they are."""
-        point = ReadPoint(branch, snapshot, version, at)
-        async for block in _async_blocks(
-            await self._transport.open(export_request(self, point, types, epoch=epoch)), RecordLines()
-        ):
+    async def _export(self, point: ReadPoint, types: Collection[str], epoch: bool) -> AsyncIterator[str]:
+        async for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
             for text in texts(block):
                 yield text
 
-    async def export_to(
-        self,
-        writer: ByteWriter,
-        *,
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        epoch: bool = False,
-    ) -> int:
-        """Write an export as it comes; how many entities that were."""
-        point = ReadPoint(branch, snapshot, version, at)
+    async def _export_to(self, point: ReadPoint, types: Collection[str], epoch: bool, writer: ByteWriter) -> int:
         entities = 0
-        async for block in _async_blocks(
-            await self._transport.open(export_request(self, point, types, epoch=epoch)), RecordLines()
-        ):
+        async for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
             writer.write(block)
             entities += counted(block)
         return entities
 
-    async def capture_baseline(
-        self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None
-    ) -> ChangeBaseline:
-        """Write an export of the branch's head, and return the cursor that continues exactly after it.
-
-        If it raises, discard what was written: only a whole stream has a cursor.
-        """
+    async def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
         lines = BaselineLines()
-        async for block in _async_blocks(await self._transport.open(baseline_request(self, branch, scope)), lines):
+        async for block in self._blocks(baseline_request(self, branch, scope), lines):
             writer.write(block)
         return lines.baseline()
 
-    async def iter_commit_changes(
-        self, commit_id: str, *, scope: ChangeScope | None = None
-    ) -> AsyncIterator[ChangeRecord]:
-        """Everything a commit changed, one after another."""
+    async def _blocks(self, request: Request, lines: RecordLines) -> AsyncIterator[bytes]:
+        """Whole lines as they arrive."""
+        async with await self._transport.open(request) as response:
+            response.head.require(Media.NDJSON)
+            async for chunk in response:
+                yield lines.feed(chunk)
+            lines.finish()
+
+    async def _changes_of(self, commit_id: str, scope: ChangeScope) -> AsyncIterator[ChangeRecord]:
         page_token: str | None = None
         while True:
-            page = await self.commit_changes(commit_id, scope=scope, page_token=page_token)
+            page = await self._awaited(self._changes_page(commit_id, scope, page_token, None, None))
             for change in page.changes:
                 yield change
             page_token = page.next_page_token
             if page_token is None:
                 return
 
-    async def follow(
-        self,
-        *,
-        branch: str = MAIN,
-        start: str | None = None,
-        cursor: str | None = None,
-        scope: ChangeScope | None = None,
-        max_changes: int | None = None,
-    ) -> AsyncIterator[ChangePoll]:
-        """The changes of a branch as they happen, without end; see `RemoteGraph.follow`.
-
-        Nothing is asked before the first item is awaited, and `now` is that moment: to miss nothing from an earlier
-        one, give the `cursor` of an awaited `changes.poll`.
-        """
-        options: dict[str, Any] = {"branch": branch, "scope": scope, "max_changes": max_changes}
-        poll = await self.poll_changes(start=start, cursor=cursor, **options)
+    async def _follow(self, request: PollRequest) -> AsyncIterator[ChangePoll]:
+        """The first poll is made when the first item is awaited, and `now` is that moment."""
+        poll = await self._awaited(self._poll(request, None))
         while True:
             if poll.blocks:
                 yield poll
-            poll = await self.poll_changes(**next_poll(poll), **options)
+            poll = await self._awaited(self._poll(*next_poll(request, poll)))
 
-    async def read_blob(
-        self,
-        kind: str,
-        type: str,
-        id: str,
-        property: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> AsyncRemoteBlob:
-        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
-        point: dict[str, Any] = {"branch": branch, "snapshot": snapshot, "version": version, "at": at}
-        return AsyncRemoteBlob(await self._find_blob(kind, type, id, property, **point), self._transport)
+    async def _blob(self, point: ReadPoint, cell: BlobCell) -> AsyncRemoteBlob:
+        return AsyncRemoteBlob(await self._transport.run(find_blob(self, point, cell)), self._transport)
 
-    _find_blob = awaited(streams.find_blob)
-
-
-async def _async_blocks(answer: AsyncAnswer, lines: RecordLines) -> AsyncIterator[bytes]:
-    """Whole lines, as they come."""
-    async with answer:
-        answer.head.require(Media.NDJSON)
-        async for chunk in answer:
-            yield lines.feed(chunk)
-        lines.finish()
+    async def _awaited(self, result: Result) -> Result:
+        """The result of an operation, which is a coroutine here."""
+        coroutine: Any = result
+        awaited_result: Result = await coroutine
+        return awaited_result

@@ -10,26 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from omnigraph.api import wire
 from omnigraph.api.enums import Dates, EntityKind
-from omnigraph.api.graph import GraphViews
-from omnigraph.api.history import EVERYTHING, ChangeBaseline, ChangeBaselineRecord, ChangeBaselineRequest, ChangeScope
+from omnigraph.api.history import ChangeBaseline, ChangeBaselineRecord, ChangeBaselineRequest, ChangeScope
 from omnigraph.api.queries import LONGEST_READ, BlobCell, BlobDescription, BlobTarget, ExportRequest, ReadPoint
 from omnigraph.api.service.http import BlobParameters, ExportParameters, received_error
 from omnigraph.api.service.routes import SNAPSHOT_HEADER
 from omnigraph.client.connection import Remote, Reply, Request, Steps
-from omnigraph.client.reads import forget_if_gone
+from omnigraph.client.operations import RemoteOperations
 from omnigraph.errors import (
     AnswerBrokenError,
     BadRequestError,
     BlobRangeError,
     ConflictError,
-    DirectAccessError,
     OmniGraphError,
     PolicyError,
     ResourceLimitError,
@@ -48,103 +45,10 @@ def export_request(remote: Remote, /, point: ReadPoint, types: Collection[str], 
     return remote._reading(remote._request("export", None if epoch else ExportParameters(Dates.ISO), body), point)
 
 
-def baseline_request(remote: Remote, /, branch: str, scope: ChangeScope | None) -> Request:
-    chosen = scope or EVERYTHING
-    kinds = tuple(EntityKind(kind) for kind in sorted(chosen.kinds))
-    body = ChangeBaselineRequest(branch, kinds, tuple(sorted(chosen.types)), tuple(sorted(chosen.ops)))
+def baseline_request(remote: Remote, /, branch: str, scope: ChangeScope) -> Request:
+    kinds = tuple(EntityKind(kind) for kind in sorted(scope.kinds))
+    body = ChangeBaselineRequest(branch, kinds, tuple(sorted(scope.types)), tuple(sorted(scope.ops)))
     return remote._reading(remote._request("captureChangeBaseline", body=body), ReadPoint(branch))
-
-
-class NeedsStorage(GraphViews):
-    """What works on storage itself. A server's operator does it; a client raises `DirectAccessError`."""
-
-    def _refuse(self, operation: str) -> NoReturn:
-        raise DirectAccessError(operation)
-
-    def export_files(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself; `export` and `query` give the same rows."""
-        self._refuse("export_files")
-
-    def ensure_indices(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("ensure_indices")
-
-    def optimize(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("optimize")
-
-    def cleanup(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("cleanup")
-
-    def verify(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("verify")
-
-    def repair(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("repair")
-
-    def maintain(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("maintain")
-
-    def to_spark(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("to_spark")
-
-    def register_views(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("register_views")
-
-    def run_pipeline(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("run_pipeline")
-
-    def with_limits(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("with_limits")
-
-    def with_embedding(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("with_embedding")
-
-    def with_external_blobs(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("with_external_blobs")
-
-    def with_queries(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself: a server has stored queries of its own."""
-        self._refuse("with_queries")
-
-    def acting_for(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Needs the storage itself: behind a server, the token says who acts."""
-        self._refuse("acting_for")
-
-    @property
-    def id(self) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("id")
-
-    @property
-    def catalog(self) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("catalog")
-
-    @property
-    def embedder(self) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("embedder")
-
-    @property
-    def limits(self) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("limits")
-
-    @property
-    def external_blobs(self) -> NoReturn:
-        """Needs the storage itself."""
-        self._refuse("external_blobs")
 
 
 _ERROR: Final = b'{"error":'
@@ -264,48 +168,32 @@ class FoundBlob:
         return self.description.size
 
 
-def find_blob(
-    remote: Remote,
-    /,
-    kind: str,
-    type: str,
-    id: str,
-    property: str,
-    *,
-    branch: str | None = None,
-    snapshot: str | None = None,
-    version: int | None = None,
-    at: datetime | None = None,
-) -> Steps[FoundBlob]:
+def find_blob(remote: RemoteOperations, /, point: ReadPoint, cell: BlobCell) -> Steps[FoundBlob]:
     """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
-    if kind not in tuple(EntityKind):
-        raise BadRequestError(f"invalid Blob selector: '{kind}' is neither node nor edge")
-    point = ReadPoint(branch, snapshot, version, at)
-    asked = BlobParameters(
-        entity=EntityKind(kind), type=type, id=id, property=property, branch=branch, snapshot=snapshot,
-        version=version, at=at,
-    )  # fmt: skip
+    if cell.kind not in tuple(EntityKind):
+        raise BadRequestError(f"invalid Blob selector: '{cell.kind}' is neither node nor edge")
+    where: dict[str, Any] = {
+        "entity": EntityKind(cell.kind), "type": cell.type, "id": cell.id, "property": cell.property
+    }  # fmt: skip
+    asked = BlobParameters(**where, **point.keywords)
     request = remote._reading(remote._request("getBlob", asked), point)
     reply = yield replace(request, method="HEAD")
     if reply.status >= 400:
         # An answer to a HEAD has no body, so that what went wrong has to be asked for.
         reply = yield request.with_headers(_FIRST_BYTE)
         if reply.status >= 400 and reply.status != 416:
-            forget_if_gone(remote, request, reply, point)
+            remote._forget_if_gone(request, reply, point)
             raise _blob_failure(reply)
     commit = reply.header(SNAPSHOT_HEADER)
     if commit is None:
         raise UnexpectedAnswerError(reply.status, f"no header {SNAPSHOT_HEADER}, which tells the commit that was read")
-    cell = BlobCell(kind, type, id, property)
-    target = BlobTarget(branch=branch, snapshot=snapshot, resolved_snapshot=commit)
+    target = BlobTarget(branch=point.branch, snapshot=point.snapshot, resolved_snapshot=commit)
     if reply.status == 302:
         told = BlobDescription(selector=cell, kind="external", uri=reply.header("location"), target=target)
         return FoundBlob(told, request)
     tag = reply.header("etag")
     told = BlobDescription(selector=cell, kind="managed", size=_length(reply), etag=tag, target=target)
-    pinned = remote._request(
-        "getBlob", BlobParameters(entity=EntityKind(kind), type=type, id=id, property=property, snapshot=commit)
-    )
+    pinned = remote._request("getBlob", BlobParameters(**where, snapshot=commit))
     return FoundBlob(told, pinned if tag is None else pinned.with_headers({"If-Match": tag}))
 
 

@@ -15,20 +15,18 @@ Turns the description of a call into a method of a graph, for threads and for as
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import httpx
 
 from omnigraph.api.service.http import ErrorOutput, retry_after_seconds
 from omnigraph.api.service.routes import MIN_COMMIT_HEADER
 from omnigraph.api.wire import decode
-from omnigraph.client.connection import Remote, Reply, Request, Settings, Steps, Upload
+from omnigraph.client.connection import Reply, Request, Settings, Steps, Upload
 from omnigraph.errors import (
     AnswerBrokenError,
     BadRequestError,
@@ -381,42 +379,3 @@ async def _pieces(upload: Upload) -> AsyncIterator[bytes]:
     pieces = upload.pieces()
     while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
         yield piece
-
-
-Given = ParamSpec("Given")
-
-
-def sent(describe: Callable[Concatenate[Remote, Given], Steps[Result]]) -> Callable[Concatenate[Any, Given], Result]:
-    """A method that carries a call out and returns its result."""
-
-    def method(self: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        transport: Transport = self._transport
-        return transport.run(describe(self, *args, **kwargs))
-
-    return _told(method, describe)
-
-
-def awaited(
-    describe: Callable[Concatenate[Remote, Given], Steps[Result]], *, reads_input: bool = False
-) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]:
-    """A method that carries a call out when it is awaited."""
-
-    async def method(self: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        transport: AsyncTransport = self._transport
-        return await transport.run(describe(self, *args, **kwargs), reads_input=reads_input)
-
-    return _told(method, describe)
-
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _told(method: Method, describe: Callable[..., Any]) -> Method:
-    """The method under the name, the documentation and the signature of its description, with what it returns."""
-    functools.update_wrapper(method, describe)
-    signature = inspect.signature(describe)
-    of, *given = signature.parameters.values()
-    returned = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
-    told = signature.replace(parameters=[of.replace(name="self"), *given], return_annotation=returned)
-    method.__signature__ = told  # type: ignore[attr-defined]
-    return method
