@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,12 +28,14 @@ made from the docstrings of the code by `./dev docs`; do not edit it.
 
 GROUPS = {
     "Opening a graph": ("open", "init", "connect", "connect_async"),
-    "The graph": ("Graph", "Branch", "Snapshot"),
+    "The graph": ("GraphApi", "Graph", "Branch", "Snapshot"),
     "A graph behind a server": ("RemoteGraph", "RemoteSnapshot", "AsyncRemoteGraph"),
     "Queries and results": ("queries", "Queries", "Query", "QueryResult", "QueryStream", "ReadOptions"),
 }
 OTHERS, ERRORS = "Requests, receipts and settings", "Errors"
 AREAS = {"schema": "SchemaArea", "changes": "ChangesArea", "maintenance": "MaintenanceArea"}
+RESULTS = {"Rows": "QueryRows", "Batches": "QueryBatches", "State": "SnapshotApi", "Blob": "BlobValue"}
+"""The results of `GraphApi`. Each kind of graph has its own classes for them, such as `QueryResult`."""
 HIDDEN = {"self", "cls", "trace", "requested_schema"}
 INTERNAL = {
     *("create", "to_json_dict", "to_dict"),
@@ -56,7 +59,7 @@ def _sections() -> Iterator[str]:
         yield f"## {title}\n"
         for name in names:
             yield from _entry(name, getattr(omnigraph, name))
-            if name == "Graph":
+            if name == "GraphApi":
                 for area, kind in AREAS.items():
                     yield from _entry(f"Graph.{area}", getattr(sys.modules["omnigraph.api.graph"], kind))
     yield f"## {ERRORS}\n"
@@ -77,12 +80,23 @@ def _entry(name: str, found: Any) -> Iterator[str]:
     yield _doc(found) + "\n"
     if (fields := _fields(found)) and not issubclass(found, enum.Enum):
         yield f"Fields: {fields}.\n"
+    if inherited := _inherited(found):
+        yield f"It has these members of `GraphApi`: {', '.join(f'`{member}`' for member in inherited)}.\n"
     for member, value in _members(found):
+        if member in inherited:
+            continue
         if isinstance(value, property):
             yield f"* **`{member}`**: {_inline(value.fget)}"
         else:
             yield f"* **`{_signature(member, value)}`**: {_inline(value)}"
     yield ""
+
+
+def _inherited(kind: type) -> list[str]:
+    """The members of a graph that `GraphApi` declares."""
+    if kind is omnigraph.GraphApi or kind.__name__ not in COMPLETED[:3]:
+        return []
+    return [name for name, _ in _members(omnigraph.GraphApi) if hasattr(kind, name)]
 
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -128,6 +142,7 @@ def _signature(name: str, function: Any) -> str:
             shown.append("*")
         shown.append(_parameter(parameter))
     result = "" if signature.return_annotation in (signature.empty, "None") else f" -> {signature.return_annotation}"
+    result = re.sub(r"\b(Rows|Batches|State|Blob)\b", lambda match: RESULTS[match[0]], result)
     return f"{name}({', '.join(shown)}){result}"
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph
 from tests.pipeline.library import SCHEMA, ndjson, reader, records
+from tests.support.log_entries import get_commit
 
 
 def test_a_graph_runs_pipelines_and_reads_as_frames_and_views(tmp_path: Path, spark: SparkSession) -> None:
@@ -21,7 +22,7 @@ def test_a_graph_runs_pipelines_and_reads_as_frames_and_views(tmp_path: Path, sp
     frame = graph.to_spark("Reader", columns=["name", "age"])
     names = graph.with_limits(graph.limits).register_views(spark, prefix="lib_")
 
-    assert graph._get_commit(report.commit_id or "").commit.actor == "ada"
+    assert get_commit(graph, report.commit_id or "").commit.actor == "ada"
     assert sorted(map(tuple, frame.collect())) == [("ann", 3), ("bob", None)]
     assert names == ["lib_Book", "lib_Borrowed", "lib_Likes", "lib_Reader"]
     assert spark.sql("select max(age) from lib_Reader").first()[0] == 3

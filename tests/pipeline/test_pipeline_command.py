@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from omnigraph import Graph
 from omnigraph.cli.main import run as command
 from tests.pipeline.library import csv, library
+from tests.support.log_entries import list_commits
 
 FILE = """\
 version: 1
@@ -35,7 +36,7 @@ def test_a_run_tells_its_stages_its_counts_its_bad_rows_and_its_commit(
         assert command(["pipeline", "run", "p.yaml", "--as", "ada"]) == 0
     shown = capsys.readouterr()
 
-    head = graph._list_commits().commits[0]
+    head = list_commits(graph).commits[0]
     assert [line.split() for line in shown.out.splitlines()[:5]] == [
         ["nightly", "→", "g,", "branch", "main,", "mode", "merge"],
         [],

@@ -19,6 +19,7 @@ from tests.engine.stored import rows
 from tests.pipeline.library import book, csv, edge, library, ndjson, quarantine, reader, records, rejected_rows
 from tests.storage.test_faults import LosesAnswers, publishes
 from tests.support.lance_tables import lance_of
+from tests.support.log_entries import list_commits
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_sources_of_several_formats_become_one_commit(tmp_path: Path, graph: Gra
     assert set(rows(graph, "node:Reader")) == {"ann", "bob", "cid"}
     assert rows(graph, "node:Book")["1"]["title"] == "Solaris"
     assert {(e["src"], e["dst"]) for e in rows(graph, "edge:Borrowed").values()} == {("ann", "1"), ("cid", "2")}
-    commits = graph._list_commits().commits
+    commits = list_commits(graph).commits
     assert len(commits) == 2
     assert (commits[0].commit.kind, commits[0].commit.actor) == ("pipeline", "nightly")
     assert commits[0].commit.details["pipeline.run_id"] == report.run_id

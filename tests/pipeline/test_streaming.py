@@ -17,6 +17,7 @@ from omnigraph.storage.models import IDEMPOTENCY_WINDOW
 from tests.engine.stored import rows
 from tests.pipeline.following import NOTES, follow
 from tests.pipeline.library import book, library, reader
+from tests.support.log_entries import list_commits
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 
@@ -77,7 +78,7 @@ def test_a_stream_that_was_killed_goes_on_where_it_was_and_repeats_nothing(tmp_p
     follow(spark, graph.uri, notes.uri, str(checkpoint))
 
     assert sorted(note["text"] for note in rows(notes, "node:Note").values()) == READERS
-    commits = notes._list_commits(limit=200).commits
+    commits = list_commits(notes, limit=200).commits
     query = json.loads((checkpoint / "metadata").read_text())["id"]
     batches = [entry.recent_keys[-1].key for entry in reversed(commits) if entry.commit.kind == "pipeline"]
     # A micro-batch per commit of the library; the one that brought a book had nothing to write.

@@ -15,7 +15,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.graph import GraphApi
+from omnigraph.api.graph import ChangesArea, GraphApi, MaintenanceArea, SchemaArea
 from omnigraph.errors import BadRequestError, BranchNotFoundError, CompileError, NotFoundError, PolicyError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,7 +160,7 @@ CALLS: dict[str, Callable[[Graph], object]] = {
     "at": lambda g: g.at(1),
     "branch": lambda g: g.branch("work"),
     "stored_queries": lambda g: g.stored_queries(),
-    "follow": lambda g: next(g.changes.follow()),
+    "changes.follow": lambda g: next(g.changes.follow()),
     "entity": lambda g: g.entity("node:Person", "ana"),
     "read_blob": lambda g: g.read_blob("node", "Person", "ana", "photo"),
     "export": lambda g: list(g.export()),
@@ -181,26 +181,22 @@ CALLS: dict[str, Callable[[Graph], object]] = {
     "commit_history": lambda g: g.commit_history(),
     "describe_commit": lambda g: g.describe_commit(_commit(g)),
     "diff": lambda g: g.diff("main", "work"),
-    "commit_changes": lambda g: g.changes.page(_commit(g)),
-    "iter_commit_changes": lambda g: list(g.changes.of(_commit(g))),
-    "poll_changes": lambda g: g.changes.poll(start="beginning"),
-    "capture_baseline": lambda g: g.changes.baseline(io.BytesIO()),
-    "schema_text": lambda g: g.schema.show(),
-    "plan_schema": lambda g: g.schema.plan(SCHEMA),
-    "apply_schema": lambda g: g.schema.apply(SCHEMA),
-    "ensure_indices": lambda g: g.maintenance.ensure_indices(),
-    "optimize": lambda g: g.maintenance.optimize(),
-    "cleanup": lambda g: g.maintenance.cleanup(keep_versions=1),
-    "verify": lambda g: g.maintenance.verify(),
-    "repair": lambda g: g.maintenance.repair(),
-    "maintain": lambda g: g.maintenance.maintain(),
+    "changes.page": lambda g: g.changes.page(_commit(g)),
+    "changes.of": lambda g: list(g.changes.of(_commit(g))),
+    "changes.poll": lambda g: g.changes.poll(start="beginning"),
+    "changes.baseline": lambda g: g.changes.baseline(io.BytesIO()),
+    "schema.show": lambda g: g.schema.show(),
+    "schema.plan": lambda g: g.schema.plan(SCHEMA),
+    "schema.apply": lambda g: g.schema.apply(SCHEMA),
+    "maintenance.ensure_indices": lambda g: g.maintenance.ensure_indices(),
+    "maintenance.optimize": lambda g: g.maintenance.optimize(),
+    "maintenance.cleanup": lambda g: g.maintenance.cleanup(keep_versions=1),
+    "maintenance.verify": lambda g: g.maintenance.verify(),
+    "maintenance.repair": lambda g: g.maintenance.repair(),
+    "maintenance.maintain": lambda g: g.maintenance.maintain(),
 }
 MORE: dict[str, Callable[[Graph], object]] = {
     "catalog": lambda g: g.catalog,
-    "_list_commits": lambda g: g._list_commits(),
-    "_get_commit": lambda g: g._get_commit(_commit(g)),
-    "_merge_base": lambda g: g._merge_base("main", "work"),
-    "_preview_schema": lambda g: g._preview_schema(SCHEMA),
     "load a file": lambda g: g.load(EXAMPLE / "records.ndjson", mode="merge"),
 }
 HARMLESS = {"close", "uri", "schema", "changes", "maintenance", "invoke"}
@@ -214,6 +210,8 @@ def _commit(graph: Graph) -> str:
 
 def test_the_calls_of_a_stranger_are_all_that_there_is() -> None:
     public = {name for name in dir(GraphApi) if not name.startswith("_")}
+    areas = {"schema": SchemaArea, "changes": ChangesArea, "maintenance": MaintenanceArea}
+    public |= {f"{area}.{name}" for area, kind in areas.items() for name in dir(kind) if not name.startswith("_")}
     assert public - HARMLESS == CALLS.keys()
 
 

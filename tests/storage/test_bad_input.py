@@ -26,6 +26,7 @@ from omnigraph.errors import (
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import FORMAT_VERSION
 from tests.conftest import Place
+from tests.support.log_entries import get_commit, list_commits
 from tests.support.tables import NODE, PEOPLE, append_one, ids, new_graph
 
 
@@ -176,7 +177,7 @@ def test_a_branch_that_does_not_exist(local_place: Place) -> None:
         lambda: append_one(graph, "ann", "absent"),
         lambda: graph.create_branch("new", source="absent"),
         lambda: graph.delete_branch("absent"),
-        lambda: graph._list_commits("absent"),
+        lambda: list_commits(graph, "absent"),
     ):
         with pytest.raises(BranchNotFoundError) as refused:
             attempt()
@@ -193,7 +194,7 @@ def test_commits_and_versions_that_do_not_exist(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     for commit_id in ("", "nonsense", "01M7GHMF454BRSN3QBKZNK7FA3", "z" * 26):
         with pytest.raises(NotFoundError):
-            graph._get_commit(commit_id)
+            get_commit(graph, commit_id)
     for version in (0, -1, 2):
         with pytest.raises(NotFoundError, match="from 1 to 1"):
             graph.snapshot(version=version)

@@ -13,6 +13,7 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet
 from omnigraph.errors import BranchNotFoundError, PreconditionFailedError, ReadSetChangedError
 from tests.conftest import Place
+from tests.support.log_entries import list_commits
 from tests.support.processes import Process, start_together
 from tests.support.tables import (
     KNOWS,
@@ -43,7 +44,7 @@ def test_eight_processes_lose_and_double_nothing(place: Place) -> None:
 
     rows = [words for lines in said for words in lines]
     assert len(rows) == PROCESSES * COMMITS
-    history = graph._list_commits(limit=1_000).commits
+    history = list_commits(graph, limit=1_000).commits
     assert [e.version for e in history] == list(range(PROCESSES * COMMITS + 1, 0, -1))
     for child, parent in itertools.pairwise(history):
         assert [p.commit_id for p in child.commit.parents] == [parent.commit.id]

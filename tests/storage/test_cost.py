@@ -14,6 +14,7 @@ import pytest
 from omnigraph import Graph
 from tests.conftest import Place
 from tests.support.costs import settle, settled
+from tests.support.log_entries import get_commit
 from tests.support.s3 import RequestLog, S3Server
 from tests.support.tables import PEOPLE, append, append_one, new_graph, nodes
 
@@ -238,7 +239,7 @@ def test_a_commit_is_found_by_id_without_walking_history(s3_server: S3Server, s3
     graph.create_branch("side")
     settle(graph)
     with s3_server.logged() as log:
-        found = Graph.open(s3_place.uri)._get_commit(commits[2])
+        found = get_commit(Graph.open(s3_place.uri), commits[2])
     assert found.version == 4
     # graph.json, the list of refs, one ref, one log slot per line of history.
     assert len(log) <= 5, log.lines()

@@ -18,6 +18,7 @@ from omnigraph.storage.log.tracing import POINTS, Trace
 from tests.conftest import Place
 from tests.storage.writer import write_everything
 from tests.support.child import SOON_AFTER_STEP, STEP, Steps
+from tests.support.log_entries import list_commits
 from tests.support.processes import Process, start_together
 from tests.support.tables import KNOWS, NODE, PEOPLE, PLACES, append_one, ids, new_graph
 
@@ -60,7 +61,7 @@ def check_survivor(uri: str, said: list[list[str]], probe: str, new: int = 0) ->
         if words[0] == "branch" and words[1] not in gone and words[1] in names:
             assert graph.snapshot(words[1]).count(PEOPLE) >= 1
 
-    history = graph._list_commits(limit=10_000).commits
+    history = list_commits(graph, limit=10_000).commits
     assert [e.version for e in history] == list(range(len(history), 0, -1))
     side = f"probe-{probe}"
     graph.create_branch(side)

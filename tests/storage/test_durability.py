@@ -24,6 +24,7 @@ from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.models import LogEntry
 from tests.support.costs import settle
 from tests.support.disks import FailingCalls, PowerCuts, path_of, small_disk
+from tests.support.log_entries import get_commit, list_commits
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes, remove_person
 
 
@@ -185,7 +186,7 @@ def test_a_commit_that_the_disk_confirms_later_is_one_commit(graph: Graph, calls
     calls.fail("fsync", errno.EIO, in_log, times=2)
     published = append_one(graph, "bob")
     assert (published.version, ids(Graph.open(graph.uri))) == (3, ["ann", "bob"])
-    assert [e.version for e in graph._list_commits().commits] == [3, 2, 1]
+    assert [e.version for e in list_commits(graph).commits] == [3, 2, 1]
 
 
 def test_a_commit_that_the_disk_never_confirms_is_open_and_named(graph: Graph, calls: FailingCalls) -> None:
@@ -193,7 +194,7 @@ def test_a_commit_that_the_disk_never_confirms_is_open_and_named(graph: Graph, c
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
         append_one(graph, "bob", idempotency_key="once")
     calls.heal()
-    assert graph._get_commit(unknown.value.commit_id).version == 3
+    assert get_commit(graph, unknown.value.commit_id).version == 3
     assert append_one(graph, "bob", idempotency_key="once").replayed
 
 
@@ -210,7 +211,7 @@ def test_a_disk_that_turns_read_only_after_the_link_leaves_the_outcome_open(grap
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
         append_one(graph, "bob")
     calls.heal()
-    assert graph._get_commit(unknown.value.commit_id).version == 3
+    assert get_commit(graph, unknown.value.commit_id).version == 3
     before = set(files(graph))
     calls.fail("fsync", errno.EIO, lambda path: path.endswith("/refs/other"), times=1)
     calls.fail("write", errno.EROFS, has_been_linked)
@@ -286,7 +287,7 @@ def test_a_write_onto_a_new_branch_that_the_disk_never_confirms_names_its_commit
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
         graph._workspace.commit_on_new_branch("other", "main", prepare, Intent(kind="load"))
     calls.heal()
-    assert isinstance(graph._get_commit(unknown.value.commit_id), LogEntry)
+    assert isinstance(get_commit(graph, unknown.value.commit_id), LogEntry)
 
 
 def test_a_deletion_whose_last_mark_fails_is_a_deletion(graph: Graph, calls: FailingCalls) -> None:

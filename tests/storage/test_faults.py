@@ -16,6 +16,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.errors import CommitOutcomeUnknownError, ConflictError, StorageError, StorageErrorKind
 from tests.conftest import Place
+from tests.support.log_entries import get_commit, list_commits
 from tests.support.preempt import Preemption
 from tests.support.s3 import Fault, S3Server
 from tests.support.tables import PEOPLE, append_one, ids, new_graph
@@ -57,7 +58,7 @@ def test_a_publish_without_an_answer_commits_exactly_once(place: Place, lost_bef
     append_one(graph, "bob")
     fresh = Graph.open(place.uri)
     assert ids(fresh) == ["ann", "bob"]
-    assert [e.version for e in fresh._list_commits().commits] == [3, 2, 1]
+    assert [e.version for e in list_commits(fresh).commits] == [3, 2, 1]
 
 
 def test_a_store_that_stays_silent_leaves_the_outcome_open_and_says_so(local_place: Place) -> None:
@@ -67,7 +68,7 @@ def test_a_store_that_stays_silent_leaves_the_outcome_open_and_says_so(local_pla
         append_one(graph, "ann", idempotency_key="once")
     graph._workspace.root.objects.interceptor = None
     # It did happen; the error named the commit, and repeating the write with its key finds it instead of doubling it.
-    assert graph._get_commit(unknown.value.commit_id).version == 2
+    assert get_commit(graph, unknown.value.commit_id).version == 2
     assert append_one(graph, "ann", idempotency_key="once").replayed
     assert ids(graph) == ["ann"]
 
@@ -327,7 +328,7 @@ def test_a_refused_repetition_of_a_publish_that_happened_is_a_success(s3_server:
 
     with s3_server.broken(lose_then_refuse):
         published = append_one(graph, "ann")
-    assert graph._get_commit(published.commit_id).version == 2
+    assert get_commit(graph, published.commit_id).version == 2
     assert ids(graph) == ["ann"]
 
 

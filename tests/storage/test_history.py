@@ -19,6 +19,7 @@ from omnigraph.storage.identifiers import (
 )
 from omnigraph.storage.models import LogEntry
 from tests.conftest import Place
+from tests.support.log_entries import get_commit, list_commits, merge_base
 from tests.support.tables import append_one, ids, new_graph
 
 
@@ -35,22 +36,22 @@ def moment(entry: LogEntry) -> datetime:
 
 
 def test_commits_are_listed_newest_first_in_pages(graph: Graph) -> None:
-    first = graph._list_commits(limit=3)
+    first = list_commits(graph, limit=3)
     assert [(e.version, e.commit.actor) for e in first.commits] == [(4, "author-c"), (3, "author-b"), (2, "author-a")]
-    second = graph._list_commits(limit=3, before=first.next_version)
+    second = list_commits(graph, limit=3, before=first.next_version)
     assert [(e.version, e.commit.kind) for e in second.commits] == [(1, "init")]
     assert second.next_version is None
     with pytest.raises(BadRequestError):
-        graph._list_commits(limit=0)
+        list_commits(graph, limit=0)
 
 
 def test_a_branch_lists_its_inherited_history(graph: Graph) -> None:
     graph.create_branch("side")
     append_one(graph, "on-side", "side")
     append_one(graph, "on-main")
-    assert [e.branch for e in graph._list_commits("side").commits] == ["side", "main", "main", "main", "main"]
-    assert [e.version for e in graph._list_commits("side").commits] == [5, 4, 3, 2, 1]
-    assert graph._get_commit(graph.snapshot("side").commit_id).branch == "side"
+    assert [e.branch for e in list_commits(graph, "side").commits] == ["side", "main", "main", "main", "main"]
+    assert [e.version for e in list_commits(graph, "side").commits] == [5, 4, 3, 2, 1]
+    assert get_commit(graph, graph.snapshot("side").commit_id).branch == "side"
 
 
 def test_time_travel_by_commit_version_and_moment(graph: Graph) -> None:
@@ -72,7 +73,7 @@ def test_time_travel_by_commit_version_and_moment(graph: Graph) -> None:
 def test_times_rise_with_versions_whatever_the_clock_does(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.engine.write.publish.now_micros", lambda: 1_000)
     append_one(graph, "from-a-machine-in-1970")
-    times = [e.commit.published_at for e in graph._list_commits().commits]
+    times = [e.commit.published_at for e in list_commits(graph).commits]
     assert times == sorted(times, reverse=True)
     assert len(set(times)) == len(times)
 
@@ -100,7 +101,7 @@ def test_a_branch_from_any_commit(graph: Graph) -> None:
     graph.create_branch("deeper", source="from-old")
     append_one(graph, "y", "deeper")
     assert ids(Graph.open(graph.uri), branch="deeper") == ["a", "x", "y"]
-    assert [e.branch for e in graph._list_commits("deeper").commits] == ["deeper", "from-old", "main", "main"]
+    assert [e.branch for e in list_commits(graph, "deeper").commits] == ["deeper", "from-old", "main", "main"]
 
 
 def test_a_fresh_branch_shares_its_head_commit(graph: Graph) -> None:
@@ -114,13 +115,13 @@ def test_a_deleted_branch_takes_its_commits_along(graph: Graph) -> None:
     graph.create_branch("side")
     own = append_one(graph, "x", "side").commit_id
     graph.delete_branch("side")
-    for attempt in (lambda: graph._get_commit(own), lambda: Graph.open(graph.uri).snapshot(snapshot=own)):
+    for attempt in (lambda: get_commit(graph, own), lambda: Graph.open(graph.uri).snapshot(snapshot=own)):
         with pytest.raises(NotFoundError):
             attempt()
     graph.create_branch("side")
     assert ids(graph, branch="side") == ["a", "b", "c"]
     with pytest.raises(NotFoundError):
-        graph._get_commit(own)
+        get_commit(graph, own)
 
 
 def test_an_old_handle_follows_a_recreated_branch(graph: Graph) -> None:
@@ -180,7 +181,7 @@ def test_merge_base_of_diverged_branches_is_the_fork_point(graph: Graph) -> None
     append_one(graph, "x", "side")
     append_one(graph, "y", "side")
     append_one(graph, "z")
-    base = graph._merge_base("side", "main")
+    base = merge_base(graph, "side", "main")
     assert base is not None
     assert base.version == 4
     assert base.branch == "main"
@@ -191,10 +192,10 @@ def test_merge_base_follows_both_parents(graph: Graph) -> None:
     append_one(graph, "x", "side")
     publish_merge(graph, "side", "main")
     append_one(graph, "y", "side")
-    base = graph._merge_base("side", "main")
+    base = merge_base(graph, "side", "main")
     assert base is not None
     assert (base.branch, base.version) == ("side", 5)
-    assert graph._merge_base("main", "main") == graph.snapshot().entry
+    assert merge_base(graph, "main", "main") == graph.snapshot().entry
 
 
 def test_merge_base_prefers_the_smallest_sum_of_distances(graph: Graph) -> None:
@@ -206,7 +207,7 @@ def test_merge_base_prefers_the_smallest_sum_of_distances(graph: Graph) -> None:
     for name in ("r1", "r2", "r3"):
         append_one(graph, name, "right")
     append_one(graph, "l3", "left")
-    base = graph._merge_base("left", "right")
+    base = merge_base(graph, "left", "right")
     assert base is not None
     assert (base.branch, base.version) == ("left", 6)
 

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from omnigraph import Graph, errors
+from tests.support.log_entries import list_commits
 from tests.torture.readings import READINGS, WORDS
 from tests.torture.shapes import CHANGING, ROLES, Document, document_of, role_of
 
@@ -41,7 +42,7 @@ class View:
         except errors.BranchNotFoundError:
             branch = "main"
             snapshot = graph.snapshot(branch)
-        page = graph._list_commits(branch, limit=chance.choice((5, 40)))
+        page = list_commits(graph, branch, limit=chance.choice((5, 40)))
         past = [entry.commit.id for entry in page.commits]
         return cls(branches, branch, snapshot.commit_id, snapshot.version, document_of(snapshot.catalog), past)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
+from tests.support.log_entries import get_commit
 from tests.torture.checker import Checker
 from tests.torture.shapes import FIRST, rendered
 
@@ -97,7 +98,7 @@ def _skipped_by_the_feed(court: Court) -> None:
     court.trace("w-1", LOAD_ADA, outcome="done", commit=first)
     load_bob = {**LOAD_ADA, "args": {"mode": "append", "records": [BOB]}}
     court.trace("w-2", load_bob, outcome="done", commit=second)
-    genesis = court.graph._get_commit(first).commit.parents[0].commit_id
+    genesis = get_commit(court.graph, first).commit.parents[0].commit_id
     poll = {"kind": "poll", "branch": "main", "args": {}}
     court.trace("w-3", poll, outcome="done", stream="s", baseline=genesis, content="")
     block = {"commit": second, "parent": first, "changes": [["Person", "bob", "insert"]]}

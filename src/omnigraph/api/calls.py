@@ -152,7 +152,44 @@ else:  # before Python 3.13, only the type checker knows defaults of type variab
     State, Blob = TypeVar("State", covariant=True), TypeVar("Blob", covariant=True)
 
 
-class GraphCalls(ABC, Generic[Rows, Batches, State, Blob]):
+class StorageCalls:
+    """Work on the storage itself: only the embedded graph does it, a server does not do it for its clients."""
+
+    def _export_files(
+        self,
+        point: ReadPoint,
+        types: Collection[str],
+        directory: str | Path,
+        format: str,
+        progress: Progress | None,
+        force: bool,
+    ) -> list[ExportedFile]:
+        raise DirectAccessError("export_files")
+
+    def _optimize(
+        self, branch: str, types: Collection[str] | None, actor: str | None, progress: Progress | None
+    ) -> OptimizeReport:
+        raise DirectAccessError("optimize")
+
+    def _ensure_indices(self, branch: str, actor: str | None) -> list[PendingProperty]:
+        raise DirectAccessError("ensure_indices")
+
+    def _cleanup(
+        self, retention: Retention, grace: timedelta, dry_run: bool, progress: Progress | None
+    ) -> CleanupReport:
+        raise DirectAccessError("cleanup")
+
+    def _maintain(self, policy: MaintenancePolicy, branch: str, actor: str | None) -> MaintenanceReport:
+        raise DirectAccessError("maintain")
+
+    def _verify(self) -> Verification:
+        raise DirectAccessError("verify")
+
+    def _repair(self, confirm: bool, force: bool, actor: str | None, progress: Progress | None) -> RepairReport:
+        raise DirectAccessError("repair")
+
+
+class GraphCalls(StorageCalls, ABC, Generic[Rows, Batches, State, Blob]):
     """What a graph implements. Reads take the point they read at; the public methods have checked nothing else."""
 
     @property
@@ -256,41 +293,6 @@ class GraphCalls(ABC, Generic[Rows, Batches, State, Blob]):
     @abstractmethod
     def _apply_schema(self, text: str, branch: str, allow_data_loss: bool, author: Author) -> SchemaApplied: ...
 
-    # Work on the storage itself, which a server does not do for its clients
-
-    def _export_files(
-        self,
-        point: ReadPoint,
-        types: Collection[str],
-        directory: str | Path,
-        format: str,
-        progress: Progress | None,
-        force: bool,
-    ) -> list[ExportedFile]:
-        raise DirectAccessError("export_files")
-
-    def _optimize(
-        self, branch: str, types: Collection[str] | None, actor: str | None, progress: Progress | None
-    ) -> OptimizeReport:
-        raise DirectAccessError("optimize")
-
-    def _ensure_indices(self, branch: str, actor: str | None) -> list[PendingProperty]:
-        raise DirectAccessError("ensure_indices")
-
-    def _cleanup(
-        self, retention: Retention, grace: timedelta, dry_run: bool, progress: Progress | None
-    ) -> CleanupReport:
-        raise DirectAccessError("cleanup")
-
-    def _maintain(self, policy: MaintenancePolicy, branch: str, actor: str | None) -> MaintenanceReport:
-        raise DirectAccessError("maintain")
-
-    def _verify(self) -> Verification:
-        raise DirectAccessError("verify")
-
-    def _repair(self, confirm: bool, force: bool, actor: str | None, progress: Progress | None) -> RepairReport:
-        raise DirectAccessError("repair")
-
 
 class Reads(Generic[Rows, Batches]):
     """The reads that a branch and a snapshot share: those of a graph at one point."""
@@ -371,20 +373,14 @@ class Reads(Generic[Rows, Batches]):
 class SnapshotApi(Reads[Rows, Batches]):
     """A state of the whole graph that never changes: `branch`, `version` and `commit_id` identify it."""
 
-    @property
-    def branch(self) -> str:
-        """The branch that the state belongs to."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
 
-    @property
-    def version(self) -> int:
-        """The version of the graph on its branch."""
-        raise NotImplementedError
-
-    @property
-    def commit_id(self) -> str:
-        """The commit that made this state."""
-        raise NotImplementedError
+        @property
+        def branch(self) -> str: ...
+        @property
+        def version(self) -> int: ...
+        @property
+        def commit_id(self) -> str: ...
 
     def listing(self) -> SnapshotListing:
         """The tables of this state with their versions, and how many entities each has."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self
 
 from omnigraph.api import maintenance
 from omnigraph.api.branches import (
@@ -58,6 +58,7 @@ from omnigraph.api.history import (
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.queries import BlobCell, ByteWriter, ExportedFile, OperatorProfile, ReadPoint, StoredQueries
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.errors import DirectAccessError
 
 __all__ = ["GraphApi", "LoadInput", "QueryBatches", "QueryRows", "SnapshotApi"]
 
@@ -363,10 +364,15 @@ class GraphAreas:
         """Compaction, indexes, retention, and checks of the stored data."""
         return MaintenanceArea(self)  # type: ignore[arg-type]
 
+    _storage_only: ClassVar[frozenset[str]] = frozenset()
+    """Members of an embedded graph that a remote one refuses."""
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """A method under its deprecated name, with a warning."""
+            if name in self._storage_only:
+                raise DirectAccessError(name)
             if name not in _DEPRECATED:
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
             now = _DEPRECATED[name]

@@ -28,7 +28,7 @@ from omnigraph.api.branches import (
     Resolutions,
     SnapshotListing,
 )
-from omnigraph.api.calls import Author, Call, GraphCalls, LoadInput, LoadOptions, SnapshotApi
+from omnigraph.api.calls import Author, Call, GraphCalls, LoadInput, LoadOptions, SnapshotApi, StorageCalls
 from omnigraph.api.enums import EntityKind, LoadMode
 from omnigraph.api.graph import MAIN, Branch, GraphAreas
 from omnigraph.api.history import (
@@ -128,14 +128,10 @@ class RemoteSnapshot(SnapshotApi[Rows, RemoteBatches | JsonBatches]):
         return self._graph, ReadPoint(snapshot=self.commit_id)
 
 
-class RemoteOperations(Remote, GraphAreas):
+class RemoteOperations(Remote, GraphAreas, StorageCalls):
     """The operations of a graph behind a server, as far as each is a sequence of requests."""
 
-    def __getattr__(self, name: str) -> Any:
-        """Members that need the storage itself, and deprecated names."""
-        if name in _STORAGE_ONLY:
-            raise DirectAccessError(name)
-        return super().__getattr__(name)  # type: ignore[misc]
+    _storage_only = _STORAGE_ONLY
 
     # Reads
 

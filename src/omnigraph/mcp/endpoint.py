@@ -122,16 +122,16 @@ def resource_at(graph: GraphApi, uri: str, *, read_only: bool) -> types.TextReso
         case "guide", []:
             return types.TextResourceContents(uri=uri, mime_type=_MARKDOWN, text=GUIDE)
         case "schema", []:
-            return types.TextResourceContents(uri=uri, mime_type=_TEXT, text=graph.schema_text())
+            return types.TextResourceContents(uri=uri, mime_type=_TEXT, text=graph.schema.show())
         case "schema", [branch, *more]:
-            text = graph.schema_text("/".join([branch, *more]))
+            text = graph.schema.show("/".join([branch, *more]))
             return types.TextResourceContents(uri=uri, mime_type=_TEXT, text=text)
         case "queries", [name]:
             for tool in query_tools(graph, read_only=read_only).values():
                 if tool.query.name == name:
                     return types.TextResourceContents(uri=uri, mime_type=_JSON, text=wire.encode(tool.query).decode())
         case "entity", [type_name, entity_id]:
-            type_ = catalog_of(graph.schema_text()).type_named(type_name)
+            type_ = catalog_of(graph.schema.show()).type_named(type_name)
             if (found := graph.entity(type_.type_key, entity_id)) is not None:
                 text = wire.encode(readable(type_, found)).decode()
                 return types.TextResourceContents(uri=uri, mime_type=_JSON, text=text)

@@ -178,7 +178,7 @@ class _WithQueryFiles:
     def __init__(self, graph: GraphApi, texts: Iterable[tuple[str, str]]) -> None:
         self._graph = graph
         self._sources: dict[str, str] = {}
-        catalog = catalog_of(graph.schema_text())
+        catalog = catalog_of(graph.schema.show())
         entries = []
         for path, text in texts:
             for query in compile_queries(text, catalog, path).queries:

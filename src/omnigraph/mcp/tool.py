@@ -237,7 +237,7 @@ class PinnedPoint:
 
     def catalog(self, graph: GraphApi) -> Catalog:
         """The schema at this point, which need not be that of main."""
-        return catalog_of(graph.schema_text(**self.keywords))
+        return catalog_of(graph.schema.show(**self.keywords))
 
     def pin(self, graph: GraphApi) -> PinnedPoint:
         """The same snapshot for several reads, whatever becomes of the branch meanwhile."""

@@ -8,6 +8,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
+from omnigraph.engine.schema_apply import preview_schema
 from omnigraph.engine.write.publish import Intent, PublishPlan
 from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
@@ -53,10 +54,13 @@ def test_a_plan_and_a_preview_change_nothing(graph: Graph) -> None:
     before = graph.snapshot()
     wider = changed("cover: Blob?", "cover: Blob?\n  price: F64?")
     assert [step.kind for step in graph.schema.plan(wider).steps] == ["add_property"]
-    preview = graph._preview_schema(wider)
+    preview = preview_schema(graph._workspace, wider, "main", allow_data_loss=False)
     assert preview.catalog is not None
     assert "price" in preview.catalog.nodes["Book"].properties
-    assert graph._preview_schema(changed("pages: I32?", "pages: I64?")).catalog is None
+    assert (
+        preview_schema(graph._workspace, changed("pages: I32?", "pages: I64?"), "main", allow_data_loss=False).catalog
+        is None
+    )
     assert graph.snapshot().commit_id == before.commit_id
 
 

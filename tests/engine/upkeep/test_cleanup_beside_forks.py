@@ -19,6 +19,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.errors import BranchNotFoundError, ConflictError, HistoricalVersionReclaimedError
 from omnigraph.storage.log.write_guard import GRACE, LONGEST_WRITE
+from tests.support.log_entries import list_commits
 from tests.support.preempt import DiedError, preempted
 
 SCHEMA = """
@@ -59,7 +60,7 @@ def fork_head(graph: Graph) -> None:
 
 
 def fork_old_commit(graph: Graph) -> None:
-    graph.create_branch("new", source=graph._list_commits().commits[1].commit.id)
+    graph.create_branch("new", source=list_commits(graph).commits[1].commit.id)
 
 
 def merge_main(graph: Graph) -> None:
@@ -175,7 +176,7 @@ def test_a_second_cleanup_finishes_one_that_sleeps_or_died(original: Path, tmp_p
         def others(uri: Path = uri, forked: list[str] = forked) -> None:
             with Graph.open(uri) as other:
                 other.maintenance.cleanup(keep_versions=3)
-                for entry in other._list_commits().commits:
+                for entry in list_commits(other).commits:
                     try:
                         other.create_branch(f"at-{entry.version}", source=entry.commit.id)
                         forked.append(f"at-{entry.version}")

@@ -19,6 +19,7 @@ from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError
 from omnigraph.storage.log.write_guard import GRACE
 from tests.engine.library import SCHEMA, book
+from tests.support.log_entries import list_commits
 
 STEPS = st.lists(
     st.tuples(
@@ -61,7 +62,7 @@ class History:
             assert published is not None
             self.was[published.commit_id] = {k: v for k, v in now.items() if k not in victims}
         elif step == "fork" and len(graph.list_branches()) < 4 and f"b{seed}" not in graph.list_branches():
-            sources = [e.commit.id for e in graph._list_commits(branch).commits if e.commit.id not in self.gone]
+            sources = [e.commit.id for e in list_commits(graph, branch).commits if e.commit.id not in self.gone]
             graph.create_branch(f"b{seed}", source=chance.choice(sources))
         elif step == "drop" and branch != "main" and not self._is_depended_on(branch):
             graph.delete_branch(branch)
@@ -110,9 +111,9 @@ class History:
     def _must_be_readable(self, keep: int) -> set[str]:
         """The newest of main that were still there, and every commit of a live branch's own, with its fork point."""
         graph = self.graph
-        found = {e.commit.id for e in graph._list_commits(limit=keep).commits} - self.gone
+        found = {e.commit.id for e in list_commits(graph, limit=keep).commits} - self.gone
         for ref in graph._workspace.root.branches.all()[1:]:
-            commits = graph._list_commits(ref.branch, limit=1_000).commits
+            commits = list_commits(graph, ref.branch, limit=1_000).commits
             found |= {e.commit.id for e in commits if e.version >= ref.first_own_version - 1} - self.gone
             assert commits[0].commit.id in found, "the head of a live branch is always there"
         return found

@@ -22,6 +22,7 @@ from omnigraph.errors import (
 from omnigraph.storage.tables.lance_errors import manifest_name
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
+from tests.support.log_entries import list_commits
 
 BOOKS = "node:Book"
 
@@ -45,7 +46,7 @@ def use(graph: Graph) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "export", lambda: list(graph.export())
     yield "blob", lambda: graph.read_blob("node", "Book", "b5", "cover").content.reader.read()  # type: ignore[union-attr]
     yield "entity", lambda: graph.entity(BOOKS, "b1")
-    yield "diff", lambda: graph.diff(graph._list_commits().commits[-1].commit.id, "main")
+    yield "diff", lambda: graph.diff(list_commits(graph).commits[-1].commit.id, "main")
     yield "poll", lambda: graph.changes.poll(start="beginning")
     yield "merge", lambda: graph.merge("side")
     yield "optimize", lambda: graph.maintenance.optimize()
@@ -249,7 +250,7 @@ def test_a_damaged_middle_of_the_log_is_seen(root: Path, damage: str) -> None:
         assert slot in {p.path for p in handle.maintenance.verify().problems}
     fresh = Graph.open(root)
     assert content(fresh, BOOKS) == before
-    for needs_it in (lambda: fresh.snapshot(version=2), lambda: fresh._list_commits(), lambda: fresh.commit_history()):
+    for needs_it in (lambda: fresh.snapshot(version=2), lambda: list_commits(fresh), lambda: fresh.commit_history()):
         with pytest.raises(IntegrityError) as named:
             needs_it()
         assert named.value.path == slot

@@ -17,6 +17,7 @@ from omnigraph.storage.tables.indexes import covered_fragments
 from omnigraph.storage.tables.maintenance import FULL_FRAGMENT_ROWS, FragmentFill, fragments_to_compact
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
 from tests.support.lance_tables import lance_of
+from tests.support.log_entries import get_commit
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_one_commit_with_the_same_content(graph: Graph) -> None:
     report = graph.maintenance.optimize(actor="ann")
     assert report.commit is not None
     assert report.commit.version == graph.snapshot().version == version + 1
-    published = graph._get_commit(report.commit.id).commit
+    published = get_commit(graph, report.commit.id).commit
     assert (published.kind, report.commit.actor_id, published.actor) == ("optimize", "ann", "ann")
     assert {key: content(graph, key) for key in graph.snapshot().types()} == before
     assert [fragment_count(graph, key) for key in graph.snapshot().types()] == [1, 1, 1]

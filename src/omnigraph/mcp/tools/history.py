@@ -80,7 +80,7 @@ def commit_changes(call: Toolcall, arguments: CommitChangesArguments) -> dict[st
     position = PagePosition.of("commit_changes", arguments, arguments.continuation)
     commit = arguments.commit.strip()
     catalog = PinnedPoint(ReadPoint(snapshot=commit)).catalog(call.graph)
-    found = call.graph.iter_commit_changes(commit, scope=ChangeScope.of(types=arguments.types))
+    found = call.graph.changes.of(commit, scope=ChangeScope.of(types=arguments.types))
     changes = (_change(each, catalog) for each in found)
     return position.page(call.terms, {"commit": commit}, "changes", changes)
 

@@ -35,7 +35,7 @@ def schema(call: Toolcall, arguments: SchemaArguments) -> dict[str, Any]:
     point = arguments.point(position).pin(call.graph)
     head = {"commit": point.commit}
     if arguments.source:
-        text = call.graph.schema_text(**point.keywords)
+        text = call.graph.schema.show(**point.keywords)
         return page_of_lines(call, position, head, "source", text, lambda: point.pins)
     catalog = point.catalog(call.graph)
     types = summary(catalog)

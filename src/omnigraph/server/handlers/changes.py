@@ -54,7 +54,7 @@ def feed_graph(call: Call) -> Graph:
 
 def poll(graph: Graph, parameters: ChangeFeedParameters) -> ChangePoll:
     """One poll of a branch's feed."""
-    return graph.poll_changes(
+    return graph.changes.poll(
         branch=branch_name(parameters.branch),
         start=parameters.start,
         cursor=parameters.cursor,

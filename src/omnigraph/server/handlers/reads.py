@@ -261,7 +261,7 @@ def get_history(call: Call) -> AnyAnswer:
 def plan_schema(call: Call) -> AnyAnswer:
     request: SchemaPlanRequest = call.body
     branch = branch_name(request.branch)
-    plan = call.graph.plan_schema(request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss)
+    plan = call.graph.schema.plan(request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss)
     return json_answer(plan)
 
 

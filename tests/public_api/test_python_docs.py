@@ -88,26 +88,47 @@ def test_queries_complete_to_their_names() -> None:
     assert [name for name in dir(found) if not name.startswith("_")] == ["books"]
 
 
-OLD_NAMES = (
-    *("query_at", "entity_at", "diff_commits", "schema_source", "load_file", "list_commits", "get_commit"),
-    *("merge_base", "preview_schema", "state_of", "workspace", "through", "with_gate"),
-)
+DEPRECATED = {
+    "schema_text": "schema.show",
+    "plan_schema": "schema.plan",
+    "apply_schema": "schema.apply",
+    "commit_changes": "changes.page",
+    "iter_commit_changes": "changes.of",
+    "poll_changes": "changes.poll",
+    "follow": "changes.follow",
+    "capture_baseline": "changes.baseline",
+    **{
+        name: f"maintenance.{name}"
+        for name in ("optimize", "ensure_indices", "cleanup", "maintain", "verify", "repair")
+    },
+}
 
 
-def test_names_of_the_last_release_work_with_a_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", DEPRECATED)
+def test_a_deprecated_name_works_with_a_warning_that_names_the_new_one(tmp_path: Path, name: str) -> None:
     with omnigraph.init(tmp_path / "g", "node Book { isbn: String @key }") as graph:
-        for name in OLD_NAMES:
-            assert name not in dir(graph)
-            with pytest.warns(DeprecationWarning, match=f"Graph.{name} goes with the next release; use "):
-                assert getattr(graph, name) is not None
-        records = tmp_path / "books.ndjson"
-        records.write_text('{"type": "Book", "data": {"isbn": "1"}}')
-        with pytest.warns(DeprecationWarning, match="use load"):
-            assert graph.load_file(records, mode="append").total_entities == 1  # type: ignore[attr-defined]
-        with pytest.warns(DeprecationWarning, match="use entity"):
-            assert graph.entity_at("Book", "1", 1) is None  # type: ignore[attr-defined]
-        with pytest.raises(AttributeError, match="'Graph' object has no attribute 'nothing'"):
-            _ = graph.nothing  # type: ignore[attr-defined]
+        assert name not in dir(graph)
+        with pytest.warns(DeprecationWarning, match=rf"Graph\.{name} is deprecated .*; use Graph\.{DEPRECATED[name]}$"):
+            old = getattr(graph, name)
+        area, method = DEPRECATED[name].split(".")
+        assert old.__func__ is getattr(type(getattr(graph, area)), method)
+        if name == "schema_text":
+            assert old() == graph.schema.show()
+
+
+def test_a_deprecated_name_of_a_remote_graph_works_too() -> None:
+    with omnigraph.connect("http://localhost:1", graph="g") as graph:
+        with pytest.warns(DeprecationWarning, match=r"use Graph\.schema\.show"):
+            assert graph.schema_text  # type: ignore[attr-defined]
+        with pytest.raises(omnigraph.DirectAccessError, match="with_limits needs direct storage access"):
+            graph.with_limits(None)
+
+
+@pytest.mark.parametrize("name", ["query_at", "entity_at", "diff_commits", "load_file", "list_commits", "nothing"])
+def test_names_that_are_gone_are_gone(tmp_path: Path, name: str) -> None:
+    graph = omnigraph.init(tmp_path / "g", "node Book { isbn: String @key }")
+    with graph, pytest.raises(AttributeError, match=f"'Graph' object has no attribute '{name}'"):
+        getattr(graph, name)
 
 
 def test_links_of_the_guide_lead_somewhere() -> None:
