@@ -97,6 +97,18 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     }
 
 
+def test_listing_branches_loads_few_modules_and_no_lance(tmp_path: Path) -> None:
+    (tmp_path / "s.pg").write_text(SCHEMA)
+    assert omnigraph("init", "--schema", "s.pg", "graph", cwd=tmp_path).returncode == 0
+    program = "import sys; from omnigraph.cli.main import run; run(['branch', 'list', 'graph'])\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    branch, loaded = done.stdout.splitlines()
+    names = loaded.split()
+    assert branch == "main"
+    assert {"lance", "pyarrow", "pandas", "lark"}.isdisjoint(names)
+    assert len([name for name in names if name.split(".")[0] == "omnigraph"]) < 120
+
+
 def test_a_piped_run_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "s.pg").write_text(SCHEMA)
     (tmp_path / "q.gq").write_text(QUERIES)

@@ -10,26 +10,22 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pyarrow as pa
 
 from omnigraph.errors import (
     IntegrityError,
-    NotFoundError,
 )
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.external_objects import ExternalObjects
 from omnigraph.storage.identifiers import new_table_id
 from omnigraph.storage.location import Location
-from omnigraph.storage.log.branches import Branches
+from omnigraph.storage.log.branches import IDENTITY as IDENTITY
+from omnigraph.storage.log.branches import LogRoot
 from omnigraph.storage.log.cleanup_journal import CleanupJournal, Pins
-from omnigraph.storage.log.log import GraphLog
 from omnigraph.storage.log.tracing import Trace
-from omnigraph.storage.log.write_guard import WriteGuard
-from omnigraph.storage.log.writer_queue import WriterQueue
 from omnigraph.storage.models import (
     FORMAT_VERSION,
     GraphIdentity,
@@ -42,23 +38,14 @@ from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.maintenance import TableMaintenance
 
-IDENTITY = "__manifest/graph.json"
-_WORKERS = 16
 _REMEMBERED_SCHEMAS = 64
 
 
-class GraphRoot:
+class GraphRoot(LogRoot):
     """One open graph: its identity and the storage parts that share a store client, a Lance session and threads."""
 
     def __init__(self, objects: Objects, identity: GraphIdentity, trace: Trace) -> None:
-        self.objects = objects
-        self.identity = identity
-        self.trace = trace
-        self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="omnigraph")
-        self.writer_queue = WriterQueue(objects, self.workers)
-        self.guard = WriteGuard(objects, self.workers)
-        self.log = GraphLog(objects, self.workers, self.writer_queue, self.guard)
-        self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace, self.guard)
+        super().__init__(objects, identity, trace)
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
         self.table_maintenance = TableMaintenance(self.reader, self.staging)
@@ -80,7 +67,7 @@ class GraphRoot:
     def close(self) -> None:
         while self._closing:
             self._closing.pop()()
-        self.workers.shutdown(wait=True)
+        super().close()
 
     def schema(self, digest: str) -> SchemaDocument:
         """An accepted schema by its digest. Content-addressed, so it is remembered without a check."""
@@ -138,11 +125,7 @@ class GraphRoot:
 
 
 def open_root(location: Location, trace: Trace | None = None) -> GraphRoot:
-    objects = Objects(location)
-    data = objects.get(IDENTITY)
-    if data is None:
-        raise NotFoundError(f"there is no graph at '{location.uri}'; create one with init")
-    return GraphRoot(objects, decode(IDENTITY, data, GraphIdentity), trace or Trace())
+    return GraphRoot.open(location, trace)
 
 
 def new_table_path(type_key: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,11 @@ from omnigraph.cli.params import UsageError, complete_branch, file_option, json_
 from omnigraph.cli.printing.history import branch_heads, head_lines
 from omnigraph.cli.printing.output import print_json, print_lines, print_warning
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation, StoreScope, pass_invocation
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
-    from omnigraph.api.branches import MergeConflict, MergePreview, Resolutions
+    from omnigraph.api.branches import BranchHead, MergeConflict, MergePreview, Resolutions
 
 
 @click.argument("name", help="The branch.")
@@ -57,14 +58,27 @@ def create(invocation: Invocation, name: str, uri: str | None, source: str, json
 def list_(invocation: Invocation, uri: str | None, verbose: bool, json: bool) -> None:
     from omnigraph.api.branches import BranchHeads, BranchList
 
-    _, graph = invocation.open(uri)
-    with graph:
-        names = graph.list_branches()
-        heads = branch_heads(graph, names) if verbose else []
+    target = invocation.target(uri)
+    heads: list[BranchHead] = []
+    if isinstance(target, StoreScope) and not verbose:
+        names = _names_in_log(target)
+    else:
+        with invocation.open_target(target) as graph:
+            names = graph.list_branches()
+            heads = branch_heads(graph, names) if verbose else []
     if json:
         print_json(BranchHeads(tuple(names), tuple(heads)) if verbose else BranchList(tuple(names)))
     else:
         print_lines(head_lines(heads) if verbose else names)
+
+
+def _names_in_log(target: StoreScope) -> list[str]:
+    """Names are in the log alone, so that no table is opened and no Lance is loaded."""
+    from omnigraph.storage.location import Location
+    from omnigraph.storage.log.branches import LogRoot
+
+    with closing(LogRoot.open(Location.parse(target.uri))) as root:
+        return root.branches.names()
 
 
 @click.argument("name", help="The branch.", shell_complete=complete_branch)

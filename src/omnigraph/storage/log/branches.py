@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 import msgspec
 
@@ -20,6 +22,7 @@ from omnigraph.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
     IntegrityError,
+    NotFoundError,
     StorageError,
 )
 from omnigraph.storage.cache import RecentlyUsed
@@ -30,6 +33,7 @@ from omnigraph.storage.identifiers import (
     now_micros,
     path_ancestors,
 )
+from omnigraph.storage.location import Location
 from omnigraph.storage.log.log import GraphLog
 from omnigraph.storage.log.ref_generations import (
     REMEMBERED_BRANCHES,
@@ -40,10 +44,22 @@ from omnigraph.storage.log.ref_generations import (
 )
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.log.write_guard import WriteAge, WriteGuard
-from omnigraph.storage.models import FORMAT_VERSION, BranchRef, KeyUse, LogEntry, Tombstone, encode
+from omnigraph.storage.log.writer_queue import WriterQueue
+from omnigraph.storage.models import (
+    FORMAT_VERSION,
+    BranchRef,
+    GraphIdentity,
+    KeyUse,
+    LogEntry,
+    Tombstone,
+    decode,
+    encode,
+)
 from omnigraph.storage.objects import Objects
 
+IDENTITY = "__manifest/graph.json"
 _ATTEMPTS = 16
+_WORKERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,3 +411,29 @@ class Branches:
         if generation is None or stored is None or stored.branch_id != ref.branch_id:
             raise BranchNotFoundError(ref.branch, "it was deleted meanwhile")
         return generation.number
+
+
+class LogRoot:
+    """The log and the branches of one graph, without its tables: listing branches loads no Lance."""
+
+    def __init__(self, objects: Objects, identity: GraphIdentity, trace: Trace) -> None:
+        self.objects = objects
+        self.identity = identity
+        self.trace = trace
+        self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="omnigraph")
+        self.writer_queue = WriterQueue(objects, self.workers)
+        self.guard = WriteGuard(objects, self.workers)
+        self.log = GraphLog(objects, self.workers, self.writer_queue, self.guard)
+        self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace, self.guard)
+
+    @classmethod
+    def open(cls, location: Location, trace: Trace | None = None) -> Self:
+        """The graph at a location. Raises `NotFoundError` where there is none."""
+        objects = Objects(location)
+        data = objects.get(IDENTITY)
+        if data is None:
+            raise NotFoundError(f"there is no graph at '{location.uri}'; create one with init")
+        return cls(objects, decode(IDENTITY, data, GraphIdentity), trace or Trace())
+
+    def close(self) -> None:
+        self.workers.shutdown(wait=True)
