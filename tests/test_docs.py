@@ -142,6 +142,17 @@ def test_what_the_documents_show_is_what_happens(document: str, shell: dict[str,
     follow(document, shell, tmp_path / "work")
 
 
+PROGRAMS = ("docs/user/writing-data.md", "docs/user/troubleshooting.md")
+
+
+@pytest.mark.parametrize("document", PROGRAMS)
+def test_the_programs_of_a_document_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / document).read_text(encoding="utf-8")
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    exec(compile(program, document, "exec"), {})
+
+
 EXAMPLES_ELSEWHERE = {
     "library": "tests/pipeline/test_demo.py",  # on the session of the tests that use Spark
     "policy": "tests/policy/test_policy_page.py",
