@@ -82,8 +82,8 @@ def test_every_room_is_in_the_layer_table() -> None:
     assert rooms <= {*MAY_IMPORT, "cli"}
 
 
-def test_the_page_about_the_house_has_the_same_table() -> None:
-    page = (SOURCE.parents[1] / "docs" / "dev" / "house.md").read_text()
+def test_the_architecture_page_has_the_same_table() -> None:
+    page = (SOURCE.parents[1] / "docs" / "dev" / "architecture.md").read_text()
     rows = re.findall(r"^\| ([a-z, ]+) \| ([a-z, ]+?)(?:[:;].*)? \|$", page, re.MULTILINE)
     told = {room: set(may.split(", ")) - ANYWHERE for rooms, may in rows for room in rooms.split(", ")}
     assert {room: may for room, may in told.items() if room in MAY_IMPORT} == MAY_IMPORT

@@ -213,7 +213,7 @@ HOMES = (SOURCES, ROOT / "tests", ROOT / "benchmarks", ROOT / "docs")
 FILES = sorted(
     path.relative_to(ROOT).as_posix() for home in HOMES for path in home.rglob("*") if "__pycache__" not in path.parts
 )
-ROOMS = {path.name for path in SOURCES.rglob("*") if path.is_dir()}
+PACKAGES = {path.name for path in SOURCES.rglob("*") if path.is_dir()}
 FILE = re.compile(r"`(?:\.\./)*([\w*/.-]+\.py)(?:[:#][^`]*)?`")
 MODULE = re.compile(r"`([a-z_]+(?:/[a-z_]+)+)/?`")
 DOTTED = re.compile(r"`omnigraph((?:\.[A-Za-z_]+)+)(?:\(\))?`")
@@ -243,7 +243,7 @@ def is_dotted(name: str) -> bool:
 
 def unknown_names(text: str) -> list[str]:
     """What a page calls a file, a module or a name of ours and is none."""
-    modules = [name for name in MODULE.findall(text) if name.split("/")[0] in ROOMS]
+    modules = [name for name in MODULE.findall(text) if name.split("/")[0] in PACKAGES]
     return [
         *(name for name in FILE.findall(text) if not is_file(name)),
         *(name for name in modules if not (is_file(name) or is_file(f"{name}.py"))),
@@ -260,9 +260,9 @@ def test_pages_name_files_and_modules_that_exist(page: Path) -> None:
 
 
 def test_the_pages_about_packages_leave_none_out() -> None:
-    house = (ROOT / "docs" / "dev" / "house.md").read_text()
-    rooms = {path.name for path in SOURCES.iterdir() if (path / "__init__.py").exists()}
-    assert set(re.findall(r"^  (\w+)/ ", house, re.MULTILINE)) == rooms
+    architecture = (ROOT / "docs" / "dev" / "architecture.md").read_text()
+    packages = {path.name for path in SOURCES.iterdir() if (path / "__init__.py").exists()}
+    assert set(re.findall(r"^  (\w+)/ ", architecture, re.MULTILINE)) == packages
     contract = (ROOT / "docs" / "dev" / "contract.md").read_text()
     modules = {path.stem for path in (SOURCES / "api").glob("*.py")} - {"__init__"}
     assert {name for name in modules if f"`{name}`" not in contract} == set()
