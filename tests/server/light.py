@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from omnigraph.errors import OmniGraphError, TooManyRequestsError
-from omnigraph.server.reload import States
+from omnigraph.server.reload import ServingSets
 from omnigraph.server.runtime.context import WorkerContext
 from omnigraph.server.runtime.supervisor import serve
 from omnigraph.server.runtime.worker import Program
@@ -88,7 +88,7 @@ def renew(before: Any, has_tokens: bool, settings: Settings, open_graph: object,
     return _serving(revision)
 
 
-def application(states: States, tokens: None, context: WorkerContext) -> Any:
+def application(states: ServingSets, tokens: None, context: WorkerContext) -> Any:
     room = Path(os.environ[ROOM])
     draining = asyncio.Event()
     context.draining.then(draining.set)
@@ -139,7 +139,7 @@ def application(states: States, tokens: None, context: WorkerContext) -> Any:
                 await respond(send, 200, b"held")
             case ["write", actor, name]:
                 try:
-                    with context.admission.admitted(actor, 10):
+                    with context.admission.admit(actor, 10):
                         (room / f"{name}-began").touch()
                         await until(f"{name}-go")
                 except TooManyRequestsError as error:

@@ -29,12 +29,12 @@ from omnigraph.server.http.call import Services
 from omnigraph.server.http.origins import with_origins
 from omnigraph.server.loader import NamedSource, offered_queries, stored_queries
 from omnigraph.server.mcp_mount import LoadEndpoint
-from omnigraph.server.reload import States
+from omnigraph.server.reload import ServingSets
 from omnigraph.server.runtime.context import AdmissionControl
 from omnigraph.server.runtime.supervisor import http_options
 from omnigraph.server.runtime.tracing import RequestRecord
 from omnigraph.server.settings import ServerLimits
-from omnigraph.server.tokens import Given, Tokens
+from omnigraph.server.tokens import TokenEntry, Tokens
 from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
 
@@ -91,7 +91,7 @@ class Recorder:
 class Unlimited:
     """Admits everything; what is refused has tests of its own."""
 
-    def admitted(self, actor: str | None, size: int) -> contextlib.AbstractContextManager[None]:
+    def admit(self, actor: str | None, size: int) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
 
@@ -135,7 +135,7 @@ def running(
         state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
     serving = Serving(served, state, server_gate)
     services = Services(
-        States(serving),
+        ServingSets(serving),
         limits,
         admission or Unlimited(),
         recorder,
@@ -144,7 +144,7 @@ def running(
         "0.0.0-test",
     )
     application = wrap(
-        Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)
+        Application(services, Tokens([TokenEntry(*pair) for pair in (tokens or {}).items()]), agents, origins)
     )
     server = uvicorn.Server(uvicorn.Config(with_origins(application, origins), **http_options(limits)))
     listener = socket.create_server(("127.0.0.1", 0))

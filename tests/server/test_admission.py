@@ -16,26 +16,26 @@ from omnigraph.server.admission import Admission, Cap
 
 def test_over_the_count_an_actor_is_refused_and_others_are_not() -> None:
     admission = Admission(2, 1000)
-    with admission.admitted("ada", 1), admission.admitted("ada", 1):
+    with admission.admit("ada", 1), admission.admit("ada", 1):
         with (
             pytest.raises(TooManyRequestsError, match="in-flight count cap 2") as refused,
-            admission.admitted("ada", 1),
+            admission.admit("ada", 1),
         ):
             pass
         assert (refused.value.http_status, refused.value.retry_after) == (429, 60)
-        with admission.admitted("bob", 1), admission.admitted(None, 1):
+        with admission.admit("bob", 1), admission.admit(None, 1):
             pass
-    with admission.admitted("ada", 1):
+    with admission.admit("ada", 1):
         pass
 
 
 def test_over_the_bytes_an_actor_is_refused() -> None:
     refusals: list[Cap] = []
     admission = Admission(16, 100, refusals.append)
-    with admission.admitted(None, 60):
-        with pytest.raises(TooManyRequestsError, match="byte budget"), admission.admitted(None, 41):
+    with admission.admit(None, 60):
+        with pytest.raises(TooManyRequestsError, match="byte budget"), admission.admit(None, 41):
             pass
-        with admission.admitted(None, 40):
+        with admission.admit(None, 40):
             pass
     assert refusals == [Cap.BYTES]
 
@@ -43,23 +43,23 @@ def test_over_the_bytes_an_actor_is_refused() -> None:
 def test_who_sends_no_name_is_counted_as_anonymous() -> None:
     admission = Admission(1, 1000)
     with (
-        admission.admitted(None, 1),
+        admission.admit(None, 1),
         pytest.raises(TooManyRequestsError, match="'anonymous'"),
-        admission.admitted("anonymous", 1),
+        admission.admit("anonymous", 1),
     ):
         pass
 
 
 @pytest.mark.parametrize("caps", [(0, 1000), (16, 0)])
 def test_a_cap_of_0_refuses_every_write(caps: tuple[int, int]) -> None:
-    with pytest.raises(TooManyRequestsError), Admission(*caps).admitted("ada", 1):
+    with pytest.raises(TooManyRequestsError), Admission(*caps).admit("ada", 1):
         pass
 
 
 def test_a_write_that_fails_is_not_in_flight_any_more() -> None:
     admission = Admission(1, 1000)
     for _ in range(3):
-        with pytest.raises(KeyError), admission.admitted("ada", 1):
+        with pytest.raises(KeyError), admission.admit("ada", 1):
             raise KeyError
 
 
@@ -84,7 +84,7 @@ def test_an_actor_is_admitted_while_its_sums_are_within_the_caps(
             case "enter", actor, size:
                 of_actor = [entry for entry in inside if entry[0] == actor]
                 fits = len(of_actor) < requests and sum(entry[1] for entry in of_actor) + size <= volume
-                entering = admission.admitted(actor, size)
+                entering = admission.admit(actor, size)
                 if fits:
                     entering.__enter__()
                     inside.append((actor, size, entering))
@@ -103,7 +103,7 @@ def test_threads_that_race_never_have_more_inside_than_the_cap() -> None:
         times = 300
         while times:
             try:
-                with admission.admitted("ada", 1):
+                with admission.admit("ada", 1):
                     with lock:
                         inside[0] += 1
                         most[0] = max(most[0], inside[0])

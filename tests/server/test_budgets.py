@@ -43,7 +43,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def admitted(turns: Turns, actor: str | None, count: int) -> list[asyncio.Task[None]]:
+async def admit(turns: Turns, actor: str | None, count: int) -> list[asyncio.Task[None]]:
     """So many reads of an actor, as far as they come."""
     tasks = [asyncio.create_task(turns.take(actor)) for _ in range(count)]
     await settle()
@@ -57,10 +57,10 @@ def begun(tasks: list[asyncio.Task[None]]) -> int:
 def test_one_actor_never_has_all_threads_and_others_come_in_between() -> None:
     async def run() -> None:
         turns = Turns(ServerLimits(read_threads=4, actor_read_threads=100))
-        bully = await admitted(turns, "bully", 10)
+        bully = await admit(turns, "bully", 10)
         assert begun(bully) == 3
-        assert begun(await admitted(turns, "ana", 1)) == 1
-        waiting = await admitted(turns, "ana", 2)
+        assert begun(await admit(turns, "ana", 1)) == 1
+        waiting = await admit(turns, "ana", 2)
         assert begun(waiting) == 0
         turns.give_back("bully")
         await settle()
@@ -77,7 +77,7 @@ def test_one_actor_never_has_all_threads_and_others_come_in_between() -> None:
 def test_where_nobody_has_a_name_everybody_shares_all_threads() -> None:
     async def run() -> None:
         turns = Turns(ServerLimits(read_threads=4, actor_read_threads=1, read_wait_seconds=0.01))
-        assert begun(await admitted(turns, None, 4)) == 4
+        assert begun(await admit(turns, None, 4)) == 4
         with pytest.raises(UnavailableError, match=r"4 are under way.*\(--read-threads\)") as refused:
             await turns.take(None)
         assert refused.value.retry_after > 0
@@ -91,10 +91,10 @@ def test_a_read_that_waits_too_long_is_told_whose_limit_it_was() -> None:
     async def run() -> None:
         limits = ServerLimits(read_threads=4, actor_read_threads=2, read_wait_seconds=0.01)
         turns = Turns(limits, refusals.append)
-        await admitted(turns, "ana", 2)
+        await admit(turns, "ana", 2)
         with pytest.raises(TooManyRequestsError, match="--actor-read-threads"):
             await turns.take("ana")
-        await admitted(turns, "rob", 2)
+        await admit(turns, "rob", 2)
         with pytest.raises(UnavailableError, match="--read-threads"):
             await turns.take("eve")
 

@@ -202,8 +202,8 @@ def test_writes_that_wait_for_others_are_under_way(graph: Graph) -> None:
 
     class Held(Admission):
         @contextmanager
-        def admitted(self, actor: str | None, size: int) -> Iterator[None]:
-            with super().admitted(actor, size):
+        def admit(self, actor: str | None, size: int) -> Iterator[None]:
+            with super().admit(actor, size):
                 inside.release()
                 go.wait()
                 yield

@@ -15,8 +15,8 @@ from omnigraph.cluster.resources import graph_address
 from omnigraph.errors import BootRefusedError
 from omnigraph.policy.rules import WITHOUT_RULES
 from omnigraph.server.catalog import RuntimeState, Serving
-from omnigraph.server.loader import boot, renewed
-from omnigraph.server.reload import Follower, States
+from omnigraph.server.loader import boot, renew
+from omnigraph.server.reload import Follower, ServingSets
 from omnigraph.server.settings import Settings
 from tests.server.test_boot import TOKEN, Opened, Rules, bound, load_rules, settings
 from tests.support.clusters import QUERIES, SCHEMA, Cluster, make_cluster
@@ -36,23 +36,21 @@ class Site:
         self.environment = environment or {}
         serving, tokens = boot(self.settings, self.opened, self.environment, load_policy=load_rules)
         self.has_tokens = bool(tokens)
-        self.states = States(serving)
+        self.states = ServingSets(serving)
 
     @property
     def serving(self) -> Serving:
         return self.states.serving
 
-    def renewed(self) -> Serving:
+    def renew(self) -> Serving:
         """What the newest revision says to serve."""
         revision = self.cluster.newest.revision
-        return renewed(
-            self.serving, self.has_tokens, self.settings, self.opened, self.environment, revision, load_rules
-        )
+        return renew(self.serving, self.has_tokens, self.settings, self.opened, self.environment, revision, load_rules)
 
     def refused(self) -> str:
         before, still_open = self.serving, self.opened.left_open
         with pytest.raises(BootRefusedError) as error:
-            self.renewed()
+            self.renew()
         assert self.serving is before
         assert self.opened.left_open == still_open
         assert [served.graph.snapshot().branch for served in before.graphs.values()] == ["main"] * len(before.graphs)
@@ -92,7 +90,7 @@ def add_graph(cluster: Cluster, graph_id: str, *, init: bool = True) -> None:
 def test_graphs_that_have_not_changed_are_the_same_ones(site: Site) -> None:
     before = site.serving
     store_query(site.cluster, "again", MORE)
-    after = site.renewed()
+    after = site.renew()
     assert (before.revision, after.revision) == (1, 2)
     assert after.graphs["lab"] is before.graphs["lab"]
     assert after.graphs["kb"].opened is before.graphs["kb"].opened
@@ -104,7 +102,7 @@ def test_a_graph_that_was_made_again_is_another_one(site: Site) -> None:
     shutil.rmtree(site.cluster.graph_uri("lab"))
     omnigraph.init(site.cluster.graph_uri("lab"), SCHEMA).close()
     site.cluster.record(lambda resources: None)
-    before, after = site.serving, site.renewed()
+    before, after = site.serving, site.renew()
     assert after.graphs["lab"].opened is not before.graphs["lab"].opened
     assert after.graphs["kb"] is before.graphs["kb"]
     site.states.replace(after)
@@ -113,7 +111,7 @@ def test_a_graph_that_was_made_again_is_another_one(site: Site) -> None:
 def test_a_new_graph_is_opened_and_one_that_fails_is_quarantined(site: Site) -> None:
     add_graph(site.cluster, "new")
     add_graph(site.cluster, "none", init=False)
-    after = site.renewed()
+    after = site.renew()
     assert sorted(after.graphs) == ["kb", "lab", "new"]
     assert list(after.quarantined) == ["none"]
     site.states.replace(after)
@@ -124,7 +122,7 @@ def test_the_storage_root_stays_what_it_was(site: Site, tmp_path: Path) -> None:
     elsewhere = make_cluster(tmp_path / "other", {"kb": SCHEMA}, init=False)
     Path(site.cluster.root, "cluster.yaml").write_text(f"version: 1\nstorage: {elsewhere.root}\n")
     store_query(site.cluster, "again", MORE)
-    assert "again" in site.renewed().graphs["kb"].queries
+    assert "again" in site.renew().graphs["kb"].queries
 
 
 # -- rules
@@ -134,7 +132,7 @@ def test_rules_come_and_go_with_the_graph_left_open(cluster: Cluster) -> None:
     site = Site(cluster, TOKEN)
     assert site.serving.state is RuntimeState.DEFAULT_DENY
     bound(cluster, main=("read", ("graph.kb",)), top=("graph_list", ("cluster",)))
-    ruled = site.renewed()
+    ruled = site.renew()
     assert ruled.state is RuntimeState.POLICY_ENABLED
     assert isinstance(ruled.gate, Rules)
     gate = ruled.graphs["kb"].graph._workspace.gate
@@ -142,7 +140,7 @@ def test_rules_come_and_go_with_the_graph_left_open(cluster: Cluster) -> None:
     assert ruled.graphs["kb"].opened is site.serving.graphs["kb"].opened
     site.states.replace(ruled)
     remove(cluster, "policy.main", "policy.top")
-    free = site.renewed()
+    free = site.renew()
     assert free.state is RuntimeState.DEFAULT_DENY
     assert free.graphs["kb"].graph._workspace.gate is WITHOUT_RULES
     site.states.replace(free)
@@ -202,7 +200,7 @@ def test_a_graph_is_closed_when_nobody_uses_it_any_more(site: Site) -> None:
     lab = site.cluster.graph_uri("lab")
     first, second = site.states.hold(), site.states.hold()
     remove(site.cluster, *GONE)
-    site.states.replace(site.renewed())
+    site.states.replace(site.renew())
     assert list(site.serving.graphs) == ["kb"]
     work = second.hold()  # a thread that outlives its request
     for held in (first, second):
@@ -218,9 +216,9 @@ def test_a_graph_that_comes_back_is_opened_anew_while_the_old_one_is_used(site: 
     held = site.states.hold()
     state = site.cluster.newest.state.resources
     remove(site.cluster, *GONE)
-    site.states.replace(site.renewed())
+    site.states.replace(site.renew())
     site.cluster.record(lambda resources: resources.update({address: state[address] for address in GONE}))
-    site.states.replace(site.renewed())
+    site.states.replace(site.renew())
     assert site.serving.graph("lab").opened is not held.serving.graph("lab").opened
     held.release()
     lab = site.cluster.graph_uri("lab")
@@ -233,10 +231,10 @@ def test_those_who_wait_are_told_once_also_if_they_come_late(site: Site) -> None
     held = site.states.hold()
     held.when_replaced(lambda: told.append("early"))
     store_query(site.cluster, "again", MORE)
-    site.states.replace(site.renewed())
+    site.states.replace(site.renew())
     held.when_replaced(lambda: told.append("late"))
     store_query(site.cluster, "once", QUERIES.replace("query find", "query once"))
-    site.states.replace(site.renewed())
+    site.states.replace(site.renew())
     held.release()
     assert told == ["early", "late"]
 
@@ -246,10 +244,10 @@ def test_a_revision_that_changes_nothing_disturbs_nobody(site: Site) -> None:
     held = site.states.hold()
     held.when_replaced(lambda: told.append(site.serving.revision))
     site.cluster.record(lambda resources: None)
-    site.states.replace(site.renewed())
+    site.states.replace(site.renew())
     assert (site.serving.revision, told) == (2, [])
     store_query(site.cluster, "again", MORE)
-    site.states.replace(site.renewed())
+    site.states.replace(site.renew())
     assert told == [3]
     held.release()
 
@@ -271,7 +269,7 @@ def test_a_ledger_that_can_not_be_read_for_a_while_is_followed_again(
         return newest if newest > revision else None
 
     follower = Follower(
-        site.states, newer_than, lambda _before, _revision: site.renewed(), taken.append, print, every=0.001
+        site.states, newer_than, lambda _before, _revision: site.renew(), taken.append, print, every=0.001
     )
     store_query(site.cluster, "again", MORE)
     follower.start()

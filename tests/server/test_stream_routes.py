@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.server.handlers.reads import stream_answer
+from omnigraph.server.handlers.reads import stream_response
 from omnigraph.server.http.call import HANDLERS
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
@@ -267,7 +267,7 @@ def test_a_stream_that_stands_still_is_broken_off(large_root: Path, monkeypatch:
         yield b'{"type":"Note","data":{}}\n'
         stuck.wait()
 
-    stand_still = lambda call: stream_answer(call, lines(), "application/x-ndjson", {}, last_line_tells_error=True)  # noqa: E731
+    stand_still = lambda call: stream_response(call, lines(), "application/x-ndjson", {}, last_line_tells_error=True)  # noqa: E731
     monkeypatch.setitem(HANDLERS, "export", stand_still)
     with Graph.open(large_root) as graph, running({"kb": graph}, limits=ServerLimits(query_seconds=2)) as server:
         try:

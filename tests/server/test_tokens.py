@@ -21,7 +21,7 @@ from werkzeug.serving import make_server
 
 from omnigraph.api.service.http import ErrorOutput
 from omnigraph.errors import BadRequestError, UnauthorizedError
-from omnigraph.server.tokens import Given, Tokens, bearer_token, load_tokens
+from omnigraph.server.tokens import TokenEntry, Tokens, bearer_token, load_tokens
 from tests.support.s3 import ACCESS
 
 ONE = "OMNIGRAPH_SERVER_BEARER_TOKEN"
@@ -162,7 +162,7 @@ def test_without_boto3_a_secret_of_aws_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_digests_are_kept() -> None:
-    tokens = Tokens([Given("ana", SECRET)])
+    tokens = Tokens([TokenEntry("ana", SECRET)])
     assert SECRET not in repr(tokens)
     assert repr(tokens) == "<Tokens of 1 actor>"
     held = [tokens, *gc.get_referents(tokens)]
@@ -180,7 +180,7 @@ def test_every_digest_is_compared_wherever_the_match_is(monkeypatch: pytest.Monk
         return compare(left, right)
 
     monkeypatch.setattr(hmac, "compare_digest", counting)
-    tokens = Tokens([Given(f"actor-{n}", f"token-{n}") for n in range(20)])
+    tokens = Tokens([TokenEntry(f"actor-{n}", f"token-{n}") for n in range(20)])
     for presented, actor in (("token-0", "actor-0"), ("token-19", "actor-19"), ("none", None)):
         compared.clear()
         assert tokens.actor_of(presented) == actor
@@ -196,7 +196,7 @@ def test_every_digest_is_compared_wherever_the_match_is(monkeypatch: pytest.Monk
 )
 def test_a_header_of_another_form_is_a_missing_token(header: bytes | str | None) -> None:
     with pytest.raises(UnauthorizedError) as error:
-        Tokens([Given("ana", "t")]).authenticated(header)
+        Tokens([TokenEntry("ana", "t")]).authenticate(header)
     assert str(error.value) == "missing bearer token"
     assert ErrorOutput.of(error.value).code == "unauthorized"
 
@@ -207,14 +207,14 @@ def test_a_header_of_another_form_is_a_missing_token(header: bytes | str | None)
 )
 def test_a_token_is_not_trimmed_and_has_to_match(header: bytes | str) -> None:
     with pytest.raises(UnauthorizedError) as error:
-        Tokens([Given("ana", "t")]).authenticated(header)
+        Tokens([TokenEntry("ana", "t")]).authenticate(header)
     assert str(error.value) == "invalid bearer token"
 
 
 def test_the_header_is_bytes_or_their_latin_1_text_and_its_scheme_has_any_case() -> None:
-    tokens = Tokens([Given("ana", "tökén"), Given("bob", "t")])
+    tokens = Tokens([TokenEntry("ana", "tökén"), TokenEntry("bob", "t")])
     sent = b"Bearer " + "tökén".encode()
-    assert tokens.authenticated(sent) == tokens.authenticated(sent.decode("latin-1")) == "ana"
-    assert tokens.authenticated("Bearer t") == "bob"
-    assert tokens.authenticated(b"bearer t") == tokens.authenticated("BEARER t") == "bob"
+    assert tokens.authenticate(sent) == tokens.authenticate(sent.decode("latin-1")) == "ana"
+    assert tokens.authenticate("Bearer t") == "bob"
+    assert tokens.authenticate(b"bearer t") == tokens.authenticate("BEARER t") == "bob"
     assert bearer_token(b"Bearer t t") == "t t"

@@ -98,7 +98,7 @@ class MountedEndpoint:
         """Requests can be answered while this is entered; once."""
         return self._sessions.run()
 
-    async def answer(self, scope: Mapping[str, Any], body: bytes, access: Access) -> tuple[int, dict[str, str], bytes]:
+    async def respond(self, scope: Mapping[str, Any], body: bytes, access: Access) -> tuple[int, dict[str, str], bytes]:
         """The status, headers and body of the response to a POST. The server that mounts the endpoint has received
         the body and has authenticated the sender."""
         sent: list[dict[str, Any]] = []

@@ -54,7 +54,7 @@ class Admission:
         self._lock = threading.Lock()
 
     @contextmanager
-    def admitted(self, actor: str | None, size: int) -> Iterator[None]:
+    def admit(self, actor: str | None, size: int) -> Iterator[None]:
         """Count a write of about so many bytes while the block runs, or raise TooManyRequestsError."""
         name = ANONYMOUS if actor is None else actor
         with self._lock:
@@ -155,7 +155,7 @@ class Budgets:
         that ends. The bytes of a blob are a stream that takes no slot of its graph."""
         until = time.monotonic() + _PATIENCE_SECONDS
         with self._changed:
-            while (refusal := self._no_room(actor, graph_id)) is not None:
+            while (refusal := self._stream_refusal(actor, graph_id)) is not None:
                 if not self._changed.wait(until - time.monotonic()):
                     self._refused(Cap.STREAMS)
                     raise refusal
@@ -182,7 +182,7 @@ class Budgets:
         if actor is not None and graph_id is not None:
             _add(self._streams_of_actor_and_graph, (actor, graph_id), count)
 
-    def _no_room(self, actor: str | None, graph_id: str | None) -> OmniGraphError | None:
+    def _stream_refusal(self, actor: str | None, graph_id: str | None) -> OmniGraphError | None:
         limits = self._limits
         if actor is not None and self._streams[actor] >= limits.actor_streams:
             return over_budget(actor, "streams", limits.actor_streams, "--actor-streams")
@@ -190,7 +190,7 @@ class Budgets:
             return full("no stream can be opened now", limits.streams, "--streams")
         if graph_id is None:
             return None
-        share = all_but_a_quarter(limits.streams_per_graph)
+        share = three_quarters(limits.streams_per_graph)
         if actor is not None and self._streams_of_actor_and_graph[actor, graph_id] >= share:
             flag = f"three quarters of --streams-per-graph {limits.streams_per_graph}"
             return over_budget(actor, f"streams of graph '{graph_id}'", share, flag)
@@ -206,7 +206,7 @@ class WriteTurns:
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._share = all_but_a_quarter(threads)
+        self._share = three_quarters(threads)
         self._writing: Counter[str | None] = Counter()
         self._changed = threading.Condition()
 
@@ -227,7 +227,7 @@ class WriteTurns:
                 self._changed.notify_all()
 
 
-def all_but_a_quarter(places: int) -> int:
+def three_quarters(places: int) -> int:
     """The part of some places that one actor can have, so that others find one: at least one, where there are any."""
     return places if places < 2 else places - max(1, places // 4)
 
@@ -291,7 +291,7 @@ class Turns:
         self._limits = limits
         self._refused = refused
         self._threads = limits.read_threads
-        self._share = min(limits.actor_read_threads, all_but_a_quarter(limits.read_threads))
+        self._share = min(limits.actor_read_threads, three_quarters(limits.read_threads))
         self._reading: Counter[str | None] = Counter()
         self._waiting: OrderedDict[str | None, deque[Waiting]] = OrderedDict()
 

@@ -1,12 +1,8 @@
-"""The ASGI application: every request goes the same way from its path to its answer.
+"""The ASGI application: every request takes the same path from its route to its response.
 
-Match the path, prove the caller, find the graph, receive the body; then, in a thread of the kind that the operation
-needs, decode, ask the gate, count the write, make one call of the graph and encode the answer. The event loop does
-none of the second half, so a large request holds up nobody but itself.
-
-The application of a worker, put together from what it serves and what surrounds it.
-
-Which operation a request is for: a tree of path segments, made from the table of routes.
+In the event loop it matches the path, authenticates the caller, finds the graph and receives the body. In a thread of
+a pool it decodes the request, calls the handler and encodes the response, so that a large request delays no other.
+A worker calls `application` once. Nothing here decides what an actor may do.
 """
 
 from __future__ import annotations
@@ -34,32 +30,32 @@ from omnigraph.server.handlers import blobs, changes, reads, service, writes
 from omnigraph.server.handlers.changes import Feeds, feed_graph
 from omnigraph.server.handlers.writes import load_target, row_format
 from omnigraph.server.http.call import HANDLERS, Call, ReceivedFile, Services
-from omnigraph.server.http.origins import Hosts, refuse_strangers, refuse_unasked, with_origins
+from omnigraph.server.http.origins import Hosts, refuse_foreign_origins, refuse_unasked, with_origins
 from omnigraph.server.http.request import (
     Ceiling,
     ClientGoneError,
     Exchange,
     body_in_file,
-    decoded_body,
-    decoded_parameters,
+    decode_body,
+    decode_parameters,
     is_received,
     media_type,
     refuse_encoded,
     whole_body,
 )
 from omnigraph.server.http.responses import (
-    Answer,
-    AnyAnswer,
-    StreamAnswer,
+    AnyResponse,
+    Response,
+    StreamResponse,
     chosen_media,
-    error_answer,
     error_output,
-    in_words_of_limits,
+    error_response,
+    name_limit,
     too_long,
 )
 from omnigraph.server.http.streaming import BrokenStreamError, StreamDelivery
 from omnigraph.server.mcp_mount import Agents, LoadEndpoint, graph_of, load_endpoint
-from omnigraph.server.reload import HeldState, States
+from omnigraph.server.reload import HeldServing, ServingSets
 from omnigraph.server.runtime.context import Observing, WorkerContext
 from omnigraph.server.runtime.tracing import RequestRecord
 from omnigraph.server.tokens import Tokens
@@ -67,7 +63,7 @@ from omnigraph.server.tokens import Tokens
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A route and what stands in the variable segments of the path."""
+    """A route and the values of the variable segments of the path."""
 
     route: Route
     path: Mapping[str, str]
@@ -75,7 +71,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class WrongMethod:
-    """A path that exists, asked for with a method that it does not have."""
+    """A path that exists, and a method that it does not have."""
 
     allow: str
 
@@ -169,7 +165,7 @@ class Application:
         self._pools = Pools(services.limits, refused)
         self._streams = StreamDelivery(self._pools)
         self._feeds = Feeds(self._pools)
-        logging.getLogger("uvicorn.error").addFilter(_is_no_broken_stream)
+        logging.getLogger("uvicorn.error").addFilter(_is_not_broken_stream)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -187,13 +183,13 @@ class Application:
             elif message["type"] == "lifespan.shutdown":
                 if self._agents is not None:
                     await self._agents.close()
-                await self._streams.settle()
+                await self._streams.wait_until_closed()
                 self._pools.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
     def drain(self) -> None:
-        """Send home those who only wait for something to happen."""
+        """End long polls and event streams."""
         self._feeds.stop()
 
     # The way of a request
@@ -201,16 +197,16 @@ class Application:
     async def _exchange(self, exchange: Exchange) -> None:
         matched = ROUTER.match(exchange.raw_path, exchange.method)
         try:
-            if (refusal := self._misdirected(exchange)) is not None:
-                await exchange.answer(error_answer(refusal, exchange.request_id), None)
+            if (refusal := self._misdirection(exchange)) is not None:
+                await exchange.respond(error_response(refusal, exchange.request_id), None)
                 return
             match matched:
                 case Match():
-                    await self._routed(exchange, matched)
+                    await self._run_route(exchange, matched)
                 case WrongMethod():
-                    await exchange.answer(_wrong_method(exchange, matched), None)
+                    await exchange.respond(_wrong_method(exchange, matched), None)
                 case None:
-                    await exchange.answer(error_answer(NotFoundError(_NO_SUCH_PATH), exchange.request_id), None)
+                    await exchange.respond(error_response(NotFoundError(_NO_SUCH_PATH), exchange.request_id), None)
         except ClientGoneError:
             exchange.broke_off = True
             if exchange.status:
@@ -218,7 +214,7 @@ class Application:
         finally:
             self._record(exchange)
 
-    def _misdirected(self, exchange: Exchange) -> OmniGraphError | None:
+    def _misdirection(self, exchange: Exchange) -> OmniGraphError | None:
         """Why a request is not meant for this server. A caller with a token is not a page that was led here."""
         if self._services.states.serving.requires_token:
             return None
@@ -228,24 +224,24 @@ class Application:
             return error
         return None
 
-    async def _routed(self, exchange: Exchange, matched: Match) -> None:
+    async def _run_route(self, exchange: Exchange, matched: Match) -> None:
         route = matched.route
         exchange.operation_id = route.operation_id
         self._services.observer.began(route.operation_id)
         state = self._services.states.hold()
         try:
-            await self._answered(exchange, route, dict(matched.path), state)
+            await self._respond(exchange, route, dict(matched.path), state)
         except (ClientGoneError, BrokenStreamError):
             raise
         except Exception as error:
-            await self._refused(exchange, route, error)
+            await self._send_error(exchange, route, error)
         finally:
             exchange.close()
             state.release()
 
-    async def _answered(self, exchange: Exchange, route: Route, path: dict[str, str], state: HeldState) -> None:
+    async def _respond(self, exchange: Exchange, route: Route, path: dict[str, str], state: HeldServing) -> None:
         if state.serving.requires_token and not route.public:
-            exchange.actor = self._tokens.authenticated(exchange.headers.get("authorization"))
+            exchange.actor = self._tokens.authenticate(exchange.headers.get("authorization"))
         call = Call(
             route,
             exchange.request_id,
@@ -265,18 +261,18 @@ class Application:
             refuse_encoded(exchange.headers.get("content-encoding"))
         if route.request_is_optional:
             refuse_unasked(exchange.headers, self._origins)
-        with self._counted(call):
+        with self._reserve_read(call):
             match route.operation_id:
                 case "loadNdjson" | "loadRows":
                     await self._load(exchange, call)
                 case "pollChanges":
                     await self._poll(exchange, call)
                 case "mcp" | "mcpOfServer" if self._agents is not None:
-                    await self._answer_agent(exchange, call, self._agents)
+                    await self._respond_to_agent(exchange, call, self._agents)
                 case _:
                     await self._call(exchange, call)
 
-    def _counted(self, call: Call) -> AbstractContextManager[None]:
+    def _reserve_read(self, call: Call) -> AbstractContextManager[None]:
         """A read counts for its actor from here to its last byte. Writes and feeds are counted elsewhere, and what
         everybody may ask is not."""
         route = call.route
@@ -291,41 +287,41 @@ class Application:
             seconds = self._limits.body_seconds
             body = await whole_body(exchange.receive, ceiling, exchange.declared_length, seconds)
             exchange.received = len(body)
-        answer = await self._in_time(exchange, call, lambda: _handled(_decoded(call, exchange, body)))
-        if isinstance(answer, Answer):
-            await exchange.answer(answer, call.route)
+        response = await self._in_time(exchange, call, lambda: _handle(_decode(call, exchange, body)))
+        if isinstance(response, Response):
+            await exchange.respond(response, call.route)
             return
         await self._streams.send(
             exchange,
-            _held(answer, call.held),
+            _keep_open(response, call.held),
             call.route,
             seconds=self._limits.query_seconds,
             cancel=call.cancellation.cancel,
-            failed=lambda error: self._failed(exchange, error),
+            failed=lambda error: self._log_failure(exchange, error),
         )
 
     async def _load(self, exchange: Exchange, call: Call) -> None:
-        """The actor is asked for before the body is received."""
+        """A load: its actor is authorized before the body is received."""
         media = media_type(exchange.headers.get("content-type"))
         if media not in call.route.request_media:
             what = "records by line" if call.route.request_media == (Media.NDJSON,) else "rows of one type"
             taken = ", ".join(f"'{taken}'" for taken in call.route.request_media)
             raise UnsupportedMediaTypeError(f"the body must be {what}: send it as {taken}")
-        parameters: LoadParameters = decoded_parameters(call.route, exchange.query_string)
+        parameters: LoadParameters = decode_parameters(call.route, exchange.query_string)
         call = replace(call, parameters=parameters)
         if isinstance(parameters, RowsParameters):
-            row_format(parameters, Media(media))  # what can't be read is refused before it comes
+            row_format(parameters, Media(media))  # an unknown format is refused before the body is received
         target = await self._pools.read(call.actor, lambda: load_target(call, parameters.branch, parameters.base))
         ceiling, seconds = self._ceiling(call.route), self._limits.body_seconds
         async with body_in_file(exchange.receive, ceiling, exchange.declared_length, seconds) as (path, size):
             exchange.received = size
             received = ReceivedFile(path, size, target, Media(media))
-            answer = await self._in_time(exchange, call, lambda: _handled(replace(call, received_file=received)))
-        assert isinstance(answer, Answer)
-        await exchange.answer(answer, call.route)
+            response = await self._in_time(exchange, call, lambda: _handle(replace(call, received_file=received)))
+        assert isinstance(response, Response)
+        await exchange.respond(response, call.route)
 
     async def _poll(self, exchange: Exchange, call: Call) -> None:
-        call = replace(call, parameters=decoded_parameters(call.route, exchange.query_string))
+        call = replace(call, parameters=decode_parameters(call.route, exchange.query_string))
         media = chosen_media(exchange.headers.get("accept"), call.route.media)
         whole, budgets = exchange.is_head or media is Media.JSON, self._services.budgets
         waits = not whole or bool(call.parameters.wait_ms)
@@ -333,19 +329,19 @@ class Application:
             graph = await self._pools.read(call.actor, lambda: feed_graph(call))
         with budgets.following(call.actor) if waits else budgets.reading(call.actor):
             if whole:
-                await exchange.answer(await self._feeds.of(call.held).answer(call, graph, exchange), call.route)
+                await exchange.respond(await self._feeds.of(call.held).respond(call, graph, exchange), call.route)
                 return
             graph_id = call.served.graph_id
             self._services.observer.stream_opened(graph_id)
             try:
                 feed = self._feeds.of(call.held)
-                await feed.stream(call, graph, exchange, lambda error: self._failed(exchange, error))
+                await feed.stream(call, graph, exchange, lambda error: self._log_failure(exchange, error))
             finally:
                 self._services.observer.stream_closed(graph_id)
 
-    async def _answer_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
-        """A request in the protocol of agents. What fails is told in that protocol, as it would be told over HTTP."""
-        refuse_strangers(call.headers, self._origins)
+    async def _respond_to_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
+        """A request in the protocol of agents. Its failures are errors of that protocol, in the words of HTTP."""
+        refuse_foreign_origins(call.headers, self._origins)
         if call.target is None:
             call = replace(call, target=graph_of(call, call.held.serving))
             exchange.graph_id = call.served.graph_id
@@ -354,22 +350,22 @@ class Application:
             try:
                 return await self._in_time(exchange, called, work)
             except Exception as error:
-                self._failed(exchange, error)
-                told = in_words_of_limits(error, self._limits.query_seconds)
+                self._log_failure(exchange, error)
+                told = name_limit(error, self._limits.query_seconds)
                 raise error_output(told, exchange.request_id, call.route).rebuilt() from error
 
         seconds = self._limits.body_seconds
         body = await whole_body(exchange.receive, self._ceiling(call.route), exchange.declared_length, seconds)
         exchange.received = len(body)
-        await exchange.answer(await agents.answer(call, exchange, body, in_time), call.route)
+        await exchange.respond(await agents.respond(call, exchange, body, in_time), call.route)
 
     async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], Result]) -> Result:
         """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
-        because nobody could tell its caller what became of it."""
+        because its caller could not learn whether it happened."""
         work = self._services.observer.around(call.route.operation_id, work)
         if call.writes:
             return await self._pools.write(work)
-        gone = exchange.gone()
+        gone = exchange.client_gone()
         if call.route.tag == "management":
             running = self._pools.look(work)
         else:
@@ -391,21 +387,21 @@ class Application:
 
     # Failures and records
 
-    async def _refused(self, exchange: Exchange, route: Route, error: Exception) -> None:
-        error = in_words_of_limits(error, self._limits.query_seconds)
-        answer = error_answer(error, exchange.request_id, route)
-        self._failed(exchange, error)
+    async def _send_error(self, exchange: Exchange, route: Route, error: Exception) -> None:
+        error = name_limit(error, self._limits.query_seconds)
+        response = error_response(error, exchange.request_id, route)
+        self._log_failure(exchange, error)
         if exchange.status:
             exchange.broke_off = True
             raise BrokenStreamError from error
-        # What is left of a body that was refused must not be taken for the next request.
+        # The rest of a refused body must not be parsed as the next request.
         unread = route.body is not Body.NONE and exchange.has_body
-        if unread and answer.status not in (408, 413) and not exchange.awaits_go_ahead:
+        if unread and response.status not in (408, 413) and not exchange.awaits_go_ahead:
             unread = not await is_received(exchange.receive, exchange.declared_length)
-        headers = {**answer.headers, **_CLOSES} if unread else answer.headers
-        await exchange.answer(replace(answer, headers=headers), route)
+        headers = {**response.headers, **_CLOSES} if unread else response.headers
+        await exchange.respond(replace(response, headers=headers), route)
 
-    def _failed(self, exchange: Exchange, error: BaseException) -> None:
+    def _log_failure(self, exchange: Exchange, error: BaseException) -> None:
         """Log the cause of a fault. A caller's mistake is reported to the caller only, and a refusal by a full worker
         is counted where it happens."""
         if isinstance(error, UnavailableError):
@@ -440,45 +436,49 @@ class Application:
                 return Ceiling("request body bytes", limits.body_bytes, "--body-bytes")
 
 
-def _decoded(call: Call, exchange: Exchange, body: bytes) -> Call:
-    parameters = decoded_parameters(call.route, exchange.query_string)
-    decoded = decoded_body(call.route, body, exchange.headers.get("content-type"))
+def _decode(call: Call, exchange: Exchange, body: bytes) -> Call:
+    parameters = decode_parameters(call.route, exchange.query_string)
+    decoded = decode_body(call.route, body, exchange.headers.get("content-type"))
     return replace(call, parameters=parameters, body=decoded, raw_request=exchange.query_string + b"\0" + body)
 
 
-def _handled(call: Call) -> AnyAnswer:
+def _handle(call: Call) -> AnyResponse:
     return HANDLERS[call.route.operation_id](call)
 
 
-def _put_away(running: asyncio.Future[Any], held: HeldState) -> None:
-    """A stream that nobody waits for any more gives its slot back."""
-    if not running.cancelled() and running.exception() is None and isinstance(answer := running.result(), StreamAnswer):
-        answer.release()
+def _put_away(running: asyncio.Future[Any], held: HeldServing) -> None:
+    """Close a stream that no client waits for, and release its serving set."""
+    if (
+        not running.cancelled()
+        and running.exception() is None
+        and isinstance(response := running.result(), StreamResponse)
+    ):
+        response.release()
     held.release()
 
 
-def _held(answer: StreamAnswer, state: HeldState) -> StreamAnswer:
+def _keep_open(response: StreamResponse, state: HeldServing) -> StreamResponse:
     """A stream that keeps the graph it reads open until it is put away, which may be after its request."""
     held = state.hold()
 
     def release() -> None:
         try:
-            answer.release()
+            response.release()
         finally:
             held.release()
 
-    return replace(answer, release=release)
+    return replace(response, release=release)
 
 
-def _wrong_method(exchange: Exchange, wrong: WrongMethod) -> Answer:
+def _wrong_method(exchange: Exchange, wrong: WrongMethod) -> Response:
     output = ErrorOutput(
         error=f"{exchange.method} is not a method of this path; it has {wrong.allow}",
         code=ErrorCode.METHOD_NOT_ALLOWED,
     )
-    return Answer(wire.encode(output), 405, headers={"Allow": wrong.allow})
+    return Response(wire.encode(output), 405, headers={"Allow": wrong.allow})
 
 
-def _is_no_broken_stream(record: logging.LogRecord) -> bool:
+def _is_not_broken_stream(record: logging.LogRecord) -> bool:
     """A stream that was broken off on purpose is in our own log; the HTTP server need not report it as a fault."""
     return record.exc_info is None or not isinstance(record.exc_info[1], BrokenStreamError)
 
@@ -486,7 +486,7 @@ def _is_no_broken_stream(record: logging.LogRecord) -> bool:
 SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
 
 
-def application(states: States, tokens: Tokens, context: WorkerContext) -> ASGIApp:
+def application(states: ServingSets, tokens: Tokens, context: WorkerContext) -> ASGIApp:
     limits = context.settings.limits
     services = Services(
         states,
@@ -501,6 +501,6 @@ def application(states: States, tokens: Tokens, context: WorkerContext) -> ASGIA
     settings = context.settings
     agents = lambda: load_endpoint(settings.agents)  # noqa: E731
     hosts = Hosts(settings.host, settings.allowed_hosts)
-    answering = Application(services, tokens, agents, settings.allow_origins, hosts, context.metrics.refused)
-    context.draining.then(answering.drain)
-    return context.tracing.traced(with_origins(answering, settings.allow_origins))
+    app = Application(services, tokens, agents, settings.allow_origins, hosts, context.metrics.refused)
+    context.draining.then(app.drain)
+    return context.tracing.traced(with_origins(app, settings.allow_origins))

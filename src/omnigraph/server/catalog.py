@@ -1,5 +1,7 @@
-"""What a server serves: graphs by id, each with its gate and its stored queries. Immutable: a server that follows its
-cluster serves another one later (`reload.py`), and may share open graphs with this one.
+"""The serving set of a server: graphs by id, each with its stored queries, and the gate of the server itself.
+
+`loader` builds it and every request reads it. It is immutable: a server that follows its cluster replaces it by another
+one (`reload`), which may share open graphs with it.
 """
 
 from __future__ import annotations
@@ -19,19 +21,19 @@ from omnigraph.policy.rules import WITHOUT_RULES
 
 
 class RuntimeState(StrEnum):
-    """How a server treats its callers. Settled when it starts."""
+    """How a server treats its callers. It is fixed when the server starts."""
 
     OPEN = "open"
-    """Nobody is asked who they are; everything that concerns one graph is allowed."""
+    """No authentication; every action on one graph is allowed."""
     DEFAULT_DENY = "default_deny"
-    """Everybody proves who they are and may read, nothing else."""
+    """Every caller authenticates and may read, nothing else."""
     POLICY_ENABLED = "policy_enabled"
-    """Everybody proves who they are, and rules say what they may do."""
+    """Every caller authenticates, and a policy says what it may do."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredQuerySource:
-    """A query that is offered by name: the text that declares it, and what callers are told of it."""
+    """A stored query: the text that declares it, and its description for callers."""
 
     source: str
     entry: StoredQuery
@@ -48,7 +50,7 @@ class AppliedPipeline:
 
 @dataclass(frozen=True, slots=True)
 class MadeOf:
-    """What was applied for a graph. The same again needs no second look."""
+    """The applied parts of a graph. If they are the same in the next revision, the graph is not opened again."""
 
     graph: ClusterGraph
     digest: str
@@ -75,13 +77,13 @@ class Served:
 
     @property
     def opened(self) -> object:
-        """What is open behind the graph, whichever rules stand before it, and has to be closed once."""
+        """The open storage of the graph, which handles with other policies share and which is closed once."""
         return self.graph._workspace.root
 
     @property
     def public_uri(self) -> str:
         """Where the graph is, for clients: its storage if they may have access to it too, else its path on this server.
-        A path on the server's disk is of no use to them and tells how the machine is set up."""
+        A path on the disk of the server is useless to clients and would reveal how the machine is set up."""
         return f"/graphs/{self.graph_id}" if "://" not in self.graph.uri else self.graph.uri
 
 

@@ -1,16 +1,8 @@
-"""From settings to what is served: read what was applied, settle how callers are treated, open the graphs.
+"""From settings to a serving set: read the applied revision, bind policies, check stored queries, and open the graphs.
 
-What is wrong with one graph quarantines that graph (`Opener`); what is wrong with the whole refuses, and then
-nothing stays open. Rules that can't be loaded never end in fewer rules: their graph is not served.
-
-Opening the graphs of one state, a few at a time, each with its rules and its stored queries.
-
-What is wrong with one graph quarantines that graph and no other. A graph that is open already, because the state before
-had it, is not opened a second time: its caches and its clients stay.
-
-Which rules govern which scope: bundles bound to the server or to a graph, and what makes a gate of their text.
-
-The stored queries of one graph: checked before anybody can call them, and described to those who can.
+A worker calls `boot` at its start and `renew` for every later revision. A problem of one graph quarantines that graph
+and no other; a problem of the whole refuses it, and then nothing stays open. A policy that can't be loaded never means
+fewer rules: its graph is not served. A graph that is open already is not opened again, so that its caches stay.
 """
 
 from __future__ import annotations
@@ -129,8 +121,8 @@ def refuse_equal_tools(entries: Iterable[StoredQuery]) -> None:
 logger: Final = logging.getLogger("omnigraph.server")
 
 OpenGraph: TypeAlias = Callable[[str, Embedder | None, ExternalBlobPolicy | None, Limits], Graph]
-"""Opens a graph at a URI with what embeds its query texts, the external blobs it takes in, and its limits. None means
-what an open graph has by itself: a provider of the environment, no external blobs."""
+"""Opens a graph at a URI with its embedder, its policy for external blobs, and its limits. None is the default of
+`omnigraph.open`: the provider of the environment, and no external blobs."""
 
 _OPENED_AT_ONCE: Final = 4
 
@@ -143,9 +135,9 @@ class Opener:
     environment: Mapping[str, str]
     limits: Limits
     load_policy: PolicyLoader
-    standing: Mapping[str, Served] = field(default_factory=dict)
+    current: Mapping[str, Served] = field(default_factory=dict)
 
-    def opened(
+    def open_graphs(
         self, snapshot: ServingSnapshot, bindings: Bindings, *, owned_by_cluster: bool
     ) -> tuple[dict[str, Served], dict[str, str]]:
         """The graphs that can be served, and why the others can't."""
@@ -159,7 +151,7 @@ class Opener:
         def serve(graph: ClusterGraph) -> Served:
             graph_id = graph.graph_id
             made_of = MadeOf(graph, graph.digest, bindings.graphs.get(graph_id), tuple(pipelines[graph_id]))
-            return self._served(made_of, sources[graph_id], owned_by_cluster)
+            return self._open_graph(made_of, sources[graph_id], owned_by_cluster)
 
         workers = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="omnigraph-open")
         opening: dict[str, Future[Served]] = {g.graph_id: workers.submit(serve, g) for g in snapshot.graphs}
@@ -174,12 +166,12 @@ class Opener:
             return served, quarantined
         except BaseException:
             workers.shutdown(cancel_futures=True)
-            close_graphs(_finished(opening.values()), but=self.standing.values())
+            close_graphs(_finished_results(opening.values()), but=self.current.values())
             raise
         finally:
             workers.shutdown()
 
-    def _served(self, made_of: MadeOf, sources: Sequence[NamedSource], owned_by_cluster: bool) -> Served:
+    def _open_graph(self, made_of: MadeOf, sources: Sequence[NamedSource], owned_by_cluster: bool) -> Served:
         graph, policy = made_of.graph, made_of.policy
         graph_id = graph.graph_id
         if (flaw := unservable_reason(graph_id)) is not None:
@@ -188,19 +180,19 @@ class Opener:
         if policy is not None:
             gate = self.load_policy(policy.source, "graph", f"policy '{policy.name}'", graph_id)
         opened = self.open_graph(graph.uri, graph.embedder(self.environment), graph.served_blobs(), self.limits)
-        standing = self._same(graph, opened)
-        if standing is not None:
+        current = self._same(graph, opened)
+        if current is not None:
             opened.close()
-            opened = standing.graph
-        if standing is not None and standing.made_of == made_of:
-            return standing
+            opened = current.graph
+        if current is not None and current.made_of == made_of:
+            return current
         try:
             head = opened._workspace.snapshot("main")
             offered = stored_queries(sources, head)
             if isinstance(gate, PolicyGate):
                 gate = gate.bind_schema(head.catalog)
         except BaseException:
-            if standing is None:
+            if current is None:
                 opened.close()
             raise
         governed = opened._with_gate(gate).with_queries(offered_queries(offered))
@@ -209,13 +201,13 @@ class Opener:
     def _same(self, graph: ClusterGraph, opened: Graph) -> Served | None:
         """The graph that is open already, if it is still the one that stands there: a graph that was deleted and made
         again has the same place and nothing else in common with the first."""
-        standing = self.standing.get(graph.graph_id)
-        if standing is None or standing.made_of is None or standing.made_of.graph != graph:
+        current = self.current.get(graph.graph_id)
+        if current is None or current.made_of is None or current.made_of.graph != graph:
             return None
-        return standing if standing.graph._workspace.graph_id == opened._workspace.graph_id else None
+        return current if current.graph._workspace.graph_id == opened._workspace.graph_id else None
 
 
-def _finished(opening: Iterable[Future[Served]]) -> Iterator[Served]:
+def _finished_results(opening: Iterable[Future[Served]]) -> Iterator[Served]:
     return (future.result() for future in opening if not future.cancelled() and future.exception() is None)
 
 
@@ -239,16 +231,16 @@ def boot(
     revision: int | None = None,
     load_policy: PolicyLoader = load_gate,
 ) -> tuple[Serving, Tokens]:
-    """What a server serves, and whom it knows. Raises `BootRefusedError`.
+    """The serving set and the tokens of a server. Raises `BootRefusedError`.
 
     `revision` asks for one state of a cluster instead of its newest, so that several processes serve the same.
     """
     with _refusing():
-        plan = _planned(settings, revision)
+        plan = _plan_boot(settings, revision)
         rules = _Rules.of(plan.snapshot, load_policy)
         tokens = load_tokens(environment)
     opener = Opener(open_graph, environment, _limits(settings), load_policy)
-    serving = _built(plan, rules, bool(tokens), settings, opener)
+    serving = _build(plan, rules, bool(tokens), settings, opener)
     _warn(serving)
     return serving, tokens
 
@@ -263,13 +255,13 @@ def load_graph(cluster: str, graph_id: str, open_graph: OpenGraph, environment: 
         raise NotFoundError(f"cluster '{cluster}' serves no graph '{graph_id}'; {reason}")
     opener = Opener(open_graph, environment, Limits(), load_gate)
     alone = replace(snapshot, graphs=chosen, quarantined={})
-    graphs, quarantined = opener.opened(alone, bind(snapshot.policies), owned_by_cluster=True)
+    graphs, quarantined = opener.open_graphs(alone, bind(snapshot.policies), owned_by_cluster=True)
     if graph_id in quarantined:
         raise BootRefusedError([f"graph '{graph_id}': {quarantined[graph_id]}"])
     return graphs[graph_id]
 
 
-def renewed(
+def renew(
     before: Serving,
     has_tokens: bool,
     settings: Settings,
@@ -278,7 +270,7 @@ def renewed(
     revision: int,
     load_policy: PolicyLoader = load_gate,
 ) -> Serving:
-    """What a later revision of the same cluster says to serve; graphs that have not changed stay open and are shared.
+    """The serving set of a later revision of the same cluster; graphs that have not changed stay open and are shared.
 
     All of it or nothing: a graph that is served now, still stands in the cluster and could not be served by the new
     state refuses the whole of it, with `BootRefusedError`, and then nothing has changed.
@@ -288,7 +280,7 @@ def renewed(
         snapshot = read_serving(before.cluster_root, revision, is_root=True)
         rules = _Rules.of(snapshot, load_policy)
     opener = Opener(open_graph, environment, _limits(settings), load_policy, before.graphs)
-    serving = _built(_Plan(snapshot, revision, True), rules, has_tokens, settings, opener)
+    serving = _build(_Plan(snapshot, revision, True), rules, has_tokens, settings, opener)
     lost = [
         f"graph '{graph_id}' is served now, and would not be: {reason}"
         for graph_id, reason in sorted(serving.quarantined.items())
@@ -302,14 +294,14 @@ def renewed(
 
 
 def _warn(serving: Serving) -> None:
-    """Tell which graphs are left out of what is served from now on."""
+    """Log the graphs that are not served."""
     for graph_id, reason in sorted(serving.quarantined.items()):
         logger.warning("graph '%s' is quarantined: %s", graph_id, reason)
 
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """What is wrong with the whole, as a refusal."""
+    """Turn a problem of the whole configuration into a refusal."""
     try:
         yield
     except BootRefusedError:
@@ -335,25 +327,25 @@ class _Rules:
         return cls(bindings, load_policy(bindings.server.source, "server", f"policy '{bindings.server.name}'"))
 
 
-def _built(plan: _Plan, rules: _Rules, has_tokens: bool, settings: Settings, opener: Opener) -> Serving:
+def _build(plan: _Plan, rules: _Rules, has_tokens: bool, settings: Settings, opener: Opener) -> Serving:
     snapshot = plan.snapshot
     state = runtime_state(has_tokens, bool(rules.bindings), settings.unauthenticated)
     if state is RuntimeState.OPEN and (refusal := refusal_of_public(settings)) is not None:
         raise BootRefusedError([refusal])
-    _refuse_one_place_twice(snapshot.graphs)
-    graphs, quarantined = opener.opened(snapshot, rules.bindings, owned_by_cluster=plan.owned_by_cluster)
+    _refuse_shared_locations(snapshot.graphs)
+    graphs, quarantined = opener.open_graphs(snapshot, rules.bindings, owned_by_cluster=plan.owned_by_cluster)
     root = snapshot.root if plan.revision is not None else None
     serving = Serving(graphs, state, rules.gate, {**snapshot.quarantined, **quarantined}, plan.revision, root)
     try:
         _refuse_unhealthy(serving, snapshot, settings.require_all_graphs)
     except BootRefusedError:
-        close_graphs(graphs.values(), but=opener.standing.values())
+        close_graphs(graphs.values(), but=opener.current.values())
         raise
     return serving
 
 
 def runtime_state(has_tokens: bool, has_policy: bool, unauthenticated: bool) -> RuntimeState:
-    """How callers are treated. That nobody has to prove who they are is never an accident: it has to be asked for."""
+    """How callers are treated. A server without authentication is never an accident: it has to be requested."""
     if has_tokens:
         return RuntimeState.POLICY_ENABLED if has_policy else RuntimeState.DEFAULT_DENY
     if has_policy:
@@ -361,7 +353,7 @@ def runtime_state(has_tokens: bool, has_policy: bool, unauthenticated: bool) -> 
         raise BootRefusedError([refusal])
     if not unauthenticated:
         refusal = (
-            f"no bearer tokens are configured, so everybody could do everything; set {_TOKEN_SOURCES}, "
+            f"no bearer tokens are configured, so every caller could do everything; set {_TOKEN_SOURCES}, "
             "or start with --unauthenticated (OMNIGRAPH_UNAUTHENTICATED=1) if that is what you want"
         )
         raise BootRefusedError([refusal])
@@ -370,14 +362,14 @@ def runtime_state(has_tokens: bool, has_policy: bool, unauthenticated: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What there is to serve, and whose it is."""
+    """The graphs to serve, and whether a cluster owns them."""
 
     snapshot: ServingSnapshot
     revision: int | None
     owned_by_cluster: bool
 
 
-def _planned(settings: Settings, revision: int | None) -> _Plan:
+def _plan_boot(settings: Settings, revision: int | None) -> _Plan:
     if settings.cluster is not None and settings.store is not None:
         raise BadRequestError("a server boots from a cluster or serves one store, not both")
     if settings.cluster is not None:
@@ -402,7 +394,7 @@ def _limits(settings: Settings) -> Limits:
     return Limits(limits.load_rows, limits.load_bytes, query)
 
 
-def _refuse_one_place_twice(graphs: Sequence[ClusterGraph]) -> None:
+def _refuse_shared_locations(graphs: Sequence[ClusterGraph]) -> None:
     """Two ids of one graph would be two sets of rules for the same rows."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for graph in graphs:

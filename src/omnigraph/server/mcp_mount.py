@@ -14,10 +14,10 @@ from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.graph import Graph
 from omnigraph.server.catalog import Served, Serving
-from omnigraph.server.handlers.writes import written
+from omnigraph.server.handlers.writes import run_write
 from omnigraph.server.http.call import Call, handles
 from omnigraph.server.http.request import Exchange
-from omnigraph.server.http.responses import Answer, AnyAnswer
+from omnigraph.server.http.responses import AnyResponse, Response
 from omnigraph.server.settings import AgentSettings
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class AgentAccess:
         route = replace(self.call.route, admission=writes)
         call = replace(self.call, route=route, cancellation=Cancellation())
         run = lambda: work(call.graph)  # noqa: E731
-        result: Result = await self.in_time(call, (lambda: written(call, self.size, run)) if writes else run)
+        result: Result = await self.in_time(call, (lambda: run_write(call, self.size, run)) if writes else run)
         return result
 
 
@@ -78,15 +78,15 @@ class Agents:
         self._over = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
-    async def answer(self, call: Call, exchange: Exchange, body: bytes, in_time: InTime) -> Answer:
+    async def respond(self, call: Call, exchange: Exchange, body: bytes, in_time: InTime) -> Response:
         endpoint = await self._start()
         access = AgentAccess(call, in_time, len(body))
-        status, headers, content = await endpoint.answer(exchange.scope, body, access)
+        status, headers, content = await endpoint.respond(exchange.scope, body, access)
         kept = {
             name: value for name, value in headers.items() if name.lower() not in ("content-length", "content-type")
         }
         media = next((value for name, value in headers.items() if name.lower() == "content-type"), None)
-        return Answer(content, status, media, kept)
+        return Response(content, status, media, kept)
 
     async def close(self) -> None:
         self._over.set()
@@ -128,10 +128,10 @@ def graph_of(call: Call, serving: Serving) -> Served:
 
 
 @handles("mcp")
-def without_endpoint(call: Call) -> AnyAnswer:
+def without_endpoint(call: Call) -> AnyResponse:
     raise NotFoundError("this server was put together without an endpoint for agents")
 
 
 @handles("mcpOfServer")
-def without_endpoint_of_server(call: Call) -> AnyAnswer:
+def without_endpoint_of_server(call: Call) -> AnyResponse:
     return without_endpoint(call)

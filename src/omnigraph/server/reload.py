@@ -1,13 +1,9 @@
-"""What a worker serves now, and what it served before for as long as somebody still uses it.
+"""The serving set that a worker uses, and earlier ones for as long as requests still use them.
 
-A request holds the state it began with until its last byte, so a new one takes its place between two requests and
-never within one. States share open graphs; a graph is closed when no state that has it is served or held any more.
-
-Following a cluster: a thread that looks for the next applied state, has it built beside the one that is served, and
-puts it in its place.
-
-What can't be built changes nothing: the older state goes on, the failure is logged and shown by `/readyz` and the
-metrics, and it is tried again, because a store that was away comes back. A still newer state is looked for meanwhile.
+A request holds the serving set it began with until its last byte, so a set is replaced between two requests and never
+within one. Sets share open graphs; a graph is closed when no set that has it is served or held. `Follower` watches a
+cluster in a thread and builds the next set beside the one that is served. If that fails, the older set stays, the
+failure is logged and shown by `/readyz` and the metrics, and the follower tries again.
 """
 
 from __future__ import annotations
@@ -25,16 +21,16 @@ if TYPE_CHECKING:
     from omnigraph.server.catalog import Served, Serving
 
 
-class HeldState:
-    """One state, held by those who still answer from it."""
+class HeldServing:
+    """One serving set, with a count of the requests that use it."""
 
-    def __init__(self, serving: Serving, states: States) -> None:
+    def __init__(self, serving: Serving, states: ServingSets) -> None:
         self.serving = serving
         self._states = states
         self._holders = 0
         self._told: list[Callable[[], None]] = []
 
-    def hold(self) -> HeldState:
+    def hold(self) -> HeldServing:
         """Keep its graphs open once more, for work that may outlive the request."""
         return self._states._hold(self)
 
@@ -42,64 +38,64 @@ class HeldState:
         self._states._release(self)
 
     def when_replaced(self, tell: Callable[[], None]) -> None:
-        """Call this when another state is served, or now if one is. It may be called in any thread."""
+        """Call this when another set is served, or now if one is already. The call may come from any thread."""
         self._states._tell(self, tell)
 
 
-class States:
-    """The states of a worker. Safe to share between threads."""
+class ServingSets:
+    """The serving sets of a worker. Safe to share between threads."""
 
     def __init__(self, serving: Serving) -> None:
         self._lock = threading.Lock()
-        self._current = HeldState(serving, self)
-        self._past: list[HeldState] = []
+        self._current = HeldServing(serving, self)
+        self._past: list[HeldServing] = []
         self.unserved_revision: int | None = None
         """A newer revision that could not be served, while an older one still is."""
 
     @property
     def serving(self) -> Serving:
-        """What a request that begins now is answered from."""
+        """The set for a request that begins now."""
         return self._current.serving
 
-    def hold(self) -> HeldState:
-        """The current state, for one request. It has to be released."""
+    def hold(self) -> HeldServing:
+        """The current set for one request, which has to release it."""
         with self._lock:
             self._current._holders += 1
             return self._current
 
     def replace(self, serving: Serving) -> None:
-        """Serve this from now on. Graphs that only earlier states have are closed when nobody uses them any more."""
+        """Serve this set from now on. Graphs that only earlier sets have are closed when no request uses them."""
         with self._lock:
-            before, self._current = self._current, HeldState(serving, self)
+            before, self._current = self._current, HeldServing(serving, self)
             self.unserved_revision = None
             self._past.append(before)
             told, before._told = before._told, []
             if _is_the_same(before.serving, serving):
-                self._current._told, told = told, []  # nothing is different for those who wait
+                self._current._told, told = told, []  # nothing changes for clients that wait
             unused = self._unused()
         for tell in told:
             tell()
         _close_aside(unused)
 
     def close(self) -> None:
-        """Close everything, also what is still held."""
+        """Close everything, also sets that are still in use."""
         with self._lock:
             current, past, self._past = self._current.serving, self._past, []
         current.close()
         close_graphs(_distinct(past).values(), but=current.graphs.values())
 
-    def _hold(self, state: HeldState) -> HeldState:
+    def _hold(self, state: HeldServing) -> HeldServing:
         with self._lock:
             state._holders += 1
         return state
 
-    def _release(self, state: HeldState) -> None:
+    def _release(self, state: HeldServing) -> None:
         with self._lock:
             state._holders -= 1
             unused = [] if state._holders else self._unused()
         _close_aside(unused)
 
-    def _tell(self, state: HeldState, tell: Callable[[], None]) -> None:
+    def _tell(self, state: HeldServing, tell: Callable[[], None]) -> None:
         with self._lock:
             if state is self._current:
                 state._told.append(tell)
@@ -107,7 +103,7 @@ class States:
         tell()
 
     def _unused(self) -> list[Served]:
-        """Forget the states that nobody holds any more; the graphs that no other state has. The lock is held."""
+        """Drop the sets that no request uses; returns the graphs that no other set has. The lock is held."""
         over = [state for state in self._past if not state._holders]
         self._past = [state for state in self._past if state._holders]
         kept = _distinct([self._current, *self._past])
@@ -115,7 +111,7 @@ class States:
 
 
 def _is_the_same(before: Serving, after: Serving) -> bool:
-    """Whether a state serves nothing else than the one before it: a revision may only note what was observed."""
+    """Whether two sets serve the same: a revision may only record observations."""
     ways = (
         (serving.state, {name: id(served) for name, served in serving.graphs.items()}) for serving in (before, after)
     )
@@ -130,13 +126,13 @@ def close_graphs(graphs: Iterable[Served], but: Iterable[Served] = ()) -> None:
             served.graph.close()
 
 
-def _distinct(states: Iterable[HeldState]) -> dict[int, Served]:
-    """The open graphs of some states, each once."""
+def _distinct(states: Iterable[HeldServing]) -> dict[int, Served]:
+    """The open graphs of some sets, each once."""
     return {id(served.opened): served for state in states for served in state.serving.graphs.values()}
 
 
 def _close_aside(graphs: list[Served]) -> None:
-    """A graph waits for its own threads when it is closed, and whoever answers requests must not."""
+    """Close graphs in a thread: that waits for their own threads, and a thread that serves requests must not."""
     if graphs:
         threading.Thread(target=close_graphs, args=(graphs,), name="omnigraph-close", daemon=True).start()
 
@@ -150,17 +146,17 @@ _LEDGER: Final = "the ledger"
 NewerThan: TypeAlias = Callable[[int], int | None]
 """The newest revision if it is newer than that one."""
 Renew: TypeAlias = "Callable[[Serving, int], Serving]"
-"""What a revision says to serve, built beside what is served now. Raises when it can't be served."""
+"""The serving set of a revision, built beside the current one. Raises when it can't be served."""
 
 logger: Final = logging.getLogger("omnigraph.server")
 
 
 class Follower:
-    """Follows one cluster for one worker. `taken` and `failed` are told of every attempt."""
+    """Follows one cluster for one worker. `taken` and `failed` are called after every attempt."""
 
     def __init__(
         self,
-        states: States,
+        states: ServingSets,
         newer_than: NewerThan,
         renew: Renew,
         taken: Callable[[Serving], None],
@@ -187,7 +183,7 @@ class Follower:
         self._stopping.set()
 
     def join(self) -> None:
-        """Wait for what is being built, which then is not served."""
+        """Wait for a set that is being built, which then is not served."""
         if self._thread.is_alive():
             self._thread.join()
 
@@ -233,7 +229,7 @@ class Follower:
         logger.info("revision %d is served: %d graphs", revision, len(serving.graphs))
 
     def _complain(self, about: str, told: str, error: Exception) -> None:
-        """Once: what goes wrong at every look is no news."""
+        """Log a problem once, however often it is found."""
         if about == self._complained_about:
             return
         self._complained_about = about

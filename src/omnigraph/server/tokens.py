@@ -1,7 +1,7 @@
-"""Who a caller is: bearer tokens, where they come from, and whose token was presented.
+"""Authentication: bearer tokens, their sources, and the actor of a presented token.
 
 Only SHA-256 digests are kept. A presented token is hashed and compared with every one of them, in constant time, so
-that neither a match nor its place shows in how long it takes. No message, log line or representation holds a token,
+that the time it takes reveals neither a match nor its position. No message, log line or representation holds a token,
 or any part of a text that tokens were read from.
 """
 
@@ -31,8 +31,8 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _SHAPE: Final = "it has to be a JSON object with a token for each actor"
 
 
-class Given(NamedTuple):
-    """An actor and its token. Messages say `where` they were given: somebody may have confused the two."""
+class TokenEntry(NamedTuple):
+    """An actor and its token. Messages name the source, in case the two were exchanged."""
 
     actor: str
     token: str
@@ -44,7 +44,7 @@ class Tokens:
 
     __slots__ = ("_entries",)
 
-    def __init__(self, entries: Iterable[Given] = ()) -> None:
+    def __init__(self, entries: Iterable[TokenEntry] = ()) -> None:
         digests: dict[bytes, str] = {}
         actors: dict[str, str] = {}
         tokens: dict[bytes, str] = {}
@@ -65,7 +65,7 @@ class Tokens:
         self._entries: Final = tuple(digests.items())
 
     def actor_of(self, presented: str) -> str | None:
-        """Whose token it is, None when it is nobody's."""
+        """The actor of a token, None for an unknown token."""
         digest = hashlib.sha256(presented.encode("utf-8", "surrogatepass")).digest()
         found = None
         for known, actor in self._entries:
@@ -73,7 +73,7 @@ class Tokens:
                 found = actor
         return found
 
-    def authenticated(self, authorization: bytes | str | None) -> str:
+    def authenticate(self, authorization: bytes | str | None) -> str:
         """The actor that an `Authorization` header proves. Raises `UnauthorizedError`."""
         actor = self.actor_of(bearer_token(authorization))
         if actor is None:
@@ -102,19 +102,19 @@ def bearer_token(authorization: bytes | str | None) -> str:
 
 
 def load_tokens(environment: Mapping[str, str]) -> Tokens:
-    """The tokens that the environment names. Raises `BadRequestError` for what can't be read or contradicts itself."""
+    """The tokens that the environment names. Raises `BadRequestError` for sources that can't be read or conflict."""
     if secret := environment.get(TOKENS_AWS_SECRET, "").strip():
-        return Tokens(_parsed(_aws_secret(secret), f"the AWS secret '{secret}' of {TOKENS_AWS_SECRET}"))
-    return Tokens(_configured(environment))
+        return Tokens(_parse_tokens(_aws_secret(secret), f"the AWS secret '{secret}' of {TOKENS_AWS_SECRET}"))
+    return Tokens(_environment_tokens(environment))
 
 
-def _configured(environment: Mapping[str, str]) -> Iterator[Given]:
+def _environment_tokens(environment: Mapping[str, str]) -> Iterator[TokenEntry]:
     if (token := environment.get(TOKEN)) is not None:
-        yield Given(DEFAULT_ACTOR, token, TOKEN)
+        yield TokenEntry(DEFAULT_ACTOR, token, TOKEN)
     if file := environment.get(TOKENS_FILE, "").strip():
-        yield from _parsed(_file(file), f"the file '{file}' of {TOKENS_FILE}")
+        yield from _parse_tokens(_file(file), f"the file '{file}' of {TOKENS_FILE}")
     elif (text := environment.get(TOKENS_JSON)) is not None:
-        yield from _parsed(text, TOKENS_JSON)
+        yield from _parse_tokens(text, TOKENS_JSON)
 
 
 def _file(path: str) -> str:
@@ -163,7 +163,7 @@ def _aws_secret(secret: str) -> str:
     return text
 
 
-def _parsed(text: str, source: str) -> Iterator[Given]:
+def _parse_tokens(text: str, source: str) -> Iterator[TokenEntry]:
     """The entries of a JSON object. The parser's own errors hold the text, so they go no further."""
     try:
         pairs = json.loads(text, object_pairs_hook=_Pairs)
@@ -174,7 +174,7 @@ def _parsed(text: str, source: str) -> Iterator[Given]:
     for number, (actor, token) in enumerate(pairs, 1):
         if not isinstance(token, str):
             raise BadRequestError(f"entry {number} of {source} can't be used: {_SHAPE}")
-        yield Given(actor, token, f"entry {number} of {source}")
+        yield TokenEntry(actor, token, f"entry {number} of {source}")
 
 
 class _Pairs(list[Any]):

@@ -1,1 +1,1 @@
-"""One handler per operation: ask the gate, count the write, make one call of the graph, encode what it returns."""
+"""One handler per operation: decode, ask for admission, make one call of the graph, and encode its result."""

@@ -1,8 +1,7 @@
-"""Blobs: the bytes of a value by range, or the address of one that lies elsewhere.
+"""The handler of blobs: the bytes of a value by range, or a redirect to a value that is stored elsewhere.
 
-How a blob is delivered: preconditions and ranges of HTTP, in the order in which they are evaluated.
-
-Pure: from the headers of a request, the tag and the length of the value, to the status and the part that is sent.
+Preconditions and ranges of HTTP are evaluated in the order of the standard. `delivery` is pure: it takes the headers of
+a request, the tag and the length of the value, and returns the status and the part to send.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from omnigraph.engine.blobs import ExternalBlob, ManagedBlob, blob_in
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError
 from omnigraph.server.http.call import Call, handles
 from omnigraph.server.http.responses import (
-    Answer,
-    AnyAnswer,
-    StreamAnswer,
-    error_answer,
+    AnyResponse,
+    Response,
+    StreamResponse,
+    error_response,
     is_this_strong_tag,
     matches_strongly,
     matches_weakly,
@@ -48,7 +47,7 @@ class Delivery:
 
 
 def delivery(headers: Mapping[str, str], tag: str, length: int, *, is_head: bool) -> Delivery:
-    """What a request for a value gets. A range that the value does not have is a `BlobRangeError`."""
+    """The status and the part for a request. Raises `BlobRangeError` for a range outside the value."""
     if (wanted := headers.get("if-match")) is not None and not matches_strongly(wanted, tag):
         return Delivery(412)
     if (known := headers.get("if-none-match")) is not None and matches_weakly(known, tag):
@@ -84,7 +83,7 @@ def _part(header: str, length: int) -> tuple[int, int] | None:
 
 
 @handles("getBlob")
-def get_blob(call: Call) -> AnyAnswer:
+def get_blob(call: Call) -> AnyResponse:
     parameters: BlobParameters = call.parameters
     cell = BlobCell(parameters.entity, parameters.type, parameters.id, parameters.property)
     try:
@@ -95,36 +94,36 @@ def get_blob(call: Call) -> AnyAnswer:
     snapshot = {SNAPSHOT_HEADER: found.resolved_target}
     if isinstance(found.content, ExternalBlob):
         return _redirect(found.content, snapshot)
-    return _managed(call, found.content, snapshot)
+    return _managed_response(call, found.content, snapshot)
 
 
-def _redirect(content: ExternalBlob, snapshot: dict[str, str]) -> AnyAnswer:
+def _redirect(content: ExternalBlob, snapshot: dict[str, str]) -> AnyResponse:
     if content.offset or content.length is not None:
         raise BlobIntegrityError("an external reference is to a part of an object, which no address can tell")
     headers = {**snapshot, "Location": content.uri, "Cache-Control": "no-store"}
-    return Answer(status=302, media=None, headers=headers)
+    return Response(status=302, media=None, headers=headers)
 
 
-def _managed(call: Call, content: ManagedBlob, snapshot: dict[str, str]) -> AnyAnswer:
+def _managed_response(call: Call, content: ManagedBlob, snapshot: dict[str, str]) -> AnyResponse:
     headers = {**snapshot, "ETag": content.etag, "Accept-Ranges": "bytes"}
     try:
         part = delivery(call.headers, content.etag, content.length, is_head=call.is_head)
     except BlobRangeError as error:
-        refused = error_answer(error, call.request_id, call.route)
+        refused = error_response(error, call.request_id, call.route)
         return with_headers(refused, {**headers, "Content-Range": f"bytes */{content.length}"})
     if part.status == 412:
-        refused = error_answer(ConflictError("the blob is not the one that If-Match names"), call.request_id)
-        return with_headers(Answer(refused.body, 412), headers)
+        refused = error_response(ConflictError("the blob is not the one that If-Match names"), call.request_id)
+        return with_headers(Response(refused.body, 412), headers)
     if part.status == 304:
-        return Answer(status=304, media=None, headers={**headers, "Content-Length": str(content.length)})
+        return Response(status=304, media=None, headers={**headers, "Content-Length": str(content.length)})
     if part.status == 206:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{content.length}"
     if call.is_head:
-        return StreamAnswer(iter(()), Media.BYTES, part.status, headers, length=part.length)
+        return StreamResponse(iter(()), Media.BYTES, part.status, headers, length=part.length)
     if part.length <= WHOLE_BYTES:
-        return Answer(b"".join(_pieces(content, part)), part.status, Media.BYTES, headers)
+        return Response(b"".join(_pieces(content, part)), part.status, Media.BYTES, headers)
     close = call.services.budgets.open_stream(call.actor)
-    return StreamAnswer(_pieces(content, part), Media.BYTES, part.status, headers, length=part.length, release=close)
+    return StreamResponse(_pieces(content, part), Media.BYTES, part.status, headers, length=part.length, release=close)
 
 
 def _pieces(content: ManagedBlob, part: Delivery) -> Iterator[bytes]:

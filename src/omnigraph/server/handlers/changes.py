@@ -1,8 +1,7 @@
-"""Differences: the changes of a commit, the feed of a branch, and the net difference of two states.
+"""The handlers of changes: those of a commit, the feed of a branch, and the difference of two snapshots.
 
-The change feed for those who wait: an answer that is held back until something happens, and an endless stream.
-
-Waiting for a branch to move. However many clients wait for one branch, the store is asked by one of them.
+Long polls and event streams wait here for a branch to move. However many clients wait for one branch, one task reads
+its head. `app` calls `Feeds` for polls that wait; nothing may wait in a thread of a pool.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from omnigraph.graph import Graph
 from omnigraph.server.admission import Pools
 from omnigraph.server.http.call import Call, branch_name, handles
 from omnigraph.server.http.request import ClientGoneError, Exchange
-from omnigraph.server.http.responses import Answer, AnyAnswer, error_output, json_answer
-from omnigraph.server.reload import HeldState
+from omnigraph.server.http.responses import AnyResponse, Response, error_output, json_response
+from omnigraph.server.reload import HeldServing
 
 
 @handles("getCommitChanges")
-def get_commit_changes(call: Call) -> AnyAnswer:
+def get_commit_changes(call: Call) -> AnyResponse:
     parameters: CommitChangesParameters = call.parameters
     commit_id = call.path["commit_id"].strip()
     try:
@@ -38,12 +37,12 @@ def get_commit_changes(call: Call) -> AnyAnswer:
     except PolicyError:
         raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph") from None
     page = commit_changes_page(state, parameters.scope, parameters.page_token, parameters.limit, parameters.max_bytes)
-    return json_answer(page, call.saw(state))
+    return json_response(page, call.commit_header(state))
 
 
 @handles("pollChanges")
-def poll_changes(call: Call) -> AnyAnswer:
-    return json_answer(poll(feed_graph(call), call.parameters))
+def poll_changes(call: Call) -> AnyResponse:
+    return json_response(poll(feed_graph(call), call.parameters))
 
 
 def feed_graph(call: Call) -> Graph:
@@ -67,11 +66,11 @@ def poll(graph: Graph, parameters: ChangeFeedParameters) -> ChangePoll:
 
 
 @handles("diff")
-def diff(call: Call) -> AnyAnswer:
+def diff(call: Call) -> AnyResponse:
     parameters: DiffParameters = call.parameters
     workspace = call.workspace
     before, after = (workspace.state_of(branch_name(name)) for name in (parameters.before, parameters.after))
-    return json_answer(diff_page(before, after, parameters.scope, parameters.page_token, parameters.limit))
+    return json_response(diff_page(before, after, parameters.scope, parameters.page_token, parameters.limit))
 
 
 LOOK_EVERY_SECONDS: Final = 0.2
@@ -80,7 +79,7 @@ Head: TypeAlias = Callable[[], Awaitable[str]]
 
 
 class _Watched:
-    """A branch that somebody waits for."""
+    """A branch that clients wait for."""
 
     def __init__(self) -> None:
         self.waiters = 0
@@ -95,7 +94,7 @@ class HeadWatch:
     def __init__(self) -> None:
         self._watched: dict[tuple[str, str], _Watched] = {}
 
-    async def moved(self, key: tuple[str, str], seen: str, head: Head, seconds: float) -> bool:
+    async def wait_for_move(self, key: tuple[str, str], seen: str, head: Head, seconds: float) -> bool:
         """Whether the branch left the commit that was seen, within some time."""
         watched = self._watched.setdefault(key, _Watched())
         watched.waiters += 1
@@ -136,7 +135,7 @@ _LAST_EVENT: Final = "last-event-id"
 
 
 class FeedDelivery:
-    """Polls that wait, for all branches of all graphs of a state."""
+    """Polls that wait, for all branches of all graphs of one serving set."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
@@ -144,10 +143,10 @@ class FeedDelivery:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Let everybody who waits go home with what there is."""
+        """End all waits; each client gets what there is."""
         self._stopping.set()
 
-    async def answer(self, call: Call, graph: Graph, exchange: Exchange) -> Answer:
+    async def respond(self, call: Call, graph: Graph, exchange: Exchange) -> Response:
         """One poll; an empty one waits for as long as the client says, or until the branch moves."""
         parameters: ChangeFeedParameters = call.parameters
         wait = min(parameters.wait_ms or 0, call.limits.wait_ms) / 1000
@@ -157,7 +156,7 @@ class FeedDelivery:
             page = await self._poll(call.actor, graph, parameters)
             left = until - asyncio.get_running_loop().time()
             if not wait or not _is_empty(page) or left <= 0 or self._stopping.is_set():
-                return json_answer(page)
+                return json_response(page)
             parameters = _next_parameters(parameters, page)
             await self._wait_for_move(call, graph, exchange, parameters, head, left)
 
@@ -209,9 +208,11 @@ class FeedDelivery:
     ) -> bool:
         """Whether the branch moved before the time was over. A client that leaves ends the wait."""
         key = (call.served.graph_id, branch_name(parameters.branch))
-        moved = asyncio.create_task(self._watch.moved(key, head, lambda: self._head(graph, parameters), seconds))
+        moved = asyncio.create_task(
+            self._watch.wait_for_move(key, head, lambda: self._head(graph, parameters), seconds)
+        )
         stopped = asyncio.create_task(self._stopping.wait())
-        gone = exchange.gone()
+        gone = exchange.client_gone()
         try:
             await asyncio.wait({moved, stopped, gone}, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
@@ -223,15 +224,15 @@ class FeedDelivery:
 
 
 class Feeds:
-    """The feeds of a process, one for each state that is served. Whoever waits on a state that is replaced goes home
-    with what there is, and comes back to the new one: an endless stream must not keep old rules for ever."""
+    """The feeds of a process, one for each serving set. When a set is replaced, its waits end and clients come back to
+    the new one: an endless stream must not keep an old policy."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
-        self._feeds: dict[HeldState, FeedDelivery] = {}
+        self._feeds: dict[HeldServing, FeedDelivery] = {}
         self._stopped = False
 
-    def of(self, state: HeldState) -> FeedDelivery:
+    def of(self, state: HeldServing) -> FeedDelivery:
         feed = self._feeds.get(state)
         if feed is None:
             feed = self._feeds[state] = FeedDelivery(self._pools)
@@ -242,17 +243,17 @@ class Feeds:
         return feed
 
     def stop(self) -> None:
-        """Send everybody home; the server ends."""
+        """End all waits, because the server ends."""
         self._stopped = True
         for feed in self._feeds.values():
             feed.stop()
 
-    def _dismiss(self, state: HeldState) -> None:
+    def _dismiss(self, state: HeldServing) -> None:
         self._feeds.pop(state).stop()
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and everybody who waited with it
+    with suppress(RuntimeError):  # the loop has ended, and all waits with it
         loop.call_soon_threadsafe(call)
 
 

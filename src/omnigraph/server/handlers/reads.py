@@ -1,8 +1,7 @@
-"""Queries and listings: what is read of one state of a graph.
+"""The handlers that read one snapshot of a graph: queries, entities, listings, exports, history and pipelines.
 
-Answers that are made while the client takes them: exports, baselines and streamed rows.
-
-The pipelines that a cluster has applied for a graph, with what they last did.
+Each one decodes its request, makes one call of the graph for the actor of the request, and encodes the result. Large
+results are streams, which are made while the client reads them.
 """
 
 from __future__ import annotations
@@ -48,20 +47,20 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import EntityNotFoundError
 from omnigraph.server.http.call import MAIN, Call, branch_name, handles
-from omnigraph.server.http.responses import Answer, AnyAnswer, StreamAnswer, chosen_media, json_answer
+from omnigraph.server.http.responses import AnyResponse, Response, StreamResponse, chosen_media, json_response
 from omnigraph.server.http.streaming import in_chunks, json_array, row_chunks, small
 
 _NDJSON = f"{Media.NDJSON}; charset=utf-8"
 
 
-def stream_answer(
+def stream_response(
     call: Call,
     chunks: Iterator[bytes],
     media: str,
     headers: Mapping[str, str],
     *,
     last_line_tells_error: bool = False,
-) -> AnyAnswer:
+) -> AnyResponse:
     """A stream in one of the slots that its graph has."""
     observer, graph_id = call.services.observer, call.served.graph_id
     close = call.services.budgets.open_stream(call.actor, graph_id)
@@ -71,24 +70,24 @@ def stream_answer(
         close()
         observer.stream_closed(graph_id)
 
-    return StreamAnswer(chunks, media, headers=headers, last_line_tells_error=last_line_tells_error, release=release)
+    return StreamResponse(chunks, media, headers=headers, last_line_tells_error=last_line_tells_error, release=release)
 
 
 @handles("export")
-def export(call: Call) -> AnyAnswer:
+def export(call: Call) -> AnyResponse:
     request: ExportRequest = call.body
     dates = request.dates or call.parameters.dates or Dates.EPOCH
 
-    def run(state: Snapshot) -> AnyAnswer:
+    def run(state: Snapshot) -> AnyResponse:
         lines = (line + b"\n" for line in export_lines(state, request.type_names or (), dates=dates))
-        return stream_answer(call, in_chunks(lines), _NDJSON, call.saw(state), last_line_tells_error=True)
+        return stream_response(call, in_chunks(lines), _NDJSON, call.commit_header(state), last_line_tells_error=True)
 
     point = ReadPoint.of(request)
     return call.read(point, run, action=PolicyAction.EXPORT, text=dates.value)
 
 
 @handles("captureChangeBaseline")
-def capture_baseline(call: Call) -> AnyAnswer:
+def capture_baseline(call: Call) -> AnyResponse:
     request: ChangeBaselineRequest = call.body
     branch = branch_name(request.branch)
     graph = call.require(PolicyAction.EXPORT, branch)
@@ -100,47 +99,47 @@ def capture_baseline(call: Call) -> AnyAnswer:
         # Only a stream that was written to its end has this record, so only a whole one can be continued.
         yield wire.encode(ChangeBaselineRecord(baseline.record)) + b"\n"
 
-    headers = call.saw(baseline.state)
-    return stream_answer(call, in_chunks(lines()), _NDJSON, headers, last_line_tells_error=True)
+    headers = call.commit_header(baseline.state)
+    return stream_response(call, in_chunks(lines()), _NDJSON, headers, last_line_tells_error=True)
 
 
 _READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
-"""Any mention of the function. White space and comments may stand before its brackets."""
+"""Any mention of the function. White space and comments may come before its brackets."""
 
 
 @handles("query")
-def query(call: Call) -> AnyAnswer:
+def query(call: Call) -> AnyResponse:
     request: QueryRequest = call.body
-    return answer_query(call, request)
+    return query_response(call, request)
 
 
 @handles("read")
-def read(call: Call) -> AnyAnswer:
+def read(call: Call) -> AnyResponse:
     request: LegacyReadRequest = call.body
-    return answer_query(call, request.request, legacy=True)
+    return query_response(call, request.request, legacy=True)
 
 
-def answer_query(call: Call, request: QueryRequest, *, legacy: bool = False) -> AnyAnswer:
+def query_response(call: Call, request: QueryRequest, *, legacy: bool = False) -> AnyResponse:
     """The rows in the format that the client asks for: JSON whole, every other one as a stream."""
     point = ReadPoint.of(request).normalize()
     asked: Asked = (request.query, request.name, request.params)
     media = chosen_media(call.headers.get("accept"), call.route.media)
 
-    def run(state: Snapshot) -> AnyAnswer:
+    def run(state: Snapshot) -> AnyResponse:
         rows = stream_query(state, point.target, asked, call.read_options())
         if media is not Media.JSON:
-            return _streamed(call, state, rows, media)
-        return json_answer(_output(rows, call.limits.result_rows, legacy=legacy), call.saw(state))
+            return _stream_rows(call, state, rows, media)
+        return json_response(_output(rows, call.limits.result_rows, legacy=legacy), call.commit_header(state))
 
     return call.read(point, run, immutable=_READS_THE_CLOCK.search(request.query) is None, text=request.query)
 
 
-def _streamed(call: Call, state: Snapshot, rows: QueryStream, media: Media) -> AnyAnswer:
-    headers = {**call.saw(state), QUERY_HEADER: rows.query_name}
+def _stream_rows(call: Call, state: Snapshot, rows: QueryStream, media: Media) -> AnyResponse:
+    headers = {**call.commit_header(state), QUERY_HEADER: rows.query_name}
     whole, chunks = small(row_chunks(rows, media))
     if whole is not None:
-        return Answer(whole, media=media, headers=headers)
-    return stream_answer(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
+        return Response(whole, media=media, headers=headers)
+    return stream_response(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
 
 
 def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | LegacyReadOutput:
@@ -157,128 +156,128 @@ def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | 
 
 
 @handles("explain")
-def explain(call: Call) -> AnyAnswer:
+def explain(call: Call) -> AnyResponse:
     request: QueryRequest = call.body
 
-    def run(state: Snapshot) -> AnyAnswer:
+    def run(state: Snapshot) -> AnyResponse:
         lines = explain_query(state, (request.query, request.name, request.params), call.read_options())
-        return json_answer(QueryPlan(tuple(lines)), call.saw(state))
+        return json_response(QueryPlan(tuple(lines)), call.commit_header(state))
 
     point = ReadPoint.of(request)
     return call.read(point, run, immutable=False)
 
 
 @handles("profile")
-def profile(call: Call) -> AnyAnswer:
+def profile(call: Call) -> AnyResponse:
     request: QueryRequest = call.body
 
-    def run(state: Snapshot) -> AnyAnswer:
+    def run(state: Snapshot) -> AnyResponse:
         measured = profile_query(state, (request.query, request.name, request.params), call.read_options())
-        return json_answer(measured, call.saw(state))
+        return json_response(measured, call.commit_header(state))
 
     point = ReadPoint.of(request)
     return call.read(point, run, immutable=False)
 
 
 @handles("getSnapshot")
-def get_snapshot(call: Call) -> AnyAnswer:
+def get_snapshot(call: Call) -> AnyResponse:
     parameters: ReadPoint = call.parameters
-    return call.read(parameters, lambda state: json_answer(listing(state), call.saw(state)))
+    return call.read(parameters, lambda state: json_response(listing(state), call.commit_header(state)))
 
 
 @handles("getSchema")
-def get_schema(call: Call) -> AnyAnswer:
+def get_schema(call: Call) -> AnyResponse:
     parameters: ReadPoint = call.parameters
 
-    def run(state: Snapshot) -> AnyAnswer:
-        return json_answer(SchemaSource(state.schema_document.source), call.saw(state))
+    def run(state: Snapshot) -> AnyResponse:
+        return json_response(SchemaSource(state.schema_document.source), call.commit_header(state))
 
     return call.read(parameters, run, of_branch=parameters != ReadPoint())
 
 
 @handles("getEntity")
-def get_entity(call: Call) -> AnyAnswer:
+def get_entity(call: Call) -> AnyResponse:
     parameters: EntityParameters = call.parameters
     kind, name = parameters.entity, parameters.type
 
-    def run(state: Snapshot) -> AnyAnswer:
+    def run(state: Snapshot) -> AnyResponse:
         type_ = state.catalog.type_named(name if kind is None else f"{kind}:{name}")
         found = read_entity(state, type_, parameters.id)
         if found is None:
             raise EntityNotFoundError(type_.type_key.replace(":", " "), parameters.id)
-        return json_answer(found, call.saw(state))
+        return json_response(found, call.commit_header(state))
 
     return call.read(ReadPoint.of(parameters), run)
 
 
 @handles("countEntities")
-def count_entities(call: Call) -> AnyAnswer:
+def count_entities(call: Call) -> AnyResponse:
     parameters: CountParameters = call.parameters
     kind, name = parameters.entity, parameters.type
 
-    def run(state: Snapshot) -> AnyAnswer:
+    def run(state: Snapshot) -> AnyResponse:
         type_ = state.catalog.type_named(name if kind is None else f"{kind}:{name}")
         found = EntityCount(EntityKind(type_.kind), type_.name, count_entities_of(state, type_))
-        return json_answer(found, call.saw(state))
+        return json_response(found, call.commit_header(state))
 
     return call.read(ReadPoint.of(parameters), run)
 
 
 @handles("listBranches")
-def list_branches(call: Call) -> AnyAnswer:
-    return json_answer(BranchList(tuple(call.graph.list_branches())))
+def list_branches(call: Call) -> AnyResponse:
+    return json_response(BranchList(tuple(call.graph.list_branches())))
 
 
 @handles("listCommits")
-def list_commits(call: Call) -> AnyAnswer:
+def list_commits(call: Call) -> AnyResponse:
     parameters: CommitsParameters = call.parameters
     limit = parameters.limit or call.limits.result_rows
-    return json_answer(call.graph.commits(branch_name(parameters.branch), limit=limit, before=parameters.before))
+    return json_response(call.graph.commits(branch_name(parameters.branch), limit=limit, before=parameters.before))
 
 
 @handles("getCommit")
-def get_commit(call: Call) -> AnyAnswer:
+def get_commit(call: Call) -> AnyResponse:
     workspace = call.workspace.acting(PolicyAction.READ)
-    return json_answer(receipt_of(workspace.commit_entry(call.path["commit_id"].strip())))
+    return json_response(receipt_of(workspace.commit_entry(call.path["commit_id"].strip())))
 
 
 @handles("getCommitSummary")
-def get_commit_summary(call: Call) -> AnyAnswer:
-    return json_answer(call.graph.describe_commit(call.path["commit_id"].strip()))
+def get_commit_summary(call: Call) -> AnyResponse:
+    return json_response(call.graph.describe_commit(call.path["commit_id"].strip()))
 
 
 @handles("getHistory")
-def get_history(call: Call) -> AnyAnswer:
+def get_history(call: Call) -> AnyResponse:
     parameters: HistoryParameters = call.parameters
     limit = parameters.limit or call.limits.result_rows
     history = call.graph.commit_history(
         branch_name(parameters.branch), limit=limit, before=parameters.before, exact=parameters.exact
     )
-    return json_answer(history)
+    return json_response(history)
 
 
 @handles("planSchema")
-def plan_schema(call: Call) -> AnyAnswer:
+def plan_schema(call: Call) -> AnyResponse:
     request: SchemaPlanRequest = call.body
     branch = branch_name(request.branch)
     plan = call.graph.schema.plan(request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss)
-    return json_answer(plan)
+    return json_response(plan)
 
 
 @handles("previewMerge")
-def preview_merge(call: Call) -> AnyAnswer:
+def preview_merge(call: Call) -> AnyResponse:
     request: MergePreviewRequest = call.body
     source, target = branch_name(request.source), branch_name(request.target)
-    return json_answer(call.graph.preview_merge(source, target, resolutions=request.resolutions or NO_RESOLUTIONS))
+    return json_response(call.graph.preview_merge(source, target, resolutions=request.resolutions or NO_RESOLUTIONS))
 
 
 @handles("list_queries")
-def list_queries(call: Call) -> AnyAnswer:
-    return json_answer(call.graph.stored_queries())
+def list_queries(call: Call) -> AnyResponse:
+    return json_response(call.graph.stored_queries())
 
 
 @handles("listPipelines")
-def list_pipelines(call: Call) -> AnyAnswer:
+def list_pipelines(call: Call) -> AnyResponse:
     """An actor who may read main sees them; a last run is shown to those who may read its branch."""
     workspace, served = call.workspace.acting(PolicyAction.READ, MAIN), call.served
     by_branch: defaultdict[str, list[str]] = defaultdict(list)
@@ -292,4 +291,4 @@ def list_pipelines(call: Call) -> AnyAnswer:
         ServedPipeline(pipeline.name, pipeline.branch, pipeline.digest, last.get(pipeline.name))
         for pipeline in sorted(served.pipelines, key=lambda pipeline: pipeline.name)
     )
-    return json_answer(ServedPipelines(tuple(listed)))
+    return json_response(ServedPipelines(tuple(listed)))

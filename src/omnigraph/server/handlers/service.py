@@ -1,6 +1,6 @@
-"""What the server tells about itself.
+"""The handlers about the server itself: health, readiness, metrics, the list of graphs, and the OpenAPI document.
 
-The OpenAPI document, made from the table of routes and the structs of the contract.
+The document is made from the table of routes and the structs of the API.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from omnigraph.api.service.routes import (
 )
 from omnigraph.engine.snapshot import INTERNAL_SCHEMA_VERSION
 from omnigraph.server.http.call import Call, handles
-from omnigraph.server.http.responses import Answer, AnyAnswer, json_answer
+from omnigraph.server.http.responses import AnyResponse, Response, json_response
 
 _SCHEME: Final = "bearer_token"
 _TEXT: Final = {"type": "string"}
-_TOLD_ANYWAY: Final[tuple[type[Any], ...]] = (ChangeBaselineRecord, ConflictKind, ParamKind, ChangeDiffRefusalReason)
+_ALSO_DESCRIBED: Final[tuple[type[Any], ...]] = (ChangeBaselineRecord, ConflictKind, ParamKind, ChangeDiffRefusalReason)
 """Structs and enums that no route names by itself, and that clients know by name."""
 
 _STATUSES: Final = {
     400: "The request is malformed, or breaks a rule of the schema",
-    401: "No token, or one that nobody has",
+    401: "No token, or an unknown one",
     403: "The actor may not do this",
     404: "There is no such graph, branch, commit or entity",
     408: "The body came too slowly",
-    409: "The state of the graph stands against the request; nothing was written",
+    409: "The request conflicts with the state of the graph; nothing was written",
     410: "Cleanup has reclaimed what would be read",
     412: "The branch is not at the commit that is expected; nothing was written",
     413: "A limit was reached; nothing was written",
     415: "The body is in another format",
     416: "The value does not have this range",
-    421: "A server without tokens was called by a name that is not its own",
+    421: "A server without tokens was called by a name that it does not have",
     422: "The body is JSON of another shape",
     424: "An external object could not be read",
     429: "The actor has too much under way",
@@ -60,18 +60,18 @@ _STATUSES: Final = {
 
 
 def document_bytes(version: str, *, requires_token: bool) -> bytes:
-    """The document as JSON. A server that asks nobody for a token does not mention any."""
-    return _encoded(version, requires_token)
+    """The document as JSON. For a server without tokens it does not mention any."""
+    return _encode_document(version, requires_token)
 
 
 @cache
-def _encoded(version: str, requires_token: bool) -> bytes:
+def _encode_document(version: str, requires_token: bool) -> bytes:
     return msgspec.json.encode(document(version, requires_token=requires_token))
 
 
 def document(version: str, *, requires_token: bool) -> dict[str, Any]:
     routes = [route for route in ROUTES if route.in_document]
-    components: dict[str, Any] = wire.schema_components({*_shapes(routes), *_TOLD_ANYWAY})
+    components: dict[str, Any] = wire.schema_components({*_shapes(routes), *_ALSO_DESCRIBED})
     paths: dict[str, Any] = {}
     for route in routes:
         operations = paths.setdefault(route.full_path, {})
@@ -241,32 +241,32 @@ _EXPOSITION = f"{Media.TEXT}; version=0.0.4; charset=utf-8"
 
 
 @handles("health")
-def health(call: Call) -> AnyAnswer:
+def health(call: Call) -> AnyResponse:
     services = call.services
-    return json_answer(HealthOutput("ok", services.version, INTERNAL_SCHEMA_VERSION, services.source_version))
+    return json_response(HealthOutput("ok", services.version, INTERNAL_SCHEMA_VERSION, services.source_version))
 
 
 @handles("ready")
-def ready(call: Call) -> AnyAnswer:
+def ready(call: Call) -> AnyResponse:
     serving = call.serving
     unserved = call.services.states.unserved_revision
     status = "degraded" if serving.quarantined or unserved is not None else "ok"
-    return json_answer(Readiness(status, len(serving.graphs), len(serving.quarantined), serving.revision, unserved))
+    return json_response(Readiness(status, len(serving.graphs), len(serving.quarantined), serving.revision, unserved))
 
 
 @handles("metrics")
-def metrics(call: Call) -> AnyAnswer:
-    return Answer(call.services.observer.exposition(), media=_EXPOSITION)
+def metrics(call: Call) -> AnyResponse:
+    return Response(call.services.observer.exposition(), media=_EXPOSITION)
 
 
 @handles("openapi")
-def openapi(call: Call) -> AnyAnswer:
-    return Answer(document_bytes(call.services.version, requires_token=call.serving.requires_token))
+def openapi(call: Call) -> AnyResponse:
+    return Response(document_bytes(call.services.version, requires_token=call.serving.requires_token))
 
 
 @handles("listGraphs")
-def list_graphs(call: Call) -> AnyAnswer:
+def list_graphs(call: Call) -> AnyResponse:
     serving = call.serving
     call.require_of_server(PolicyAction.GRAPH_LIST)
     graphs = sorted(serving.graphs.values(), key=lambda served: served.graph_id)
-    return json_answer(GraphList(tuple(GraphInfo(served.graph_id, served.public_uri) for served in graphs)))
+    return json_response(GraphList(tuple(GraphInfo(served.graph_id, served.public_uri) for served in graphs)))

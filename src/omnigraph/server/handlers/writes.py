@@ -1,4 +1,7 @@
-"""Writes: mutations, stored queries, loads, schemas and branches. Each is one commit, or nothing."""
+"""The handlers that write: mutations, stored queries, loads, schema changes and branches.
+
+Each one asks for the permission of its actor, waits for admission, calls the graph once, and encodes the receipt.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +35,19 @@ from omnigraph.errors import (
     UnsupportedMediaTypeError,
 )
 from omnigraph.server.catalog import StoredQuerySource
-from omnigraph.server.handlers.reads import answer_query
+from omnigraph.server.handlers.reads import query_response
 from omnigraph.server.http.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, branch_name, handles
-from omnigraph.server.http.responses import AnyAnswer, json_answer
+from omnigraph.server.http.responses import AnyResponse, json_response
 
 Result = TypeVar("Result")
 
 
-def written(call: Call, size: int, write: Callable[[], Result]) -> Result:
+def run_write(call: Call, size: int, write: Callable[[], Result]) -> Result:
     """Run a write within its actor's budget; commits and conflicts are counted."""
     observer, graph_id = call.services.observer, call.served.graph_id
     if not call.route.if_commit:
         _refuse_condition(call)
-    with call.admitted(size):
+    with call.admit(size):
         try:
             result = write()
         except OmniGraphError as error:
@@ -62,34 +65,34 @@ def size_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _receipt_answer(call: Call, receipt: Any) -> AnyAnswer:
+def _receipt_response(call: Call, receipt: Any) -> AnyResponse:
     if hasattr(receipt, "uri"):
         receipt = msgspec.structs.replace(receipt, uri=call.served.public_uri)
     commit = getattr(receipt, "commit", None)
-    return json_answer(receipt, {} if commit is None else {COMMIT_HEADER: commit.id})
+    return json_response(receipt, {} if commit is None else {COMMIT_HEADER: commit.id})
 
 
 # Mutations and stored queries
 
 
 @handles("mutate")
-def mutate(call: Call) -> AnyAnswer:
+def mutate(call: Call) -> AnyResponse:
     _refuse_condition(call, "mutate/if-graph-commit")
     return _mutate(call, None)
 
 
 @handles("change")
-def change(call: Call) -> AnyAnswer:
+def change(call: Call) -> AnyResponse:
     _refuse_condition(call, "mutate/if-graph-commit")
     return _mutate(call, None)
 
 
 @handles("mutate_if_graph_commit")
-def mutate_if_graph_commit(call: Call) -> AnyAnswer:
+def mutate_if_graph_commit(call: Call) -> AnyResponse:
     return _mutate(call, _expected_commit(call))
 
 
-def _mutate(call: Call, if_commit: str | None) -> AnyAnswer:
+def _mutate(call: Call, if_commit: str | None) -> AnyResponse:
     request: ChangeRequest = call.body
     target, key = branch_name(request.branch), call.idempotency_key
     return _run_mutation(
@@ -97,14 +100,14 @@ def _mutate(call: Call, if_commit: str | None) -> AnyAnswer:
     )
 
 
-def _run_mutation(call: Call, request: MutationRequest) -> AnyAnswer:
+def _run_mutation(call: Call, request: MutationRequest) -> AnyResponse:
     workspace = call.workspace.acting(PolicyAction.CHANGE, request.branch)
     size = size_of(request.source) + len(msgspec.json.encode(request.params or {}))
-    return _receipt_answer(call, written(call, size, lambda: run_mutation(workspace, request)))
+    return _receipt_response(call, run_write(call, size, lambda: run_mutation(workspace, request)))
 
 
 @handles("invoke_query")
-def invoke_query(call: Call) -> AnyAnswer:
+def invoke_query(call: Call) -> AnyResponse:
     request: InvokeStoredQueryRequest = call.body
     may_invoke = call.workspace.allows(PolicyAction.INVOKE_QUERY)
     if may_invoke and (earlier := _earlier_invocation(call, None)) is not None:
@@ -112,7 +115,7 @@ def invoke_query(call: Call) -> AnyAnswer:
     stored = _stored_query(call, may_invoke)
     _refuse_condition(call, f"queries/{stored.entry.name}/if-graph-commit")
     if not stored.entry.mutation:
-        return answer_query(
+        return query_response(
             call,
             QueryRequest(
                 stored.source,
@@ -128,7 +131,7 @@ def invoke_query(call: Call) -> AnyAnswer:
 
 
 @handles("invoke_query_if_graph_commit")
-def invoke_query_if_graph_commit(call: Call) -> AnyAnswer:
+def invoke_query_if_graph_commit(call: Call) -> AnyResponse:
     expected = _expected_commit(call)
     may_invoke = call.workspace.allows(PolicyAction.INVOKE_QUERY)
     if may_invoke and (earlier := _earlier_invocation(call, expected)) is not None:
@@ -146,7 +149,7 @@ def _stored_query(call: Call, may_invoke: bool) -> StoredQuerySource:
     return stored
 
 
-def _earlier_invocation(call: Call, if_commit: str | None) -> AnyAnswer | None:
+def _earlier_invocation(call: Call, if_commit: str | None) -> AnyResponse | None:
     """The receipt of an earlier request with the same idempotency key, when the mutation that it named is gone since.
 
     A mutation that is there looks for its key itself. A read has none to look for, and costs nothing here.
@@ -162,7 +165,7 @@ def _earlier_invocation(call: Call, if_commit: str | None) -> AnyAnswer | None:
         receipt = earlier_receipt(workspace, _stored_mutation(call, "", target, if_commit))
     except (BranchNotFoundError, IdempotencyKeyReusedError, PolicyError):
         return None  # the caller has to know that the query is not there
-    return None if receipt is None else _receipt_answer(call, receipt)
+    return None if receipt is None else _receipt_response(call, receipt)
 
 
 def _stored_mutation(call: Call, source: str, target: str, if_commit: str | None) -> MutationRequest:
@@ -170,7 +173,7 @@ def _stored_mutation(call: Call, source: str, target: str, if_commit: str | None
     return MutationRequest(source, name, params, target, if_commit, call.actor, key, stored=True)
 
 
-def _invoke_mutation(call: Call, stored: StoredQuerySource, if_commit: str | None) -> AnyAnswer:
+def _invoke_mutation(call: Call, stored: StoredQuerySource, if_commit: str | None) -> AnyResponse:
     request: InvokeStoredQueryRequest = call.body
     require_branch(stored.entry.name, stored.entry.mutation, ReadPoint.of(request))
     target = branch_name(request.branch)
@@ -178,7 +181,7 @@ def _invoke_mutation(call: Call, stored: StoredQuerySource, if_commit: str | Non
 
 
 def _refuse_condition(call: Call, conditional: str | None = None) -> None:
-    """A precondition that nobody checks must never look as if it held."""
+    """Refuse a precondition that this route would not check."""
     if IF_COMMIT_HEADER.lower() in call.headers:
         remedy = "leave it out" if conditional is None else f"send the request to POST {conditional}"
         raise BadRequestError(f"{IF_COMMIT_HEADER} is not checked here; {remedy}")
@@ -195,22 +198,22 @@ def _expected_commit(call: Call) -> str:
 
 
 @handles("load")
-def load(call: Call) -> AnyAnswer:
+def load(call: Call) -> AnyResponse:
     return _load(call, Grammar.STRICT)
 
 
 @handles("ingest")
-def ingest(call: Call) -> AnyAnswer:
+def ingest(call: Call) -> AnyResponse:
     return _load(call, Grammar.LENIENT)
 
 
-def _load(call: Call, default: Grammar) -> AnyAnswer:
+def _load(call: Call, default: Grammar) -> AnyResponse:
     request: IngestRequest = call.body
     target = load_target(call, request.branch, request.base)
     lenient = (request.grammar or default) is Grammar.LENIENT
     run = target.graph.load_lenient if lenient else target.graph.load
     records = request.data.encode()
-    receipt = written(
+    receipt = run_write(
         call,
         len(records),
         lambda: run(
@@ -222,15 +225,15 @@ def _load(call: Call, default: Grammar) -> AnyAnswer:
             idempotency_key=call.idempotency_key,
         ),
     )
-    return _receipt_answer(call, msgspec.structs.replace(receipt, base_branch=target.base))
+    return _receipt_response(call, msgspec.structs.replace(receipt, base_branch=target.base))
 
 
 @handles("loadNdjson")
-def load_ndjson(call: Call) -> AnyAnswer:
-    """The body was received into a file; where it goes was settled before that."""
+def load_ndjson(call: Call) -> AnyResponse:
+    """A load whose body was received into a file; its target was authorized before that."""
     parameters: LoadParameters = call.parameters
     received, target = call.received, call.received.target
-    receipt: LoadReceipt = written(
+    receipt: LoadReceipt = run_write(
         call,
         received.size,
         lambda: target.graph.load(
@@ -243,17 +246,17 @@ def load_ndjson(call: Call) -> AnyAnswer:
             idempotency_key=call.idempotency_key,
         ),
     )
-    return _batch_answer(call, receipt, target)
+    return _batch_response(call, receipt, target)
 
 
-def _batch_answer(call: Call, receipt: LoadReceipt, target: LoadTarget) -> AnyAnswer:
+def _batch_response(call: Call, receipt: LoadReceipt, target: LoadTarget) -> AnyResponse:
     names = GraphBatchLoadOutput.__struct_fields__
     output = GraphBatchLoadOutput(**{name: getattr(receipt, name) for name in names})
-    return _receipt_answer(call, msgspec.structs.replace(output, base_branch=target.base))
+    return _receipt_response(call, msgspec.structs.replace(output, base_branch=target.base))
 
 
 @handles("loadRows")
-def load_rows(call: Call) -> AnyAnswer:
+def load_rows(call: Call) -> AnyResponse:
     """As `load_ndjson`, of rows of one type."""
     parameters: RowsParameters = call.parameters
     received, target = call.received, call.received.target
@@ -264,7 +267,7 @@ def load_rows(call: Call) -> AnyAnswer:
         format=row_format(parameters, received.media),
         csv=_dialect(parameters),
     )
-    receipt: LoadReceipt = written(
+    receipt: LoadReceipt = run_write(
         call,
         received.size,
         lambda: target.graph.load(
@@ -278,11 +281,11 @@ def load_rows(call: Call) -> AnyAnswer:
             idempotency_key=call.idempotency_key,
         ),
     )
-    return _batch_answer(call, receipt, target)
+    return _batch_response(call, receipt, target)
 
 
 def row_format(parameters: RowsParameters, media: Media) -> RowFormat:
-    """How the rows of a body are written, told by its media type, by a parameter, or by the name of its file."""
+    """The format of the rows of a body, by its media type, by a parameter, or by the name of its file."""
     if media is not Media.BYTES:
         return {Media.ARROW: RowFormat.ARROW_STREAM, Media.CSV: RowFormat.CSV, Media.NDJSON: RowFormat.NDJSON}[media]
     if parameters.format is not None:
@@ -327,7 +330,7 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
 
 
 @handles("applySchema")
-def apply_schema(call: Call) -> AnyAnswer:
+def apply_schema(call: Call) -> AnyResponse:
     request: SchemaApplyRequest = call.body
     branch = branch_name(request.branch)
     graph = call.require(PolicyAction.SCHEMA_APPLY, target_branch=branch)
@@ -336,7 +339,7 @@ def apply_schema(call: Call) -> AnyAnswer:
             "the schema of this graph belongs to the cluster's configuration; change it there and run "
             "`omnigraph cluster apply`"
         )
-    applied = written(
+    applied = run_write(
         call,
         size_of(request.schema_source),
         lambda: graph.schema.apply(
@@ -347,40 +350,40 @@ def apply_schema(call: Call) -> AnyAnswer:
             idempotency_key=call.idempotency_key,
         ),
     )
-    return _receipt_answer(call, applied)
+    return _receipt_response(call, applied)
 
 
 @handles("createBranch")
-def create_branch(call: Call) -> AnyAnswer:
+def create_branch(call: Call) -> AnyResponse:
     request: BranchCreateRequest = call.body
     name, source = branch_name(request.name), branch_name(request.source)
     graph = call.require(PolicyAction.BRANCH_CREATE, source, name)
     key = call.idempotency_key
-    created = written(
+    created = run_write(
         call,
         BRANCH_OPERATION_BYTES,
         lambda: graph.create_branch(name, source=source, actor=call.actor, idempotency_key=key),
     )
-    return _receipt_answer(call, created)
+    return _receipt_response(call, created)
 
 
 @handles("deleteBranch")
-def delete_branch(call: Call) -> AnyAnswer:
+def delete_branch(call: Call) -> AnyResponse:
     name = branch_name(call.path["branch"])
     graph = call.require(PolicyAction.BRANCH_DELETE, target_branch=name)
     key = call.idempotency_key
-    deleted = written(
+    deleted = run_write(
         call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor, idempotency_key=key)
     )
-    return _receipt_answer(call, deleted)
+    return _receipt_response(call, deleted)
 
 
 @handles("mergeBranches")
-def merge_branches(call: Call) -> AnyAnswer:
+def merge_branches(call: Call) -> AnyResponse:
     request: BranchMergeRequest = call.body
     source, target = branch_name(request.source), branch_name(request.target)
     graph = call.require(PolicyAction.BRANCH_MERGE, source, target)
-    result = written(
+    result = run_write(
         call,
         BRANCH_OPERATION_BYTES,
         lambda: graph.merge(
@@ -393,4 +396,4 @@ def merge_branches(call: Call) -> AnyAnswer:
             idempotency_key=call.idempotency_key,
         ),
     )
-    return _receipt_answer(call, result)
+    return _receipt_response(call, result)

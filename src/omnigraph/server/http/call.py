@@ -1,4 +1,8 @@
-"""One call of an operation as its handler sees it: decoded, with the right to ask whether it is allowed."""
+"""One call of an operation: the decoded request, its actor, and the graph as the engine shows it to that actor.
+
+Handlers get a `Call` and nothing else. What an actor may do with a graph is decided by the engine behind `call.graph`;
+only the scope of the server itself is decided here.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +28,22 @@ from omnigraph.graph import Graph
 from omnigraph.policy.rules import require
 from omnigraph.server.admission import Budgets, WriteTurns
 from omnigraph.server.catalog import Served, Serving
-from omnigraph.server.http.responses import Answer, AnyAnswer, matches_weakly, tag_of, with_headers
-from omnigraph.server.reload import HeldState, States
+from omnigraph.server.http.responses import AnyResponse, Response, matches_weakly, tag_of, with_headers
+from omnigraph.server.reload import HeldServing, ServingSets
 from omnigraph.server.runtime.context import AdmissionControl, Observer
 from omnigraph.server.settings import ServerLimits
 
 MAIN: Final = "main"
 BRANCH_OPERATION_BYTES: Final = 256
-"""What an operation on branches counts for in an actor's budget of bytes."""
+"""The bytes that an operation on branches counts for in the budget of its actor."""
 _LONGEST_KEY: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What all calls of a process share."""
+    """The services that all calls of a process share."""
 
-    states: States
+    states: ServingSets
     limits: ServerLimits
     admission: AdmissionControl
     observer: Observer
@@ -72,7 +76,7 @@ class ReceivedFile:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The request, whoever sent it, and what it may use."""
+    """One request, its actor, and the services that it may use."""
 
     route: Route
     request_id: str
@@ -80,7 +84,7 @@ class Call:
     headers: Mapping[str, str]
     path: Mapping[str, str]
     services: Services
-    held: HeldState
+    held: HeldServing
     parameters: Any = None
     body: Any = None
     raw_request: bytes = b""
@@ -93,12 +97,12 @@ class Call:
     @property
     def served(self) -> Served:
         if self.target is None:
-            raise AssertionError(f"{self.route.operation_id} is about no graph")
+            raise AssertionError(f"{self.route.operation_id} is not about a graph")
         return self.target
 
     @property
     def serving(self) -> Serving:
-        """What was served when the request began."""
+        """The serving set of the moment when the request began."""
         return self.held.serving
 
     @property
@@ -116,7 +120,7 @@ class Call:
 
     @property
     def writes(self) -> bool:
-        """Whether this call changes the graph. Of a stored query only its name tells."""
+        """Whether this call changes the graph. For a stored query that depends on the query."""
         if self.route.operation_id != "invoke_query":
             return self.route.writes
         stored = self.served.queries.get(self.path["name"])
@@ -147,14 +151,14 @@ class Call:
         require(self._caller.decide(self.serving.gate, AccessRequest(action), "server"))
 
     @contextmanager
-    def admitted(self, size: int) -> Iterator[None]:
+    def admit(self, size: int) -> Iterator[None]:
         """Count this write against its actor's budget while it waits for its turn and runs."""
-        with self.services.admission.admitted(self.actor, size), self.services.write_turns.turn(self.actor):
+        with self.services.admission.admit(self.actor, size), self.services.write_turns.turn(self.actor):
             yield
 
     @property
     def idempotency_key(self) -> str | None:
-        """What the caller calls this write, so that repeating it is safe."""
+        """The name that the caller gave this write, so that it can be repeated safely."""
         key = self.headers.get(IDEMPOTENCY_HEADER.lower())
         if key is None:
             return None
@@ -177,18 +181,17 @@ class Call:
     def read(
         self,
         point: ReadPoint,
-        read: Callable[[Snapshot], AnyAnswer],
+        read: Callable[[Snapshot], AnyResponse],
         *,
         action: PolicyAction = PolicyAction.READ,
         immutable: bool = True,
         of_branch: bool = True,
         text: str = "",
-    ) -> AnyAnswer:
-        """One read of one state, once the actor may read it.
+    ) -> AnyResponse:
+        """One read of one snapshot, if the actor may read it.
 
-        What is read of a commit never changes: it gets a tag, and a client that has it already is told so. `text` is
-        the query where the request only names it. A read that is of no branch in particular is asked about without
-        one.
+        The content of a commit never changes, so its response gets a tag, and a client that has it already gets a 304.
+        `text` is the query where the request only names it. Without `of_branch`, the decision is about no branch.
         """
         point = point.normalize()
         if point.snapshot is None:
@@ -201,11 +204,11 @@ class Call:
         shown = state.visibility.digest
         tag = tag_of(state.commit_id, self.route.operation_id, accept, self.raw_request, text, shown)
         if matches_weakly(self.headers.get("if-none-match", ""), tag):
-            return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
+            return Response(status=304, media=None, headers={"ETag": tag, **self.commit_header(state)})
         return with_headers(read(state), {"ETag": tag})
 
     def _recent_enough(self, point: ReadPoint, state: Snapshot) -> Snapshot:
-        """A client that names a commit it has seen never reads a branch from before it."""
+        """A client that names a commit it has read never reads an older head of the branch."""
         wanted = self.headers.get(MIN_COMMIT_HEADER.lower(), "").strip()
         if not wanted or point.snapshot is not None:
             return state
@@ -213,8 +216,8 @@ class Call:
             raise PreconditionFailedError(state.branch, wanted, state.commit_id)
         return state
 
-    def saw(self, state: Snapshot) -> dict[str, str]:
-        """The header that tells which commit a read saw."""
+    def commit_header(self, state: Snapshot) -> dict[str, str]:
+        """The header with the commit that a read saw."""
         return {COMMIT_HEADER: state.commit_id}
 
 
@@ -228,7 +231,7 @@ def branch_name(name: str | None, default: str = MAIN) -> str:
     return trimmed
 
 
-Handler = Callable[[Call], AnyAnswer]
+Handler = Callable[[Call], AnyResponse]
 
 HANDLERS: Final[dict[str, Handler]] = {}
 

@@ -1,7 +1,7 @@
-"""Pages of other origins: what browsers let them do here, and what they may not do though a browser lets them.
+"""The names and origins by which a server may be called: the check of `Host`, and cross-origin rules for browsers.
 
-The name in `Host` is part of it: a page whose own name was pointed at this machine is of the same origin to its
-browser, which then lets it do everything (DNS rebinding). Only the name gives it away.
+A page whose name resolves to this machine has the same origin as the server in its browser, which then lets it do
+everything (DNS rebinding). So a server without tokens accepts only its own names. `app` and `omnigraph mcp` use it.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _ASKED: Final = (
 
 
 class Hosts:
-    """The names by which a server that asks nobody who they are may be called: its address, loopback names, and those
+    """The names of a server without tokens: its address, loopback names, and those
     that its operator allows. Ports don't count: they may be mapped, and no name is pointed at a port."""
 
     def __init__(self, bind: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
-        self._names = {name for each in (bind, *allowed) if (name := host_name(_bracketed(each))) is not None}
+        self._names = {name for each in (bind, *allowed) if (name := host_name(_in_brackets(each))) is not None}
         self._is_everywhere = _is_wildcard(bind)
 
     def refuse_others(self, hosts: Sequence[str], local_address: str | None, http_version: str) -> None:
@@ -71,7 +71,7 @@ class Hosts:
             raise HostNotAllowedError(hosts[0][:255])
 
     def _is_own(self, name: str, local_address: str | None) -> bool:
-        return self._is_everywhere and local_address is not None and name == host_name(_bracketed(local_address))
+        return self._is_everywhere and local_address is not None and name == host_name(_in_brackets(local_address))
 
 
 def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
@@ -83,7 +83,7 @@ def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
             own = [value for name, value in headers if name == "host"]
             try:
                 hosts.refuse_others(own, (scope.get("server") or (None,))[0], scope["http_version"])
-                refuse_strangers(dict(headers), ())
+                refuse_foreign_origins(dict(headers), ())
             except OmniGraphError as error:
                 body = wire.encode(ErrorOutput.of(error))
                 await Response(body, error.http_status, media_type=Media.JSON)(scope, receive, send)
@@ -94,7 +94,7 @@ def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
 
 
 def host_name(host: str) -> str | None:
-    """The name in a `Host` header in one spelling, without its port; None for what can't be one."""
+    """The name in a `Host` header in lower case, without its port; None if it is malformed."""
     found = _HOST.fullmatch(host)
     if found is None:
         return None
@@ -107,7 +107,7 @@ def host_name(host: str) -> str | None:
     return str(mapped or address)
 
 
-def _bracketed(host: str) -> str:
+def _in_brackets(host: str) -> str:
     """An IPv6 address as it is written in a URL."""
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
@@ -132,9 +132,9 @@ def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     )
 
 
-def refuse_strangers(headers: Mapping[str, str], origins: Collection[str]) -> None:
+def refuse_foreign_origins(headers: Mapping[str, str], origins: Collection[str]) -> None:
     """A page that a browser loaded elsewhere may not call, by whatever name it reaches this address: tools do what
-    they are told. Programs that are no browsers send no origin."""
+    they are told. Programs other than browsers send no origin."""
     origin = headers.get("origin")
     if origin is not None and not _is_let_in(origin, origins) and not _is_of_this_machine(origin):
         raise PolicyError(f"pages of '{origin}' may not use these tools; let them with --allow-origin {origin}")
@@ -142,7 +142,7 @@ def refuse_strangers(headers: Mapping[str, str], origins: Collection[str]) -> No
 
 def refuse_unasked(headers: Mapping[str, str], origins: Collection[str]) -> None:
     """Of a request that needs no body: browsers ask before a page sends JSON elsewhere, and not before it sends nothing
-    or a form. The page would not see the answer, but what it asked for would be done."""
+    or a form. The page would not see the response, but the request would take effect."""
     origin = headers.get("origin")
     if origin is not None and not _is_let_in(origin, origins) and not is_json(headers.get("content-type")):
         raise UnsupportedMediaTypeError("a page must ask in JSON: send 'Content-Type: application/json'")

@@ -1,8 +1,7 @@
-"""One HTTP exchange: the request as ASGI gives it, whether its client is still there, and sending the answer.
+"""The request: its headers, its body within a size and a time, and its parameters and body as structs.
 
-Receiving bodies: within their ceiling, and not slower than a client with something to say.
-
-Requests as the structs of the contract: query strings and JSON bodies, each refused with its own status.
+`app` makes an `Exchange` for every request; `decode_parameters` and `decode_body` run in a thread of a pool. Nothing
+here knows a graph.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from omnigraph.errors import (
     ResourceLimitError,
     UnsupportedMediaTypeError,
 )
-from omnigraph.server.http.responses import Answer, Headers
+from omnigraph.server.http.responses import Headers, Response
 
 SLOWEST_BYTES_PER_SECOND: Final = 16 << 10
 _TAKEN_UNWANTED: Final = 1 << 20
@@ -41,11 +40,11 @@ _WRITTEN_AT_ONCE: Final = 1 << 20
 
 
 class ClientGoneError(Exception):
-    """The client closed the connection before it had its answer. There is nobody to be told anything."""
+    """The client closed the connection before it had its response."""
 
 
 class Ceiling:
-    """How large a body may become; the name is what the client is told was exceeded, the flag what raises it."""
+    """The largest body. `name` is the limit in the error message, `flag` the option that raises it."""
 
     def __init__(self, resource: str, limit: int, flag: str) -> None:
         self.resource = resource
@@ -82,7 +81,7 @@ async def pieces(receive: Receive, ceiling: Ceiling, declared: str | None, secon
 
 async def is_received(receive: Receive, declared: str | None) -> bool:
     """Take what is left of a body that nobody wants, if it is small and on its way. A connection that is closed with
-    bytes unread is reset, and the client may lose the answer with it."""
+    bytes unread is reset, and the client may lose the response with it."""
     if declared is not None and (not declared.isdigit() or int(declared) > _TAKEN_UNWANTED):
         return False
     taken = 0
@@ -141,7 +140,7 @@ class Exchange:
         self.has_body = True
         """Whether some of the request may still be on its way."""
         self.awaits_go_ahead = self.headers.get("expect", "").lower() == "100-continue"
-        """Whether the client sends its body only when it is asked for."""
+        """Whether the client waits for `100 Continue` before it sends its body."""
         self._receive = receive
         self.began = time.perf_counter()
         self.request_id = _request_id(self.headers.get(REQUEST_ID_HEADER.lower()))
@@ -176,7 +175,7 @@ class Exchange:
         """The `Host` header, as often as it was sent."""
         return self.all_headers.get("host", ())
 
-    def gone(self) -> asyncio.Task[None]:
+    def client_gone(self) -> asyncio.Task[None]:
         """A task that ends when the client goes away. Only for after the body was received."""
         if self._gone is None:
             self._gone = asyncio.create_task(self._until_gone())
@@ -186,16 +185,16 @@ class Exchange:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
-    async def answer(self, answer: Answer, route: Route | None) -> None:
-        """Send a whole answer. A HEAD gets the headers of one."""
-        headers = dict(answer.headers)
-        if answer.status == 304:
-            # It tells the length of what it does not send, which HTTP servers allow in the answer to a HEAD alone.
+    async def respond(self, response: Response, route: Route | None) -> None:
+        """Send a whole response. A HEAD gets the headers of one."""
+        headers = dict(response.headers)
+        if response.status == 304:
+            # It has the length of a body that is not sent; HTTP servers allow that only in the response to a HEAD.
             self.scope["method"] = "HEAD"
         else:
-            headers.setdefault("Content-Length", str(len(answer.body)))
-        await self.start(answer.status, headers, answer.media, route)
-        await self.chunk(b"" if self.is_head else answer.body, more=False)
+            headers.setdefault("Content-Length", str(len(response.body)))
+        await self.start(response.status, headers, response.media, route)
+        await self.chunk(b"" if self.is_head else response.body, more=False)
 
     async def start(self, status: int, headers: Headers, media: str | None, route: Route | None) -> None:
         told = {"X-Content-Type-Options": "nosniff", REQUEST_ID_HEADER: self.request_id, **headers}
@@ -225,13 +224,13 @@ class Exchange:
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
     for name, value in raw:
-        # White space around a value is none of it, and the parser leaves what stands behind it.
+        # White space around a value is not part of it, and the parser leaves it at the end.
         found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1").strip(" \t"))
     return found
 
 
 def _request_id(given: str | None) -> str:
-    """What the caller calls its request, when that is fit for a log; else a new name."""
+    """The request id of the caller, if it is fit for a log; else a new one."""
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given
     return secrets.token_hex(8)
@@ -248,8 +247,8 @@ _INTEGER: Final = re.compile(r"-?\d{1,40}", re.ASCII)
 _TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
-def decoded_parameters(route: Route, query_string: bytes) -> Any:
-    """The parameters of a route, None when it takes none. What is wrong with them is a 400."""
+def decode_parameters(route: Route, query_string: bytes) -> Any:
+    """The parameters of a route, None when it takes none. Wrong parameters are a 400."""
     shape = route.parameters
     if shape is None:
         return None
@@ -276,7 +275,7 @@ def decoded_parameters(route: Route, query_string: bytes) -> Any:
         raise BadRequestError(f"{route.bad_parameters}: {str(error).partition(': ')[2]}") from None
 
 
-def decoded_body(route: Route, body: bytes, content_type: str | None) -> Any:
+def decode_body(route: Route, body: bytes, content_type: str | None) -> Any:
     """The body of a route as its struct: 415 for another media type, 400 for no JSON, 422 for another shape."""
     shape = route.request
     if shape is None:
@@ -312,7 +311,7 @@ def media_type(content_type: str | None) -> str:
 
 
 def _read_as(kind: Any, text: str) -> Any:
-    """A number or a truth value where one is wanted. What is neither stays a text, and is refused as that."""
+    """A number or a boolean where one is expected. Any other text stays a text, which the decoder refuses."""
     if kind is int and _INTEGER.fullmatch(text):
         return int(text)
     if kind is bool:
@@ -328,7 +327,7 @@ def _kinds(shape: Hashable) -> dict[str, Any]:
 
 
 def _kind(annotation: Any) -> Any:
-    """The type itself, without whether it is optional and what its values are bound to."""
+    """The type itself, without `None` and without its constraints."""
     if get_origin(annotation) in (Union, types.UnionType):
         return next(_kind(choice) for choice in get_args(annotation) if choice is not types.NoneType)
     if get_origin(annotation) is Annotated:

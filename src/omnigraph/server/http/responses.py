@@ -1,8 +1,7 @@
-"""What goes back to a client: whole answers, streams, and errors in the form of the contract.
+"""Responses: whole bodies, streams, errors in the form of the API, entity tags, and the choice of a media type.
 
-Entity tags: how a client says which version of an answer it has, and how it is told.
-
-Which format an answer has: the one that the client likes best among those that the operation offers.
+Handlers make them and `http.request.Exchange` sends them. An internal failure is never described to a client: the log
+has its cause under the request id.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _UNKNOWN_OUTCOME: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A whole response."""
 
     body: bytes = b""
@@ -47,7 +46,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamAnswer:
+class StreamResponse:
     """A response made of chunks, which a thread makes one at a time while the client takes them.
 
     A stream that breaks off ends its connection without the end mark of HTTP. Where the format has room for it, the
@@ -63,19 +62,19 @@ class StreamAnswer:
     release: Callable[[], None] = lambda: None
 
 
-AnyAnswer: TypeAlias = Answer | StreamAnswer
+AnyResponse: TypeAlias = Response | StreamResponse
 
 
-def json_answer(value: Any, headers: Headers | None = None) -> Answer:
-    return Answer(wire.encode(value), headers=headers or {})
+def json_response(value: Any, headers: Headers | None = None) -> Response:
+    return Response(wire.encode(value), headers=headers or {})
 
 
-def with_headers(answer: AnyAnswer, headers: Headers) -> AnyAnswer:
-    return replace(answer, headers={**headers, **answer.headers})
+def with_headers(response: AnyResponse, headers: Headers) -> AnyResponse:
+    return replace(response, headers={**headers, **response.headers})
 
 
-def in_words_of_limits(error: Exception, seconds: float) -> Exception:
-    """What ended because its time was over, as the limit that it reached."""
+def name_limit(error: Exception, seconds: float) -> Exception:
+    """A cancelled query as the error of the time limit that it reached."""
     if isinstance(error, QueryCancelledError | TimeoutError):
         return too_long(seconds)
     return error
@@ -87,14 +86,14 @@ def too_long(seconds: float) -> OmniGraphError:
     )
 
 
-def error_answer(error: Exception, request_id: str, route: Route | None = None) -> Answer:
-    """The response to a failure. What went wrong inside is in the log under the request id, and nowhere else."""
+def error_response(error: Exception, request_id: str, route: Route | None = None) -> Response:
+    """The response to a failure. The log alone has the cause of an internal one, under the request id."""
     output = error_output(error, request_id, route)
     headers: dict[str, str] = {}
     if isinstance(error, TooManyRequestsError | UnavailableError):
         headers["Retry-After"] = str(error.retry_after)
     status = error.http_status if isinstance(error, OmniGraphError) else 500
-    return Answer(wire.encode(output), status, headers=headers)
+    return Response(wire.encode(output), status, headers=headers)
 
 
 def error_output(error: Exception, request_id: str, route: Route | None = None) -> ErrorOutput:
@@ -132,7 +131,7 @@ _ITEM: Final = re.compile(r'[ \t]*+(?:(W/)?("[\x21\x23-\x7e\x80-\xff]*+"))?[ \t]
 """One place of a list, which may be empty. Nothing is looked at twice, however long the list is."""
 _ANY: Final = "*"
 _EVERY: Final[list[tuple[bool, str]]] = []
-"""What `*` lists: no tag in particular, and so every one."""
+"""The tags of `*`, which matches every tag."""
 
 
 def tag_of(*parts: str | bytes) -> str:
@@ -146,13 +145,13 @@ def tag_of(*parts: str | bytes) -> str:
 
 def matches_strongly(header: str, tag: str) -> bool:
     """`If-Match`: the list holds this very tag. A malformed list matches nothing."""
-    listed = _listed(header)
+    listed = _parse_tags(header)
     return listed is not None and (listed is _EVERY or (False, tag) in listed)
 
 
 def matches_weakly(header: str, tag: str) -> bool:
     """`If-None-Match`: the list holds this tag, marked as weak or not. A malformed list matches nothing."""
-    listed = _listed(header)
+    listed = _parse_tags(header)
     return listed is not None and (listed is _EVERY or any(known == tag for _, known in listed))
 
 
@@ -161,7 +160,7 @@ def is_this_strong_tag(header: str, tag: str) -> bool:
     return header.strip() == tag
 
 
-def _listed(header: str) -> list[tuple[bool, str]] | None:
+def _parse_tags(header: str) -> list[tuple[bool, str]] | None:
     """The tags of a list, each with whether it is weak; None when it is malformed or empty."""
     text = header.strip()
     if text == _ANY:

@@ -1,6 +1,7 @@
-"""Sending streams: one chunk is made while the one before it is sent, and nothing is made for a client that is gone.
+"""Streams: rows in every format, in chunks of a bounded size, and their delivery to a client.
 
-The rows of a query as a stream: JSON lines, CSV or Arrow, made while the client takes them.
+A pool makes each chunk while the client reads the one before. A stream that fails after its first byte ends the
+connection, so that a client never takes a part of it for the whole.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from omnigraph.engine.query.result import QueryStream
 from omnigraph.errors import ResourceLimitError
 from omnigraph.server.admission import Pools
 from omnigraph.server.http.request import ClientGoneError, Exchange
-from omnigraph.server.http.responses import StreamAnswer, error_output, in_words_of_limits
+from omnigraph.server.http.responses import StreamResponse, error_output, name_limit
 
 
 class BrokenStreamError(Exception):
-    """Ends a connection in the middle of an answer, so that what was sent can't be taken for all of it."""
+    """Ends a connection in the middle of a response, so that a client does not take a part for the whole."""
 
 
 class StreamDelivery:
-    """The streams of a process, and what they still have to put away when they are over."""
+    """The streams of a process, and the cleanup of those that ended."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
@@ -37,7 +38,7 @@ class StreamDelivery:
     async def send(
         self,
         exchange: Exchange,
-        answer: StreamAnswer,
+        response: StreamResponse,
         route: Route,
         *,
         seconds: float,
@@ -45,61 +46,61 @@ class StreamDelivery:
         failed: Callable[[BaseException], None],
     ) -> None:
         """Send a stream to its end; every chunk has to be made in time, and its client may take as long as it likes.
-        What fails before the first byte is raised, and can still be told as an error."""
-        chunks = answer.chunks
+        A failure before the first byte is raised, so that it can become an error response."""
+        chunks = response.chunks
         upcoming = self._pools.stream(lambda: next(chunks, None))
         try:
-            chunk = await _made(upcoming, exchange, seconds)
-            headers = dict(answer.headers)
-            if answer.length is not None:
-                headers["Content-Length"] = str(answer.length)
-            await exchange.start(answer.status, headers, answer.media, route)
+            chunk = await _next_chunk(upcoming, exchange, seconds)
+            headers = dict(response.headers)
+            if response.length is not None:
+                headers["Content-Length"] = str(response.length)
+            await exchange.start(response.status, headers, response.media, route)
             try:
                 while chunk is not None:
                     upcoming = self._pools.stream(lambda: next(chunks, None))
                     await exchange.chunk(chunk, more=True)
-                    chunk = await _made(upcoming, exchange, seconds)
+                    chunk = await _next_chunk(upcoming, exchange, seconds)
             except ClientGoneError:
                 raise
             except Exception as error:
                 failed(error)
                 exchange.broke_off = True
-                if answer.last_line_tells_error:
-                    told = error_output(in_words_of_limits(error, seconds), exchange.request_id, route)
+                if response.last_line_tells_error:
+                    told = error_output(name_limit(error, seconds), exchange.request_id, route)
                     await exchange.chunk(wire.encode({"error": wire.to_builtins(told)}) + b"\n", more=True)
                 raise BrokenStreamError from error
             await exchange.chunk(b"", more=False)
         finally:
             cancel()
-            self._put_away(answer, upcoming)
+            self._put_away(response, upcoming)
 
-    def _put_away(self, answer: StreamAnswer, upcoming: asyncio.Future[bytes | None]) -> None:
+    def _put_away(self, response: StreamResponse, upcoming: asyncio.Future[bytes | None]) -> None:
         """Close the source in its own time: a chunk that is being made can't be interrupted, only waited for."""
 
         async def close() -> None:
             await asyncio.wait({upcoming})
             if not upcoming.cancelled():
                 upcoming.exception()
-            source_close = getattr(answer.chunks, "close", None)
+            source_close = getattr(response.chunks, "close", None)
             try:
                 if source_close is not None:
                     await self._pools.stream(source_close)
             finally:
-                answer.release()
+                response.release()
 
         task = asyncio.create_task(close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def settle(self) -> None:
-        """Wait until everything is put away."""
+    async def wait_until_closed(self) -> None:
+        """Wait until all streams are closed."""
         while self._closing:
             await asyncio.wait(set(self._closing))
 
 
-async def _made(upcoming: asyncio.Future[bytes | None], exchange: Exchange, seconds: float) -> bytes | None:
-    """The next chunk, or the news that nobody is there to take it, even if it is made already."""
-    gone = exchange.gone()
+async def _next_chunk(upcoming: asyncio.Future[bytes | None], exchange: Exchange, seconds: float) -> bytes | None:
+    """The next chunk. Raises `ClientGoneError` if the client left, even if the chunk is ready."""
+    gone = exchange.client_gone()
     either: set[asyncio.Future[Any]] = {upcoming, gone}
     await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     if gone.done():
@@ -112,10 +113,10 @@ async def _made(upcoming: asyncio.Future[bytes | None], exchange: Exchange, seco
 Chunks: TypeAlias = Generator[bytes, None, None]
 
 CHUNK_BYTES: Final = 64 << 10
-"""What a client that stops reading leaves in memory, times two."""
+"""A client that stops reading keeps twice as much in memory."""
 
 WHOLE_BYTES: Final = 256 << 10
-"""Up to here an answer is made before it is sent, and takes no place among the streams of its graph."""
+"""Up to here an response is made before it is sent, and takes no place among the streams of its graph."""
 
 _ROW: Final = msgspec.json.Encoder()
 
@@ -142,7 +143,7 @@ def json_array(rows: QueryStream, most_rows: int) -> tuple[bytearray, int]:
         written += encoded
         written += b","
     written[-1:] = b"]" if count else b"[]"
-    # The answer is made around it, as a copy.
+    # The response is made around it, as a copy.
     rows.budget.step(len(written))
     return written, count
 
@@ -160,17 +161,17 @@ def in_chunks(pieces: Iterable[bytes | memoryview], size: int = CHUNK_BYTES) -> 
 
 
 def small(chunks: Chunks, size: int = WHOLE_BYTES) -> tuple[bytes | None, Iterator[bytes]]:
-    """A stream that is over within a size, as a whole; else None, and the stream with what was taken of it."""
+    """The whole stream, if it ends within a size; else None and the stream from its beginning."""
     taken, length = [], 0
     for chunk in chunks:
         taken.append(chunk)
         length += len(chunk)
         if length > size:
-            return None, _continued(taken, chunks)
+            return None, _chain(taken, chunks)
     return b"".join(taken), iter(())
 
 
-def _continued(taken: Iterable[bytes], rest: Chunks) -> Chunks:
+def _chain(taken: Iterable[bytes], rest: Chunks) -> Chunks:
     with contextlib.closing(rest):
         yield from taken
         yield from rest
@@ -191,7 +192,7 @@ def _csv(rows: QueryStream) -> Chunks:
 
 
 def _arrow(rows: QueryStream) -> Chunks:
-    """The columns say their types as the language calls them, which Arrow's own types do not tell."""
+    """The metadata of the columns has the types of the language, which Arrow's own types do not express."""
     sink = _Sink()
     typed = zip(rows.schema, rows.typed_columns, strict=True)
     schema = pa.schema([field.with_metadata({TYPE_METADATA: type_.encode()}) for field, (_, type_) in typed])

@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 class AdmissionControl(Protocol):
     """How much one actor may have under way in this worker."""
 
-    def admitted(self, actor: str | None, size: int) -> AbstractContextManager[None]:
+    def admit(self, actor: str | None, size: int) -> AbstractContextManager[None]:
         """Count a request while it runs, or raise TooManyRequestsError."""
         ...
 

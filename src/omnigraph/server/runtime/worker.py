@@ -26,7 +26,7 @@ from uvicorn.config import STARTUP_FAILURE
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.server.admission import Admission
-from omnigraph.server.reload import Follower, States
+from omnigraph.server.reload import Follower, ServingSets
 from omnigraph.server.runtime import logs
 from omnigraph.server.runtime.context import Draining, WorkerContext
 from omnigraph.server.runtime.listener import announce, listen, url_of
@@ -62,16 +62,16 @@ def _boot(
     return boot(settings, open_graph, environment, revision=revision)
 
 
-def _application(states: States, tokens: Tokens, context: WorkerContext) -> ASGIApp:
+def _application(states: ServingSets, tokens: Tokens, context: WorkerContext) -> ASGIApp:
     from omnigraph.server.app import application
 
     return application(states, tokens, context)
 
 
 def _renew(before: Serving, has_tokens: bool, settings: Settings, open_graph: Any, revision: int) -> Serving:
-    from omnigraph.server.loader import renewed
+    from omnigraph.server.loader import renew
 
-    return renewed(before, has_tokens, settings, open_graph, os.environ, revision=revision)
+    return renew(before, has_tokens, settings, open_graph, os.environ, revision=revision)
 
 
 def _newer_than(cluster_root: str) -> Callable[[int], int | None]:
@@ -86,7 +86,7 @@ class Program:
     supervisor hands them to the workers without using them."""
 
     open_graph: Callable[..., Any]
-    application: Callable[[States, Any, WorkerContext], ASGIApp] = _application
+    application: Callable[[ServingSets, Any, WorkerContext], ASGIApp] = _application
     boot: Callable[..., tuple[Serving, Any]] = _boot
     renew: Callable[..., Serving] = _renew
     newer_than: Callable[[str], Callable[[int], int | None]] = _newer_than
@@ -168,7 +168,7 @@ class WorkerProcess:
         serving = self._directory.boot(self._open)
         limits = self._settings.limits
         metrics = Metrics(directory=self._directory.path)
-        self.states = States(serving)
+        self.states = ServingSets(serving)
         self._context = WorkerContext(
             settings=self._settings,
             admission=Admission(limits.actor_requests, limits.actor_bytes, metrics.refused),
