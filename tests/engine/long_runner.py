@@ -3,7 +3,7 @@
     URI ROLE COUNT
 
 `commit` prints `<commits> <resident KiB> <open table versions> <topologies>` after every tenth of its commits, each
-followed by a read over all edges. `upkeep` prints the most threads it had during an optimize and a cleanup, and how
+followed by a read over all edges. `maintenance` prints the most threads it had during an optimize and a cleanup, and how
 many of them were those of the object store's client.
 """
 
@@ -35,7 +35,7 @@ def commit(graph: Graph, count: int) -> None:
             say(i, resident(), graph._workspace.root.reader.open_count(), PROCESS_TOPOLOGIES.held_count())
 
 
-def upkeep(graph: Graph, count: int) -> None:
+def maintenance(graph: Graph, count: int) -> None:
     most, most_of_store, done = 0, 0, threading.Event()
 
     def watch() -> None:
@@ -69,4 +69,4 @@ def resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-ROLES = {"commit": commit, "upkeep": upkeep}
+ROLES = {"commit": commit, "maintenance": maintenance}

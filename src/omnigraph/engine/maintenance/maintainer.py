@@ -161,7 +161,7 @@ class Maintainer:
             logger.warning("maintenance of %s failed and is tried again later: %s", workspace.uri, error)
             self.last_error = error
         except Exception as error:
-            # The thread goes on: one odd look must not end upkeep for the rest of the process.
+            # The thread goes on: one odd look must not end maintenance for the rest of the process.
             logger.exception("maintenance of %s failed and is tried again later", workspace.uri)
             self.last_error = error
         else:

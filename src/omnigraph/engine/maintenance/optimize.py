@@ -73,8 +73,10 @@ def optimize(
 
 def ensure_indices(workspace: Workspace, branch: str, *, actor: str | None = None) -> list[PendingProperty]:
     """Build what is declared and buildable; returns what has to wait, with the reason."""
-    upkeep = _Optimization(workspace, branch, Intent(kind="ensure_indices", actor=actor), None, None, compacts=False)
-    rows = upkeep.run().datasets
+    optimization = _Optimization(
+        workspace, branch, Intent(kind="ensure_indices", actor=actor), None, None, compacts=False
+    )
+    rows = optimization.run().datasets
     return [PendingProperty(row.type_key, each.property, each.reason) for row in rows for each in row.pending_indexes]
 
 
@@ -127,19 +129,19 @@ class _Optimization:
         self, txn: WriteTxn, types: Mapping[str, TableType], finished: Mapping[str, MaintenanceWork]
     ) -> dict[str, MaintenanceWork]:
         """Work for every table on the captured head, finished work replayed where that is possible."""
-        upkeep, tally = txn.root.table_maintenance, Tally(self.progress, "tables", len(types))
+        maintenance, tally = txn.root.table_maintenance, Tally(self.progress, "tables", len(types))
 
         def work(item: tuple[str, TableType]) -> MaintenanceWork:
             type_key, type_ = item
             state, before = txn.base.tables[type_key], finished.get(type_key)
-            made = upkeep.replay(before, state) if before is not None else None
+            made = maintenance.replay(before, state) if before is not None else None
             if made is None:
                 specs = declared_indexes(type_)
-                made = upkeep.optimize(state, specs) if self.compacts else upkeep.index_only(state, specs)
+                made = maintenance.optimize(state, specs) if self.compacts else maintenance.index_only(state, specs)
             tally.add(what=type_key)
             return made
 
-        with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="omnigraph-upkeep") as workers:
+        with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="omnigraph-maintenance") as workers:
             return dict(zip(types, workers.map(work, types.items()), strict=True))
 
     def _report(

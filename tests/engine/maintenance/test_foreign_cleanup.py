@@ -19,7 +19,7 @@ from omnigraph.errors import (
     OmniGraphError,
 )
 from tests.engine.library import SCHEMA, blob, book, load, loan, reader
-from tests.engine.upkeep.test_damage import READS, outcomes
+from tests.engine.maintenance.test_damage import READS, outcomes
 
 BOOKS = "node:Book"
 GONE = (HistoricalVersionReclaimedError, ChangeFeedGapError)

@@ -55,7 +55,9 @@ def test_threads_do_not_grow_with_the_number_of_tables(tmp_path: Path) -> None:
             nodes = [json.dumps({"type": f"N{k}", "data": {"slug": f"{i}"}}) for k in range(types)]
             edges = [json.dumps({"edge": f"E{k}", "from": f"{i}", "to": f"{i}"}) for k in range(types)]
             graph.load("\n".join(nodes + edges), mode="append")
-    ((threads, of_store),) = Process("tests.engine.long_runner", str(tmp_path / "graph"), "upkeep", "1").acknowledged()
+    ((threads, of_store),) = Process(
+        "tests.engine.long_runner", str(tmp_path / "graph"), "maintenance", "1"
+    ).acknowledged()
     # The busier the machine, the more requests of the sixteen overlap. With ten threads each they were 160 and more.
     assert int(threads) < 150
     assert int(of_store) < 100

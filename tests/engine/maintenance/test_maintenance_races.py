@@ -57,7 +57,7 @@ def test_optimize_and_cleanup_beside_writers_and_readers(local_place: Place) -> 
     assert any(words[1] != "none" for words in tidied), "optimize gets through beside writers"
 
 
-def test_two_upkeepers_at_once(local_place: Place) -> None:
+def test_two_maintainers_at_once(local_place: Place) -> None:
     graph = Graph.init(local_place.uri, SCHEMA)
     for i in range(6):
         load(graph, [book(f"b{i}", pages=i), reader(f"r{i}"), loan(f"r{i}", f"b{i}")])

@@ -20,7 +20,7 @@ from omnigraph.storage.log.write_guard import GRACE
 from omnigraph.storage.models import TableState
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, blob, book, load, loan, reader
-from tests.engine.upkeep.test_cleanup_clock import turn_clock
+from tests.engine.maintenance.test_cleanup_clock import turn_clock
 from tests.support.costs import settle
 from tests.support.disks import small_disk
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
