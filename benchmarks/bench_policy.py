@@ -1,4 +1,4 @@
-"""What rules cost: a decision, and reads through a lens beside the same reads of somebody who sees everything.
+"""What rules cost: a decision, and restricted reads beside the same unrestricted reads.
 
 Reads take turns, open and narrowed, so that a busy machine is busy for both; medians of many rounds, and the ratio of
 the two. The budgets are ratios for reads and microseconds for decisions.

@@ -3,8 +3,8 @@
     URI ROLE COUNT
 
 `commit` prints `<commits> <resident KiB> <open table versions> <topologies>` after every tenth of its commits, each
-followed by a read over all edges. `maintenance` prints the most threads it had during an optimize and a cleanup, and how
-many of them were those of the object store's client.
+followed by a read over all edges. `maintenance` prints the most threads it had during an optimize and a cleanup, and
+how many of them were those of the object store's client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Row filters: how they read, what they may compare, and the lens they make."""
+"""Row filters: how they read, what they may compare, and the visibility they make."""
 
 from __future__ import annotations
 

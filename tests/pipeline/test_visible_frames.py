@@ -1,4 +1,4 @@
-"""Spark through a lens: frames and views hold what their reader sees, and what would not is refused."""
+"""Spark for a restricted reader: frames and views hold the visible rows; other reads are refused."""
 
 from __future__ import annotations
 

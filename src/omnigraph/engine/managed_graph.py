@@ -110,8 +110,8 @@ def make(uri: str, schema: str, operation: str, actor: str | None) -> None:
 
 
 def change_schema(uri: str, seen: Found, schema: str, operation: str, actor: str | None) -> SchemaApplied:
-    """Give the graph that was seen another schema; what is dropped stays in its history. Refused when it is another
-    graph now or its schema was changed since."""
+    """Change the schema of the graph that `look_at` found; dropped data stays in its history. Refused when it is
+    another graph now or its schema was changed since."""
     with closing(Workspace.open(uri)) as workspace:
         if workspace.graph_id != seen.identity or seen.version is None:
             raise ConflictError(f"'{uri}' is not the graph that was looked at; nothing was changed, look again")

@@ -79,7 +79,7 @@ class Resources:
     allowed: frozenset[AccessRequest] = frozenset()
     """Requests that the gate has allowed the caller. They are not decided again; `visibility` is what it sees."""
     visibility: Visibility = UNRESTRICTED
-    """What is seen and may be changed through this handle. Who makes it narrow also says whose it is."""
+    """The part of the graph that this handle reads and may change. Code that restricts it also sets the actor."""
     comparisons: RecentlyUsed[tuple[str, str], object] = field(default_factory=_comparisons, repr=False)
     """What the last commits changed and how the last states differed, for the pages of a large difference; kept and
     read by `engine.history` alone."""

@@ -36,9 +36,9 @@ class Snapshot:
         visibility: Visibility | None = None,
         governed_by: str | None = None,
     ) -> None:
-        """Without a lens of its own, a state is seen through that of its handle. `governed_by` is the branch whose
-        rules hold for it, where that is another one. What is handed on to another state is the lens as it was given:
-        in the words of one schema, it would forget what that schema lacks."""
+        """Without a visibility of its own, a snapshot has that of its handle. `governed_by` is the branch whose rules
+        hold for it, if that is another one. The unbound visibility is passed on to other snapshots: bound to one
+        schema, it would lose the parts that this schema lacks."""
         self.resources = resources
         self.branch = branch
         self.entry = entry
@@ -47,7 +47,7 @@ class Snapshot:
 
     @cached_property
     def visibility(self) -> Visibility:
-        """What is seen of this state, in the words of its own schema. Queries, entities and exports look through it."""
+        """The visibility of this snapshot, bound to its own schema. Queries, entities and exports apply it."""
         visibility = self.resources.visibility if self.unbound_visibility is None else self.unbound_visibility
         return visibility if visibility.is_unrestricted else visibility.on(self.catalog)
 
@@ -79,7 +79,7 @@ class Snapshot:
         return Snapshot(self.resources, entry.branch, entry, self.unbound_visibility, self.governed_by)
 
     def restricted_to(self, visibility: Visibility) -> Self:
-        """This state as somebody sees it. The lens may have been made for another schema of the graph."""
+        """This snapshot under a visibility, which may have been made for another schema of the graph."""
         return type(self)(self.resources, self.branch, self.entry, visibility, self.governed_by)
 
     def acting(self, action: PolicyAction) -> Self:

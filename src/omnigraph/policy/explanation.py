@@ -72,7 +72,7 @@ def _describe_rule(rule: Rule) -> Iterator[str]:
 
 
 Shows: TypeAlias = Callable[[Visibility], bool]
-"""Whether a row is seen through a lens. Who has the row answers this; rules are only looked at."""
+"""Whether a row is visible. The caller that has the row answers this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""History through a lens: a difference is that of two graphs which hold only what is seen, a feed adds up to it."""
+"""History for a restricted reader: a difference is that of two graphs with the visible rows only, a feed adds up to it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Graph]]:
 
 
 def entities(state: Snapshot) -> Entities:
-    """What an export through the lens holds, by kind and type, and id."""
+    """The entities of an export under the visibility, by kind and type, and id."""
     found: Entities = {}
     for line in map(json.loads, export_lines(state)):
         kind = f"edge:{line['edge']}" if "edge" in line else f"node:{line['type']}"

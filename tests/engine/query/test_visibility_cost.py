@@ -1,4 +1,4 @@
-"""What a lens costs at the store: one node that is named by its key takes no more requests than without rules."""
+"""The requests of a restricted read: one node that is named by its key takes no more requests than without rules."""
 
 from __future__ import annotations
 

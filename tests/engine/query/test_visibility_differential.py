@@ -1,4 +1,4 @@
-"""Reads through a lens against the reference evaluator on a graph that holds only what is seen."""
+"""Restricted reads against the reference evaluator on a graph that holds only the visible rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Through a lens a graph is a smaller graph: its export is, and every search, entity and blob agrees with it."""
+"""To a restricted reader a graph is a smaller graph: its export, and every search, entity and blob."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def records(count: int = 60) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=["indexed", "not indexed"])
 def visible(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Snapshot, Graph]:
-    """A state through the lens of an actor, and a graph that was made from its export."""
+    """A snapshot under the visibility of an actor, and a graph that was made from its export."""
     folder: Path = tmp_path_factory.mktemp("seen")
     graph = omnigraph.init(folder / "whole", SCHEMA)
     graph.load("\n".join(records()), mode="append")

@@ -1,4 +1,4 @@
-"""Search through a lens: generated rules and ranked queries answer as on a graph that holds only what is seen."""
+"""Restricted search: generated rules and ranked queries give the results of a graph with the visible rows only."""
 
 from __future__ import annotations
 

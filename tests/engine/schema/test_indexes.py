@@ -123,7 +123,8 @@ def test_indexes_belong_to_a_branch(graph: Graph) -> None:
     assert coverage(graph) == {}
 
 
-# One table, every kind of index, random writes and random maintenance: filters and nearest must agree with a plain model.
+# One table, every kind of index, random writes and random maintenance: filters and nearest must agree with a plain
+# model.
 
 OPTIONAL = SCHEMA.replace("title: String @index", "title: String? @index").replace("cover: Blob?", "")
 WORDS = ["alpha", "beta", "gamma", "delta", "it's"]

@@ -1,4 +1,4 @@
-"""Writes through a lens: what is not seen does not exist, is never touched, and is never left behind."""
+"""Restricted writes: an invisible row does not exist, is never touched, and is never left behind."""
 
 from __future__ import annotations
 

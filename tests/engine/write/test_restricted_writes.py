@@ -1,4 +1,4 @@
-"""Writes through a lens do what they do on a graph that holds only what is seen, or nothing at all."""
+"""Restricted writes do what they do on a graph with the visible rows only, or nothing at all."""
 
 from __future__ import annotations
 

@@ -118,14 +118,14 @@ _MOST_PLACES: Final = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class VisibleTable:
-    """`places` are ascending; with neither a filter nor places every row is seen. `masked` columns are null."""
+    """`places` are ascending; with neither a filter nor places every row is visible. `masked` columns are null."""
 
     masked: frozenset[str]
     filter: str | None = None
     places: NDArray[np.int64] | None = None
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The seen rows of a batch that has its `PLACE`."""
+        """The visible rows of a batch that has its `PLACE`."""
         if self.places is None:
             return batch
         from omnigraph.storage.integer_sets import is_member
@@ -134,7 +134,7 @@ class VisibleTable:
 
 
 def visible_table(snapshot: Snapshot, type_: TableType) -> VisibleTable | None:
-    """None when everything is seen."""
+    """None for an unrestricted reader."""
     if snapshot.visibility.is_unrestricted:
         return None
     from omnigraph.engine.query.visibility import visible_addresses, visible_filter

@@ -125,9 +125,9 @@ _NAMES = {
 
 
 def digest_of(scope: ChangeScope, visibility: Visibility = UNRESTRICTED) -> str:
-    """Equal for equal scopes that are looked at through equal lenses; short enough to be bound into a token.
+    """Equal for equal scopes under equal visibilities; short enough to be bound into a token.
 
-    Whatever counts changes is bound to the lens, because another one shows others of them.
+    A token that counts changes is bound to the visibility, because another one shows other changes.
     """
     parts = [
         sorted(scope.kinds),
@@ -467,6 +467,6 @@ def _token(before: Snapshot, after: Snapshot, scope: ChangeScope, delivered: int
 
 
 def _scope_digest(before: Snapshot, after: Snapshot, scope: ChangeScope) -> str:
-    """What is seen of either side, in short."""
+    """A digest of the scope and of the visibility of either side."""
     sides = dict.fromkeys(digest_of(scope, state.visibility) for state in (before, after))
     return "-".join(sides)

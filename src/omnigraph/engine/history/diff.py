@@ -227,7 +227,7 @@ def deltas(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -
 
 
 class _VisibleRows:
-    """The rows of one type that may differ, and which of them are seen."""
+    """The rows of one type that may differ, and which of them are visible."""
 
     def __init__(self, pair: TypePair, old: pa.Table, new: pa.Table, masks: tuple[Mask, Mask]) -> None:
         self._pair = pair
@@ -241,7 +241,7 @@ class _VisibleRows:
 
     @cached_property
     def one_sided_ids(self) -> list[str]:
-        """Ids that both states hold, and that are seen in one of them alone."""
+        """Ids that both states hold, and that are visible in only one of them."""
         place = pc.index_in(self._new.column("id"), value_set=self._old.column("id").combine_chunks())
         common = pc.is_valid(place).to_numpy(zero_copy_only=False)
         was, is_ = self._masks[0][place.drop_null().to_numpy().astype(np.int64)], self._masks[1][common]
@@ -250,7 +250,7 @@ class _VisibleRows:
 
 
 class _VisibleStates:
-    """Two states, each through its own lens, at one moment."""
+    """Two states, each with its own visibility, at one moment."""
 
     def __init__(self, before: Snapshot, after: Snapshot) -> None:
         self._before, self._after = before, after
@@ -301,12 +301,12 @@ class _VisibleStates:
         return all(side is None or visibility.of(side.type).rows == NO_ROW for visibility, side in sides)
 
     def _looks_different(self, before: TableType, after: TableType) -> bool:
-        """Whether a row that both versions share may be seen, or read, differently on the two sides."""
+        """Whether a row that both versions share may be visible, or read, differently on the two sides."""
         visibilities = self._visibilities[0].of(before), self._visibilities[1].of(after)
         return visibilities[0] != visibilities[1] and not all(visibility.is_unrestricted for visibility in visibilities)
 
     def _one_sided_ends(self, before: str, after: str) -> list[str] | None:
-        """Nodes at the ends of edges that are seen in one state alone; None when all of them have to be looked at."""
+        """Nodes at the ends of edges that are visible in only one state; None when all of them have to be tested."""
         ends = self._before.catalog.nodes[before], self._after.catalog.nodes[after]
         if all(visibility.of(end).rows == EVERY_ROW for visibility, end in zip(self._visibilities, ends, strict=True)):
             return []

@@ -161,7 +161,7 @@ class ThreeStates:
 
 @dataclass
 class TypeMerge:
-    """One lifetime of a type that the merged graph has, seen through the declaration that the merged graph has.
+    """One lifetime of a type that the merged graph has, read by the declaration that the merged graph has.
 
     `base` is None for a type that one side created; the other side's state is None then too.
     """

@@ -38,8 +38,8 @@ from omnigraph.storage.tables.rows import ROW_ADDRESS, RowIds, row_ids_of
 
 
 def visible_entities(snapshot: Snapshot, type_: TableType, rows: RowIds, now: int | None = None) -> Mask:
-    """Which of these rows of a type are seen, in their order. `now` is the moment that rules are told, in
-    milliseconds, for reads that ask more than once."""
+    """Which of these rows of a type are visible, in their order. `now` is the moment for the rules, in milliseconds,
+    for reads that ask more than once."""
     if snapshot.visibility.is_unrestricted or not len(rows):
         return np.ones(len(rows), dtype=bool)
     context = _context(snapshot, now)
@@ -47,7 +47,7 @@ def visible_entities(snapshot: Snapshot, type_: TableType, rows: RowIds, now: in
 
 
 def visible_count(snapshot: Snapshot, type_: TableType) -> int:
-    """How many entities of a type are seen. What is stored is counted already."""
+    """How many entities of a type are visible. An unrestricted count is in the table state."""
     context = _context(snapshot)
     if not any(context.is_restricted(part) for part in (type_, *_ends(type_, context))):
         return snapshot.entry.tables[type_.type_key].rows
@@ -58,8 +58,8 @@ def visible_count(snapshot: Snapshot, type_: TableType) -> int:
 
 
 def visible_filter(snapshot: Snapshot, type_: TableType) -> str | None:
-    """Which rows of a type are seen, as a text of Lance's filter language: empty for all of them, None where no text
-    says it."""
+    """The visible rows of a type as a text of Lance's filter language: empty for all of them, None if no text can say
+    it."""
     context = _context(snapshot)
     if any(context.is_restricted(end) for end in _ends(type_, context)):
         return None
@@ -69,7 +69,7 @@ def visible_filter(snapshot: Snapshot, type_: TableType) -> str | None:
 
 
 def visible_addresses(snapshot: Snapshot, type_: TableType) -> NDArray[np.int64]:
-    """Where the seen rows of a type stand in its table, ascending."""
+    """The addresses of the visible rows of a type in its table, ascending."""
     stored = snapshot.table(type_.type_key).read([ROW_ADDRESS], row_ids=True)
     mask = visible_entities(snapshot, type_, row_ids_of(stored))
     return np.sort(stored.column(ROW_ADDRESS).to_numpy().astype(np.int64)[mask])
@@ -87,7 +87,7 @@ def _ends(type_: TableType, context: ReadContext) -> tuple[NodeType, ...]:
 
 
 def _with_visible_ends(type_: TableType, rows: RowIds, context: ReadContext) -> Mask:
-    """Which edges lie between nodes that are seen; every node does."""
+    """Which edges lie between visible nodes; True for every node."""
     mask = np.ones(len(rows), dtype=bool)
     for column, end in zip(("src", "dst"), _ends(type_, context), strict=False):
         if context.is_restricted(end):
@@ -97,7 +97,7 @@ def _with_visible_ends(type_: TableType, rows: RowIds, context: ReadContext) -> 
 
 
 def _visible_ids(ids: pa.Array, end: NodeType, context: ReadContext) -> pa.Array:
-    """Those of some node ids whose nodes are seen."""
+    """Those of some node ids whose nodes are visible."""
     found = context.table(end).rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
     return one_array(found.column("id")).filter(pa.array(visible_mask(end, row_ids_of(found), context)))
 
@@ -143,7 +143,7 @@ def row_filter_mask(test: RowFilter, rows: pa.Table, now: int) -> Mask:
 
 
 def shows_row(visibility: TypeVisibility, values: Mapping[str, object]) -> bool:
-    """Whether a row with these values, as a load takes them, would be seen. What is left out is null."""
+    """Whether a row with these values, as a load takes them, would be visible. Absent values are null."""
     return bool(row_filter_mask(visibility.rows, _row(visibility.type, values), now_micros() // 1000)[0])
 
 

@@ -26,7 +26,7 @@ _TELLS_OF_OTHERS = frozenset({ConstraintRule.UNIQUE, ConstraintRule.KEY, Constra
 
 
 class AuthorVisibility:
-    """The lens of a write, on the head that it is prepared against."""
+    """The visibility of a write, on the head that it is prepared against."""
 
     def __init__(self, txn: WriteTxn) -> None:
         self._visibility = txn.resources.visibility
@@ -38,13 +38,13 @@ class AuthorVisibility:
         return self._visibility.is_unrestricted
 
     def visible_among(self, type_: TableType, ids: Sequence[str]) -> set[str]:
-        """Those of some ids that are stored and seen."""
+        """Those of some ids that are stored and visible."""
         found = self._state.table(type_.type_key).rows_among("id", ids, ["id"], row_ids=True)
         mask = visible_entities(self._state, type_, row_ids_of(found))
         return set(one_array(found.column("id")).filter(pa.array(mask)).to_pylist())
 
     def visible_matches(self, type_: TableType, rows: pa.Table) -> pa.Table:
-        """The stored rows that a statement matched, without those that are not seen."""
+        """The stored rows that a statement matched, without invisible ones."""
         if self.is_unrestricted or not rows.num_rows:
             return rows
         ids = rows.column("id")
@@ -52,7 +52,7 @@ class AuthorVisibility:
         return rows.filter(pc.is_in(ids, value_set=pa.array(visible, pa.string())))
 
     def refuse_masked_names(self, statements: Sequence[ir.WriteStatement]) -> None:
-        """A statement may not name a hidden property, nor insert a row of which some is hidden."""
+        """A statement may not name a masked property, nor insert a row that has one."""
         for statement in statements:
             masked = self._masked(statement.type)
             if not masked:
@@ -73,7 +73,7 @@ class AuthorVisibility:
                 raise _partly_masked(type_)
 
     def refuse_invisible(self, change: GraphChange) -> None:
-        """Nothing that is not seen is touched, and nothing that would not be seen is left behind."""
+        """Refuse a change that touches an invisible row or leaves one behind."""
         if self.is_unrestricted:
             return
         for type_change in change.by_type.values():
@@ -91,7 +91,7 @@ class AuthorVisibility:
             )
 
     def _refuse_leaving(self, change: TypeChange) -> None:
-        """The ends of edges are checked by the rule that they exist: those that are not seen do not."""
+        """The endpoint check covers the ends of edges: an invisible node does not exist for it."""
         test = self._state.visibility.of(change.type).rows
         if test == EVERY_ROW or not change.rows.num_rows:
             return
@@ -105,7 +105,7 @@ class AuthorVisibility:
 
     @contextmanager
     def redact_conflicts(self) -> Iterator[None]:
-        """Rules that span rows may be broken by rows that are not seen: then the message tells nothing of them."""
+        """A rule that spans rows may be broken by an invisible row; the message then says nothing about that row."""
         try:
             yield
         except ConstraintError as error:

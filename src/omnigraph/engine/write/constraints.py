@@ -105,7 +105,7 @@ class FinalImage:
         return {name: probe.result() for name, probe in probes.items()}
 
     def _probe(self, type_key: str, ids: set[str]) -> set[str]:
-        """Those of some ids that exist for the author: an edge to a node that is not seen ends nowhere."""
+        """Those of some ids that exist for the author: an edge to an invisible node is dangling."""
         if self._visibility.is_unrestricted:
             return self.snapshot.table(type_key).existing_ids(ids)
         return self._visibility.visible_among(self.catalog.nodes[type_key.partition(":")[2]], sorted(ids))

@@ -93,7 +93,7 @@ def sides(test: RowFilter) -> list[ir.Value]:
 
 @dataclass(frozen=True, slots=True)
 class TypeVisibility:
-    """What is seen of one type: the rows that satisfy `rows`, with the properties of these names as null."""
+    """The visible part of one type: the rows that satisfy `rows`, with the masked properties as null."""
 
     type: NodeType | EdgeType
     rows: RowFilter = EVERY_ROW
@@ -116,23 +116,23 @@ class TypeVisibility:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What an actor sees. A type that is not in `types` (by type key) is seen whole."""
+    """The part of a graph that an actor sees. A type that is not in `types` (by type key) is visible as a whole."""
 
     types: Mapping[str, TypeVisibility] = field(default_factory=dict)
     schema: Catalog | None = field(default=None, repr=False, compare=False)
-    """What rules were checked against, and could name. What it had and has dropped is not shown of older states."""
+    """The schema that the rules were checked against. Parts that it has dropped are invisible in older snapshots."""
     _on: dict[str, Visibility] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """The same lens on the schemas it was taken to last, by their digests."""
+    """This visibility bound to the last schemas, by their digests."""
     _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def is_unrestricted(self) -> bool:
-        """Whether everything is seen: what some operations ask for."""
+        """Whether everything is visible, as some operations require."""
         return not self.types
 
     @property
     def reads_the_clock(self) -> bool:
-        """Whether what is seen depends on the moment."""
+        """Whether the visible rows depend on the moment."""
         return any(isinstance(side, ir.Now) for visibility in self.types.values() for side in sides(visibility.rows))
 
     @property
@@ -154,7 +154,7 @@ class Visibility:
         return self.types.get(type_.type_key) or TypeVisibility(type_)
 
     def on(self, catalog: Catalog) -> Visibility:
-        """The same lens for a state of the graph with another schema: an older one, or that of another branch.
+        """The same visibility for a snapshot with another schema: an older one, or that of another branch.
 
         Types and properties are found by what stays through a rename, so that one does not open anything; what was
         dropped and declared anew is found by its name, for the same reason. A property that the state lacks, or has
@@ -180,7 +180,7 @@ class Visibility:
 
 
 def visibility_of(visibilities: Iterable[TypeVisibility], schema: Catalog | None = None) -> Visibility:
-    """The lens of those that narrow anything."""
+    """The visibility of an actor, from the types that are restricted."""
     return Visibility(
         {visibility.type.type_key: visibility for visibility in visibilities if not visibility.is_unrestricted}, schema
     )
@@ -190,7 +190,7 @@ UNRESTRICTED: Final = Visibility()
 
 
 def with_vectors(type_: NodeType | EdgeType, masked: AbstractSet[str]) -> frozenset[str]:
-    """Hidden properties and the vectors that are made from them: a vector tells what its text says."""
+    """Masked properties and the vectors that are computed from them: a vector reveals its text."""
     made = {p.name for p in type_.property_list if p.embed is not None and p.embed.property in masked}
     return frozenset(masked | made)
 
@@ -234,8 +234,8 @@ def _transpose(visibility: TypeVisibility, type_: NodeType | EdgeType) -> TypeVi
 
 
 def _without_dropped(visibility: TypeVisibility, schema: Catalog) -> TypeVisibility:
-    """The lens without what a schema has given a number to and does not have: it was dropped since, or belongs to a
-    branch whose schema went another way. What has a later number is new, and shown until a rule names it."""
+    """The visibility without parts that a schema has numbered and does not have: they were dropped since, or belong to
+    a branch whose schema went another way. What has a later number is new, and shown until a rule names it."""
     types: Mapping[str, NodeType | EdgeType] = schema.nodes if visibility.type.kind == "node" else schema.edges
     same = (known for known in types.values() if _birth(known) == _birth(visibility.type))
     known = next(same, None) or types.get(visibility.type.name)

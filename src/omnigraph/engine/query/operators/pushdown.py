@@ -23,7 +23,7 @@ from omnigraph.language.query.row_filter import AllOf, RowFilter
 from omnigraph.language.types import INTEGER_RANGES, PropertyType, Scalar
 from omnigraph.storage.tables.rows import identifier, one_of, string_literal
 
-# N-grams are three letters or digits of ASCII in a row; a text without any can't be narrowed by them.
+# N-grams are three letters or digits of ASCII in a row; a text without any can't be looked up in them.
 _NGRAM: Final = re.compile(r"[A-Za-z0-9]{3}", re.ASCII)
 # Each text costs a lookup; from here on one scan of the column costs less.
 _MOST_LOOKUPS: Final = 16

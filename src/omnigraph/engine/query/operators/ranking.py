@@ -69,7 +69,7 @@ def ranked_nodes(
 
 
 def leaves_out_invisible(rank: ir.NearestRank | ir.Bm25Rank) -> bool:
-    """Whether a ranking knows by itself which rows are seen: one that counts words has to."""
+    """Whether a ranking leaves out invisible rows by itself: one that counts words has to."""
     return isinstance(rank, ir.Bm25Rank)
 
 

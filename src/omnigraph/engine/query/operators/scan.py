@@ -101,7 +101,7 @@ class ScanSelection:
     rows: RowIds | None
     rest: tuple[ir.Predicate, ...]
     row_test: RowFilter | None = None
-    """What is seen of the type, where a scan can't tell by itself."""
+    """The row filter of the visibility, where the scan can't apply it."""
 
     @property
     def is_exact(self) -> bool:
@@ -110,7 +110,7 @@ class ScanSelection:
 
 
 def select_scan(plan: ir.Scan, context: ReadContext, *, visible_only: bool = True) -> ScanSelection:
-    """`visible_only` leaves out what is not seen."""
+    """`visible_only` leaves out invisible rows."""
     filter_, rest = split_pushdown(plan.predicates, context)
     filter_, row_test = _visible_filter(plan, filter_, context) if visible_only else (filter_, None)
     rows: RowIds | None = None
@@ -122,12 +122,13 @@ def select_scan(plan: ir.Scan, context: ReadContext, *, visible_only: bool = Tru
 
 
 def _visible_filter(plan: ir.Scan, filter_: str | None, context: ReadContext) -> tuple[str | None, RowFilter | None]:
-    """The filter of a scan with what is seen of the type. What can't be pushed is handed back, to be tested on rows."""
+    """The filter of a scan together with the visible rows of the type. A filter that can't be pushed is returned, to be
+    tested on rows."""
     visibility = context.visibility.of(plan.type)
     if visibility.rows == EVERY_ROW:
         return filter_, None
     test = visibility.rows_of(plan.variable)
-    # One node is looked at itself: asking an index for everything that is seen would cost more than the node.
+    # A single node is tested itself: asking an index for all visible rows would cost more than the node.
     of_one = filter_ is not None and names_one_node(plan)
     text = None if of_one else row_filter_text(test, context)
     if text is None:
@@ -164,7 +165,7 @@ def scan_candidates(
     plan: ir.Scan, context: ReadContext, *, visible_only: bool = True
 ) -> tuple[RowIds | None, str | None]:
     """What a ranking above the scan may choose from: row ids, or a filter text, or neither. A ranking that leaves out
-    what is not seen by itself may get it, and says `sighted=False`."""
+    invisible rows by itself passes `visible_only=False`."""
     part = select_scan(plan, context, visible_only=visible_only)
     if part.is_exact:
         return part.rows, part.filter

@@ -384,7 +384,7 @@ class _IndexedWords:
 
 
 class _VisibleTexts:
-    """Documents of which those count that are seen."""
+    """Documents of which only the visible ones count."""
 
     def __init__(self, part: Documents, visible: RowIds) -> None:
         self.row_ids = part.row_ids

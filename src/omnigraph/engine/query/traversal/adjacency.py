@@ -56,7 +56,7 @@ class Adjacency:
     ranks: Positions | None = None
     edges: RowIds | None = None
     reverse: Counting | None = None
-    """The same pairs seen from the other end, where somebody has it."""
+    """The same pairs from the other end, if known."""
 
     @property
     def nbytes(self) -> int:

@@ -30,7 +30,7 @@ from omnigraph.storage.tables.rows import RowIds, row_ids_of
 _BYTES: Final = 64 << 20
 _REMEMBERED_COSTS: Final = 4_096
 
-# Seconds: what it costs to look at rows, and to find all that are seen.
+# Seconds: the cost of testing rows, and of finding all visible ones.
 _LOOK, _LOOK_PER_ROW = 5e-4, 2e-6
 _FIND, _FIND_PER_ROW = 2e-3, 1.5e-7
 
@@ -53,7 +53,7 @@ _SPENT: Final[RecentlyUsed[_Key, float]] = RecentlyUsed(_REMEMBERED_COSTS)
 
 
 def at_hand(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
-    """The rows of a type that are seen, ascending, if somebody has found them."""
+    """The visible rows of a type, ascending, if they have been found before."""
     if context.visibility.reads_the_clock:
         return None
     found = _VISIBLE.get(_key(type_, context))
@@ -68,8 +68,8 @@ def keep(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext) -> RowI
 
 
 def pays(type_: NodeType | EdgeType, looks: int, context: ReadContext) -> bool:
-    """Whether so much was looked at, row by row, that finding all that is seen would have been cheaper. `looks` are
-    rows that somebody is about to look at."""
+    """Whether so many rows were tested one by one that finding all visible rows would have been cheaper. `looks` is the
+    number of rows to test next."""
     stored = context.table(type_).state.rows
     if context.visibility.reads_the_clock or stored * 8 > _BYTES // 4:
         return False
@@ -89,11 +89,11 @@ _LOOKUPS_OF_A_TABLE: Final = 16
 
 
 def visible_mask(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
-    """Which of these rows of a type are seen, by their own properties.
+    """Which of these rows of a type are visible, by their own properties.
 
-    Who looks at rows of a table often gets to know all that are seen of it, which then are looked up. Until then rows
-    are read; where they are about to be bound to a variable, what the plan reads of it is read along, in one request:
-    for few rows a second one costs more than values that nobody gets to see.
+    A reader that often tests rows of a table gets all visible rows of it, which are then looked up. Until then rows are
+    read; where they are about to be bound to a variable, the values that the plan needs are read along, in one
+    request: for few rows a second request costs more than values of rows that turn out to be invisible.
     """
     if not context.is_restricted(type_):
         return np.ones(len(rows), dtype=bool)
@@ -126,7 +126,7 @@ def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, v
 
 
 def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
-    """All rows of a type that are seen by their own properties, ascending; None when all of them are."""
+    """All rows of a type that are visible by their own properties, ascending; None for all rows."""
     if not context.is_restricted(type_):
         return None
     known = at_hand(type_, context)
@@ -134,7 +134,7 @@ def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | N
 
 
 def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
-    """Find them, and remember them for the next reader through an equal lens."""
+    """Find them, and remember them for the next reader with an equal visibility."""
     text = row_filter_text(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
     rows = np.sort(row_ids_of(context.table(type_).read([], filter=text, row_ids=True)))
     return keep(type_, rows if text is not None else rows[_looked_at(type_, rows, context)], context)
@@ -143,7 +143,7 @@ def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
 def visible_adjacency(
     found: Neighbours, plan: ir.Expand, nodes: RowIds, *, with_edges: bool, context: ReadContext
 ) -> Adjacency:
-    """What is seen of an adjacency within reach of `nodes`, which are seen themselves.
+    """The visible part of an adjacency within reach of `nodes`, which are visible themselves.
 
     `with_edges` says whether entries are single edges: those are needed to look at edges, and are not kept when the
     plan does not bind them.

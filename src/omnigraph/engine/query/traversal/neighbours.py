@@ -63,7 +63,7 @@ def explore(
 
 
 class _Walk:
-    """What has been seen so far: one source and end per edge, by row id."""
+    """The edges met so far: one source and end per edge, by row id."""
 
     def __init__(self, edges: Table, ends: Table, with_edges: bool) -> None:
         self._edges = edges
@@ -147,7 +147,7 @@ class Choice:
 
 
 def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neighbours:
-    """An adjacency that knows at least everything within reach of `nodes`, and nothing that is not seen."""
+    """An adjacency with at least everything within reach of `nodes`, and nothing invisible."""
     looks_at_edges = context.is_restricted(plan.edge)
     shape = Shape.EDGES if plan.edge_variable is not None or looks_at_edges else Shape.NEIGHBOURS
     found = _find(plan, nodes, shape, context)
