@@ -1,4 +1,4 @@
-"""A small library graph for tests of maintenance: books with every kind of property, readers, and loans between them."""
+"""A small library graph for maintenance tests: books with every kind of property, readers, and loans between them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Standing(StrEnum):
     UNFINISHED = "unfinished"
     """Leftovers of an init that died. No graph yet, and nothing that anybody would miss."""
     OCCUPIED = "occupied"
-    """Something that is no graph."""
+    """Something that is not a graph."""
     BROKEN = "broken"
     """A graph that does not open."""
     GRAPH = "graph"
@@ -51,7 +51,7 @@ class Found:
 
 
 def look_at(uri: str) -> Found:
-    """What stands at a root. Raises `StorageError` when that can't be told."""
+    """The finding at a root. Raises `StorageError` when it can't be determined."""
     try:
         return _graph_at(uri)
     except StorageError:
@@ -105,7 +105,7 @@ def schema_made_by(uri: str) -> str | None:
 
 
 def make(uri: str, schema: str, operation: str, actor: str | None) -> None:
-    """A new graph. Leftovers of an init that died are no obstacle, a graph that stands is one."""
+    """Create a graph. Leftovers of an init that died are replaced; an existing graph is an error."""
     Workspace.init(uri, schema, actor=actor, details={OPERATION: operation}, force=True).close()
 
 
@@ -120,6 +120,6 @@ def change_schema(uri: str, seen: Found, schema: str, operation: str, actor: str
 
 
 def preview_change(uri: str, schema: str) -> SchemaPlan:
-    """The way from the schema of main to this one. Writes nothing."""
+    """The migration from the schema of main to this one. Writes nothing."""
     with closing(Workspace.open(uri)) as workspace:
         return plan_schema(workspace, schema, MAIN, allow_data_loss=False)

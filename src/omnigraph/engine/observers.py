@@ -15,7 +15,7 @@ from omnigraph.api.maintenance import Progress as Progress
 
 
 class Tally:
-    """One step, counted from any thread; for nobody when nobody watches."""
+    """One step, counted from any thread. Does nothing without a progress callback."""
 
     def __init__(self, progress: Progress | None, what: str, total: int) -> None:
         self._progress = progress
@@ -26,7 +26,7 @@ class Tally:
         self.add(0)
 
     def add(self, count: int = 1, what: str | None = None) -> None:
-        """That so much more is done, and what it was."""
+        """Report that `count` more is done, and what it was."""
         if self._progress is not None:
             with self._lock:
                 self._done += count
@@ -35,11 +35,11 @@ class Tally:
 
 AUDIT: Final = logging.getLogger("omnigraph.policy")
 FIELDS: Final = "fields"
-"""The attribute of a log record that holds what is told, by name."""
+"""The attribute of a log record that holds the fields by name."""
 
 
 def audit(graph_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None:
-    """A gate was asked."""
+    """Log one decision of a gate."""
     if AUDIT.isEnabledFor(logging.INFO):
         fields = {
             "graph_id": graph_id,
@@ -50,5 +50,5 @@ def audit(graph_id: str, actor: str | None, request: AccessRequest, decision: De
             "allowed": decision.allowed,
             "rule": decision.matched_rule_id,
         }
-        told = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
-        AUDIT.info("decision %s", told, extra={FIELDS: fields})
+        text = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        AUDIT.info("decision %s", text, extra={FIELDS: fields})

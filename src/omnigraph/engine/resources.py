@@ -33,7 +33,7 @@ class RestrictingGate(Gate, Protocol):
     """Rules that may allow a part of the graph only."""
 
     def visibility(self, actor: str | None, request: AccessRequest) -> Visibility:
-        """What an actor that may do this sees. Raises when that can't be told."""
+        """The part of the graph that an actor sees when it does this. Raises when the rules can't be evaluated."""
         ...
 
 

@@ -40,7 +40,7 @@ class SchemaPreview:
 
 
 def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPlan:
-    """The way from a branch's schema to this one. Writes nothing, and an impossible plan is no error."""
+    """The migration from a branch's schema to this one. Writes nothing, and an impossible plan is not an error."""
     return evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan
 
 
@@ -51,7 +51,7 @@ def preview_schema(workspace: Workspace, text: str, branch: str, *, allow_data_l
 
 @dataclass(frozen=True, slots=True)
 class ManagedChange:
-    """What somebody who keeps the schema of a graph in files asks of a change beside the schema itself.
+    """The conditions of a schema change that a cluster makes.
 
     The graph has to hold the file word for word, so a change of a comment is a commit too. And nothing is changed when
     the schema was changed by anybody after the version at which they looked at it, also if it was changed back.
@@ -71,7 +71,7 @@ def apply_schema(
     managed: ManagedChange | None = None,
     idempotency_key: str | None = None,
 ) -> SchemaApplied:
-    """Change the schema of a branch, or raise with nothing changed. The same schema again is no commit."""
+    """Change the schema of a branch, or raise with nothing changed. The same schema again makes no commit."""
     workspace.require(actor, PolicyAction.SCHEMA_APPLY, target_branch=branch)
     workspace.refuse_restricted("a schema change")
     change = _SchemaChange(text, allow_data_loss, managed)
@@ -121,14 +121,14 @@ class _SchemaChange:
             return None
         self.hard_dropped_paths = _purged_tables(evolution.plan.steps, accepted, evolution.catalog, txn.base.tables)
         plan = _plan(txn, accepted, evolution.catalog, self.text)
-        # A schema that was changed and changed back looks the same: whoever must not miss that looks again.
+        # A schema that was changed and changed back looks the same; a caller that must not miss that checks again.
         return plan if self.managed is None else replace(plan, read_set=ReadSet(everything=True))
 
     def look_back(self, workspace: Workspace, published: PublishedCommit) -> None:
         """Plan once more what an earlier call with the same key did: from the state that its commit was made on."""
         entry = published.entry
         if entry.commit.kind != _KIND:
-            raise ConflictError("this idempotency key belongs to a write that is no schema change; choose another key")
+            raise ConflictError("this idempotency key belongs to a write that is not a schema change; choose another")
         link = entry.commit.parents[0]
         before = workspace.root.log.entry(link.branch_id, link.version)
         if not isinstance(before, LogEntry):

@@ -24,7 +24,7 @@ from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import IndexCoverage, index_coverage
 
 INTERNAL_SCHEMA_VERSION: Final = FORMAT_VERSION
-"""The storage format as servers tell it."""
+"""The storage format as servers report it."""
 
 
 class Snapshot:

@@ -217,7 +217,7 @@ class Workspace(Resources):
             ref = branches.new_ref(name, fork.ref, fork.entry, actor=intent.actor)
             txn = WriteTxn(self, ref, fork.entry, intent)
             plan = prepare(txn)
-            # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
+            # No reader finds the log of a drafted branch, so the commit is not visible before the branch is.
             published = None if plan is None else publish.publish(txn, plan)
             try:
                 branches.establish(ref, fork.age)
@@ -233,7 +233,7 @@ class Workspace(Resources):
 
 
 class GraphHandle(Protocol):
-    """Whatever stands for an open graph outside the engine, such as `omnigraph.Graph`."""
+    """An open graph outside the engine, such as `omnigraph.Graph`."""
 
     @property
     def _workspace(self) -> Workspace: ...

@@ -1,4 +1,4 @@
-"""History for a restricted reader: a difference is that of two graphs with the visible rows only, a feed adds up to it."""
+"""History for a restricted reader: a difference is that of two graphs with the visible rows, a feed adds up to it."""
 
 from __future__ import annotations
 

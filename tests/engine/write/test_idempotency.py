@@ -212,11 +212,11 @@ def test_a_merge_whose_source_went_with_it_can_be_repeated(graph: Graph) -> None
     graph.create_branch("side")
     graph.load(row("cid"), mode="append", branch="side")
     kept = graph.merge("side", delete_branch=True, idempotency_key="k")
-    assert (kept.branch_deleted, "side" in graph.list_branches()) == (False, True), "the name has a new life"
+    assert (kept.branch_deleted, "side" in graph.list_branches()) == (False, True), "the name has a new generation"
     assert "no longer the one that was merged" in (kept.branch_delete_error or "")
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["the name is free", "the name has a new life"])
+@pytest.mark.parametrize("again", [False, True], ids=["the name is free", "the name has a new generation"])
 def test_a_merge_of_nothing_that_deleted_its_source_can_be_repeated(graph: Graph, again: bool) -> None:
     graph.create_branch("side")
     first = graph.merge("side", delete_branch=True, idempotency_key="k")
@@ -244,7 +244,7 @@ def test_a_key_of_a_write_without_a_digest_is_no_schema_change(graph: Graph) -> 
     """As a DataFrame that is written by Spark leaves it."""
     intent = Intent(kind="pipeline", idempotency_key="k")
     graph._workspace.commit("main", lambda txn: PublishPlan(staged={}), intent)
-    with pytest.raises(ConflictError, match="belongs to a write that is no schema change"):
+    with pytest.raises(ConflictError, match="belongs to a write that is not a schema change"):
         graph.schema.apply(WIDER, idempotency_key="k")
 
 

@@ -71,7 +71,7 @@ class RemoteTable:
         blobs_as_bytes: bool = False,
         batch_rows: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of some fragments; `places` adds where each stands, as `PLACE`."""
+        """Rows of some fragments; `places` adds the address of each row, as `PLACE`."""
         from omnigraph.storage.tables.fragments import scan_fragments
 
         return scan_fragments(

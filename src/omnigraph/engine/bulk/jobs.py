@@ -61,16 +61,16 @@ class BulkCompaction:
         }
 
     def _rewritten(self, state: TableState, results: list[str]) -> CompactedTable:
-        told = [json.loads(result) for result in results]
+        reports = [json.loads(result) for result in results]
         return CompactedTable(
             self._staging.apply_compaction(state, results).state,
-            sum(len(result["original_fragments"]) for result in told),
-            sum(len(result["new_fragments"]) for result in told),
+            sum(len(report["original_fragments"]) for report in reports),
+            sum(len(report["new_fragments"]) for report in reports),
         )
 
 
 def same_content_plan(before: Mapping[str, TableState], after: Mapping[str, TableState]) -> PublishPlan:
-    """Tables that were laid out anew and hold what they held. Strict: a writer who was faster makes the work void."""
+    """Tables with a new layout and the same content. Strict: a writer that was faster makes the work void."""
     changed = {key: StagedTable(state) for key, state in after.items() if state != before[key]}
     return PublishPlan(staged=changed, strict=True)
 

@@ -39,7 +39,7 @@ def create_branch(
 
 
 def find_or_create(workspace: Workspace, name: str, source: str, *, actor: str | None = None) -> None:
-    """Create a branch unless it is there, or somebody else creates it at the same time."""
+    """Create a branch unless it exists or another writer creates it at the same time."""
     if branch_exists(workspace, name):
         return
     try:

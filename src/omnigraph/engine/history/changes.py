@@ -257,7 +257,7 @@ class CommitChanges:
 
 
 def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
-    """What a commit changed since its first parent, or the typed reason why that can't be told."""
+    """The changes of a commit since its first parent, or the typed reason why they are not known."""
     # The pages of a large commit share one comparison.
     recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope, after.visibility))
     if isinstance(known := recent.get(key), CommitChanges):
@@ -276,7 +276,7 @@ def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
 
 
 def changes_of_types(after: Snapshot, scope: ChangeScope) -> CommitChanges:
-    """The same for a caller who names types: one that neither the commit nor the branch has is refused."""
+    """The same for a caller that names types: a type that neither the commit nor the branch has is refused."""
     try:
         check_type_names(scope.types, after.catalog)
     except BadRequestError:
@@ -342,7 +342,7 @@ def parent_of(state: Snapshot) -> Snapshot:
 
 def _refuse_schema_boundary(before: Snapshot, after: Snapshot, scope: ChangeScope) -> None:
     """Two images are comparable only while the shape of every type, and the set of types in use, stay the same. Types
-    that the scope does not select do not matter: nobody sees an image of them."""
+    that the scope does not select do not matter: no image of them is shown."""
     if before.entry.schema == after.entry.schema:
         return
     selected = (pair for pair in paired_types(before, after) if scope.selects_type(pair.type.kind, pair.type.name))

@@ -47,8 +47,8 @@ def summary(state: Snapshot, *, exact: bool = True) -> CommitSummary:
     changes: Mapping[str, ChangeCounts] | None = counts
     if (exact and commit.kind == "merge" and not commit.changes) or not state.visibility.is_unrestricted:
         changes = _net_counts(state)
-    told = None if changes is None else {key: _entity_counts(changes[key]) for key in sorted(changes)}
-    return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=told)
+    entity_counts = None if changes is None else {key: _entity_counts(changes[key]) for key in sorted(changes)}
+    return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=entity_counts)
 
 
 def _net_counts(state: Snapshot) -> dict[str, ChangeCounts] | None:

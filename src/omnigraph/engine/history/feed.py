@@ -99,7 +99,7 @@ class CapturedBaseline:
 
 
 def begin_baseline(workspace: Workspace, branch: str, scope: ChangeScope) -> CapturedBaseline:
-    """Whoever writes the lines hands out the record only after the last of them was taken."""
+    """The caller hands out the record only after the last line was read."""
     workspace.refuse_restricted("a baseline")
     head = workspace.head(branch)
     if scope.types:
@@ -196,7 +196,7 @@ def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) 
         return _Position(position.version, position.delivered, position.cut)
     if request.cursor is not None:
         cursor = unseal(request.cursor, FeedCursor)
-        # A cursor stands behind whole commits: it stays good when rules change.
+        # A cursor points behind a whole commit, so it stays valid when rules change.
         _refuse_foreign(root, head, digest_of(request.scope), cursor)
         return _Position(_version_on_chain(root, head, cursor.commit) + 1, 0, newest)
     start = _NOW if request.start is None else request.start

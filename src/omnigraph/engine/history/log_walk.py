@@ -140,7 +140,7 @@ def find(root: GraphRoot, commit_id: str) -> Located:
 
 
 def merge_base(root: GraphRoot, left: LogEntry, right: LogEntry) -> LogEntry | None:
-    """The best common ancestor: one that is no ancestor of another common ancestor.
+    """The best common ancestor: one that is not an ancestor of another common ancestor.
 
     Of several, the one with the smallest sum of distances, then the larger version. A plainly nearest ancestor would
     not do: a short way through an old merged branch may lead behind a point that both sides share.
@@ -210,7 +210,7 @@ class _Painting:
         found = self._root.log.entries([*((link.branch_id, link.version) for link in links), *self._ahead(links)])
         for position, (link, parent) in enumerate(zip(links, found, strict=False)):
             if position and parent is None:
-                continue  # a merged branch that was deleted, and whose log was swept: nobody else descends from it
+                continue  # a merged branch that was deleted, and whose log was swept: no other commit descends from it
             yield _parent(link, parent)
 
     def _ahead(self, links: tuple[ParentLink, ...]) -> list[tuple[str, int]]:

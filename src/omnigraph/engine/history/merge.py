@@ -49,7 +49,7 @@ from omnigraph.storage.models import KeyUse, LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 
-_TOLD = "merge"
+_OUTCOME = "merge"
 
 
 def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
@@ -95,7 +95,7 @@ def _deleted_before(request: MergeRequest) -> MergeResult:
 
 @contextmanager
 def _redact_conflicts(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
-    """Conflicts name entities. Who sees a part of the branches learns that there are some, and no more."""
+    """Conflicts name entities. A restricted actor learns that there are conflicts, but not which."""
     try:
         yield
     except MergeConflictsError:
@@ -123,16 +123,16 @@ def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
     outcome, base = _relation(root, source, target)
     base_id = None if base is None else base.commit.id
 
-    def told(changes: tuple[EntityChange, ...], conflicts: tuple[MergeConflict, ...] = ()) -> MergePreview:
+    def preview_of(changes: tuple[EntityChange, ...], conflicts: tuple[MergeConflict, ...] = ()) -> MergePreview:
         return MergePreview.of(request.source, request.target, outcome, base_id, changes, conflicts)
 
     if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
-        return told(())
+        return preview_of(())
     if outcome is MergeOutcome.FAST_FORWARD:
         before = Snapshot(workspace, target.ref.branch, target.entry)
-        return told(diff(before, Snapshot(workspace, source.ref.branch, source.entry)).changes)
+        return preview_of(diff(before, Snapshot(workspace, source.ref.branch, source.entry)).changes)
     plan = _plan(workspace, request, source, target, base, _intent(request))
-    return told(tuple(plan.target_changes()), tuple(plan.conflicts))
+    return preview_of(tuple(plan.target_changes()), tuple(plan.conflicts))
 
 
 def _earlier(workspace: Workspace, request: MergeRequest, intent: Intent) -> PublishedCommit | None:
@@ -246,19 +246,19 @@ def _merge_plan(
         schema=schema,
         merged=source.entry.link,
         strict=True,
-        details={_TOLD: json.dumps({"source": source.ref.branch, "outcome": outcome.value})},
+        details={_OUTCOME: json.dumps({"source": source.ref.branch, "outcome": outcome.value})},
     )
 
 
 def _outcome(entry: LogEntry) -> MergeOutcome:
-    told = json.loads(entry.commit.details.get(_TOLD, "null"))
-    if told is None:
+    details = json.loads(entry.commit.details.get(_OUTCOME, "null"))
+    if details is None:
         raise ConflictError("this idempotency key belongs to a write that is not a merge; choose another key")
-    return MergeOutcome(told["outcome"])
+    return MergeOutcome(details["outcome"])
 
 
 def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
-    """A source that was deleted meanwhile is nobody's branch any more; one that only advanced is fine."""
+    """Refuse a source that was deleted meanwhile; one that only advanced is fine."""
     try:
         root.log.head(source.ref)
     except BranchNotFoundError:
@@ -284,6 +284,6 @@ def _delete_source(
 
 
 def _is_as_merged(workspace: Workspace, request: MergeRequest, published: PublishedCommit) -> bool:
-    """Whether the source still stands where an earlier merge found it: its name may have a new life by now."""
+    """Whether the source is still where an earlier merge found it: its name may belong to a new ref generation."""
     merged = published.entry.commit.parents[-1]
     return workspace.root.branches.head(request.source).entry.link == merged

@@ -197,7 +197,7 @@ class TypeMerge:
         return type_delta(TypePair(before, self.state(side)))
 
     def decide(self, resolutions: Resolutions, otherwise: Side | None = None) -> Decision:
-        """By what a person decided; of entities nobody decided about, `otherwise` when it is given."""
+        """By the decision of a person; for undecided entities, `otherwise` if there is one."""
 
         def decide(kind: ConflictKind, type_key: str, entity_id: str) -> Side | None:
             return resolutions.decide(kind, type_key, entity_id) or otherwise

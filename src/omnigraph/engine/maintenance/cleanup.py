@@ -343,7 +343,7 @@ class _Cleanup:
         self.root.remove_empty_folders(leaf_folders(table.doomed.others))
 
     def _each(self, tables: list[_Table], step: Callable[[_Table], None], called: str | None = None) -> None:
-        """One step for every table at once; a named one is told as it goes on."""
+        """One step for every table at once; a named step reports its progress."""
         tally = Tally(None if called is None else self.progress, called or "", len(tables))
 
         def run(table: _Table) -> None:

@@ -115,7 +115,7 @@ class Maintainer:
         if every <= timedelta(0):
             raise BadRequestError("the time between two looks at a graph must be positive")
         self._stopping = threading.Event()
-        # A graph that nobody holds any more ends its maintainer, instead of being kept open by it for ever.
+        # A graph without references ends its maintainer, instead of being kept open by it.
         self._root = weakref.ref(workspace.root, lambda _: self._stopping.set())
         self._policy = policy
         self._every = every.total_seconds()

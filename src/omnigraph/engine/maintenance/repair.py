@@ -64,15 +64,15 @@ def repair(
         raise BadRequestError("force requires confirm")
     found = examine(workspace, progress)
     of_logs = [_torn_log(workspace.root, found, log, log.torn, confirm, force) for log in found.logs if log.torn]
-    told = {log.torn for log in found.logs}
+    reported = {log.torn for log in found.logs}
     main = next(log for log in found.logs if log.ref.branch == MAIN)
     tables = [] if main.head is None else _tables_of_main(workspace, main.head, found)
-    told |= {problem.path or problem.reason for finding, problems in tables for problem in problems}
-    told |= {problem.path for problem in found.topologies.values()}
+    reported |= {problem.path or problem.reason for finding, problems in tables for problem in problems}
+    reported |= {problem.path for problem in found.topologies.values()}
     others = [
         replace(_graph_row(main), error=problem.reason)
         for problem in found.report.problems
-        if (problem.path or problem.reason) not in told
+        if (problem.path or problem.reason) not in reported
     ]
     others += [_topology_row(workspace.root, main, *damage, confirm) for damage in found.topologies.items()]
     version, rows = None, [finding.row for finding, _ in tables]
@@ -100,24 +100,24 @@ def _graph_row(log: CheckedLog) -> TableRepaired:
 def _torn_log(
     root: GraphRoot, found: Examination, log: CheckedLog, torn: str, confirm: bool, force: bool
 ) -> TableRepaired:
-    """A newest entry that breaks off. If it never was whole nobody could read it, and nothing was built on it."""
+    """A truncated newest entry. If it never was whole, no reader could read it and no commit builds on it."""
     row = _graph_row(log)
-    told = (
+    reason = (
         f"{torn}: the newest entry of branch '{log.ref.branch}' breaks off, so the branch can't be read. A power "
         "cut leaves this of a commit that was not acknowledged; if there is a backup of the file, put it back instead"
     )
     if not root.location.is_local:
-        return _unverifiable(row, f"{told}. This store never leaves half of an object: somebody changed it")
+        return _unverifiable(row, f"{reason}. This store never leaves half of an object: somebody changed it")
     if len(log.problems) > 1:
-        return _unverifiable(row, f"{told}. More of the log is damaged: {log.problems[0].reason}")
+        return _unverifiable(row, f"{reason}. More of the log is damaged: {log.problems[0].reason}")
     if (broken := _first_problem(found, log.head)) is not None:
         # A cleanup releases the commit before the head only after it has read the head.
-        return _unverifiable(row, f"{told}. It was whole once, because the commit before it was released: {broken}")
+        return _unverifiable(row, f"{reason}. It was whole once, because the commit before it was released: {broken}")
     if not confirm:
         offer = f"confirm with force sets it aside, and the branch goes on from version {log.newest - 1}"
-        return replace(row, action=Action.PREVIEW, error=f"{told}; {offer}")
+        return replace(row, action=Action.PREVIEW, error=f"{reason}; {offer}")
     if not force:
-        return _unverifiable(row, f"{told}; it is set aside only with force")
+        return _unverifiable(row, f"{reason}; it is set aside only with force")
     away = f"{_DAMAGED}/{log.ref.branch_id}-{log.newest:020d}-{new_ulid()}.json"
     root.objects.set_aside(torn, away)
     return replace(row, action=Action.FORCED, error=f"{torn}: was set aside as {away}")
@@ -176,8 +176,8 @@ def _examine(
     if checked.only_indexes and type_ is not None:
         segments = frozenset(file.index_segment for file in checked.damaged if file.index_segment is not None)
         damaged = replace(row, classification=Classification.UNVERIFIABLE, action=Action.PREVIEW)
-        told = f"{checked.problems[0].reason}; an index is derived from its rows, and confirm builds it again"
-        return _Finding(replace(damaged, error=told), type_, damaged_segments=segments)
+        reason = f"{checked.problems[0].reason}; an index is derived from its rows, and confirm builds it again"
+        return _Finding(replace(damaged, error=reason), type_, damaged_segments=segments)
     if checked.problems:
         return _Finding(_unverifiable(row, checked.problems[0].reason))
     if type_ is None:

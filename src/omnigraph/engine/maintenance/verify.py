@@ -147,7 +147,7 @@ def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
 
 
 def _orphans(known: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tuple[BranchRef, str]]:
-    """Branches whose history lies in the log of a branch that nobody knows."""
+    """Branches whose history lies in the log of an unknown branch."""
     ids = {ref.branch_id for ref in known}
     return [(ref, point.branch_id) for ref in refs for point in ref.lineage if point.branch_id not in ids]
 
@@ -163,7 +163,7 @@ def _branch_names(root: GraphRoot) -> list[str]:
     try:
         return root.branches.names()[1:]
     except OmniGraphError:
-        return []  # told already: a ref that can't be read
+        return []  # reported already: a ref that can't be read
 
 
 # Logs
@@ -214,7 +214,7 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
 def _broken_links(root: GraphRoot, logs: Iterable[CheckedLog]) -> Iterator[Problem]:
     """Entries of other logs that commits name as their parents, and that are gone or another commit now.
 
-    A branch reports its fork point itself. Logs outlive their branches, so whatever was a parent once still stands.
+    A branch reports its fork point itself. Logs outlive their branches, so every former parent still exists.
     """
     commits = {log.ref.branch_id: log.commits for log in logs}
     for log in logs:

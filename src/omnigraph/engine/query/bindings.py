@@ -96,7 +96,7 @@ class Bindings:
     """`length` rows. `weights` says how many rows each stands for, None that it is one.
 
     Weights appear only where a consumer counts rows without looking at them (an aggregate, a negation), in place of
-    expanding to a variable that nobody reads.
+    expanding to a variable that is never read.
     """
 
     rows: Mapping[str, RowIds]
@@ -161,7 +161,7 @@ class Bindings:
 
 
 def concatenate(parts: Sequence[Bindings]) -> Bindings:
-    """The rows of all parts, which bind the same variables, in order. Nobody concatenates weighted rows."""
+    """The rows of all parts, which bind the same variables, in order. Weighted rows are never concatenated."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -162,7 +162,7 @@ def _stored_value(value: object, type_: PropertyType) -> Plain:
 
 
 def _check_text(text: str) -> None:
-    """JSON can spell half of a surrogate pair, which is no character and no stored text can hold."""
+    """JSON can spell half of a surrogate pair, which is not a character, and no stored text can hold it."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -33,7 +33,7 @@ _COPIES = 4
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Values, and for each row where in them its own stands. Several rows may share one."""
+    """Values, and for each row the position of its own. Several rows may share one."""
 
     values: pa.Array
     positions: Indices

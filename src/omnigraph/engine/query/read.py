@@ -139,7 +139,7 @@ def context_of(
 
 
 def _refuse_masked(named: Iterable[ir.PropertyValue], visibility: Visibility) -> None:
-    """A query may not name what its reader must not see: sorting by it, or counting where it is set, would tell it."""
+    """A query may not name a masked property: sorting by it, or counting where it is set, would reveal it."""
     for value in named:
         if value.prop.name in visibility.of(value.owner).masked:
             raise PolicyError(f"policy: '{value.owner.name}.{value.prop.name}' is hidden from you; leave it out")

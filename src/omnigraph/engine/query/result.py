@@ -64,11 +64,11 @@ class Profiler:
     """Builds the tree. An operator that runs again for the next piece of its input adds to its first entry."""
 
     def __init__(self, requests: Callable[[], int] | None = None, *, restricted: bool = False) -> None:
-        """`restricted` is for readers who see a part of the graph: requests and notes would tell of the rest."""
+        """`restricted` is for restricted readers: requests and notes would reveal invisible rows."""
         requests = None if restricted else requests
         self._redacted = restricted
         self.detailed = requests is not None
-        """Whether somebody will look: notes that cost something to find out are for them alone."""
+        """Whether the caller asked for a profile: expensive notes are made only then."""
         self._requests = requests or (lambda: 0)
         self._top = OperatorProfile("query")
         self._open = [self._top]

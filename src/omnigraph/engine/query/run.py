@@ -90,7 +90,7 @@ def values_in(plan: ir.ReadOperator) -> Iterator[ir.Value]:
 
 
 def property_values(part: object) -> Iterator[ir.PropertyValue]:
-    """Every property that a plan names, wherever it stands: in values, predicates, rankings, sort keys."""
+    """Every property that a plan names, anywhere: in values, predicates, rankings, sort keys."""
     waiting = [part]
     while waiting:
         part = waiting.pop()
@@ -484,7 +484,7 @@ class ReadRun:
 
 
 def _counts_rows(value: ir.Value | ir.AggregateValue) -> bool:
-    """`count($x)`: every row has an `$x`, so nobody needs to know which."""
+    """`count($x)`: every row has an `$x`, so its value is not needed."""
     return (
         isinstance(value, ir.AggregateValue)
         and value.function is AggregateFunction.COUNT

@@ -76,8 +76,8 @@ def visible_addresses(snapshot: Snapshot, type_: TableType) -> NDArray[np.int64]
 
 
 def _context(snapshot: Snapshot, now: int | None = None) -> ReadContext:
-    told = {NOW_PARAMETER: now_micros() // 1000 if now is None else now}
-    return context_of(snapshot, snapshot.catalog, snapshot.visibility, told)
+    parameters = {NOW_PARAMETER: now_micros() // 1000 if now is None else now}
+    return context_of(snapshot, snapshot.catalog, snapshot.visibility, parameters)
 
 
 def _ends(type_: TableType, context: ReadContext) -> tuple[NodeType, ...]:

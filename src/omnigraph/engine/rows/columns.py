@@ -146,7 +146,7 @@ def fillable_catalog(catalog: Catalog, is_computed: Callable[[NodeType, Property
 
 
 def without_vector(rows: pa.Table, source: str, target: str) -> NDArray[np.bool_]:
-    """Which rows have a text and no vector. Blanks are no text: providers refuse them."""
+    """Which rows have a text and no vector. A blank text does not count: providers refuse it."""
     texts = rows.column(source)
     has_text = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False)
     wanted: NDArray[np.bool_] = pc.and_(pc.is_null(rows.column(target)), has_text).to_numpy()

@@ -67,7 +67,7 @@ class AuthorVisibility:
                     raise PolicyError(f"policy: '{statement.type.name}.{name}' is hidden from you; leave it out")
 
     def refuse_partial_rows(self, types: Sequence[TableType]) -> None:
-        """Whole rows can't be written by somebody who does not see all of them."""
+        """Refuse whole rows of types with masked properties."""
         for type_ in types:
             if self._masked(type_):
                 raise _partly_masked(type_)

@@ -43,7 +43,7 @@ _RECEIPT = "mutation"
 class MutationRequest:
     """Everything a caller says about a mutation. `name` may be omitted when the source holds one query.
 
-    Who invokes a `stored` mutation names it and does not know its source, which may change: a repeat is then known by
+    The caller of a `stored` mutation names it and does not know its source, which may change: a repeat is then known by
     the name and the parameters.
     """
 
@@ -89,7 +89,7 @@ def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
 
 
 def earlier_receipt(workspace: Workspace, request: MutationRequest) -> MutationReceipt | None:
-    """What an earlier mutation with the same idempotency key was told, if the branch remembers it. Writes nothing."""
+    """The receipt of an earlier mutation with the same idempotency key, if the branch remembers it. Writes nothing."""
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
     published = already_published(workspace.begin(request.branch, request.intent))
     return None if published is None else _receipt(published)

@@ -338,7 +338,7 @@ class PendingRows:
             self._bytes += rows.nbytes
 
     def _by_id(self) -> dict[str, int]:
-        """Where the row of each id stands, the last written last."""
+        """The position of the row of each id, the last written last."""
         known = self._rows_by_id
         for part in range(self._parts_by_id, len(self._parts)):
             for row, entity_id in enumerate(self._parts[part].column("id").to_pylist(), start=self._starts[part]):

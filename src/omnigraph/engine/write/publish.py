@@ -90,7 +90,7 @@ class WriteTxn:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The head as it is: rules of the schema hold for all rows, whoever sees them."""
+        """The whole head: rules of the schema hold for all rows, visible or not."""
         return Snapshot(self.resources, self.ref.branch, self.base, UNRESTRICTED)
 
     def state(self, type_key: str) -> TableState:

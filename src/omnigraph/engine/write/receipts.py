@@ -58,7 +58,7 @@ class RequestDigest:
 
     def add_rows(self, rows: pa.Table, made_up: pa.ChunkedArray) -> None:
         """Typed rows become part of the digest by their values alone: in whatever form and chunks they came, and
-        whatever columns they left out. Ids that were made up for them are no part of what was asked for."""
+        whatever columns they left out. Generated ids are not part of the request."""
         for name, column in zip(rows.column_names, rows.columns, strict=True):
             array = column.combine_chunks()
             if name == "id":

@@ -115,7 +115,7 @@ def _require_plain(column: str, type_: pa.DataType) -> None:
 
 
 def _leaves(array: pa.Array) -> int:
-    """How many values an array stands for, those of its lists included."""
+    """How many values an array represents, those of its lists included."""
     if pa.types.is_struct(array.type):
         return len(array) + sum(_leaves(array.field(at)) for at in range(array.type.num_fields))
     nested = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map)
@@ -258,7 +258,7 @@ def received_file(path: Path, name: str | None, format: RowFormat, csv: CsvDiale
 
 
 def usual_dialect(path: str) -> CsvDialect:
-    """How CSV of that name is written, when nobody says otherwise."""
+    """The default dialect for a CSV file of that name."""
     return CsvDialect(delimiter="\t" if without_compression(path).lower().endswith(".tsv") else ",")
 
 
@@ -271,7 +271,7 @@ def format_named(name: str) -> RowFormat:
 
 
 def format_of(path: str) -> RowFormat:
-    """The format that the name of a file tells."""
+    """The format by the name of a file."""
     found = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
     if found is None:
         raise BadRequestError(
@@ -316,7 +316,7 @@ class RowInput:
 def row_input(
     data: Any, type_name: str, *, format: str | None = None, csv: CsvDialect | None = None, graph: Location
 ) -> RowInput:
-    """The rows that a caller gave. `format` and `csv` say how a file is written, where its name does not tell."""
+    """The rows that a caller gave. `format` and `csv` say the form of a file, where its name does not."""
     if isinstance(data, RowInput):
         return data
     if isinstance(data, str | PathLike):
@@ -432,7 +432,7 @@ class InputFiles:
         self._is_read = True
 
     def rows(self, type_name: str, format: str | None, csv: Callable[[str], CsvDialect | None]) -> RowInput:
-        """The rows of all files, as rows of a type. `csv` tells how a file is written, where its name does not."""
+        """The rows of all files, as rows of a type. `csv` is the form of a file, where its name does not say."""
         files = [local_row_file(path, format, csv(path)) for path in self._paths]
         return RowInput(type_name, files[0].unit, lambda limits: self._blocks(files, limits))
 
@@ -467,14 +467,14 @@ class InputFiles:
                 raise
             at = bisect_left(self._starts, error.line) - 1
             line = error.line - self._starts[at]
-            told = str(error).removeprefix(f"{unit} {error.line}: ")
+            message = str(error).removeprefix(f"{unit} {error.line}: ")
             raise ConstraintError(
                 error.rule,
                 error.type_key,
                 error.property,
                 error.entity_id,
                 line,
-                message=f"{self._paths[at]}, {unit} {line}: {told}",
+                message=f"{self._paths[at]}, {unit} {line}: {message}",
             ) from error
         except BadRequestError as error:
             if self._is_read or not self._starts or (path := self._paths[len(self._starts) - 1]) in str(error):

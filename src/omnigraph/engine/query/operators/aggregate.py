@@ -52,7 +52,7 @@ class Groups(NamedTuple):
 
 
 class _Argument(NamedTuple):
-    """An aggregate's argument: distinct stored values, where each row's stands in them, and which rows have one."""
+    """An aggregate's argument: distinct stored values, the position of each row's value, and which rows have one."""
 
     values: pa.Array
     positions: Indices

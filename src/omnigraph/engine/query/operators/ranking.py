@@ -142,7 +142,7 @@ def _scores(ranked: RankedRows, *, complete: bool) -> NodeScores:
 
 
 def _ranks(ranked: RowIds, rows: RowIds) -> NDArray[np.int64]:
-    """Where each row stands in a ranking, -1 when it has no rank."""
+    """The position of each row in a ranking, -1 without one."""
     space = RowSpace.of(ranked)
     place = np.empty(len(space), np.int64)
     place[space.positions(ranked)] = np.arange(len(ranked))

@@ -176,7 +176,7 @@ def _analysed_part(
 
 
 def _words(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """The lower-cased runs between ASCII separators, and which text each stands in."""
+    """The lower-cased runs between ASCII separators, and the text that each belongs to."""
     _, offset_buffer, data_buffer = column.buffers()
     offsets = np.frombuffer(offset_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
     if data_buffer is None or not len(column) or offsets[0] == offsets[-1]:

@@ -52,7 +52,7 @@ _PROVIDERS: Final = (
     (re.compile(r"all-MiniLM"), "local"),
     (re.compile(rf"{MOCK_MODEL}$"), "mock"),
 )
-"""Who has a model, by how its name begins."""
+"""The provider of a model, by the beginning of its name."""
 
 
 def check_embedder(embedder: Embedder, owner: str, prop: Property) -> None:

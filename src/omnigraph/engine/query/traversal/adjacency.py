@@ -45,7 +45,7 @@ class Counting(Protocol):
 class Adjacency:
     """The neighbours of node i of `sources` are `targets[offsets[i]:offsets[i + 1]]`, positions in `ends`.
 
-    Without `ranks` each neighbour stands once, ascending. With `ranks` there is one entry per stored edge in edge id
+    Without `ranks` each neighbour occurs once, ascending. With `ranks` there is one entry per stored edge in edge id
     order: `edges[rank]` is the row id of the edge that has this place among all edge ids.
     """
 
@@ -109,7 +109,7 @@ class Adjacency:
         return rows
 
     def end_counts(self, at: Indices | slice, weights: Counts | None) -> Counts:
-        """How often each end stands in these entries, counting an entry as often as its weight says."""
+        """How often each end occurs in these entries, each entry counted by its weight."""
         everything = isinstance(at, slice) and (at.start, at.stop) == (0, len(self.targets))
         if everything and weights is None and self.reverse is not None:
             return self.reverse.all_counts()
@@ -139,7 +139,7 @@ def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Posit
 def of_edges(
     sources: RowSpace, ends: RowSpace, source: Positions, target: Positions, ranks: Positions, edges: RowIds
 ) -> Adjacency:
-    """One entry per stored edge. `ranks` says where each entry's edge stands in the order of edge ids."""
+    """One entry per stored edge. `ranks` is the position of each entry's edge in the order of edge ids."""
     order = np.lexsort((ranks, source))
     return Adjacency(
         sources,
@@ -188,7 +188,7 @@ def spread(starts: Indices, counts: NDArray[np.int64]) -> Indices:
 
 
 def stands_between(low: Indices, high: Indices, wanted: Indices, targets_at: Callable[[Indices], Positions]) -> Mask:
-    """Whether each wanted target stands among the ascending entries from `low` to before `high`, by halving."""
+    """Whether each wanted target is among the ascending entries from `low` to before `high`, by halving."""
     end, last = high, max(0, int(high.max(initial=0)) - 1)
     while (open_ := low < high).any():
         middle = (low + high) // 2
@@ -277,7 +277,7 @@ class LayeredAdjacency:
 
     @cached_property
     def merged(self) -> Adjacency:
-        """The same as one adjacency. Copies the base, so only who reads most of it asks for this."""
+        """The same as one adjacency. Copies the base, so it is made only for reading most of it."""
         base, layer = self.base, self.layer
         at = np.minimum(layer.nodes, len(base.offsets) - 1)
         starts, stops = base.offsets[at], base.offsets[np.minimum(at + 1, len(base.offsets) - 1)]
@@ -306,7 +306,7 @@ class LayeredAdjacency:
         return self.entries_of(self.sources.positions(nodes))
 
     def entries_of(self, positions: Indices) -> Entries:
-        """Slices are of the folded adjacency: they stand for many entries, and often nobody looks at them."""
+        """Slices are of the merged adjacency: they cover many entries, which often are never read."""
         if len(positions) and is_ascending(positions):
             counts = self.counts_of(positions)
             total = int(counts.sum())

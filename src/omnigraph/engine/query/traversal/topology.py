@@ -55,7 +55,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopologyKey:
-    """What a topology is made of. Equal keys mean equal arrays, for ever."""
+    """The table versions of a topology. Equal keys always mean equal arrays."""
 
     graph_id: str
     shape: Shape

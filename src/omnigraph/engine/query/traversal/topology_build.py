@@ -140,7 +140,7 @@ def rows_to_read(before: Tables, after: Tables) -> int | None:
 
 
 def derive(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
-    """The older topology brought to the state of `after`. None when too much changed, or in a way that can't be told
+    """The older topology brought to the state of `after`. None when too much changed, or in a way that is not known
     from row ids: two branches numbered different nodes alike, or nodes in between."""
     edges = _changes(before[0], after[0], _ENDS)
     sources = _changes(before[1], after[1], ["id"])
@@ -208,7 +208,7 @@ def _removed_positions(space: RowSpace, changes: RowChanges) -> Indices:
 
 
 def _naming(edges: Table, column: str, changes: RowChanges, dangling: bool) -> pa.Table:
-    """Stored edges that nobody touched and that yet lead elsewhere now: those that name a removed node, which another
+    """Unchanged edges that yet lead elsewhere now: those that name a removed node, which another
     of the same id may have replaced, and where edges dangle those that name a new one."""
     ids = [changes.old.column("id"), *([changes.new.column("id")] if dangling else [])]
     named = pc.unique(pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string()))

@@ -180,7 +180,7 @@ def _scalars(scalar: Scalar, values: Sequence[object], grammar: Grammar) -> Colu
 
 
 def _uniform(scalar: Scalar, values: Sequence[object], kinds: set[type]) -> pa.Array | None:
-    """The column in one call, or None when only the exact rules can tell."""
+    """The column in one call, or None when the exact rules have to decide."""
     wanted = _KINDS[scalar]
     if not kinds <= wanted:
         return None

@@ -34,7 +34,7 @@ UNCLOSED_QUOTE: Final = "a quote is not closed"
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Whole records within `text`, which stands at `offset` of the input, in order and without their line ends.
+    """Whole records within `text`, which begins at `offset` of the input, in order and without their line ends.
 
     `fields` counts the values of each; that of a record with a flaw is undefined. An empty line is a record of one
     value here; only the header tells whether it is a row.

@@ -155,7 +155,7 @@ class RowBlock:
 
 
 def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -> tuple[str, ...]:
-    """The columns that hold the ends of an edge; none for a node. Refuses columns that are no property: they would
+    """The columns that hold the ends of an edge; none for a node. Refuses columns that are not a property: they would
     be lost."""
     where = "" if file is None else f"{file}: "
     if twice := next((name for name in columns if columns.count(name) > 1), None):
@@ -227,7 +227,7 @@ class _RowReader:
         self.rejected: list[RejectedRow] = []
 
     def unreadable(self) -> RejectedRow | None:
-        """The first row that is no row of the type at all; nothing later in the input can come before it."""
+        """The first row that is not a row of the type at all; no later violation can precede it."""
         bad = [row for row in self.rejected if row.stage is Stage.ENVELOPE]
         return min(bad, key=lambda row: row.line, default=None)
 

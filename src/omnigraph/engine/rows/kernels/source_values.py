@@ -40,7 +40,7 @@ _read_array = msgspec.json.Decoder(list).decode
 _MILLIS: Final = arrow_type(PropertyType(Scalar.DATETIME))
 _PER_MILLI: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _INSTANTS: Final = frozenset({Scalar.DATE, Scalar.DATETIME})
-# Dates beyond the year 9999, durations beyond some billion days, zones that nobody knows.
+# Dates beyond the year 9999, durations beyond some billion days, unknown zones.
 _NOT_IN_PYTHON: Final = (OverflowError, ValueError, LookupError, pa.ArrowException)
 
 
@@ -231,7 +231,7 @@ def _item_of(type_: PropertyType) -> PropertyType:
 
 
 def _items(value: object) -> object:
-    """The items of an array of any kind; null, or what is no array, as it is."""
+    """The items of an array of any kind; null and other values unchanged."""
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, pa.Scalar):
