@@ -214,13 +214,13 @@ def admit_blobs(resources: Resources, change: GraphChange) -> GraphChange:
 
 def _external_cells(change: TypeChange) -> dict[str, list[str | None]]:
     """Per blob column that holds some, the URI of each row, or None where the row names no external object."""
-    found = {}
+    cells_found = {}
     for prop in change.type.property_list:
         if prop.type.is_blob:
             uris = pc.struct_field(change.rows.column(prop.column), "uri")
             if uris.null_count < len(uris):
-                found[prop.column] = uris.to_pylist()
-    return found
+                cells_found[prop.column] = uris.to_pylist()
+    return cells_found
 
 
 def _for_each(root: GraphRoot, uris: list[str], ask: Callable[[str], Value]) -> dict[str, Value]:

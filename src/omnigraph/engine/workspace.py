@@ -106,10 +106,10 @@ class Workspace(Resources):
             if "id" not in schema.names or schema.field("id").type != pa.string():
                 raise BadRequestError(f"table '{type_key}' needs a string column 'id'")
         location = Location.parse(uri, storage_options=storage_options)
-        made = create_root(
+        root = create_root(
             location, tables, source=source, catalog=catalog, actor=actor, details=details, force=force, trace=trace
         )
-        return cls(made)
+        return cls(root)
 
     def close(self) -> None:
         self.root.close()

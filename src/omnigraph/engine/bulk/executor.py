@@ -39,12 +39,12 @@ OFFSET_BITS: Final = 32
 _OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1
 
 
-def by_fragment(places: Iterable[int]) -> dict[int, list[int]]:
+def by_fragment(addresses: Iterable[int]) -> dict[int, list[int]]:
     """The offsets of each fragment, ascending and each once; fragments in order."""
-    found: dict[int, set[int]] = {}
-    for place in places:
-        found.setdefault(place >> OFFSET_BITS, set()).add(place & _OFFSET_MASK)
-    return {fragment: sorted(offsets) for fragment, offsets in sorted(found.items())}
+    offsets_of: dict[int, set[int]] = {}
+    for address in addresses:
+        offsets_of.setdefault(address >> OFFSET_BITS, set()).add(address & _OFFSET_MASK)
+    return {fragment: sorted(offsets) for fragment, offsets in sorted(offsets_of.items())}
 
 
 @dataclass(frozen=True, slots=True)

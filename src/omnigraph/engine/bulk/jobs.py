@@ -119,7 +119,7 @@ class IndexBuild:
             needs[planned.key, spec.name] = (spec, planned.need)
         staged = {}
         for key, by_name in built.items():
-            indexes = [BuiltIndex(*needs[key, name], tuple(made)) for name, made in sorted(by_name.items())]
+            indexes = [BuiltIndex(*needs[key, name], tuple(texts)) for name, texts in sorted(by_name.items())]
             staged[key] = staging.add_indexes(self._tables[key][1], indexes).state
         return staged
 

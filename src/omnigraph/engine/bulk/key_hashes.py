@@ -53,9 +53,9 @@ def buckets_of(hashes: Hashes, count: int) -> NDArray[np.uint16]:
     return ((hashes >> _HALF) * np.uint64(count) >> _HALF).astype(np.uint16)
 
 
-def every_hash(found: Iterable[Hashes]) -> Hashes:
+def every_hash(parts: Iterable[Hashes]) -> Hashes:
     """Each of these hashes once."""
-    return distinct(np.concatenate([np.empty(0, np.uint64), *found]))
+    return distinct(np.concatenate([np.empty(0, np.uint64), *parts]))
 
 
 def frequent_hashes(hashes: Hashes, most: int) -> Hashes:

@@ -70,9 +70,9 @@ class ForeignDataset:
 
 def foreign_dataset(uri: str, version: int | None, options: Mapping[str, str]) -> ForeignDataset:
     """The dataset at a path or URI, at `version` or the newest there is. `options` add to those of the environment."""
-    found = pinned_dataset(uri, version, options)
-    remote = RemoteTable(found.uri, found.version, found.options)
-    return ForeignDataset(PinnedTable(remote, found.fragments, found.schema), found.digest)
+    dataset = pinned_dataset(uri, version, options)
+    remote = RemoteTable(dataset.uri, dataset.version, dataset.options)
+    return ForeignDataset(PinnedTable(remote, dataset.fragments, dataset.schema), dataset.digest)
 
 
 def is_null(column: str) -> str:

@@ -64,10 +64,10 @@ class WrittenFragments:
 
     def by_type(self) -> dict[str, list[WrittenFragment]]:
         """The fragments of each type in input order: ids of fragments then follow the order of the input."""
-        found: dict[str, list[WrittenFragment]] = {}
+        by_key: dict[str, list[WrittenFragment]] = {}
         for fragment in sorted(self._found, key=lambda f: (f.type_key, f.order, f.first)):
-            found.setdefault(fragment.type_key, []).append(fragment)
-        return found
+            by_key.setdefault(fragment.type_key, []).append(fragment)
+        return by_key
 
     def keep(self) -> None:
         """A plan that names them goes to be published: from now on nothing is taken back."""
@@ -189,8 +189,8 @@ def last_number(txn: WriteTxn, prefix: str) -> int | None:
                 return int(record.key.removeprefix(prefix))
         if len(entry.recent_keys) < IDEMPOTENCY_WINDOW:
             return None
-        place = txn.ref.locate(entry.recent_keys[0].version)
-        older = txn.root.log.entry(place.branch_id, place.version)
+        address = txn.ref.locate(entry.recent_keys[0].version)
+        older = txn.root.log.entry(address.branch_id, address.version)
         if not isinstance(older, LogEntry) or older.commit.id == entry.commit.id:
             return None
         entry = older
@@ -230,8 +230,8 @@ class FrameCommit:
         base = txn.state(key)
         staging = FragmentStaging(txn.root.reader, txn.root.trace)
         staged = staging.add_fragments(base, self.fragments, replaces=replaces).state
-        known = set() if replaces else {f.file for f in fragments_of(txn.root.reader.open(base))}
-        incoming = PinnedTable.of(txn.resources, staged).only(lambda fragment: fragment.file not in known)
+        base_files = set() if replaces else {f.file for f in fragments_of(txn.root.reader.open(base))}
+        incoming = PinnedTable.of(txn.resources, staged).only(lambda fragment: fragment.file not in base_files)
         if incoming.rows > txn.resources.limits.rows:
             raise ResourceLimitError(
                 "rows of one DataFrame write",
@@ -262,8 +262,8 @@ class FrameCommit:
         stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS])
         if stored.num_rows and self.mode is LoadMode.APPEND:
             raise taken_id(self.type.type_key, min(stored.column("id").to_pylist()))
-        places: list[int] = stored.column(ROW_ADDRESS).to_pylist()
-        return places
+        addresses: list[int] = stored.column(ROW_ADDRESS).to_pylist()
+        return addresses
 
 
 def _row_indices(incoming: PinnedTable, type_: TableType) -> pa.Table:

@@ -224,14 +224,14 @@ class PageBudget:
         return True
 
 
-def checked_limit(resource: str, given: int | None, default: int, most: int) -> int:
-    if given is None:
+def checked_limit(resource: str, requested: int | None, default: int, most: int) -> int:
+    if requested is None:
         return default
-    if given < 1:
-        raise BadRequestError(f"{resource} must be at least 1, got {given}")
-    if given > most:
-        raise ResourceLimitError(resource, most, given)
-    return given
+    if requested < 1:
+        raise BadRequestError(f"{resource} must be at least 1, got {requested}")
+    if requested > most:
+        raise ResourceLimitError(resource, most, requested)
+    return requested
 
 
 class CommitChanges:
@@ -260,16 +260,16 @@ def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
     """The changes of a commit since its first parent, or the typed reason why they are not known."""
     # The pages of a large commit share one comparison.
     recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope, after.visibility))
-    if isinstance(known := recent.get(key), CommitChanges):
-        return known
+    if isinstance(cached := recent.get(key), CommitChanges):
+        return cached
     before = parent_of(after)
     try:
         _refuse_schema_boundary(before, after, scope)
-        found = [(delta, _sequence(delta, scope)) for delta in deltas(before, after, scope)]
+        sequences = [(delta, _sequence(delta, scope)) for delta in deltas(before, after, scope)]
     except HistoricalVersionReclaimedError as error:
         raise ChangeFeedGapError(after.commit_id) from error
-    found.sort(key=lambda item: (item[0].pair.type.kind != "node", item[0].pair.newest.lifetime))
-    changes = CommitChanges(after.entry, found)
+    sequences.sort(key=lambda item: (item[0].pair.type.kind != "node", item[0].pair.newest.lifetime))
+    changes = CommitChanges(after.entry, sequences)
     if not after.visibility.reads_the_clock:
         recent[key] = changes
     return changes
@@ -301,7 +301,7 @@ def commit_changes_page(
     max_bytes: int | None = None,
 ) -> CommitChangesPage:
     """One page of a commit's changes, from its beginning or from where a token says."""
-    room = PageBudget.of(max_changes, max_bytes)
+    budget = PageBudget.of(max_changes, max_bytes)
     graph, commit, selected = state.resources.graph_id, state.commit_id, digest_of(scope, state.visibility)
     start = 0
     if page_token is not None:
@@ -312,18 +312,18 @@ def commit_changes_page(
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         start = position.delivered
     changes = changes_of_types(state, scope)
-    taken = taken_by(room, changes, start)
+    taken = taken_by(budget, changes, start)
     delivered = start + len(taken)
     more = delivered < len(changes)
     token = seal(CommitPosition(TOKEN_VERSION, graph, commit, selected, delivered)) if more else None
     return CommitChangesPage(changes.cause, tuple(taken), token)
 
 
-def taken_by(room: PageBudget, changes: CommitChanges, start: int) -> list[ChangeRecord]:
+def taken_by(budget: PageBudget, changes: CommitChanges, start: int) -> list[ChangeRecord]:
     """As many changes as the page has room for, from number `start` on."""
     taken = []
     for record in changes.records(start):
-        if not room.takes(record):
+        if not budget.takes(record):
             break
         taken.append(record)
     return taken
@@ -402,14 +402,14 @@ def _records(delta: TypeDelta, rows: pa.Table) -> Iterator[ChangeRecord]:
 
 def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[EntityImage | None]:
     """One image per row, None where the row has no place on this side."""
-    places = rows.column(column)
-    if state is None or places.null_count == len(places):
+    positions = rows.column(column)
+    if state is None or positions.null_count == len(positions):
         return iter([None] * rows.num_rows)
-    row_ids = row_ids_of(pa.table({ROW_ID: places.drop_null()}))
+    row_ids = row_ids_of(pa.table({ROW_ID: positions.drop_null()}))
     values = state.rows(row_ids)
     ends = [None] * len(row_ids) if state.type.kind == "node" else _endpoints(values)
     images = (EntityImage(p, e) for p, e in zip(property_values(state.type, values), ends, strict=True))
-    return iter([next(images) if present else None for present in pc.is_valid(places).to_pylist()])
+    return iter([next(images) if present else None for present in pc.is_valid(positions).to_pylist()])
 
 
 def _endpoints(values: pa.Table) -> list[Endpoints]:
@@ -423,7 +423,7 @@ def diff_page(
     before: Snapshot, after: Snapshot, scope: ChangeScope, page_token: str | None, limit: int | None
 ) -> ChangeSet:
     """One page of the difference, with the statistics of the whole."""
-    room = checked_limit("commit_changes_page_changes", limit, DEFAULT_CHANGES, MOST_CHANGES)
+    most = checked_limit("commit_changes_page_changes", limit, DEFAULT_CHANGES, MOST_CHANGES)
     delivered = 0
     if page_token is not None:
         position = unseal(page_token, DiffPosition)
@@ -433,7 +433,7 @@ def diff_page(
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         before, after, delivered = _at(before, position.before), _at(after, position.after), position.delivered
     whole = _whole(before, after, scope)
-    end = delivered + room
+    end = delivered + most
     token = None if end >= len(whole.changes) else _token(before, after, scope, end)
     return replace(whole, changes=whole.changes[delivered:end], next_page_token=token)
 
@@ -450,14 +450,14 @@ def _at(state: Snapshot, commit_id: str) -> Snapshot:
 def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope) -> ChangeSet:
     remembered = after.resources.comparisons
     key = (f"{before.commit_id}..{after.commit_id}", f"diff {_scope_digest(before, after, scope)}")
-    known = remembered.get(key)
-    if isinstance(known, ChangeSet):
-        return known
-    found = diff(before, after, scope)
+    cached = remembered.get(key)
+    if isinstance(cached, ChangeSet):
+        return cached
+    difference = diff(before, after, scope)
     clocked = before.visibility.reads_the_clock or after.visibility.reads_the_clock
-    if DEFAULT_CHANGES < len(found.changes) <= _MOST_REMEMBERED and not clocked:
-        remembered[key] = found
-    return found
+    if DEFAULT_CHANGES < len(difference.changes) <= _MOST_REMEMBERED and not clocked:
+        remembered[key] = difference
+    return difference
 
 
 def _token(before: Snapshot, after: Snapshot, scope: ChangeScope, delivered: int) -> str:

@@ -47,8 +47,8 @@ def summary(state: Snapshot, *, exact: bool = True) -> CommitSummary:
     changes: Mapping[str, ChangeCounts] | None = counts
     if (exact and commit.kind == "merge" and not commit.changes) or not state.visibility.is_unrestricted:
         changes = _net_counts(state)
-    entity_counts = None if changes is None else {key: _entity_counts(changes[key]) for key in sorted(changes)}
-    return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=entity_counts)
+    by_type = None if changes is None else {key: _entity_counts(changes[key]) for key in sorted(changes)}
+    return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=by_type)
 
 
 def _net_counts(state: Snapshot) -> dict[str, ChangeCounts] | None:
@@ -109,8 +109,8 @@ def last_runs(uri: str, branches: Mapping[str, str]) -> dict[str, CommitReceipt]
     by_branch: defaultdict[str, list[str]] = defaultdict(list)
     for name, branch in branches.items():
         by_branch[branch].append(name)
-    runs, found = PipelineRuns(), dict[str, CommitReceipt]()
+    runs, receipts_by_name = PipelineRuns(), dict[str, CommitReceipt]()
     with closing(Workspace.open(uri)) as workspace:
         for branch, names in by_branch.items():
-            found |= runs.last(workspace, branch, names)
-    return found
+            receipts_by_name |= runs.last(workspace, branch, names)
+    return receipts_by_name

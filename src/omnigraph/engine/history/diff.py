@@ -126,14 +126,14 @@ def delta_of_rows(pair: TypePair, old: pa.Table, new: pa.Table) -> TypeDelta:
     if before is None or after is None:
         updated = _with_earlier(old.slice(0, 0), np.empty(0, np.int64))
         return TypeDelta(pair, new.sort_by("id"), updated, old.sort_by("id"))
-    place = pc.index_in(new.column("id"), value_set=old.column("id").combine_chunks())
-    common = new.filter(pc.is_valid(place))
-    partners = old.take(place.drop_null())
+    positions = pc.index_in(new.column("id"), value_set=old.column("id").combine_chunks())
+    common = new.filter(pc.is_valid(positions))
+    partners = old.take(positions.drop_null())
     changed = pa.array(~_equal_rows(before, partners, after, common))
     updated = _with_earlier(common.filter(changed), row_ids_of(partners)[changed.to_numpy(False)])
     return TypeDelta(
         pair,
-        inserted=new.filter(pc.is_null(place)).sort_by("id"),
+        inserted=new.filter(pc.is_null(positions)).sort_by("id"),
         updated=updated.sort_by("id"),
         deleted=old.filter(pc.invert(pc.is_in(old.column("id"), value_set=new.column("id")))).sort_by("id"),
     )
@@ -242,9 +242,9 @@ class _VisibleRows:
     @cached_property
     def one_sided_ids(self) -> list[str]:
         """Ids that both states hold, and that are visible in only one of them."""
-        place = pc.index_in(self._new.column("id"), value_set=self._old.column("id").combine_chunks())
-        common = pc.is_valid(place).to_numpy(zero_copy_only=False)
-        was, is_ = self._masks[0][place.drop_null().to_numpy().astype(np.int64)], self._masks[1][common]
+        positions = pc.index_in(self._new.column("id"), value_set=self._old.column("id").combine_chunks())
+        common = pc.is_valid(positions).to_numpy(zero_copy_only=False)
+        was, is_ = self._masks[0][positions.drop_null().to_numpy().astype(np.int64)], self._masks[1][common]
         ids: list[str] = self._new.column("id").filter(pa.array(common)).filter(pa.array(was != is_)).to_pylist()
         return ids
 
@@ -261,12 +261,12 @@ class _VisibleStates:
 
     def rows(self, pair: TypePair) -> _VisibleRows:
         lifetime = pair.newest.lifetime
-        found = self._known.get(lifetime)
-        if found is None:
+        visible_rows = self._known.get(lifetime)
+        if visible_rows is None:
             old, new = self._candidates(pair)
             masks = self._mask(self._before, pair.before, old), self._mask(self._after, pair.after, new)
-            found = self._known[lifetime] = _VisibleRows(pair, old, new, masks)
-        return found
+            visible_rows = self._known[lifetime] = _VisibleRows(pair, old, new, masks)
+        return visible_rows
 
     def _mask(self, snapshot: Snapshot, state: TypeState | None, rows: pa.Table) -> Mask:
         if state is None:
@@ -319,9 +319,9 @@ class _VisibleStates:
 
 def _with_edges_at(state: TypeState, column: str, ids: list[str], rows: pa.Table) -> pa.Table:
     """Some edges of a state together with those at some nodes, each once."""
-    found = state.table.rows_among(column, ids, state.keys, row_ids=True).select(rows.column_names).cast(rows.schema)
-    fresh = ~is_member(row_ids_of(found), row_ids_of(rows))
-    return pa.concat_tables([rows, found.filter(pa.array(fresh))])
+    edges = state.table.rows_among(column, ids, state.keys, row_ids=True).select(rows.column_names).cast(rows.schema)
+    fresh = ~is_member(row_ids_of(edges), row_ids_of(rows))
+    return pa.concat_tables([rows, edges.filter(pa.array(fresh))])
 
 
 def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> ChangeSet:
@@ -369,15 +369,15 @@ def entity_changes(
 ) -> Iterator[EntityChange]:
     """The changes of one type in id order. `before` and `after` say when the tables of either side last changed."""
     kind, name = EntityKind(delta.pair.type.kind), delta.pair.type.name
-    found = []
+    changes = []
     for op in Operation:
         if scope.selects_op(op) and delta.part(op).num_rows:
             state, versions = (delta.pair.before, before) if op is Operation.DELETE else (delta.pair.after, after)
             if state is None:
                 raise AssertionError("an entity that changed is in one of the states")
             version = versions[state.state.path]
-            found += [(row["id"], op, version, row) for row in delta.part(op).to_pylist()]
-    for entity_id, op, version, row in sorted(found, key=lambda change: change[0]):
+            changes += [(row["id"], op, version, row) for row in delta.part(op).to_pylist()]
+    for entity_id, op, version, row in sorted(changes, key=lambda change: change[0]):
         yield EntityChange(kind, name, entity_id, op, version, ends_of(row))
 
 

@@ -62,15 +62,15 @@ class _Position:
 
 def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
     """The next blocks of a branch's feed."""
-    if sum(given is not None for given in (request.start, request.cursor, request.page_token)) > 1:
+    if sum(option is not None for option in (request.start, request.cursor, request.page_token)) > 1:
         raise BadRequestError("give at most one of start, cursor and page_token")
     room = PageBudget.of(request.max_changes, request.max_bytes)
     budget = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
     head = workspace.head(request.branch)
-    place = _beginning_of(workspace, head, request)
-    _check_types(workspace.root, head, request.scope, place)
+    position = _beginning_of(workspace, head, request)
+    _check_types(workspace.root, head, request.scope, position)
     try:
-        return _Walk(workspace, head, request.scope, room).run(place, budget)
+        return _Walk(workspace, head, request.scope, room).run(position, budget)
     except ChangeFeedGapError as gap:
         raise ChangeFeedGapError(gap.first_unreadable_commit_id, request.cursor) from gap
 
@@ -118,12 +118,12 @@ def capture_baseline(workspace: Workspace, branch: str, scope: ChangeScope, writ
 class _Walk:
     """One poll: commits are taken while they fit."""
 
-    def __init__(self, workspace: Workspace, head: BranchHead, scope: ChangeScope, room: PageBudget) -> None:
+    def __init__(self, workspace: Workspace, head: BranchHead, scope: ChangeScope, budget: PageBudget) -> None:
         self._workspace = workspace
         self._root = workspace.root
         self._head = head
         self._scope = scope
-        self._room = room
+        self._room = budget
         self._blocks: list[ChangeBlock] = []
 
     def run(self, place: _Position, budget: int) -> ChangePoll:
@@ -210,7 +210,7 @@ def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) 
     raise BadRequestError(f"unknown start '{start}'; use now, beginning or after:<commit id>")
 
 
-def _check_types(root: GraphRoot, head: BranchHead, scope: ChangeScope, place: _Position) -> None:
+def _check_types(root: GraphRoot, head: BranchHead, scope: ChangeScope, position: _Position) -> None:
     """Types are those of the head. One that is gone by now may still have changes where the poll begins."""
     if not scope.types:
         return
@@ -218,7 +218,7 @@ def _check_types(root: GraphRoot, head: BranchHead, scope: ChangeScope, place: _
     try:
         check_type_names(scope.types, now)
     except BadRequestError:
-        (first,) = log_walk.at_versions(root, head.ref, [min(max(1, place.version - 1), head.entry.version)])
+        (first,) = log_walk.at_versions(root, head.ref, [min(max(1, position.version - 1), head.entry.version)])
         check_type_names(scope.types, now, root.catalog(first.schema))
 
 

@@ -53,13 +53,13 @@ def at_version(root: GraphRoot, head: BranchHead, version: int) -> LogEntry:
 
 def at_versions(root: GraphRoot, ref: BranchRef, versions: list[int]) -> list[LogEntry]:
     """Entries that are known to exist, read in parallel."""
-    places = [ref.locate(v) for v in versions]
-    found = []
-    for place, entry in zip(places, root.log.entries((p.branch_id, p.version) for p in places), strict=True):
+    addresses = [ref.locate(v) for v in versions]
+    entries = []
+    for address, entry in zip(addresses, root.log.entries((p.branch_id, p.version) for p in addresses), strict=True):
         if not isinstance(entry, LogEntry):
-            raise IntegrityError(slot_path(place.branch_id, place.version), "the entry of a commit is missing")
-        found.append(entry)
-    return found
+            raise IntegrityError(slot_path(address.branch_id, address.version), "the entry of a commit is missing")
+        entries.append(entry)
+    return entries
 
 
 def at_time(root: GraphRoot, head: BranchHead, micros: int) -> LogEntry:
@@ -83,18 +83,18 @@ def table_versions(root: GraphRoot, branch: str, entry: LogEntry) -> dict[str, i
     version of a table that was left never comes back. When the branch is gone meanwhile, the entry's own version has
     to do: the table was last changed there or before.
     """
-    known = dict(entry.table_versions)
-    if missing := sorted(entry.tables.keys() - known.keys()):
+    versions = dict(entry.table_versions)
+    if missing := sorted(entry.tables.keys() - versions.keys()):
         try:
             ref = root.branches.head(branch).ref
         except BranchNotFoundError:
             ref = None
         if ref is None or ref.locate(entry.version) != ForkPoint(entry.branch_id, entry.version):
-            known |= dict.fromkeys(missing, entry.version)
+            versions |= dict.fromkeys(missing, entry.version)
         else:
             line = {entry.version: entry}
-            known |= {key: _last_change(root, ref, entry.tables[key], line) for key in missing}
-    return {key: known[key] for key in entry.tables}
+            versions |= {key: _last_change(root, ref, entry.tables[key], line) for key in missing}
+    return {key: versions[key] for key in entry.tables}
 
 
 def _last_change(root: GraphRoot, ref: BranchRef, state: TableState, line: dict[int, LogEntry]) -> int:
@@ -129,11 +129,11 @@ def find(root: GraphRoot, commit_id: str) -> Located:
     """A commit on any live branch. The id says its version, so this costs one read per log that could hold it."""
     version = version_in(commit_id)
     if version is not None:
-        places: dict[tuple[str, int], BranchRef] = {}
+        refs: dict[tuple[str, int], BranchRef] = {}
         for ref in root.branches.all():
-            place = ref.locate(version)
-            places.setdefault((place.branch_id, place.version), ref)
-        for ref, entry in zip(places.values(), root.log.entries(places), strict=True):
+            address = ref.locate(version)
+            refs.setdefault((address.branch_id, address.version), ref)
+        for ref, entry in zip(refs.values(), root.log.entries(refs), strict=True):
             if isinstance(entry, LogEntry) and entry.commit.id == commit_id:
                 return Located(ref, entry)
     raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
@@ -180,16 +180,16 @@ class _Painting:
             heapq.heappush(self._queue, (-commit.published_at, commit.id))
 
     def best_common(self) -> list[LogEntry]:
-        found: dict[str, LogEntry] = {}
+        common: dict[str, LogEntry] = {}
         while any(not self._colours[commit_id] & _BEHIND for _, commit_id in self._queue):
             _, commit_id = heapq.heappop(self._queue)
             entry, colour = self._entries[commit_id], self._colours[commit_id]
             if colour & _COMMON == _COMMON and not colour & _BEHIND:
-                found[commit_id] = entry
+                common[commit_id] = entry
                 colour |= _BEHIND
             for parent in self._parents(entry):
                 self.paint(parent, colour)
-        return [entry for commit_id, entry in found.items() if not self._colours[commit_id] & _BEHIND]
+        return [entry for commit_id, entry in common.items() if not self._colours[commit_id] & _BEHIND]
 
     def distances(self, start: LogEntry) -> dict[str, int]:
         """The fewest steps from a commit to each painted ancestor."""
@@ -207,8 +207,8 @@ class _Painting:
 
     def _parents(self, entry: LogEntry) -> Iterator[LogEntry]:
         links = entry.commit.parents
-        found = self._root.log.entries([*((link.branch_id, link.version) for link in links), *self._ahead(links)])
-        for position, (link, parent) in enumerate(zip(links, found, strict=False)):
+        entries = self._root.log.entries([*((link.branch_id, link.version) for link in links), *self._ahead(links)])
+        for position, (link, parent) in enumerate(zip(links, entries, strict=False)):
             if position and parent is None:
                 continue  # a merged branch that was deleted, and whose log was swept: no other commit descends from it
             yield _parent(link, parent)

@@ -195,8 +195,8 @@ def _is_on_line(entry: LogEntry, head: BranchHead) -> bool:
     """Whether a commit is in the first-parent history of a head, inherited part included."""
     if entry.version > head.entry.version:
         return False
-    place = head.ref.locate(entry.version)
-    return (place.branch_id, place.version) == (entry.branch_id, entry.version)
+    address = head.ref.locate(entry.version)
+    return (address.branch_id, address.version) == (entry.branch_id, entry.version)
 
 
 def _fast_forward(source: BranchHead, target: BranchHead) -> PublishPlan:

@@ -197,11 +197,11 @@ def _restore(ids: Sequence[str], giver: TypeState, receiver: TypeState) -> pa.Ta
     """Whatever the giver has under these ids, also when that means nothing."""
     schema = _schema(giver)
     there, here = giver.keys_among(ids), receiver.keys_among(ids)
-    known = pc.is_in(there.column("id"), value_set=here.column("id"))
+    present = pc.is_in(there.column("id"), value_set=here.column("id"))
     removed = here.filter(pc.invert(pc.is_in(here.column("id"), value_set=there.column("id"))))
     parts = [
-        _as_op(there.filter(known), Operation.UPDATE),
-        _as_op(there.filter(pc.invert(known)), Operation.INSERT),
+        _as_op(there.filter(present), Operation.UPDATE),
+        _as_op(there.filter(pc.invert(present)), Operation.INSERT),
         _as_op(_without_row_ids(removed), Operation.DELETE),
     ]
     return pa.concat_tables([part.cast(schema) for part in parts])
@@ -245,12 +245,12 @@ def schema_side(base: Snapshot, source: Snapshot, target: Snapshot) -> Side | li
 
 def _same_lifetimes(source: Snapshot, target: Snapshot) -> list[MergeConflict]:
     """A type that both sides created is two types of one name, each with its own entities."""
-    found = []
+    pairs = []
     for type_key in sorted(source.entry.tables.keys() & target.entry.tables.keys()):
         if source.entry.tables[type_key].table_id != target.entry.tables[type_key].table_id:
             message = f"{type_key} was created on '{source.branch}' and on '{target.branch}' independently"
-            found.append(conflict(ConflictKind.SCHEMA_DIVERGENCE, type_key, None, message))
-    return found
+            pairs.append(conflict(ConflictKind.SCHEMA_DIVERGENCE, type_key, None, message))
+    return pairs
 
 
 def _differing(source: Snapshot, target: Snapshot) -> Iterator[MergeConflict]:
@@ -313,21 +313,21 @@ def _with_properties(
 ) -> MergeConflict:
     if not entities or entity_id is None:
         return conflict
-    found = {place: entities[place].get(entity_id) for place in (_BASE, *Side)}
-    listed = tuple(_property_conflicts(conflict, found))
+    by_side = {side: entities[side].get(entity_id) for side in (_BASE, *Side)}
+    listed = tuple(_property_conflicts(conflict, by_side))
     names = {each.property for each in listed}
     return replace(
         conflict,
         property=conflict.property or (names.pop() if len(names) == 1 else None),
         properties=listed,
-        absent_in=tuple(str(place) for place, entity in found.items() if entity is None),
+        absent_in=tuple(str(side) for side, entity in by_side.items() if entity is None),
     )
 
 
-def _property_conflicts(conflict: MergeConflict, found: Mapping[str, Entity | None]) -> Iterator[PropertyConflict]:
-    base, ours, theirs = found[_BASE], found[Side.OURS], found[Side.THEIRS]
-    known = {name: None for entity in (base, ours, theirs) if entity is not None for name in entity}
-    for name in known:
+def _property_conflicts(conflict: MergeConflict, entities: Mapping[str, Entity | None]) -> Iterator[PropertyConflict]:
+    base, ours, theirs = entities[_BASE], entities[Side.OURS], entities[Side.THEIRS]
+    names = {name: None for entity in (base, ours, theirs) if entity is not None for name in entity}
+    for name in names:
         values = [None if entity is None else entity.get(name) for entity in (base, ours, theirs)]
         if _concerns(conflict, name, values, ours, theirs):
             yield PropertyConflict(name, *(_short(value) for value in values))
@@ -354,12 +354,12 @@ _OF_ENTITIES: Final = frozenset(
 
 def _entities(states: States, ids: Sequence[str]) -> dict[str, dict[str, Entity]]:
     """The entities with these ids in each of the three states, by id."""
-    return {place: {} if state is None else dict(_read(state, ids)) for place, state in states.items()}
+    return {side: {} if state is None else dict(_read(state, ids)) for side, state in states.items()}
 
 
 def _read(state: TypeState, ids: Sequence[str]) -> Iterable[tuple[str, Entity]]:
-    found = state.keys_among(ids)
-    row_ids = row_ids_of(found)
+    keys = state.keys_among(ids)
+    row_ids = row_ids_of(keys)
     rows = state.rows(row_ids, blobs=False)
     names = list(rows.column("id").to_pylist())
     columns = {_ENDS[end]: rows.column(end).to_pylist() for end in state.keys[1:]}

@@ -76,33 +76,35 @@ def validate(receiver: WriteTxn, change: GraphChange, giving: Side) -> Validatio
     """Check `change`, which the side `giving` brings, against the receiver's state."""
     image = FinalImage(receiver, change)
     order = [change.by_type[key] for key in sorted(change.by_type)]
-    found = Validation([], {}, {})
+    validation = Validation([], {}, {})
     for type_change in order:
         for reported, entity_id in _broken_values(type_change):
-            found.conflicts.append(reported)
-            found.subjects[reported] = entity_id
+            validation.conflicts.append(reported)
+            validation.subjects[reported] = entity_id
     for type_change in order:
         shared = sorted(shared_values(image, type_change), key=lambda violation: violation.entity_id or "")
-        found.conflicts.extend(_as_conflict(ConflictKind.UNIQUE_VIOLATION, violation) for violation in shared)
+        validation.conflicts.extend(_as_conflict(ConflictKind.UNIQUE_VIOLATION, violation) for violation in shared)
     for violation, edge_side in _orphans(image, order, giving):
         reported = _as_conflict(ConflictKind.ORPHAN_EDGE, violation)
-        found.conflicts.append(reported)
+        validation.conflicts.append(reported)
         if violation.absent_node is not None and violation.entity_id is not None:
             edge = (violation.type_key, violation.entity_id)
-            found.orphans[reported] = Orphan(edge, violation.absent_node, edge_side)
+            validation.orphans[reported] = Orphan(edge, violation.absent_node, edge_side)
     for type_change in order:
         for violation in miscounted_sources(image, type_change):
             # A source has the wrong number of edges, so no single edge is to blame.
-            found.conflicts.append(_as_conflict(ConflictKind.CARDINALITY_VIOLATION, replace(violation, entity_id=None)))
-    return found
+            validation.conflicts.append(
+                _as_conflict(ConflictKind.CARDINALITY_VIOLATION, replace(violation, entity_id=None))
+            )
+    return validation
 
 
 def _orphans(image: FinalImage, order: Sequence[TypeChange], giving: Side) -> list[tuple[Violation, Side]]:
     """Brought edges onto nodes that are gone, and edges that stay while the change takes their node."""
-    found = [(violation, giving) for violation in dangling_edges(image, order)]
+    violations = [(violation, giving) for violation in dangling_edges(image, order)]
     for change in order:
-        found += [(violation, giving.other) for violation in orphaned_edges(image, change)]
-    return sorted(found, key=lambda one: (one[0].type_key, one[0].entity_id or "", one[0].reason))
+        violations += [(violation, giving.other) for violation in orphaned_edges(image, change)]
+    return sorted(violations, key=lambda one: (one[0].type_key, one[0].entity_id or "", one[0].reason))
 
 
 def _broken_values(change: TypeChange) -> Iterator[tuple[MergeConflict, str]]:
@@ -112,8 +114,8 @@ def _broken_values(change: TypeChange) -> Iterator[tuple[MergeConflict, str]]:
             for row in np.flatnonzero(pc.is_null(change.rows.column(prop.column)).to_numpy()).tolist():
                 sentence = missing_value(change.type, prop)
                 yield _value_conflict(change, row, sentence.rule, prop.name, sentence.text(property=prop.name))
-    for found in forbidden_values(change.type, change.rows):
-        yield _value_conflict(change, found.row, found.rule, found.property, found.reason)
+    for violation in forbidden_values(change.type, change.rows):
+        yield _value_conflict(change, violation.row, violation.rule, violation.property, violation.reason)
 
 
 def _value_conflict(
@@ -283,13 +285,13 @@ def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
         decisions = {merge.type.type_key: decision for merge, decision in zip(undecided, decided, strict=True)}
         structural = [*lost, *(c for key in sorted(decisions) for c in decisions[key].conflicts)]
         if structural:
-            found = _violations_of_either_side(states, types, receiver, resolutions)
-            conflicts = with_values([*structural, *found.conflicts], _three_states(types), found.subjects)
+            validation = _violations_of_either_side(states, types, receiver, resolutions)
+            conflicts = with_values([*structural, *validation.conflicts], _three_states(types), validation.subjects)
             return MergePlan(states, receiver, types, decisions, conflicts)
         change = _brought(decisions, receiver, states.resources.limits)
-        found = validate(states.txn(receiver), change, receiver.other)
-        if not _reconcile(types, found.orphans, resolutions):
-            conflicts = with_values(found.conflicts, _three_states(types), found.subjects)
+        validation = validate(states.txn(receiver), change, receiver.other)
+        if not _reconcile(types, validation.orphans, resolutions):
+            conflicts = with_values(validation.conflicts, _three_states(types), validation.subjects)
             return MergePlan(states, receiver, types, decisions, conflicts)
 
 
@@ -298,17 +300,17 @@ def _violations_of_either_side(
 ) -> Validation:
     """What would be broken if one side were taken in every conflict that is open, for both sides. An orphan that a
     person decided about is settled once the rest is."""
-    found: dict[Side, Validation] = {}
+    by_side: dict[Side, Validation] = {}
     for side in Side:
         needing = [merge for merge in types if _needs_decision(merge, receiver.other)]
         decided = states.root.workers.map(lambda merge, side=side: merge.decide(resolutions, side), needing)
         decisions = {merge.type.type_key: each for merge, each in zip(needing, decided, strict=True)}
         change = _brought(decisions, receiver, states.resources.limits)
-        found[side] = validate(states.txn(receiver), change, receiver.other)
+        by_side[side] = validate(states.txn(receiver), change, receiver.other)
     all_found = Validation([], {}, {})
     known: set[MergeConflict] = set()
-    for side, validation in found.items():
-        others = set(found[side.other].conflicts)
+    for side, validation in by_side.items():
+        others = set(by_side[side.other].conflicts)
         for each in validation.conflicts:
             orphan = validation.orphans.get(each)
             if orphan is not None and resolutions.decide(ConflictKind.ORPHAN_EDGE, *orphan.edge) is not None:

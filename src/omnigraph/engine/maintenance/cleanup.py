@@ -251,8 +251,8 @@ class _Cleanup:
         newest = self.root.log.newest(ref)
         if not isinstance(newest, Tombstone):
             return None
-        place = ref.locate(newest.version - 1)
-        last = self.root.log.entry(place.branch_id, place.version)
+        address = ref.locate(newest.version - 1)
+        last = self.root.log.entry(address.branch_id, address.version)
         return last if isinstance(last, LogEntry) else None
 
     def _entries(self, ref: BranchRef, versions: range) -> Iterable[LogEntry]:
@@ -267,7 +267,7 @@ class _Cleanup:
                 return str(error)
             return None
 
-        problems = [found for found in self.root.workers.map(problem, roots.heads.values()) if found is not None]
+        problems = [reason for reason in self.root.workers.map(problem, roots.heads.values()) if reason is not None]
         if problems:
             raise ConflictError(f"nothing was removed: the head of a live branch can't be opened ({problems[0]})")
 
@@ -326,8 +326,8 @@ class _Cleanup:
         self.root.trace.reach("cleanup.after")
 
     def _rescue(self, table: _Table, before: _Roots, later: _Roots) -> None:
-        known = before.kept.get(table.folder, {})
-        fresh = [s for version, s in later.kept.get(table.folder, {}).items() if version not in known]
+        kept = before.kept.get(table.folder, {})
+        fresh = [s for version, s in later.kept.get(table.folder, {}).items() if version not in kept]
         if fresh:
             table.doomed = table.doomed.without(self._named_files(fresh, {file.named for file in table.files}))
 

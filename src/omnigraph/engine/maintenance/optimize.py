@@ -117,13 +117,13 @@ class _Optimization:
         return self._report(types, works, None)
 
     def _types(self, txn: WriteTxn) -> dict[str, TableType]:
-        known = table_types(txn.snapshot.catalog)
+        declared = table_types(txn.snapshot.catalog)
         if self.only is None:
-            return known
-        if unknown := sorted(set(self.only) - known.keys()):
-            hint = did_you_mean(unknown[0], known) or "write node:<Type> or edge:<Type>"
+            return declared
+        if unknown := sorted(set(self.only) - declared.keys()):
+            hint = did_you_mean(unknown[0], declared) or "write node:<Type> or edge:<Type>"
             raise BadRequestError(f"unknown type '{unknown[0]}'; {hint}")
-        return {key: type_ for key, type_ in known.items() if key in self.only}
+        return {key: type_ for key, type_ in declared.items() if key in self.only}
 
     def _round(
         self, txn: WriteTxn, types: Mapping[str, TableType], finished: Mapping[str, MaintenanceWork]
@@ -134,12 +134,14 @@ class _Optimization:
         def work(item: tuple[str, TableType]) -> MaintenanceWork:
             type_key, type_ = item
             state, before = txn.base.tables[type_key], finished.get(type_key)
-            made = maintenance.replay(before, state) if before is not None else None
-            if made is None:
+            optimized = maintenance.replay(before, state) if before is not None else None
+            if optimized is None:
                 specs = declared_indexes(type_)
-                made = maintenance.optimize(state, specs) if self.compacts else maintenance.index_only(state, specs)
+                optimized = (
+                    maintenance.optimize(state, specs) if self.compacts else maintenance.index_only(state, specs)
+                )
             tally.add(what=type_key)
-            return made
+            return optimized
 
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="omnigraph-maintenance") as workers:
             return dict(zip(types, workers.map(work, types.items()), strict=True))

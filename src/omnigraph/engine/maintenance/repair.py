@@ -62,19 +62,21 @@ def repair(
     """Classify every table of main and everything else that is damaged; act only as far as the flags allow."""
     if force and not confirm:
         raise BadRequestError("force requires confirm")
-    found = examine(workspace, progress)
-    of_logs = [_torn_log(workspace.root, found, log, log.torn, confirm, force) for log in found.logs if log.torn]
-    reported = {log.torn for log in found.logs}
-    main = next(log for log in found.logs if log.ref.branch == MAIN)
-    tables = [] if main.head is None else _tables_of_main(workspace, main.head, found)
+    examination = examine(workspace, progress)
+    of_logs = [
+        _torn_log(workspace.root, examination, log, log.torn, confirm, force) for log in examination.logs if log.torn
+    ]
+    reported = {log.torn for log in examination.logs}
+    main = next(log for log in examination.logs if log.ref.branch == MAIN)
+    tables = [] if main.head is None else _tables_of_main(workspace, main.head, examination)
     reported |= {problem.path or problem.reason for finding, problems in tables for problem in problems}
-    reported |= {problem.path for problem in found.topologies.values()}
+    reported |= {problem.path for problem in examination.topologies.values()}
     others = [
         replace(_graph_row(main), error=problem.reason)
-        for problem in found.report.problems
+        for problem in examination.report.problems
         if (problem.path or problem.reason) not in reported
     ]
-    others += [_topology_row(workspace.root, main, *damage, confirm) for damage in found.topologies.items()]
+    others += [_topology_row(workspace.root, main, *damage, confirm) for damage in examination.topologies.items()]
     version, rows = None, [finding.row for finding, _ in tables]
     if confirm:
         version, rows = _act(workspace, [finding for finding, _ in tables], force=force, actor=actor)
@@ -98,7 +100,7 @@ def _graph_row(log: CheckedLog) -> TableRepaired:
 
 
 def _torn_log(
-    root: GraphRoot, found: Examination, log: CheckedLog, torn: str, confirm: bool, force: bool
+    root: GraphRoot, examination: Examination, log: CheckedLog, torn: str, confirm: bool, force: bool
 ) -> TableRepaired:
     """A truncated newest entry. If it never was whole, no reader could read it and no commit builds on it."""
     row = _graph_row(log)
@@ -110,7 +112,7 @@ def _torn_log(
         return _unverifiable(row, f"{reason}. This store never leaves half of an object: somebody changed it")
     if len(log.problems) > 1:
         return _unverifiable(row, f"{reason}. More of the log is damaged: {log.problems[0].reason}")
-    if (broken := _first_problem(found, log.head)) is not None:
+    if (broken := _first_problem(examination, log.head)) is not None:
         # A cleanup releases the commit before the head only after it has read the head.
         return _unverifiable(row, f"{reason}. It was whole once, because the commit before it was released: {broken}")
     if not confirm:
@@ -123,9 +125,9 @@ def _torn_log(
     return replace(row, action=Action.FORCED, error=f"{torn}: was set aside as {away}")
 
 
-def _first_problem(found: Examination, head: LogEntry | None) -> str | None:
+def _first_problem(examination: Examination, head: LogEntry | None) -> str | None:
     states = [] if head is None else head.tables.values()
-    problems = (p for s in states for p in found.tables[s.path, s.version].problems)
+    problems = (p for s in states for p in examination.tables[s.path, s.version].problems)
     return next((problem.reason for problem in problems), None)
 
 
@@ -142,7 +144,7 @@ def _topology_row(root: GraphRoot, main: CheckedLog, folder: str, problem: Probl
 
 
 def _tables_of_main(
-    workspace: Workspace, head: LogEntry, found: Examination
+    workspace: Workspace, head: LogEntry, examination: Examination
 ) -> list[tuple[_Finding, tuple[Problem, ...]]]:
     snapshot = Snapshot(workspace, MAIN, head)
     types: dict[str, TableType] = {}
@@ -154,7 +156,7 @@ def _tables_of_main(
 
     def examined(type_key: str) -> tuple[_Finding, tuple[Problem, ...]]:
         state = head.tables[type_key]
-        checked = found.tables[state.path, state.version]
+        checked = examination.tables[state.path, state.version]
         finding = _examine(snapshot, type_key, types.get(type_key), published[type_key], checked)
         return finding, checked.problems
 
@@ -206,15 +208,15 @@ def _missing_rows(snapshot: Snapshot, type_: TableType, head: AttachedHead) -> p
         raise BadRequestError("the foreign version has no column 'id'")
     columns = [*type_.system_columns, *(p.column for p in type_.property_list if not p.type.is_blob)]
     rows = head.table.read([column for column in columns if column in head.table.columns])
-    known = snapshot.table(type_.type_key).existing_ids(rows.column("id").drop_null().to_pylist())
-    return rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=pa.array(sorted(known), pa.string()))))
+    stored = snapshot.table(type_.type_key).existing_ids(rows.column("id").drop_null().to_pylist())
+    return rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=pa.array(sorted(stored), pa.string()))))
 
 
 def _act(
-    workspace: Workspace, found: list[_Finding], *, force: bool, actor: str | None
+    workspace: Workspace, findings: list[_Finding], *, force: bool, actor: str | None
 ) -> tuple[int | None, list[TableRepaired]]:
-    version, unhealed = _rebuild_indexes(workspace, [f for f in found if f.damaged_segments], actor)
-    wanted = [f for f in found if f.missing is not None]
+    version, unhealed = _rebuild_indexes(workspace, [f for f in findings if f.damaged_segments], actor)
+    wanted = [f for f in findings if f.missing is not None]
     refusal: str | None = None if force else "the rows are taken in only with force"
     if wanted and force:
         try:
@@ -224,16 +226,18 @@ def _act(
                 version = commit.graph_manifest_version
         except OmniGraphError as error:
             refusal = str(error)
-    return version, [_repair_report(finding, unhealed if finding.damaged_segments else refusal) for finding in found]
+    return version, [_repair_report(finding, unhealed if finding.damaged_segments else refusal) for finding in findings]
 
 
-def _rebuild_indexes(workspace: Workspace, found: list[_Finding], actor: str | None) -> tuple[int | None, str | None]:
+def _rebuild_indexes(
+    workspace: Workspace, findings: list[_Finding], actor: str | None
+) -> tuple[int | None, str | None]:
     """One commit without the damaged segments, and with new ones. The version of it, or why there is none."""
-    if not found:
+    if not findings:
         return None, None
 
     def prepare(txn: WriteTxn) -> PublishPlan:
-        return PublishPlan(txn.stage({f.row.type_key: _reindexing(workspace.root, f) for f in found}))
+        return PublishPlan(txn.stage({f.row.type_key: _reindexing(workspace.root, f) for f in findings}))
 
     try:
         published = workspace.commit(MAIN, prepare, Intent(kind="repair", actor=actor))

@@ -79,10 +79,12 @@ def examine(workspace: Workspace, progress: Progress | None = None) -> Examinati
     """Look at every branch. What moved on meanwhile, and was then cleaned up behind it, is looked at again."""
     root = workspace.root
     for _ in range(_ROUNDS):
-        found = _examine(root, progress)
-        if found.report.clean or all(max(root.log.slots(log.ref), default=0) <= log.newest for log in found.logs):
+        examination = _examine(root, progress)
+        if examination.report.clean or all(
+            max(root.log.slots(log.ref), default=0) <= log.newest for log in examination.logs
+        ):
             break
-    return found
+    return examination
 
 
 def _examine(root: GraphRoot, progress: Progress | None) -> Examination:
@@ -185,24 +187,24 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
         if last is None:
             problems.append(_missing(where, ref.fork.branch_id, ref.fork.version, "which the branch was created from"))
     buried, torn = False, None
-    for version, found in _entries(root, ref, range(first, newest + 1)):
+    for version, entry in _entries(root, ref, range(first, newest + 1)):
         path = slot_path(ref.branch_id, version)
-        if isinstance(found, OmniGraphError):
-            problems.append(_problem(where, found))
+        if isinstance(entry, OmniGraphError):
+            problems.append(_problem(where, entry))
             if version == newest and last is not None and last.version == version - 1:
-                torn = path if isinstance(found, IntegrityError) and _is_torn(root, path) else None
-        elif found is None:
+                torn = path if isinstance(entry, IntegrityError) and _is_torn(root, path) else None
+        elif entry is None:
             problems.append(_missing(where, ref.branch_id, version, "which commits after it build on"))
-        elif isinstance(found, Tombstone):
+        elif isinstance(entry, Tombstone):
             buried = True
         else:
-            parents = [link.commit_id for link in found.commit.parents[:1]]
+            parents = [link.commit_id for link in entry.commit.parents[:1]]
             if last is not None and last.version == version - 1 and parents != [last.commit.id]:
                 problems.append(Problem(where, f"{path}: is not a child of the commit before it", path))
-            last = found
-            schemas.add(found.schema)
-            commits[version] = found.commit.id
-            links |= {link: path for link in found.commit.parents if link.branch_id != ref.branch_id}
+            last = entry
+            schemas.add(entry.schema)
+            commits[version] = entry.commit.id
+            links |= {link: path for link in entry.commit.parents if link.branch_id != ref.branch_id}
     if newest < first and ref.fork is None:
         problems.append(_missing(where, ref.branch_id, first, "the first commit of the graph"))
     if last is not None:
@@ -224,15 +226,15 @@ def _broken_links(root: GraphRoot, logs: Iterable[CheckedLog]) -> Iterator[Probl
                 continue
             if commits.get(link.branch_id, {}).get(link.version) == link.commit_id:
                 continue
-            found = _read(root, link.branch_id, link.version)  # or it was published after its log was read
-            if isinstance(found, LogEntry) and found.commit.id == link.commit_id:
+            parent = _read(root, link.branch_id, link.version)  # or it was published after its log was read
+            if isinstance(parent, LogEntry) and parent.commit.id == link.commit_id:
                 continue
             path, where = slot_path(link.branch_id, link.version), f"branch {log.ref.branch}"
-            if isinstance(found, OmniGraphError):
+            if isinstance(parent, OmniGraphError):
                 if link.branch_id not in commits:  # a log that was checked has reported it
-                    yield _problem(where, found)
+                    yield _problem(where, parent)
             else:
-                what = "is missing" if found is None else "is another commit"
+                what = "is missing" if parent is None else "is another commit"
                 reason = f"{path}: {what}, and {child} names commit {link.commit_id} there as a parent"
                 yield Problem(where, reason, path)
 
@@ -281,10 +283,10 @@ def _schema_problems(root: GraphRoot, where: str, digest: str) -> Iterable[Probl
 def _damaged_topologies(root: GraphRoot) -> dict[str, Problem]:
     files = TopologyFiles(root.objects)
     folders = files.all_folders()
-    found = zip(folders, root.workers.map(files.damage, folders), strict=True)
+    damages = zip(folders, root.workers.map(files.damage, folders), strict=True)
     return {
         folder: Problem("topology", f"{damage[0]}: {damage[1]}", damage[0])
-        for folder, damage in found
+        for folder, damage in damages
         if damage is not None
     }
 

@@ -37,24 +37,24 @@ def multiply(counts: Counts, factors: Counts) -> Counts:
     if min(int(counts.min()), int(factors.min())) >= 0 and int(counts.max()) * int(factors.max()) <= LARGEST_COUNT:
         return counts * factors
     none = (counts == 0) | (factors == 0)
-    known = (counts > 0) & (factors > 0)
-    fits = known & (counts <= LARGEST_COUNT // np.where(known, factors, 1))
+    positive = (counts > 0) & (factors > 0)
+    fits = positive & (counts <= LARGEST_COUNT // np.where(positive, factors, 1))
     product = np.where(fits, counts, 0) * np.where(fits, factors, 0)
     return np.where(none | fits, product, UNCOUNTABLE)
 
 
-def added_up(places: NDArray[Any], counts: Counts | None, size: int) -> Counts:
+def added_up(positions: NDArray[Any], counts: Counts | None, size: int) -> Counts:
     """The sum of the counts at each place below `size`, each being 1 when there are none."""
     if counts is None or not len(counts):
-        return np.bincount(places, minlength=size)
+        return np.bincount(positions, minlength=size)
     # A float sum of whole numbers is exact as long as it stays below 2^53, and much the fastest.
-    rough = np.bincount(places, counts, minlength=size)
+    rough = np.bincount(positions, counts, minlength=size)
     if int(counts.min()) >= 0 and float(rough.max()) < _EXACT_IN_FLOAT:
         return rough.astype(np.int64)
     low, high, unknown = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.bool_)
-    np.add.at(low, places, counts & _HALF)
-    np.add.at(high, places, counts >> _HALF_BITS)
-    unknown[places[counts < 0]] = True
+    np.add.at(low, positions, counts & _HALF)
+    np.add.at(high, positions, counts >> _HALF_BITS)
+    unknown[positions[counts < 0]] = True
     high += low >> _HALF_BITS
     fits = ~unknown & (high <= LARGEST_COUNT >> _HALF_BITS)
     return np.where(fits, (np.where(fits, high, 0) << _HALF_BITS) | (low & _HALF), UNCOUNTABLE)
@@ -177,24 +177,24 @@ def _repeat(
     check()
     if length <= _COPIED_AT_ONCE:
         return np.repeat(column, counts)
-    found = np.empty(length, column.dtype)
+    repeated = np.empty(length, column.dtype)
     ends = np.cumsum(counts)
     start = at = 0
     while start < len(column):
         check()
         stop = max(start + 1, int(np.searchsorted(ends, at + _COPIED_AT_ONCE, side="right")))
-        found[at : ends[stop - 1]] = np.repeat(column[start:stop], counts[start:stop])
+        repeated[at : ends[stop - 1]] = np.repeat(column[start:stop], counts[start:stop])
         start, at = stop, int(ends[stop - 1])
-    return found
+    return repeated
 
 
 def _tile(column: NDArray[np.int64], count: int, check: Callable[[], None]) -> NDArray[np.int64]:
-    found = np.empty((count, len(column)), column.dtype)
+    tiled = np.empty((count, len(column)), column.dtype)
     step = max(1, _COPIED_AT_ONCE // max(1, len(column)))
     for start in range(0, count, step):
         check()
-        found[start : start + step] = column
-    return found.reshape(-1)
+        tiled[start : start + step] = column
+    return tiled.reshape(-1)
 
 
 class RowSpace:
@@ -249,10 +249,10 @@ class RowSpace:
             return np.arange(len(rows))
         if self.is_contiguous or (len(rows) * _SPARSEST_TABLE > len(self._rows) and self._table is not None):
             return self._by_table(rows)
-        found = np.searchsorted(self._rows, rows)
-        found[found == len(self._rows)] = 0
-        found[self._rows[found] != rows] = -1
-        return found
+        positions = np.searchsorted(self._rows, rows)
+        positions[positions == len(self._rows)] = 0
+        positions[self._rows[positions] != rows] = -1
+        return positions
 
     def _by_table(self, rows: RowIds) -> Indices:
         first, last = int(self._rows[0]), int(self._rows[-1])
@@ -295,10 +295,10 @@ class GrownRowSpace(RowSpace):
         beyond = positions >= len(self.early)
         if not beyond.any():
             return self.early.rows_at(positions)
-        found = np.empty(len(positions), np.int64)
-        found[~beyond] = self.early.rows_at(positions[~beyond])
-        found[beyond] = self.late[positions[beyond] - len(self.early)]
-        return found
+        rows = np.empty(len(positions), np.int64)
+        rows[~beyond] = self.early.rows_at(positions[~beyond])
+        rows[beyond] = self.late[positions[beyond] - len(self.early)]
+        return rows
 
     def positions(self, rows: RowIds) -> Indices:
         found = self.early.positions(rows)

@@ -91,9 +91,9 @@ class ReadContext:
 
     def table(self, owner: NodeType | EdgeType) -> Table:
         """The table of a type at the snapshot, held open for the whole query, whose limits its reads keep."""
-        if (found := self._tables.get(owner.id)) is None:
-            found = self._tables[owner.id] = self.snapshot.table_of(owner).with_watch(self.budget.step)
-        return found
+        if (table := self._tables.get(owner.id)) is None:
+            table = self._tables[owner.id] = self.snapshot.table_of(owner).with_watch(self.budget.step)
+        return table
 
     def is_restricted(self, type_: NodeType | EdgeType) -> bool:
         """Whether some rows of a type may be invisible to the reader."""

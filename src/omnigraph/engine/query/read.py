@@ -6,6 +6,7 @@ returns a result, a stream, an explanation or a profile.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +30,6 @@ from omnigraph.language.query import ir
 from omnigraph.language.query.compile import compile_queries, describe_parameters
 from omnigraph.language.query.params import BoundValue, Host, bind_parameters
 from omnigraph.language.query.row_filter import Visibility
-from omnigraph.storage.identifiers import now_micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,21 +58,21 @@ Asked: TypeAlias = tuple[str, str | None, Mapping[str, Any] | None]
 def run_query(
     snapshot: Snapshot,
     target: ReadPoint,
-    asked: Asked,
+    invocation: Asked,
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> QueryResult:
     """The whole result."""
-    return stream_query(snapshot, target, asked, options).collect()
+    return stream_query(snapshot, target, invocation, options).collect()
 
 
 def stream_query(
     snapshot: Snapshot,
     target: ReadPoint,
-    asked: Asked,
+    invocation: Asked,
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> QueryStream:
     """The result as it is made. Problems of the query itself show here, before the first batch."""
-    plan, context = _prepare(snapshot, asked, options)
+    plan, context = _prepare(snapshot, invocation, options)
     run = ReadRun(plan, context)
     batches = run.batches()
     if options.cancellation is not None and options.returns_at_once:
@@ -83,29 +83,29 @@ def stream_query(
     )
 
 
-def explain_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> list[str]:
+def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> list[str]:
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
-    plan, context = _prepare(snapshot, asked, options)
+    plan, context = _prepare(snapshot, invocation, options)
     return [line for operator, depth in plan_levels(plan.root) for line in _explain_lines(operator, context, depth)]
 
 
-def profile_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
+def profile_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
     """What each operator did. The rows are made to be measured, and dropped."""
     target = ReadPoint(snapshot.branch)
-    rows = stream_query(snapshot, target, asked, replace(options, profile=True))
+    rows = stream_query(snapshot, target, invocation, replace(options, profile=True))
     for _ in rows:
         pass
     return rows.profile.report
 
 
-def _prepare(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[ir.ReadPlan, ReadContext]:
-    source, name, params = asked
+def _prepare(snapshot: Snapshot, invocation: Asked, options: ReadOptions) -> tuple[ir.ReadPlan, ReadContext]:
+    source, name, params = invocation
     catalog = options.catalog or snapshot.catalog
     plan = compile_queries(source, catalog, limits=snapshot.resources.limits.query).query(name).read_plan
     visibility = snapshot.visibility if snapshot.visibility.is_unrestricted else snapshot.visibility.on(catalog)
     named = () if visibility.is_unrestricted else tuple(property_values(plan.root))
     _refuse_masked(named, visibility)
-    bound = bind_parameters(plan.parameters, params, now_millis=now_micros() // 1000, host=options.host)
+    bound = bind_parameters(plan.parameters, params, now_millis=time.time_ns() // 1_000_000, host=options.host)
     context = context_of(snapshot, catalog, visibility, bound, options)
     context.named = named
     return plan, context

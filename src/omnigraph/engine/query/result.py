@@ -43,17 +43,17 @@ class OperatorProfile:
         entries = [self]
         for entry in entries:
             entries += entry.inputs
-        made: dict[int, contract.OperatorProfile] = {}
+        reports: dict[int, contract.OperatorProfile] = {}
         for entry in reversed(entries):
-            made[id(entry)] = contract.OperatorProfile(
+            reports[id(entry)] = contract.OperatorProfile(
                 entry.operator,
                 entry.rows,
                 round(entry.seconds * 1000, 3),
                 entry.requests,
                 tuple(entry.notes),
-                tuple(made[id(child)] for child in entry.inputs),
+                tuple(reports[id(child)] for child in entry.inputs),
             )
-        return made[id(self)]
+        return reports[id(self)]
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """A readable tree, the last operator first."""

@@ -257,7 +257,7 @@ class ReadRun:
         waiting: list[tuple[ir.ReadOperator, frozenset[str], ExitStack, OperatorProfile]] = []
         operator, wanted = plan, frozenset(needed)
         with ExitStack() as unfinished:
-            while (given := self._given.get(id(operator))) is None:
+            while (rows_given := self._given.get(id(operator))) is None:
                 self._context.cancellation.check()
                 running = unfinished.enter_context(ExitStack())
                 entry = running.enter_context(self._context.profiler.operator(operator, label(operator)))
@@ -265,7 +265,7 @@ class ReadRun:
                 if (below := _below(operator, wanted)) is None:
                     break
                 operator, wanted = below
-            rows = given
+            rows = rows_given
             for operator, wanted, running, entry in reversed(waiting):
                 if rows is None:
                     rows = self._leaf(operator, wanted, limit if operator is plan else None)
@@ -376,8 +376,8 @@ class ReadRun:
         # A piece holds whole nodes, so the last of them has all its rows.
         for rows in self._pieces(plan.input, needed | {plan.variable}, limit=plan.count):
             parts.append(rows)
-            if (found := best_nodes(concatenate(parts), plan.variable, plan.count)) is not None:
-                return found
+            if (best := best_nodes(concatenate(parts), plan.variable, plan.count)) is not None:
+                return best
         return concatenate(parts)
 
     # ---- ranked nodes -----------------------------------------------------------------------------------
@@ -424,10 +424,10 @@ class ReadRun:
                 continue
             if not known:
                 few = total // _FEW_SHARE
-                found = scan(root, self._values, context, limit=few + 1)
-                if found.length > few:
+                nodes_found = scan(root, self._values, context, limit=few + 1)
+                if nodes_found.length > few:
                     continue
-                self._given[id(root)] = found
+                self._given[id(root)] = nodes_found
             reached = self._rows(start, {nodes.variable}, folding=True).rows[nodes.variable]
             self._given.pop(id(root), None)
             near = distinct(reached)

@@ -98,8 +98,8 @@ def _with_visible_ends(type_: TableType, rows: RowIds, context: ReadContext) -> 
 
 def _visible_ids(ids: pa.Array, end: NodeType, context: ReadContext) -> pa.Array:
     """Those of some node ids whose nodes are visible."""
-    found = context.table(end).rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
-    return one_array(found.column("id")).filter(pa.array(visible_mask(end, row_ids_of(found), context)))
+    nodes = context.table(end).rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
+    return one_array(nodes.column("id")).filter(pa.array(visible_mask(end, row_ids_of(nodes), context)))
 
 
 def read_entity(snapshot: Snapshot, type_: TableType, entity_id: str) -> dict[str, Any] | None:
@@ -107,10 +107,10 @@ def read_entity(snapshot: Snapshot, type_: TableType, entity_id: str) -> dict[st
     if type_.type_key not in snapshot.entry.tables:
         return None
     entities = TypeState.of(snapshot, type_)
-    found = entities.table.rows_among("id", [entity_id], entities.stored_columns(), row_ids=True)
-    if not found.num_rows or not visible_entities(snapshot, type_, row_ids_of(found)).all():
+    rows = entities.table.rows_among("id", [entity_id], entities.stored_columns(), row_ids=True)
+    if not rows.num_rows or not visible_entities(snapshot, type_, row_ids_of(rows)).all():
         return None
-    return flat_entity(type_, entities.complete(found, row_ids_of(found)))
+    return flat_entity(type_, entities.complete(rows, row_ids_of(rows)))
 
 
 def count_entities(snapshot: Snapshot, type_: TableType) -> int:

@@ -39,9 +39,9 @@ class AuthorVisibility:
 
     def visible_among(self, type_: TableType, ids: Sequence[str]) -> set[str]:
         """Those of some ids that are stored and visible."""
-        found = self._state.table(type_.type_key).rows_among("id", ids, ["id"], row_ids=True)
-        mask = visible_entities(self._state, type_, row_ids_of(found))
-        return set(one_array(found.column("id")).filter(pa.array(mask)).to_pylist())
+        rows = self._state.table(type_.type_key).rows_among("id", ids, ["id"], row_ids=True)
+        mask = visible_entities(self._state, type_, row_ids_of(rows))
+        return set(one_array(rows.column("id")).filter(pa.array(mask)).to_pylist())
 
     def visible_matches(self, type_: TableType, rows: pa.Table) -> pa.Table:
         """The stored rows that a statement matched, without invisible ones."""

@@ -138,9 +138,9 @@ class Violation:
         return ConstraintError(self.sentence.rule, self.type_key, self.property, self.entity_id, line, message=message)
 
 
-def refuse(found: Iterator[Violation]) -> None:
+def refuse(violations: Iterator[Violation]) -> None:
     """Raise the first violation, and look no further."""
-    for violation in found:
+    for violation in violations:
         raise violation.error()
 
 
@@ -180,17 +180,17 @@ def _uniqueness_violations(image: FinalImage, change: TypeChange, members: tuple
     rows = _comparable(change.rows, columns)
     for name, column in zip(members, columns, strict=True):
         _refuse_incomparable(change.type, name, rows.column(column))
-    given = rows.filter(_all_valid(rows, columns))
-    if not given.num_rows:
+    complete = rows.filter(_all_valid(rows, columns))
+    if not complete.num_rows:
         return
-    yield from _repeats(change, Sentence.SHARED_VALUE, members, given, columns)
+    yield from _repeats(change, Sentence.SHARED_VALUE, members, complete, columns)
     if change.replaces:
         return
     stored = _comparable(
-        image.survivors(change.type_key, ["id", *columns], _among(change.type, given, columns)), columns
+        image.survivors(change.type_key, ["id", *columns], _among(change.type, complete, columns)), columns
     )
     holders = stored.rename_columns({"id": _HOLDER}).select([*columns, _HOLDER])
-    clashes = given.select([*columns, _ROW]).join(holders, keys=columns, join_type="inner")
+    clashes = complete.select([*columns, _ROW]).join(holders, keys=columns, join_type="inner")
     ordered = clashes.sort_by([(_ROW, "ascending"), (_HOLDER, "ascending")])
     for row, holder in zip(ordered.column(_ROW).to_pylist(), ordered.column(_HOLDER).to_pylist(), strict=True):
         yield _violation(change, Sentence.SHARED_VALUE, members, row, holder)
@@ -242,7 +242,7 @@ def _all_valid(rows: pa.Table, columns: list[str]) -> pa.ChunkedArray:
     return valid
 
 
-def _among(type_: TableType, given: pa.Table, columns: list[str]) -> Among | None:
+def _among(type_: TableType, rows: pa.Table, columns: list[str]) -> Among | None:
     """One member whose few values narrow the search in the table; None when only a scan finds the tuples.
 
     A member with a BTREE comes first: by any other one every row is looked at.
@@ -253,7 +253,7 @@ def _among(type_: TableType, given: pa.Table, columns: list[str]) -> Among | Non
         prop = properties.get(column)
         kind = PropertyType(Scalar.STRING) if prop is None else prop.type
         if kind.scalar in _PROBED_SCALARS and not kind.list:
-            values = pc.unique(given.column(column))
+            values = pc.unique(rows.column(column))
             if len(values) <= _PROBED_VALUES:
                 is_scanned = prop is not None and IndexKind.BTREE not in type_.index_kinds(prop.name)
                 probed.append((is_scanned, len(values), (column, values.to_pylist())))
@@ -424,10 +424,10 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
 def _rows_by_source(change: TypeChange, sources: Iterable[str]) -> dict[str, list[int]]:
     """The rows of a change that have one of these sources."""
     column = change.rows.column("src")
-    found: dict[str, list[int]] = {}
+    by_source: dict[str, list[int]] = {}
     for row in np.flatnonzero(pc.is_in(column, value_set=pa.array(list(sources), pa.string())).to_numpy()).tolist():
-        found.setdefault(column[row].as_py(), []).append(row)
-    return found
+        by_source.setdefault(column[row].as_py(), []).append(row)
+    return by_source
 
 
 def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:

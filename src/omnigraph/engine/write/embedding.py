@@ -72,8 +72,8 @@ class OnWriteVectors:
         targets = {key: list(self._targets(each)) for key, each in declared.items()}
         missing: dict[int, dict[str, None]] = {}
         for target in (target for found in targets.values() for target in found):
-            known = self._known.get(target.dimension, {})
-            wanted = (text for text in target.texts if text not in known)
+            vectors = self._known.get(target.dimension, {})
+            wanted = (text for text in target.texts if text not in vectors)
             missing.setdefault(target.dimension, {}).update(dict.fromkeys(wanted))
         if any(missing.values()):
             raise _TextsWantedError({dimension: list(texts) for dimension, texts in missing.items() if texts})
@@ -96,8 +96,8 @@ class OnWriteVectors:
     def _with_vectors(self, change: TypeChange, targets: list[_Target]) -> TypeChange:
         rows = change.rows
         for target in targets:
-            known = self._known[target.dimension]
-            rows = with_vectors(rows, target.column, target.where, np.stack([known[text] for text in target.texts]))
+            vectors = self._known[target.dimension]
+            rows = with_vectors(rows, target.column, target.where, np.stack([vectors[text] for text in target.texts]))
         return replace(change, rows=rows)
 
     def _compute(self, dimension: int, texts: list[str]) -> None:

@@ -81,8 +81,8 @@ def load_mode(mode: str) -> LoadMode:
     try:
         return LoadMode(mode)
     except ValueError:
-        known = ", ".join(LoadMode)
-        raise BadRequestError(f"unknown load mode '{mode}'; use one of: {known}") from None
+        modes = ", ".join(LoadMode)
+        raise BadRequestError(f"unknown load mode '{mode}'; use one of: {modes}") from None
 
 
 def load_input(
@@ -322,8 +322,8 @@ def _refuse_existing_ids(txn: WriteTxn, change: GraphChange, minted: pa.ChunkedA
     snapshot = txn.snapshot
 
     def taken(type_change: TypeChange) -> set[str]:
-        given = type_change.ids.filter(pc.invert(pc.is_in(type_change.ids, value_set=minted)))
-        return snapshot.table(type_change.type_key).existing_ids(given.to_pylist())
+        explicit = type_change.ids.filter(pc.invert(pc.is_in(type_change.ids, value_set=minted)))
+        return snapshot.table(type_change.type_key).existing_ids(explicit.to_pylist())
 
     changes = [change.by_type[key] for key in sorted(change.by_type)]
     for type_change, existing in zip(changes, txn.root.workers.map(taken, changes), strict=True):

@@ -114,13 +114,13 @@ class _Mutation:
         values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
         visibility = AuthorVisibility(txn)
         visibility.refuse_masked_names(plan.statements)
-        made = (
+        executed = (
             Destruction(txn, values, visibility)
             if plan.only_deletes
             else Construction(txn, values, self.workspace.limits, visibility, self.vectors)
         )
-        made.run(plan.statements)
-        change = made.change()
+        executed.run(plan.statements)
+        change = executed.change()
         if not change.by_type:
             return None
         visibility.refuse_invisible(change)
@@ -132,14 +132,14 @@ class _Mutation:
         change = self.vectors.fill(change, txn.snapshot.catalog)
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
-            read_set=_together(checked, made.tables_read - change.by_type.keys()),
+            read_set=_together(checked, executed.tables_read - change.by_type.keys()),
             strict=not plan.is_insert_only,
-            details={_RECEIPT: self._receipt_details(plan, made)},
+            details={_RECEIPT: self._receipt_details(plan, executed)},
         )
 
-    def _receipt_details(self, plan: WritePlan, made: Construction | Destruction) -> str:
+    def _receipt_details(self, plan: WritePlan, executed: Construction | Destruction) -> str:
         return json.dumps(
-            {"query": plan.name, "affected_nodes": made.affected_nodes, "affected_edges": made.affected_edges}
+            {"query": plan.name, "affected_nodes": executed.affected_nodes, "affected_edges": executed.affected_edges}
         )
 
 

@@ -190,31 +190,31 @@ class StoredRows:
             return pa.schema([table.schema.field(name) for name in columns]).empty_table()
         column, value = _lookup(type_, condition)
         if value is not None and len(self._sought[type_.type_key, column]) > 1:
-            found = self._together((type_.type_key, column), columns)
-            if found is not None:
-                return found.rows.take(pa.array(found.by_value.get(value, []), pa.int64())).select(columns)
+            rows = self._together((type_.type_key, column), columns)
+            if rows is not None:
+                return rows.rows.take(pa.array(rows.by_value.get(value, []), pa.int64())).select(columns)
         return self._test_batches(type_, condition, columns)
 
-    def _together(self, place: _RowPosition, columns: Sequence[str]) -> _FoundTogether | None:
+    def _together(self, position: _RowPosition, columns: Sequence[str]) -> _FoundTogether | None:
         """The rows that one lookup finds for all statements; None when they are too many to be held together."""
-        found = self._found.get(place)
+        found = self._found.get(position)
         if found is None:
-            rows = self._all_sought(place, columns)
+            rows = self._all_sought(position, columns)
             if rows is None:
-                self._sought[place].clear()
+                self._sought[position].clear()
                 return None
             by_value: defaultdict[str | int, list[int]] = defaultdict(list)
-            for row, value in enumerate(rows.column(place[1]).to_pylist()):
+            for row, value in enumerate(rows.column(position[1]).to_pylist()):
                 by_value[value].append(row)
-            found = self._found[place] = _FoundTogether(rows, by_value)
+            found = self._found[position] = _FoundTogether(rows, by_value)
         return found
 
-    def _all_sought(self, place: _RowPosition, columns: Sequence[str]) -> pa.Table | None:
-        type_key, column = place
+    def _all_sought(self, position: _RowPosition, columns: Sequence[str]) -> pa.Table | None:
+        type_key, column = position
         table = self._txn.snapshot.table(type_key)
         read = list(dict.fromkeys((*columns, column)))
         parts, count, size = [pa.schema([table.schema.field(name) for name in read]).empty_table()], 0, 0
-        for part in table.parts_among(column, set(self._sought[place]), read):
+        for part in table.parts_among(column, set(self._sought[position]), read):
             parts.append(part)
             count, size = count + part.num_rows, size + part.nbytes
             if self._limits is not None and (count > self._limits.rows or size > self._limits.bytes):
@@ -290,8 +290,8 @@ class PendingRows:
 
     def holds(self, ids: pa.ChunkedArray) -> pa.Array:
         """Which of `ids` are pending, as a mask."""
-        known = self._by_id()
-        held = [entity_id in known for entity_id in ids.to_pylist()] if known else np.zeros(len(ids), np.bool_)
+        positions = self._by_id()
+        held = [entity_id in positions for entity_id in ids.to_pylist()] if positions else np.zeros(len(ids), np.bool_)
         return pa.array(held, pa.bool_())
 
     def insert(self, typed: TypedRows) -> None:
@@ -368,19 +368,19 @@ class PendingRows:
             return self._marked_schema.empty_table()
         if self._is_one_statement:
             return self._parts[0]
-        known = self._by_id()
-        if len(known) < self._starts[-1] + self._parts[-1].num_rows or len(self._parts) > 1:
-            rows = pa.concat_tables(self._parts).combine_chunks().take(pa.array(list(known.values()), pa.int64()))
+        positions = self._by_id()
+        if len(positions) < self._starts[-1] + self._parts[-1].num_rows or len(self._parts) > 1:
+            rows = pa.concat_tables(self._parts).combine_chunks().take(pa.array(list(positions.values()), pa.int64()))
             self._parts, self._starts, self._parts_by_id, self._bytes = [rows], [0], 1, rows.nbytes
-            self._rows_by_id = {entity_id: row for row, entity_id in enumerate(known)}
+            self._rows_by_id = {entity_id: row for row, entity_id in enumerate(positions)}
         return self._parts[0]
 
     def _complete(self, stored: pa.Table) -> pa.Table:
         """Rows from the store with placeholders for the blob cells that they keep."""
-        given = dict(zip(stored.column_names, stored.columns, strict=True))
+        columns = dict(zip(stored.column_names, stored.columns, strict=True))
         return pa.table(
             [
-                given[field.name].cast(field.type) if field.name in given else pa.nulls(stored.num_rows, field.type)
+                columns[field.name].cast(field.type) if field.name in columns else pa.nulls(stored.num_rows, field.type)
                 for field in self._schema
             ],
             schema=self._schema,

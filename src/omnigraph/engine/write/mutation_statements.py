@@ -284,11 +284,11 @@ class Destruction:
 
     def _incident(self, edge: EdgeType) -> set[str]:
         table = self._txn.snapshot.table(edge.type_key)
-        found: set[str] = set()
+        ids: set[str] = set()
         for column, node_type in (("src", edge.from_type), ("dst", edge.to_type)):
             gone = self._removed.get(f"node:{node_type}", set())
-            found.update(table.rows_among(column, gone, ["id"]).column("id").to_pylist())
-        return found
+            ids.update(table.rows_among(column, gone, ["id"]).column("id").to_pylist())
+        return ids
 
     def _remove(self, type_: TableType, ids: Iterable[str]) -> None:
         self._types[type_.type_key] = type_

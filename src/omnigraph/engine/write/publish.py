@@ -175,9 +175,9 @@ def begin_repeat(resources: Resources, branch: str, intent: Intent) -> WriteTxn 
 
 def refuse_other_head(txn: WriteTxn) -> None:
     """A conditional write is for one head only. Look for the write's own earlier commit first: it moved the head."""
-    expected, found = txn.intent.expected_head, txn.base.commit.id
-    if expected is not None and expected != found:
-        raise PreconditionFailedError(txn.ref.branch, expected, found)
+    expected, head = txn.intent.expected_head, txn.base.commit.id
+    if expected is not None and expected != head:
+        raise PreconditionFailedError(txn.ref.branch, expected, head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +210,8 @@ def earlier_write(txn: WriteTxn) -> EarlierWrite | None:
     record = txn.base.with_key(key) if key is not None else None
     if record is None:
         return None
-    place = txn.ref.locate(record.version)
-    entry = txn.root.log.entry(place.branch_id, place.version)
+    address = txn.ref.locate(record.version)
+    entry = txn.root.log.entry(address.branch_id, address.version)
     if not isinstance(entry, LogEntry) or entry.commit.id != record.commit_id:
         return None  # the key was used on a line of history that this branch does not share
     return EarlierWrite(record, entry)
@@ -232,9 +232,9 @@ def commit(
     strict: bool,
 ) -> PublishedCommit | None:
     """One write from head to commit; None when `prepare` found nothing to do."""
-    with resources.root.writer_queue.ticket(branch) as place:
-        if place.is_contended:
-            place.wait(time.monotonic() + RETRY_SECONDS)
+    with resources.root.writer_queue.ticket(branch) as ticket:
+        if ticket.is_contended:
+            ticket.wait(time.monotonic() + RETRY_SECONDS)
         try:
             txn = begin(resources, branch, intent)
         except BranchNotFoundError:
@@ -258,7 +258,7 @@ def commit(
             plan = prepare(txn)
         if plan is None:
             return None
-        return _publish(txn, plan, None if strict else _certain(prepare), place)
+        return _publish(txn, plan, None if strict else _certain(prepare), ticket)
 
 
 def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
@@ -272,11 +272,11 @@ def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
 
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
     """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
-    with txn.root.writer_queue.ticket(txn.ref.branch) as place:
-        return _publish(txn, plan, prepare_again, place)
+    with txn.root.writer_queue.ticket(txn.ref.branch) as ticket:
+        return _publish(txn, plan, prepare_again, ticket)
 
 
-def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, place: QueueTicket) -> PublishedCommit:
+def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, ticket: QueueTicket) -> PublishedCommit:
     root, head, began = txn.root, txn.base, txn.began
     give_up_at = time.monotonic() + RETRY_SECONDS
     for attempt in itertools.count(1):
@@ -285,13 +285,13 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, pl
         (plan.held_since or txn.age).refuse_overdue()
         standing = root.log.publish(entry)
         won = isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id
-        place.record_attempt(time.monotonic() - began)
+        ticket.record_attempt(time.monotonic() - began)
         if won:
             root.trace.reach("publish.after")
             return PublishedCommit(txn.ref.branch, entry)
         if attempt >= LOSSES_BEFORE_QUEUE:
-            place.saw_others()
-            place.wait(give_up_at)
+            ticket.saw_others()
+            ticket.wait(give_up_at)
         moved = _resolve_again(txn)
         began = moved.began
         if (done := already_published(moved)) is not None:
@@ -300,7 +300,7 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, pl
         if _still_holds(plan, txn, moved.base):
             head = moved.base
         elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
-            place.saw_others()  # the caller may try again, and should not lose again
+            ticket.saw_others()  # the caller may try again, and should not lose again
             raise _read_set_error(txn, moved.base)
         else:
             txn, head = moved, moved.base
@@ -308,8 +308,8 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, pl
     raise AssertionError("unreachable")
 
 
-def _read_set_error(txn: WriteTxn, found: LogEntry) -> ReadSetChangedError:
-    return ReadSetChangedError(f"graph_head:{txn.ref.branch}", txn.base.commit.id, found.commit.id)
+def _read_set_error(txn: WriteTxn, entry: LogEntry) -> ReadSetChangedError:
+    return ReadSetChangedError(f"graph_head:{txn.ref.branch}", txn.base.commit.id, entry.commit.id)
 
 
 def _resolve_again(txn: WriteTxn) -> WriteTxn:
@@ -395,8 +395,8 @@ def held_source(root: GraphRoot, source: str) -> Iterator[HeldSource]:
     """The head of a branch, or a commit that a live branch has, held for the time of the block."""
     source = source.strip()
     if source == MAIN:
-        known = root.log.last_known(root.identity.main) or root.branches.head(MAIN).entry
-        with root.pins.hold(known.version):
+        newest = root.log.last_known(root.identity.main) or root.branches.head(MAIN).entry
+        with root.pins.hold(newest.version):
             head = root.branches.head(MAIN)
             yield HeldSource(head.ref, head.entry)
     elif not log_walk.could_be_commit(source):

@@ -230,20 +230,20 @@ def row_file(given: str | Path, format: str | None, csv: CsvDialect | None, grap
     """The file that a path or URI names, to be loaded into the graph at `graph`."""
     text = str(given)
     path = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
-    found = format_named(format) if format is not None else format_of(path)
+    row_format = format_named(format) if format is not None else format_of(path)
     dialect = csv or usual_dialect(path)
     if "://" in path:
-        return RowFile(text, found, lambda: object_pieces(path, graph), dialect)
+        return RowFile(text, row_format, lambda: object_pieces(path, graph), dialect)
     path = os.path.expanduser(path)
     if os.path.isdir(path):
         raise directory_error(text)
-    return _local(text, path, found, dialect)
+    return _local(text, path, row_format, dialect)
 
 
 def local_row_file(path: str, format: str | None, csv: CsvDialect | None) -> RowFile:
     """A file on this machine, by its own name."""
-    found = format_named(format) if format is not None else format_of(path)
-    return _local(path, path, found, csv or usual_dialect(path))
+    row_format = format_named(format) if format is not None else format_of(path)
+    return _local(path, path, row_format, csv or usual_dialect(path))
 
 
 def _local(name: str, path: str, format: RowFormat, csv: CsvDialect) -> RowFile:
@@ -263,21 +263,21 @@ def usual_dialect(path: str) -> CsvDialect:
 
 
 def format_named(name: str) -> RowFormat:
-    found = _SPELLINGS.get(name.lower())
-    if found is None:
+    row_format = _SPELLINGS.get(name.lower())
+    if row_format is None:
         hint = did_you_mean(name, _SPELLINGS) or f"use one of: {', '.join(_FILES)}"
         raise BadRequestError(f"unknown row format '{name}'; {hint}")
-    return found
+    return row_format
 
 
 def format_of(path: str) -> RowFormat:
     """The format by the name of a file."""
-    found = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
-    if found is None:
+    row_format = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
+    if row_format is None:
         raise BadRequestError(
             f"the name '{path}' does not tell a format; say format='csv', 'parquet', 'arrow' or 'ndjson'"
         )
-    return found
+    return row_format
 
 
 def _meter(pieces: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
@@ -339,14 +339,14 @@ def received_rows(
 
 
 def _blocks_of(data: Any) -> Callable[[Limits], Iterable[RowBlock]]:
-    given = given_rows(data)
-    if isinstance(given, GivenRecords):
-        records = Spooled(given.rows) if given.once else given.rows
+    rows = given_rows(data)
+    if isinstance(rows, GivenRecords):
+        records = Spooled(rows.rows) if rows.once else rows.rows
         return lambda _: _record_blocks(records)
-    if given.once:
-        kept = _Kept(given.read())
+    if rows.once:
+        kept = _Kept(rows.read())
         return lambda _: _number_rows(kept)
-    return lambda _: _number_rows(given.read())
+    return lambda _: _number_rows(rows.read())
 
 
 def _number_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBlock]:
@@ -369,7 +369,7 @@ def _record_blocks(records: Iterable[object]) -> Iterator[RowBlock]:
 def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile:
     """A file that the caller opened, stdin for one. It is read to its end, and kept until the load is over."""
     shown = open_file_name(file, format)
-    found = format_of(shown) if format is None else format_named(format)
+    row_format = format_of(shown) if format is None else format_named(format)
     copied: list[IO[bytes]] = []
 
     def pieces() -> Iterator[bytes]:
@@ -385,7 +385,7 @@ def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile
         copied[0].seek(0)
         yield from iter(lambda: copied[0].read(1 << 20), b"")
 
-    return RowFile(shown, found, pieces, csv or usual_dialect(shown))
+    return RowFile(shown, row_format, pieces, csv or usual_dialect(shown))
 
 
 class _Kept:

@@ -95,9 +95,9 @@ def _group(keys: tuple[ir.Value, ...], rows: Bindings, context: ReadContext) -> 
         return _grouped_by_table(codes, width)
     _, first, of_row = factorize(codes)
     order = np.argsort(first)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return Groups(place[of_row], first[order])
+    rank_of = np.empty(len(order), np.int64)
+    rank_of[order] = np.arange(len(order))
+    return Groups(rank_of[of_row], first[order])
 
 
 def _grouped_by_table(codes: NDArray[np.int64], width: int) -> Groups:
@@ -107,9 +107,9 @@ def _grouped_by_table(codes: NDArray[np.int64], width: int) -> Groups:
     first[codes[::-1]] = np.arange(absent - 1, -1, -1)
     present = np.flatnonzero(first < absent)
     present = present[np.argsort(first[present])]
-    place = np.empty(width, np.int64)
-    place[present] = np.arange(len(present))
-    return Groups(place[codes], first[present])
+    code_of = np.empty(width, np.int64)
+    code_of[present] = np.arange(len(present))
+    return Groups(code_of[codes], first[present])
 
 
 def _key_codes(key: ir.Value, rows: Bindings, context: ReadContext) -> tuple[NDArray[np.int64], int]:
@@ -279,11 +279,11 @@ def _fitting(sums: NDArray[Any], plan: ir.AggregateValue, budget: MemoryBudget) 
     """The sums as the 64-bit integers that `sum` gives. Raises `ResourceLimitError` for one that is larger."""
     if sums.dtype == np.int64:
         return sums
-    for found in (each for part in _added_parts(len(sums), budget) for each in sums[part].tolist()):
-        if not -_LARGEST - 1 <= found <= _LARGEST:
+    for amount in (each for part in _added_parts(len(sums), budget) for each in sums[part].tolist()):
+        if not -_LARGEST - 1 <= amount <= _LARGEST:
             prop = plan.argument
             of = f"{prop.owner.name}.{prop.prop.name}" if isinstance(prop, ir.PropertyValue) else "integers"
-            remedy = f"a sum of {of} is {found}, which no 64-bit integer can hold; add up fewer rows, or take avg()"
+            remedy = f"a sum of {of} is {amount}, which no 64-bit integer can hold; add up fewer rows, or take avg()"
             raise ResourceLimitError("summed integers", _LARGEST, _LARGEST + 1, remedy)
     return sums.astype(np.int64)
 
@@ -298,9 +298,9 @@ def _extreme(argument: _Argument, groups: Groups, size: int, *, largest: bool, b
     codes: NDArray[Any] = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
     ranks = rank[codes] if len(rank) else np.zeros(len(codes), np.int64)
     of_row = groups.of_row[argument.present]
-    found = np.full(size, -1 if largest else len(ascending), np.int64)
-    (np.maximum if largest else np.minimum).at(found, of_row, ranks[argument.positions][argument.present])
-    none = (found < 0) | (found >= len(ascending))
+    extremes = np.full(size, -1 if largest else len(ascending), np.int64)
+    (np.maximum if largest else np.minimum).at(extremes, of_row, ranks[argument.positions][argument.present])
+    none = (extremes < 0) | (extremes >= len(ascending))
     # One value more, the null of groups without any.
     values = pa.concat_arrays([encoded.dictionary.take(pa.array(ascending)), pa.nulls(1, encoded.dictionary.type)])
-    return Located(values, np.where(none, len(ascending), found)).in_parts(budget)
+    return Located(values, np.where(none, len(ascending), extremes)).in_parts(budget)

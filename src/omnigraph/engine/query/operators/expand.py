@@ -42,20 +42,20 @@ def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: b
     kept = rows.only(looked_at | ({plan.destination} if plan.closing else set()))
     nodes = rows.rows[plan.source]
     if plan.edge_variable is not None:
-        found = _over_edges(plan, kept, nodes, adjacency, context)
+        expanded = _over_edges(plan, kept, nodes, adjacency, context)
     elif plan.closing:
-        found = _close(plan, kept, nodes, adjacency, context)
+        expanded = _close(plan, kept, nodes, adjacency, context)
     elif plan.max_hops > 1 and folding and plan.destination not in looked_at:
         return kept.with_weights(_count_reachable(plan, nodes, adjacency, context))
     elif plan.max_hops > 1:
-        found = _within_hops(plan, kept, nodes, adjacency, context)
+        expanded = _within_hops(plan, kept, nodes, adjacency, context)
     elif folding and plan.destination not in looked_at:
         return kept.with_weights(adjacency.counts(nodes))
     elif folding and not kept.rows:
-        found = _merge_ends(plan, kept, nodes, adjacency, context)
+        expanded = _merge_ends(plan, kept, nodes, adjacency, context)
     else:
-        found = _next_to(plan, kept, nodes, adjacency, context, bind=plan.destination in looked_at)
-    return filter_rows(found, plan.predicates, context)
+        expanded = _next_to(plan, kept, nodes, adjacency, context, bind=plan.destination in looked_at)
+    return filter_rows(expanded, plan.predicates, context)
 
 
 def _nothing(rows: Bindings, fresh: AbstractSet[str]) -> Bindings:
@@ -67,9 +67,9 @@ def _next_to(
     plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext, *, bind: bool
 ) -> Bindings:
     """One hop: every neighbour of every row, a self loop being a neighbour like any other."""
-    found = _repeat_rows(rows, adjacency.counts(nodes), context)
+    expanded = _repeat_rows(rows, adjacency.counts(nodes), context)
     _, at = adjacency.entries(nodes)
-    return found.binding({plan.destination: adjacency.rows_at(at)}) if bind else found
+    return expanded.binding({plan.destination: adjacency.rows_at(at)}) if bind else expanded
 
 
 def _merge_ends(
@@ -95,13 +95,13 @@ def _over_edges(
 ) -> Bindings:
     """One hop, one row per stored edge."""
     assert plan.edge_variable is not None
-    found = _repeat_rows(rows, adjacency.counts(nodes), context)
+    expanded = _repeat_rows(rows, adjacency.counts(nodes), context)
     _, at = adjacency.entries(nodes)
     ends = adjacency.rows_at(at)
-    found = found.binding({plan.edge_variable: adjacency.edges_at(at)})
+    expanded = expanded.binding({plan.edge_variable: adjacency.edges_at(at)})
     if plan.closing:
-        return found.where(found.rows[plan.destination] == ends)
-    return found.binding({plan.destination: ends})
+        return expanded.where(expanded.rows[plan.destination] == ends)
+    return expanded.binding({plan.destination: ends})
 
 
 def _close(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
@@ -201,8 +201,8 @@ def _search(
             reports.append(union(frontier, distinct(loops)))
     for keys in marked:
         visited[keys] = False
-    found = np.concatenate(reports) if reports else np.empty(0, np.int64)
-    owner, node = np.divmod(found, max(1, size))
+    reached = np.concatenate(reports) if reports else np.empty(0, np.int64)
+    owner, node = np.divmod(reached, max(1, size))
     order = np.argsort(owner, kind="stable")
     return owner[order], node[order]
 

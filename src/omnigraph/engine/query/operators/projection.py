@@ -144,9 +144,9 @@ def _sort_order(keys: Sequence[Key], order: Indices) -> Indices:
         if len(tied) < 2:
             break
         codes, own = key(order[tied]), group[tied]
-        place = np.lexsort((codes, own))
-        order[tied] = order[tied][place]
-        codes = codes[place]
+        order_in_group = np.lexsort((codes, own))
+        order[tied] = order[tied][order_in_group]
+        codes = codes[order_in_group]
         differs = (own[1:] != own[:-1]) | (codes[1:] != codes[:-1])
         group[tied] = np.concatenate(([0], np.cumsum(differs)))
         alone = np.concatenate(([True], differs)) & np.concatenate((differs, [True]))

@@ -106,8 +106,8 @@ def _that_fit(texts: dict[int, str], predicates: Sequence[ir.Predicate]) -> list
         predicate = predicates[i]
         return _SELECTIVE.get(predicate.operator, _RANGE) if isinstance(predicate, ir.Compare) else _RANGE
 
-    room = _FilterBudget()
-    return sorted(i for i in sorted(texts, key=selectivity) if room.takes(texts[i]))
+    budget = _FilterBudget()
+    return sorted(i for i in sorted(texts, key=selectivity) if budget.takes(texts[i]))
 
 
 @dataclass(slots=True)
@@ -133,16 +133,16 @@ def row_filter_text(test: RowFilter, context: ReadContext) -> str | None:
     return _join_tests(test, context, _FilterBudget(), MOST_NESTED)
 
 
-def _join_tests(test: RowFilter, context: ReadContext, room: _FilterBudget, depth: int) -> str | None:
+def _join_tests(test: RowFilter, context: ReadContext, budget: _FilterBudget, depth: int) -> str | None:
     if isinstance(test, ir.Compare):
         text = predicate_filter(test, context)
-        return text if text is not None and room.takes(text) else None
+        return text if text is not None and budget.takes(text) else None
     if not depth:
         return None
     is_all = isinstance(test, AllOf)
     parts = []
     for part in test.tests:
-        text = _join_tests(part, context, room, depth - 1)
+        text = _join_tests(part, context, budget, depth - 1)
         if text is None:
             return None
         parts.append(text)

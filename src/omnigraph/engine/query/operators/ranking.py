@@ -95,9 +95,9 @@ def rank_rows(plan: ir.Rank, rows: Bindings, context: ReadContext) -> Bindings:
     bound = rows.rows[plan.rank.field.variable]
     ranked = ranked_nodes(plan.rank, None, RowSpace.of(bound).rows, context)
     context.scores[plan.rank] = _scores(ranked, complete=True)
-    places = _ranks(ranked.row_ids, bound)
-    order = np.argsort(places, kind="stable")
-    return rows.take(order[np.count_nonzero(places < 0) :])
+    ranks = _ranks(ranked.row_ids, bound)
+    order = np.argsort(ranks, kind="stable")
+    return rows.take(order[np.count_nonzero(ranks < 0) :])
 
 
 def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
@@ -105,9 +105,9 @@ def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
     nodes, first, node_of_row = factorize(rows.rows[variable])
     if len(nodes) < count:
         return None
-    place = np.empty(len(nodes), np.int64)
-    place[np.argsort(first)] = np.arange(len(nodes))
-    return rows.where(place[node_of_row] < count)
+    rank_of = np.empty(len(nodes), np.int64)
+    rank_of[np.argsort(first)] = np.arange(len(nodes))
+    return rows.where(rank_of[node_of_row] < count)
 
 
 def fuse(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext) -> Bindings:
@@ -129,9 +129,9 @@ def fuse(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext)
 
 def scores_of(rank: ir.Ranking, rows: RowIds, context: ReadContext) -> NodeScores:
     """What the ranking measures for the nodes. One that also orders the query has been computed already."""
-    known = context.scores.get(rank)
-    if known is not None and (known.complete or known.space.contains(rows).all()):
-        return known
+    scores = context.scores.get(rank)
+    if scores is not None and (scores.complete or scores.space.contains(rows).all()):
+        return scores
     assert not isinstance(rank, ir.FusedRank), "a fused score exists only where the plan fuses"
     return _scores(ranked_nodes(rank, None, RowSpace.of(rows).rows, context), complete=True)
 
@@ -144,10 +144,10 @@ def _scores(ranked: RankedRows, *, complete: bool) -> NodeScores:
 def _ranks(ranked: RowIds, rows: RowIds) -> NDArray[np.int64]:
     """The position of each row in a ranking, -1 without one."""
     space = RowSpace.of(ranked)
-    place = np.empty(len(space), np.int64)
-    place[space.positions(ranked)] = np.arange(len(ranked))
-    found = space.positions(rows)
-    return np.where(found < 0, -1, place[found]) if len(space) else found
+    rank_at = np.empty(len(space), np.int64)
+    rank_at[space.positions(ranked)] = np.arange(len(ranked))
+    positions = space.positions(rows)
+    return np.where(positions < 0, -1, rank_at[positions]) if len(space) else positions
 
 
 def _candidates(rows: RowIds | None, filter: str | None) -> Candidates:

@@ -157,8 +157,8 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
         context.budget.step(rows.nbytes)
         context.properties.remember(table, plan.variable, rows, read)
     bound = Bindings({plan.variable: rows}, len(rows))
-    found = filter_rows(bound, part.rest, context)
-    return found if part.row_test is None else found.where(holds(part.row_test, found, context))
+    matches = filter_rows(bound, part.rest, context)
+    return matches if part.row_test is None else matches.where(holds(part.row_test, matches, context))
 
 
 def scan_candidates(
@@ -192,8 +192,10 @@ def _note_indexes(plan: ir.Scan, context: ReadContext) -> None:
     compared = [side for p in plan.predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
     for prop in dict.fromkeys(side.prop for side in compared if isinstance(side, ir.PropertyValue)):
         coverage = index_coverage(table, prop.column)
-        known, total = coverage.indexed_rows, table.state.rows
-        context.profiler.note(f"{prop.name}: index on {known} of {total} rows" if known else f"{prop.name}: no index")
+        indexed, total = coverage.indexed_rows, table.state.rows
+        context.profiler.note(
+            f"{prop.name}: index on {indexed} of {total} rows" if indexed else f"{prop.name}: no index"
+        )
 
 
 def names_one_node(plan: ir.Scan) -> bool:

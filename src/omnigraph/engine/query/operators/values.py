@@ -232,16 +232,16 @@ def _member(lists: pa.Array, items: pa.Array) -> Mask:
     parents, held = pc.list_parent_indices(lists), pc.list_flatten(lists)
     if pa.types.is_string(held.type) or pa.types.is_large_string(held.type):
         # Texts are compared by number: a long one is not copied for every item of its list.
-        known = items.drop_null().unique()
-        held, items = (pc.index_in(side, value_set=known.cast(side.type)) for side in (held, items))
+        members = items.drop_null().unique()
+        held, items = (pc.index_in(side, value_set=members.cast(side.type)) for side in (held, items))
     return _mark_lists(len(lists), parents, compare(held, Operator.EQUAL, items.take(parents)))
 
 
 def _mark_lists(length: int, parents: pa.Array, equal: Mask) -> Mask:
     """The lists that have an item which is equal."""
-    found = np.zeros(length, dtype=bool)
-    found[parents.to_numpy(zero_copy_only=False)[equal]] = True
-    return found
+    marks = np.zeros(length, dtype=bool)
+    marks[parents.to_numpy(zero_copy_only=False)[equal]] = True
+    return marks
 
 
 def _one_of(values: pa.Array, items: pa.Array) -> Mask:

@@ -62,9 +62,9 @@ class _KnownWords:
 
     def among(self, words: Collection[str]) -> dict[str, tuple[str, ...]]:
         tokens_of = self._tokens
-        found = {word: tokens for word in words if (tokens := tokens_of.get(word)) is not None}
-        self.lookups.count(len(found), len(words) - len(found))
-        return found
+        tokens_by_word = {word: tokens for word in words if (tokens := tokens_of.get(word)) is not None}
+        self.lookups.count(len(tokens_by_word), len(words) - len(tokens_by_word))
+        return tokens_by_word
 
     def learn(self, fresh: Mapping[str, tuple[str, ...]]) -> None:
         if self.held_bytes() + len(fresh) * _BYTES_PER_WORD > self.limit:
@@ -96,8 +96,8 @@ def query_words(text: str, check: Callable[[], None] = lambda: None) -> list[tup
     for part in _parts(text):
         check()
         words += [word for word, _ in text_tokens(part, _WORDS_ONLY)]
-    known = _tokens_of_words(set(words), check)
-    return [(word, token) for word in words for token in known[word]]
+    tokens_by_word = _tokens_of_words(set(words), check)
+    return [(word, token) for word in words for token in tokens_by_word[word]]
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -121,10 +121,10 @@ def counts_of(texts: Iterable[str | None], check: Callable[[], None] = lambda: N
     for text in texts:
         check()
         words = _ASCII_BREAKS.split(text.translate(_ASCII_LOWERING)) if text else []
-        known = _tokens_of_words(set(words), check)
+        tokens_by_word = _tokens_of_words(set(words), check)
         counts: dict[str, int] = {}
         for word in words:
-            for token in known[word]:
+            for token in tokens_by_word[word]:
                 counts[token] = counts.get(token, 0) + 1
         counted.append(counts)
     return counted
@@ -149,8 +149,8 @@ def analyse_column(column: pa.Array, check: Callable[[], None] = lambda: None) -
         check()
         before = int(ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + _BYTES_PER_CHECK, side="right")))
-        found, text_of = _analysed_part(column[start:stop], numbers, check)
-        tokens.append(found)
+        part, text_of = _analysed_part(column[start:stop], numbers, check)
+        tokens.append(part)
         texts.append(text_of + start)
         start = stop
     return AnalysedColumn(list(numbers), np.concatenate(tokens), np.concatenate(texts))
@@ -163,8 +163,8 @@ def _analysed_part(
     words, texts = _words(column.fill_null("").cast(pa.large_string()))
     encoded = words.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
-    known = _tokens_of_words(distinct, check)
-    produced = [[numbers.setdefault(token, len(numbers)) for token in known[word]] for word in distinct]
+    tokens_by_word = _tokens_of_words(distinct, check)
+    produced = [[numbers.setdefault(token, len(numbers)) for token in tokens_by_word[word]] for word in distinct]
     # Words become tokens through a ragged map: usually one token, none for a stop word, several around a dash.
     counts = np.fromiter(map(len, produced), np.int64, len(produced))
     starts = np.concatenate(([0], np.cumsum(counts)))
@@ -295,7 +295,7 @@ def fragment_postings(
 ) -> Postings:
     """The postings of one fragment's live rows."""
     key = (*fragment.name, column)
-    if (known := _POSTINGS.get(key)) is not None:
-        return known
+    if (cached := _POSTINGS.get(key)) is not None:
+        return cached
     rows = table.read([column], row_ids=True, fragments=[fragment.fragment_id])
     return _POSTINGS.keep(key, Postings(rows, column, budget))

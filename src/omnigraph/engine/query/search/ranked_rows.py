@@ -82,8 +82,8 @@ def _id_order(table: Table, row_ids: RowIds) -> NDArray[np.int64]:
     ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy().astype(np.int64)
     stored = row_ids_of(rows)
     order = np.argsort(stored)
-    found, _ = find_positions(stored[order], row_ids)
-    ordered: NDArray[np.int64] = ranks[order][found]
+    positions, _ = find_positions(stored[order], row_ids)
+    ordered: NDArray[np.int64] = ranks[order][positions]
     return ordered
 
 

@@ -52,16 +52,16 @@ def tokens_within(
 ) -> list[str]:
     """The words of a vocabulary within `max_edits` insertions, deletions or substitutions of a character."""
     budget = budget or MemoryBudget()
-    found: list[str] = []
+    near: list[str] = []
     for start in range(0, len(vocabulary), _WORDS_PER_CHECK):
         budget.check()
         part = vocabulary[start : start + _WORDS_PER_CHECK]
-        found += _near(token, [word for word in part if abs(len(word) - len(token)) <= max_edits], max_edits, budget)
-    return found
+        near += _near(token, [word for word in part if abs(len(word) - len(token)) <= max_edits], max_edits, budget)
+    return near
 
 
 def _near(token: str, words: Sequence[str], max_edits: int, budget: MemoryBudget) -> list[str]:
-    found: list[str] = []
+    near: list[str] = []
     start = 0
     while start < len(words):
         stop, width = start, 1
@@ -73,9 +73,9 @@ def _near(token: str, words: Sequence[str], max_edits: int, budget: MemoryBudget
         part = words[start:stop]
         budget.step((max(map(len, part)) + 1) * len(part) * _CELL_BYTES)
         distances = _edit_distances(token, part, budget)
-        found += [part[i] for i in np.flatnonzero(distances <= max_edits).tolist()]
+        near += [part[i] for i in np.flatnonzero(distances <= max_edits).tolist()]
         start = stop
-    return found
+    return near
 
 
 def _edit_distances(token: str, words: Sequence[str], budget: MemoryBudget) -> NDArray[np.int64]:
@@ -144,20 +144,20 @@ def text_match(
     # A fuzzy query is not analysed by an index, only split: it is asked for tokens, and only for those that stay whole.
     askable = not edits or (edits <= _INDEXED_EDITS and _are_plain_words(tokens, budget))
     corpus = Corpus(table, column, indexed=askable, budget=budget)
-    found = [
+    matches = [
         part.rows_with_any(_accepted_tokens(part, tokens, edits, budget), budget.check) for part in corpus.analysed
     ]
-    if candidates.filter is not None and any(rows.size for rows in found):
+    if candidates.filter is not None and any(rows.size for rows in matches):
         allowed = corpus.counted_rows(candidates.filter)
-        found = [rows[is_member(rows, allowed)] for rows in found]
+        matches = [rows[is_member(rows, allowed)] for rows in matches]
     if corpus.indexed is not None:
         words = tokens if edits else list(dict.fromkeys(word for word, _ in query_words(text, budget.check)))
         # An index can't be interrupted, so it is asked for a few words at a time.
         for start in range(0, len(words), _WORDS_PER_QUESTION):
             budget.check()
-            asked = " ".join(words[start : start + _WORDS_PER_QUESTION])
-            found.append(corpus.indexed.matches(table, asked, candidates.filter, edits))
-    rows = distinct(np.concatenate(found)) if found else np.empty(0, np.int64)
+            question = " ".join(words[start : start + _WORDS_PER_QUESTION])
+            matches.append(corpus.indexed.matches(table, question, candidates.filter, edits))
+    rows = distinct(np.concatenate(matches)) if matches else np.empty(0, np.int64)
     return rows if candidates.rows is None else rows[is_member(rows, candidates.rows)]
 
 
@@ -349,10 +349,10 @@ def _best_indexed(
     """
     table = corpus.table
     ratio = _Ratio.of(table, indexed, formula)
-    asked = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
-    while asked * 2 < indexed.row_ids.size:
+    proposals = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
+    while proposals * 2 < indexed.row_ids.size:
         corpus.budget.check()
-        positions, proposed, floor = indexed.best(table, formula.terms, filter, asked)
+        positions, proposed, floor = indexed.best(table, formula.terms, filter, proposals)
         if proposed.size > k:
             possible = proposed * ratio.most >= np.partition(proposed, -k)[-k] * ratio.least
             positions, proposed = positions[possible], proposed[possible]
@@ -365,5 +365,5 @@ def _best_indexed(
         best = np.concatenate((scores, reached))
         if floor is None or (best.size >= k and np.partition(best, -k)[-k] > floor * ratio.most):
             return indexed.row_ids[positions], scores
-        asked *= 4
+        proposals *= 4
     return _score_indexed(corpus, indexed, filter, formula)

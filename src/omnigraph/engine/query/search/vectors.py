@@ -103,13 +103,13 @@ def _propose(
     """The k closest by what Lance proposes; no vector of the table is longer than `longest`, if the metric asks."""
     metric, query = closest.metric, closest.query
     index = _usable_index(table, column, metric)
-    asked = k + _SPARE_PROPOSALS
-    while asked * _SCAN_SHARE < table.state.rows:
+    count = k + _SPARE_PROPOSALS
+    while count * _SCAN_SHARE < table.state.rows:
         rows = nearest_rows(
-            table, column, query, asked, metric.value, filter=candidates.filter, index=index, columns=[column]
+            table, column, query, count, metric.value, filter=candidates.filter, index=index, columns=[column]
         )
         ranked = _Closest(metric, query, k, closest.budget).take(rows, column).rank(table)
-        if rows.num_rows < asked:
+        if rows.num_rows < count:
             if metric is Metric.L2 and index is not None:
                 break  # an index leaves out what is too far for single precision
             return ranked
@@ -120,7 +120,7 @@ def _propose(
             return ranked
         if not certain > 0 and metric is Metric.L2:
             break  # all of them are as close as single precision can tell
-        asked *= 4
+        count *= 4
     return _measure(table, column, closest, candidates)
 
 
@@ -218,38 +218,38 @@ def _measured_all(table: Table, column: str, closest: _Closest) -> RankedRows:
 
 def _known_lengths(table: Table, column: str) -> VectorLengths | None:
     """How long the vectors of a table are, as far as that was measured before; None when a fragment was not."""
-    found = VectorLengths()
+    lengths = VectorLengths()
     for fragment in fragment_contents(table):
-        if (known := _LENGTHS.get(_name(fragment, column))) is None:
+        if (cached := _LENGTHS.get(_name(fragment, column))) is None:
             return None
-        found |= known
-    return found
+        lengths |= cached
+    return lengths
 
 
 def _all_lengths(table: Table, column: str, budget: MemoryBudget) -> VectorLengths:
-    found = VectorLengths()
+    lengths = VectorLengths()
     for fragment in fragment_contents(table):
-        known = _LENGTHS.get(_name(fragment, column))
-        found |= known if known is not None else _read_fragment(table, column, fragment, budget)
-    return found
+        cached = _LENGTHS.get(_name(fragment, column))
+        lengths |= cached if cached is not None else _read_fragment(table, column, fragment, budget)
+    return lengths
 
 
 def _read_fragment(
     table: Table, column: str, fragment: FragmentContent, budget: MemoryBudget, closest: _Closest | None = None
 ) -> VectorLengths:
     """The lengths of a fragment's vectors, remembered; its living rows are measured on the way."""
-    found = VectorLengths()
+    lengths = VectorLengths()
     for batch in stored_vectors(table, column, fragment.fragment_id):
         vectors = batch.column(column)
         matrix = matrix_of(vectors)
         for step in _steps(matrix):
             budget.step(batch.nbytes + _NUMBERS_PER_STEP * _STEP_BYTES)
-            found |= VectorLengths.of(matrix[step])
+            lengths |= VectorLengths.of(matrix[step])
         if closest is not None:
             ids = batch.column(ROW_ID).filter(vectors.is_valid())
             living = np.asarray(ids.is_valid())
             closest.measure(ids.drop_null().to_numpy().astype(np.int64), matrix[living])
-    return _LENGTHS.keep(_name(fragment, column), found)
+    return _LENGTHS.keep(_name(fragment, column), lengths)
 
 
 def _steps(matrix: NDArray[np.float32]) -> Iterator[slice]:

@@ -195,8 +195,8 @@ def stands_between(low: Indices, high: Indices, wanted: Indices, targets_at: Cal
         less = open_ & (targets_at(np.minimum(middle, last)) < wanted)
         low = np.where(less, middle + 1, low)
         high = np.where(open_ & ~less, middle, high)
-    found: Mask = (low < end) & (targets_at(np.minimum(low, last)) == wanted)
-    return found
+    mask: Mask = (low < end) & (targets_at(np.minimum(low, last)) == wanted)
+    return mask
 
 
 def owners(adjacency: Adjacency) -> Indices:
@@ -351,10 +351,10 @@ class LayeredAdjacency:
         beyond = at >= len(self.base.targets)
         if not beyond.any():
             return self.base.targets[at]
-        found = np.empty(len(at), self.layer.targets.dtype)
-        found[~beyond] = self.base.targets[at[~beyond]]
-        found[beyond] = self.layer.targets[at[beyond] - len(self.base.targets)]
-        return found
+        targets = np.empty(len(at), self.layer.targets.dtype)
+        targets[~beyond] = self.base.targets[at[~beyond]]
+        targets[beyond] = self.layer.targets[at[beyond] - len(self.base.targets)]
+        return targets
 
     def rows_at(self, at: Indices | slice) -> RowIds:
         return self.ends.rows_at(self.targets_at(at))

@@ -56,8 +56,8 @@ def at_hand(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
     """The visible rows of a type, ascending, if they have been found before."""
     if context.visibility.reads_the_clock:
         return None
-    found = _VISIBLE.get(_key(type_, context))
-    return None if found is None else found.rows
+    cached = _VISIBLE.get(_key(type_, context))
+    return None if cached is None else cached.rows
 
 
 def keep(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext) -> RowIds:
@@ -107,19 +107,19 @@ def visible_mask(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext,
 
 
 def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
-    known = context.visibility_checks.get(type_.id)
-    space, mask = known if known is not None else (RowSpace(np.empty(0, np.int64)), np.zeros(0, dtype=bool))
+    tested = context.visibility_checks.get(type_.id)
+    space, mask = tested if tested is not None else (RowSpace(np.empty(0, np.int64)), np.zeros(0, dtype=bool))
     fresh = RowSpace.of(rows if not len(space) else rows[~space.contains(rows)])
     if len(fresh):
         variable = variable or f"#visibility:{type_.type_key}"
         test, looked_at = context.visibility.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh))
         if len(fresh) <= _FEW:
             load_together([*sides(test), *context.named_of(variable)], looked_at, context)
-        found = holds(test, looked_at, context)
+        holding = holds(test, looked_at, context)
         both = RowSpace(union(space.rows, fresh.rows))
         joined = np.zeros(len(both), dtype=bool)
         joined[both.positions(space.rows)] = mask
-        joined[both.positions(fresh.rows)] = found
+        joined[both.positions(fresh.rows)] = holding
         space, mask = both, joined
         context.visibility_checks[type_.id] = space, mask
     return mask[space.positions(rows)]
@@ -129,8 +129,8 @@ def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | N
     """All rows of a type that are visible by their own properties, ascending; None for all rows."""
     if not context.is_restricted(type_):
         return None
-    known = at_hand(type_, context)
-    return _all_visible(type_, context) if known is None else known
+    cached = at_hand(type_, context)
+    return _all_visible(type_, context) if cached is None else cached
 
 
 def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
@@ -141,7 +141,7 @@ def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
 
 
 def visible_adjacency(
-    found: Neighbours, plan: ir.Expand, nodes: RowIds, *, with_edges: bool, context: ReadContext
+    neighbours: Neighbours, plan: ir.Expand, nodes: RowIds, *, with_edges: bool, context: ReadContext
 ) -> Adjacency:
     """The visible part of an adjacency within reach of `nodes`, which are visible themselves.
 
@@ -157,22 +157,22 @@ def visible_adjacency(
         if not len(frontier):
             break
         context.cancellation.check()
-        entries = found.entries(frontier.rows)
+        entries = neighbours.entries(frontier.rows)
         source = np.repeat(frontier.rows, entries.counts)
-        end = found.rows_at(entries.at)
+        end = neighbours.rows_at(entries.at)
         context.budget.step(source.nbytes + end.nbytes)
         mask = visible_mask(plan.destination_type, end, context, plan.destination)
         if with_edges:
-            assert isinstance(found, Adjacency)
-            assert found.ranks is not None
-            mask &= visible_mask(plan.edge, found.edges_at(entries.at), context)
-            ranks.append(np.asarray(found.ranks[entries.at], np.int64)[mask])
+            assert isinstance(neighbours, Adjacency)
+            assert neighbours.ranks is not None
+            mask &= visible_mask(plan.edge, neighbours.edges_at(entries.at), context)
+            ranks.append(np.asarray(neighbours.ranks[entries.at], np.int64)[mask])
         sources.append(source[mask])
         ends.append(end[mask])
         fresh = RowSpace.of(end[mask])
         frontier = RowSpace(fresh.rows[~visited.contains(fresh.rows)])
         visited = RowSpace(union(visited.rows, frontier.rows))
-    return _adjacency(nodes, sources, ends, ranks, plan, found)
+    return _adjacency(nodes, sources, ends, ranks, plan, neighbours)
 
 
 def _adjacency(
@@ -181,7 +181,7 @@ def _adjacency(
     ends: list[RowIds],
     ranks: list[RowIds],
     plan: ir.Expand,
-    found: Neighbours,
+    neighbours: Neighbours,
 ) -> Adjacency:
     source, end = join_row_ids(sources), join_row_ids(ends)
     one_type = plan.edge.is_symmetric
@@ -190,6 +190,6 @@ def _adjacency(
     at, to = near.positions(source), far.positions(end)
     if plan.edge_variable is None:
         return of_pairs(near, far, at, to)
-    assert isinstance(found, Adjacency)
-    assert found.edges is not None
-    return of_edges(near, far, at, to, join_row_ids(ranks), found.edges)
+    assert isinstance(neighbours, Adjacency)
+    assert neighbours.edges is not None
+    return of_edges(near, far, at, to, join_row_ids(ranks), neighbours.edges)

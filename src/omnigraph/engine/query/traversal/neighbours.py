@@ -79,27 +79,27 @@ class _Walk:
         reached = []
         columns = ["src", "dst", "id"] if self._with_edges else ["src", "dst"]
         for near, far in _ENDS[direction]:
-            found = by_row_id(self._edges.rows_among(near, ids.to_pylist(), columns, row_ids=True))
+            edges = by_row_id(self._edges.rows_among(near, ids.to_pylist(), columns, row_ids=True))
             if near == "dst" and direction is Direction.BOTH:
-                found = found.filter(pc.not_equal(found.column("src"), found.column("dst")))
-            source = frontier.rows[pc.index_in(found.column(near), value_set=ids).to_numpy()]
-            end = self._rows_of(found.column(far))
+                edges = edges.filter(pc.not_equal(edges.column("src"), edges.column("dst")))
+            source = frontier.rows[pc.index_in(edges.column(near), value_set=ids).to_numpy()]
+            end = self._rows_of(edges.column(far))
             whole = end >= 0
             self._source.append(source[whole])
             self._end.append(end[whole])
             if self._with_edges:
-                self._row.append(row_ids_of(found)[whole])
-                self._id.append(one_array(found.column("id")).filter(pa.array(whole)))
+                self._row.append(row_ids_of(edges)[whole])
+                self._id.append(one_array(edges.column("id")).filter(pa.array(whole)))
             reached.append(end[whole])
         return np.concatenate(reached)
 
     def _rows_of(self, ids: pa.ChunkedArray) -> RowIds:
         """The node of each id, -1 for a dangling one."""
-        found = self._ends.rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
-        if not len(found):
+        nodes = self._ends.rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
+        if not len(nodes):
             return np.full(len(ids), -1, np.int64)
-        index = pc.fill_null(pc.index_in(ids, value_set=one_array(found.column("id"))), -1).to_numpy()
-        return np.where(index < 0, -1, row_ids_of(found)[index])
+        index = pc.fill_null(pc.index_in(ids, value_set=one_array(nodes.column("id"))), -1).to_numpy()
+        return np.where(index < 0, -1, row_ids_of(nodes)[index])
 
     def adjacency(self, nodes: RowIds, *, one_type: bool) -> Adjacency:
         source, end = join_row_ids(self._source), join_row_ids(self._end)
@@ -150,10 +150,10 @@ def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neigh
     """An adjacency with at least everything within reach of `nodes`, and nothing invisible."""
     looks_at_edges = context.is_restricted(plan.edge)
     shape = Shape.EDGES if plan.edge_variable is not None or looks_at_edges else Shape.NEIGHBOURS
-    found = _find(plan, nodes, shape, context)
+    neighbours = _find(plan, nodes, shape, context)
     if not looks_at_edges and not context.is_restricted(plan.destination_type):
-        return found
-    return visible_adjacency(found, plan, nodes, with_edges=shape is Shape.EDGES, context=context)
+        return neighbours
+    return visible_adjacency(neighbours, plan, nodes, with_edges=shape is Shape.EDGES, context=context)
 
 
 def _find(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) -> Neighbours:

@@ -129,7 +129,7 @@ class Topology:
         out, back = ways.out, ways.back
         assert isinstance(out, Adjacency)
         assert isinstance(back, Adjacency)
-        found = {
+        arrays = {
             "sources": out.sources.rows,
             "targets": out.ends.rows,
             "out.offsets": out.offsets,
@@ -138,8 +138,8 @@ class Topology:
             "in.targets": back.targets,
         }
         if out.ranks is not None and back.ranks is not None and out.edges is not None:
-            found |= {"out.ranks": out.ranks, "in.ranks": back.ranks, "edges": out.edges}
-        return found
+            arrays |= {"out.ranks": out.ranks, "in.ranks": back.ranks, "edges": out.edges}
+        return arrays
 
     @classmethod
     def of_arrays(cls, key: TopologyKey, arrays: dict[str, NDArray[Any]], dangling: bool) -> Topology:
@@ -194,9 +194,9 @@ class TopologyCache:
 
     def peek(self, key: TopologyKey) -> Topology | None:
         with self._lock:
-            if (found := self._held.get(key)) is not None:
+            if (topology := self._held.get(key)) is not None:
                 self._held.move_to_end(key)
-            return found
+            return topology
 
     def is_stored(self, root: GraphRoot, key: TopologyKey) -> bool:
         """Whether the store has it ready. Asked at most once per key."""
@@ -214,11 +214,11 @@ class TopologyCache:
 
     def _absence(self, key: TopologyKey) -> _Absent:
         with self._lock:
-            known = self._absent.setdefault(key, _Absent())
+            absence = self._absent.setdefault(key, _Absent())
             self._absent.move_to_end(key)
             while len(self._absent) > _ABSENT_KNOWN:
                 self._absent.popitem(last=False)
-            return known
+            return absence
 
     def get(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None] = lambda: None) -> tuple[Topology, str]:
         """The topology, and where it came from. `check` is called while it is built and may raise."""
@@ -298,14 +298,14 @@ class TopologyCache:
             return None  # the order of edge ids runs through all of it, a change has no local effect
         with self._lock:
             related = [t for t in reversed(self._held.values()) if _is_related(t.key, key)]
-        found: Nearest | None = None
+        nearest: Nearest | None = None
         for older in related:
             rows = _rows_between(root, older.key, key)
-            if rows is not None and (found is None or rows < found.rows):
-                found = Nearest(older, rows)
-            if found is not None and found.rows <= _FEW_ROWS:
+            if rows is not None and (nearest is None or rows < nearest.rows):
+                nearest = Nearest(older, rows)
+            if nearest is not None and nearest.rows <= _FEW_ROWS:
                 break
-        return found
+        return nearest
 
     def _keep(self, topology: Topology) -> None:
         with self._lock:

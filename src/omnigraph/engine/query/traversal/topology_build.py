@@ -114,8 +114,8 @@ class _Ids:
 
     def positions(self, wanted: pa.ChunkedArray) -> NDArray[np.int32]:
         """The node of each id, -1 where there is none."""
-        found = pc.fill_null(pc.index_in(wanted, value_set=self._ids), -1)
-        return np.asarray(found.to_numpy(), np.int32)
+        positions = pc.fill_null(pc.index_in(wanted, value_set=self._ids), -1)
+        return np.asarray(positions.to_numpy(), np.int32)
 
 
 # Beyond this share of changed rows, or this many rows that went away, building anew is cheaper.
@@ -233,16 +233,16 @@ def _without_parallels(lost: pa.Table, edges: Table) -> pa.Table:
 def _resolve(nodes: Table, space: RowSpace, columns: Sequence[pa.ChunkedArray]) -> list[Indices]:
     """The position of each node by its id, -1 where there is none: one lookup for all columns."""
     together = pc.unique(pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()))
-    found = by_row_id(nodes.rows_among("id", together.to_pylist(), ["id"], row_ids=True))
-    at = np.append(space.positions(row_ids_of(found)), -1)
-    ids = one_array(found.column("id"))
+    matches = by_row_id(nodes.rows_among("id", together.to_pylist(), ["id"], row_ids=True))
+    at = np.append(space.positions(row_ids_of(matches)), -1)
+    ids = one_array(matches.column("id"))
     return [at[pc.fill_null(pc.index_in(column, value_set=ids), -1).to_numpy()] for column in columns]
 
 
 def _existing_pairs(sources: Indices, ends: Indices) -> tuple[Pairs, bool]:
     """The pairs both ends of which exist, and whether those are all."""
-    known = (sources >= 0) & (ends >= 0)
-    return Pairs(sources[known], ends[known]), bool(known.all())
+    existing = (sources >= 0) & (ends >= 0)
+    return Pairs(sources[existing], ends[existing]), bool(existing.all())
 
 
 def _pairs_of(adjacency: Neighbours, nodes: Indices) -> Pairs:

@@ -213,11 +213,11 @@ def _records_among(
 
 def _positions(codes: NDArray[np.uint8], text: bytes, *wanted: int | None) -> NDArray[np.int64]:
     """Where some bytes stand. Looking for a byte that is not there costs next to nothing in `text`."""
-    found = np.zeros(len(codes), np.bool_)
+    mask = np.zeros(len(codes), np.bool_)
     for code in wanted:
         if code is not None and code in text:
-            found |= codes == code
-    return np.flatnonzero(found)
+            mask |= codes == code
+    return np.flatnonzero(mask)
 
 
 _UTF_8: Final = frozenset({"utf-8", "utf-8-sig", "ascii"})
@@ -239,9 +239,9 @@ class CsvDialect:
 
     def check(self) -> None:
         """Raise a BadRequestError for what can't be read."""
-        for name, given in (("delimiter", self.delimiter), ("quote", self.quote)):
-            if given is not None and (len(given) != 1 or not given.isascii() or given in "\r\n"):
-                raise BadRequestError(f"the CSV {name} must be one ASCII character, not {given!r}")
+        for name, character in (("delimiter", self.delimiter), ("quote", self.quote)):
+            if character is not None and (len(character) != 1 or not character.isascii() or character in "\r\n"):
+                raise BadRequestError(f"the CSV {name} must be one ASCII character, not {character!r}")
         if self.delimiter == self.quote:
             raise BadRequestError(f"the CSV delimiter and quote can't both be {self.quote!r}")
         try:
@@ -413,10 +413,10 @@ def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[l
 
 
 def _codec(encoding: str) -> codecs.CodecInfo:
-    found = codecs.lookup(encoding)
-    if not found._is_text_encoding or found.name in _NOT_OF_FILES:
+    codec = codecs.lookup(encoding)
+    if not codec._is_text_encoding or codec.name in _NOT_OF_FILES:
         raise LookupError(encoding)
-    return found
+    return codec
 
 
 def _utf_8(pieces: Iterable[bytes], encoding: str, *, at_start: bool) -> Iterator[bytes]:

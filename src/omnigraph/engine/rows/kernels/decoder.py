@@ -94,12 +94,12 @@ class _Decoder:
     def decode(self, data: bytes | Iterable[bytes], limits: Limits, first: int) -> DecodedInput:
         blocks = (strict_blocks if self._grammar is Grammar.STRICT else lenient_blocks)(data, limits, first)
         for block in blocks:
-            found = len(self._rejected)
+            rejected = len(self._rejected)
             self._lost.dropped += block.repeated
             sorted_records = self._envelopes.sort(block, self._rejected)
-            if self._raises and len(self._rejected) > found:
+            if self._raises and len(self._rejected) > rejected:
                 # Nothing later in the input can come before a bad envelope.
-                bad = [row for row in self._rejected[found:] if row.stage is Stage.ENVELOPE]
+                bad = [row for row in self._rejected[rejected:] if row.stage is Stage.ENVELOPE]
                 raise min(bad, key=lambda row: row.line).error(self._grammar.unit)
             for records in sorted_records:
                 self._type(records)
@@ -169,10 +169,10 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
                 f"there are {', '.join(columns)}"
             )
         ends = found
-    known = {"id", *type_.properties}
+    columns_of_type = {"id", *type_.properties}
     for column in columns:
-        if column not in ends and column not in known:
-            hint = did_you_mean(column, known)
+        if column not in ends and column not in columns_of_type:
+            hint = did_you_mean(column, columns_of_type)
             raise BadRequestError(
                 f"{where}{type_.type_key} has no property for the column '{column}'"
                 + (f"; {hint}" if hint else "")
@@ -317,9 +317,9 @@ class _RowReader:
         changed: dict[str, Sequence[object]] = {}
         for prop in self._type.property_list:
             if prop.name in names:
-                given = [record.get(prop.name) for record in records]
-                plain = plain_values(prop.type, given)
-                if plain is not given:
+                values = [record.get(prop.name) for record in records]
+                plain = plain_values(prop.type, values)
+                if plain is not values:
                     changed[prop.name] = plain
         if "id" in names:
             changed["id"] = [_as_id(record.get("id")) for record in records]

@@ -228,9 +228,9 @@ class EndpointIds:
             raise UnfitError(f"expects an object with {', '.join(self._members)}, got {_members_of(value)}")
         parts = []
         for member, scalar in self._members.items():
-            given = plain_value(PropertyType(scalar), value[member])
+            part = plain_value(PropertyType(scalar), value[member])
             try:
-                parts.append(canonical_text(scalar, stored_scalar(scalar, given)))
+                parts.append(canonical_text(scalar, stored_scalar(scalar, part)))
             except UnfitError as unfit:
                 raise UnfitError(f"{member}: {unfit}") from None
         return composite_id(parts)

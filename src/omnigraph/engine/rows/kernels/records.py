@@ -176,8 +176,8 @@ class EnvelopeReader:
     def _unknown(self, kind: str, name: str) -> _NotARecordError:
         # A wrong name rarely comes alone, and looking for similar ones is slow.
         if (kind, name) not in self._suggestions:
-            known = self._catalog.nodes if kind == "node" else self._catalog.edges
-            suggestion = did_you_mean(name, list(known))
+            types = self._catalog.nodes if kind == "node" else self._catalog.edges
+            suggestion = did_you_mean(name, list(types))
             self._suggestions[kind, name] = f"; {suggestion}" if suggestion else ""
         return _NotARecordError(Sentence.UNKNOWN_TYPE, kind=kind, name=name, suggestion=self._suggestions[kind, name])
 
@@ -245,9 +245,9 @@ def type_batch(
         else:
             columns.append(_absent(prop, checked))
     ids = typer.ids(columns, explicit, checked)
-    for found in forbidden_values(type_, checked.table([ids, *endpoints, *columns])):
-        if not checked.is_rejected(found.row):
-            checked.reject(found.row, found.stage(), found.property, found.rule, found.reason)
+    for violation in forbidden_values(type_, checked.table([ids, *endpoints, *columns])):
+        if not checked.is_rejected(violation.row):
+            checked.reject(violation.row, violation.stage(), violation.property, violation.rule, violation.reason)
     return checked.accept([ids, *endpoints, *columns], explicit)
 
 
@@ -325,24 +325,24 @@ class RecordTyper:
         unknown = names - self.type_.properties.keys() - {"id"}
         if not unknown:
             return
-        found = {name: _unknown_field(self.type_, name) for name in unknown}
+        problems = {name: _unknown_field(self.type_, name) for name in unknown}
         for row, record in enumerate(records):
             for name in record:
                 if name in unknown:
-                    checked.reject(row, Stage.FIELDS, name, *found[name])
+                    checked.reject(row, Stage.FIELDS, name, *problems[name])
 
     def _explicit_ids(self, records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> list[str | None]:
         tolerant = self.grammar is Grammar.LENIENT and self.type_.kind == "edge"
         ids: list[str | None] = []
         for row, record in enumerate(records):
-            given = record.get("id")
-            ids.append(given if isinstance(given, str) else None)
-            if isinstance(given, str) or "id" not in record:
+            entity_id = record.get("id")
+            ids.append(entity_id if isinstance(entity_id, str) else None)
+            if isinstance(entity_id, str) or "id" not in record:
                 continue
             if tolerant:
-                self.lost.dropped += given is not None
+                self.lost.dropped += entity_id is not None
             else:
-                checked.refuse(row, Stage.FIELDS, "id", Sentence.WRONG_ID, shape=shape_of(given))
+                checked.refuse(row, Stage.FIELDS, "id", Sentence.WRONG_ID, shape=shape_of(entity_id))
         return ids
 
     def ids(self, columns: list[pa.Array], explicit: pa.Array | None, checked: _CheckedRows) -> pa.Array:
@@ -432,9 +432,9 @@ class _CheckedRows:
         if not self._rows:
             return TypedRows(self._type, rows, self._lines)
         # An id that was generated for a rejected row names nothing.
-        known = columns[0] if isinstance(self._type, NodeType) and self._type.key else explicit
+        ids = columns[0] if isinstance(self._type, NodeType) and self._type.key else explicit
         for row, stage, name, rule, reason in self._found:
-            entity_id = None if known is None else known[row].as_py()
+            entity_id = None if ids is None else ids[row].as_py()
             line = self._lines[row].as_py()
             self._report.append(RejectedRow(line, self._type.type_key, name, reason, stage, rule, entity_id))
         keep = np.ones(self.count, np.bool_)

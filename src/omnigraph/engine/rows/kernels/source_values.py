@@ -66,25 +66,25 @@ def _direct(type_: PropertyType, array: pa.Array) -> pa.Array | None:
         return _direct_vectors(type_, array)
     if type_.is_blob or type_.list:
         return None
-    found, target = array.type, arrow_type(type_)
-    if pt.is_string(found) and type_.scalar in NUMERIC:
+    source, target = array.type, arrow_type(type_)
+    if pt.is_string(source) and type_.scalar in NUMERIC:
         if not all_match(array, _PLAIN_INTEGER if type_.scalar in INTEGERS else _PLAIN_NUMBER):
             return None
         array = array.cast(target if type_.scalar in INTEGERS else pa.float64())
-        found = array.type
-    if type_.scalar in FLOATS and (pt.is_floating(found) or pt.is_integer(found)):
+        source = array.type
+    if type_.scalar in FLOATS and (pt.is_floating(source) or pt.is_integer(source)):
         numbers = array.cast(pa.float64(), safe=False).cast(target, safe=False)
         return numbers if all_finite(numbers) else None
-    if type_.scalar is Scalar.DATE and (pt.is_date(found) or pt.is_timestamp(found)):
+    if type_.scalar is Scalar.DATE and (pt.is_date(source) or pt.is_timestamp(source)):
         return _floor(_millis(array), MILLIS_PER_DAY).cast(pa.int32()).cast(target)
     if type_.scalar is Scalar.DATETIME:
-        if pt.is_date(found) or pt.is_timestamp(found):
+        if pt.is_date(source) or pt.is_timestamp(source):
             return _millis(array).cast(_MILLIS)
-        return timestamps(array) if pt.is_string(found) else None
+        return timestamps(array) if pt.is_string(source) else None
     same_kind = (
-        found == target
-        or (type_.scalar in INTEGERS and pt.is_integer(found))
-        or (type_.scalar is Scalar.DATE and pt.is_string(found))
+        source == target
+        or (type_.scalar in INTEGERS and pt.is_integer(source))
+        or (type_.scalar is Scalar.DATE and pt.is_string(source))
     )
     return array.cast(target) if same_kind else None
 
@@ -102,10 +102,10 @@ def _floor(numbers: pa.Array, divisor: int) -> pa.Array:
 
 
 def _direct_vectors(type_: PropertyType, array: pa.Array) -> pa.Array | None:
-    found = array.type
-    if not (pt.is_list(found) or pt.is_large_list(found) or pt.is_fixed_size_list(found)):
+    source = array.type
+    if not (pt.is_list(source) or pt.is_large_list(source) or pt.is_fixed_size_list(source)):
         return None
-    if array.null_count or not (pt.is_floating(found.value_type) or pt.is_integer(found.value_type)):
+    if array.null_count or not (pt.is_floating(source.value_type) or pt.is_integer(source.value_type)):
         return None
     if not pc.all(pc.equal(pc.list_value_length(array), type_.dimension), min_count=0).as_py():
         return None

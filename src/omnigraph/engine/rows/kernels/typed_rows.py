@@ -140,15 +140,15 @@ def check_values(rows: TypedRows) -> list[RejectedRow]:
     ids = rows.rows.column("id")
     return [
         RejectedRow(
-            rows.lines[found.row].as_py(),
+            rows.lines[violation.row].as_py(),
             rows.type_key,
-            found.property,
-            found.reason,
-            found.stage(),
-            found.rule,
-            ids[found.row].as_py(),
+            violation.property,
+            violation.reason,
+            violation.stage(),
+            violation.rule,
+            ids[violation.row].as_py(),
         )
-        for found in forbidden_values(rows.type, rows.rows)
+        for violation in forbidden_values(rows.type, rows.rows)
     ]
 
 
@@ -209,8 +209,8 @@ def _not_in_enum(
     column = rows.column(prop.column)
     owners = pc.list_parent_indices(column) if prop.type.list else None
     values = pc.list_flatten(column) if prop.type.list else column
-    known = pc.or_(pc.is_in(values, value_set=pa.array(allowed, pa.string())), pc.is_null(values))
-    for at in _rows_where_false(known):
+    allowed_or_null = pc.or_(pc.is_in(values, value_set=pa.array(allowed, pa.string())), pc.is_null(values))
+    for at in _rows_where_false(allowed_or_null):
         row = at if owners is None else owners[at].as_py()
         value = quote(values[at].as_py())
         yield _forbidden(row, type_, prop, Sentence.NO_MEMBER, value=value, allowed=", ".join(allowed))
