@@ -1,7 +1,7 @@
-"""Turning text into vectors: which provider, under which settings, and one client for queries and documents.
+"""Embeddings: text into vectors, by one provider under one configuration.
 
-`omnigraph.open` hands the engine a client from here for the texts of queries, and for those of writes where the schema
-asks for it; the engine knows only the members it needs of it.
+`omnigraph.open` gives the engine a client of this package for the texts of queries, and for those of writes where the
+schema asks for it. The package knows no graph.
 """
 
 from omnigraph.embeddings.client import EmbeddingClient, EnvironmentEmbedder, open_client

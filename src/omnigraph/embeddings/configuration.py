@@ -1,12 +1,8 @@
-"""Which provider embeds, with which model, where and with whose key.
+"""The configuration of embeddings: provider, model, address and key, from variables or from the profile of a cluster.
 
 One resolved configuration drives every call of a graph handle. Resolution reads a mapping of variables and nothing
-else, so that the same rules serve a process environment, a server and a test.
-
-The embedding profile of a graph in a cluster: what is written down, and what it comes to on one machine.
-
-A profile names the variable that holds its key and never the key, so it may be stored, compared and shown. The key is
-read where texts are embedded. The mock flag of the environment does not reach in here: a profile says what it means.
+else, so the same rules serve a process, a server and a test. A profile names the variable that holds its key and never
+the key, so it may be stored, compared and shown; the mock flag of the environment does not change it.
 """
 
 from __future__ import annotations

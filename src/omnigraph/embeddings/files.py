@@ -1,20 +1,8 @@
-"""Files of graph records that get their vectors before they are loaded: what `omnigraph embed` does.
+"""`omnigraph embed`: files of graph records get their vectors before they are loaded, all records or none.
 
-A run of `omnigraph embed`: records in, the same records with vectors out, all of them or none.
-
-Records pass in portions, so memory does not grow with the file. Vectors that were paid for are kept beside the output
-until it is complete: a run that died is repeated at the price of what it had not asked for yet. Standard streams have
-no place to keep anything beside.
-
-What is to be embedded and where it is: a specification of types and fields, alone or in a seed manifest.
-
-Keys that are not known here belong to other tools and are ignored.
-
-Which records are meant: by type, and by the values of their fields.
-
-One line of a file of graph records: what it is, how its values read as text, and the line with another member.
-
-Values stay the JSON that they were, so numbers of any length and precision come out as they went in.
+The command calls `embed_file` with a specification of types and fields, alone or in a seed manifest. Records pass in
+portions, so memory does not grow with the file, and values stay the JSON they were. Vectors that were paid for are kept
+beside the output until it is complete, so a run that died costs only what it had not asked for yet.
 """
 
 from __future__ import annotations

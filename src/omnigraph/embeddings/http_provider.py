@@ -1,12 +1,9 @@
-"""Providers reached over HTTP: one request for some texts, retried as configured, and what its answer says.
+"""Providers reached over HTTP: one request for some texts, retried as configured, and its failures without secrets.
 
-The wire formats are in `wire_formats`; this is what they have in common. httpx is imported by the first request, so a
-graph that embeds nothing never loads it. Redirects are not followed: the key goes to the configured address only.
-
-What a provider says about a failure, without the key and the texts it was sent.
-
-A provider may quote a request back at us, whole, in part or escaped as JSON, and what it says ends in logs and in
-answers to other people. So every piece of the message that could come from a secret is taken out.
+`open_client` makes it with one of the `wire_formats`. httpx is imported by the first request, so a graph that embeds
+nothing never loads it. Redirects are not followed, because the key goes to the configured address only. A provider may
+quote a request back, whole, in part or escaped, and its message ends in logs and in responses to other people; so every
+piece of it that could come from the key or a text is removed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""What a provider has to do, and the checks and the normalisation that make its answer a vector of ours.
+"""The provider protocol, the checks that make an answer a unit vector, usage counters, and the mock provider.
 
-What a client has asked for so far: the figures that decide what embedding costs.
-
-The offline provider: a vector made from the bytes of the text alone, the same everywhere and for ever.
-
-It ignores model and role. Stored vectors of tests depend on every bit of it.
+The client and all providers use it. The mock makes a vector from the bytes of the text alone, whatever the model and
+role; stored vectors of tests depend on every bit of it, so it must never change.
 """
 
 from __future__ import annotations

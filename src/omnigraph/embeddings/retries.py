@@ -1,6 +1,6 @@
-"""How long a provider is asked: attempts, pauses between them, a timeout for each and a deadline for all of them.
+"""Retries of a provider: attempts, pauses, a timeout for each attempt and a deadline for all of them.
 
-The variables are read for every client, whichever way its provider was chosen.
+The HTTP provider calls it. The variables are read for every client, whichever way its provider was chosen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Vectors that were paid for, kept on this machine by what they were made from, so that no text is paid for twice.
+"""A store of vectors that were paid for, on this machine, so that no text is paid for twice.
 
-One SQLite file, shared by threads and processes. It holds digests and vectors, no texts and no keys. Whatever is wrong
-with it costs money and never an answer: a damaged entry is asked for again, a damaged file is put aside, and a place
-that can't be written is told in a warning once.
+The client reads and writes it: one SQLite file of digests and vectors, shared by threads and processes, without texts
+and keys. A damaged store costs money and never a result: a damaged entry is asked for again, a damaged file is put
+aside, and a folder that can't be written is warned about once.
 """
 
 from __future__ import annotations

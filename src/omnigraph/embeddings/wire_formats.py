@@ -1,7 +1,7 @@
-"""The two wire formats of embedding providers: what a request for some texts looks like, and where its answer has them.
+"""The two wire formats of embedding providers: requests for texts, and the vectors in their responses.
 
-One text and several are different requests for Gemini, and the same one for OpenAI. Formats know no HTTP beyond paths
-and headers.
+The HTTP provider sends them. Formats know no HTTP beyond paths and headers. Gemini has different requests for one text
+and for several, OpenAI one for both.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Spark data plane: bulk data into and out of a graph, on one laptop or a cluster.
 
-`run` executes a pipeline file as one commit. Everything here may use Spark; nothing below it does.
+`run` executes a pipeline file as one commit. Modules of this package may use Spark; no other package does.
 """
 
 from __future__ import annotations

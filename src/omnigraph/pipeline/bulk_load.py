@@ -1,12 +1,8 @@
-"""`load` for inputs beyond one process: the same commit and the same receipt as `Graph.load`, made by a pipeline.
+"""Loads beyond one process: `load --engine spark` and `write_frame`, each a pipeline built in memory.
 
-Called by the command line. It builds a pipeline in memory, of graph records or of rows of one type, and leaves
-everything else to `run`; like every load it takes all rows or none, and a key that its input holds twice is refused.
-
-A DataFrame into one graph type through a whole pipeline run: judged by Spark joins, whatever its size.
-
-`df.write.format("omnigraph")` commits in a process without a session and is bounded by the limits of a load. This is
-the way for everything larger; it differs from a pipeline file only in where its rows come from.
+The command line and users call it. Rows come from files of graph records, from tables of one type, or from a DataFrame;
+everything else is `run`. A load makes the same commit and the same receipt as `Graph.load`, takes all rows or none, and
+refuses a key that its input holds twice.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Optimize on executors: compaction and index builds of a branch as one commit that changes no content.
+"""Maintenance on executors: optimizing a branch, and new vectors for stored rows, each as one commit.
 
-The same outcome and the same report as `Graph.optimize`, for tables that one machine would take too long for. Called
-by `omnigraph optimize --engine spark`. Executors write files; the driver alone commits them.
-
-New vectors for stored rows, made on executors and published as one commit.
-
-A task takes a fragment, embeds the texts it finds there and writes one column file; every other column, blobs among
-them, stays in the file it is in. Needed when a schema gains an `@embed` property, or when the model changes.
+`omnigraph optimize --engine spark` and `reembed` call it, for tables that one machine would take too long for.
+Executors write files and the driver alone commits them. Optimizing changes no content. Re-embedding writes one column
+file per fragment; all other columns stay in the files they are in.
 """
 
 from __future__ import annotations

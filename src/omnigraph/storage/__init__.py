@@ -1,5 +1,5 @@
 """The storage core: object store seam, graph log, refs and staged Lance tables.
 
-Everything durable goes through this package. It knows type keys, Arrow data and the catalog that a schema compiles to,
-which it stores and hands out by digest; how a schema is written, and queries, are nothing to it.
+Everything durable goes through this package. It knows type keys, Arrow data and compiled catalogs, which it stores by
+digest; it knows neither the schema language nor queries.
 """

@@ -1,7 +1,7 @@
-"""A bounded memory: the most recently used values, whatever a process does and for how long.
+"""A bounded cache of the most recently used values.
 
-What it holds is immutable or can be read again, so forgetting costs a request and never an answer. Everything that a
-handle remembers per branch, commit, schema or table version is kept in one of these or under a bound of its own.
+Everything that a handle remembers per branch, commit, schema or table version is in one of these or has a bound of its
+own. Values are immutable or can be read again, so forgetting one costs a request and never a result.
 """
 
 from __future__ import annotations

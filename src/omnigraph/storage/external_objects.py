@@ -1,11 +1,8 @@
-"""Objects that belong to the caller: how large they are, and their bytes. Never written, never deleted.
+"""Objects of the caller: external blobs by size and bytes, and input files in pieces. Never written, never deleted.
 
-Called by blob ingress for URIs that a policy has admitted. It trusts the URI it is given; admission is not its job.
-
-Objects that a caller wants loaded: their bytes, from a bucket that may be another than the graph's.
-
-A store of the graph's kind is opened with the graph's own options, so data beside a graph need no settings of their
-own; any other is opened with what the environment says. Nothing here is written or deleted.
+Blob ingress calls it for URIs that a policy has admitted, and `load` for inputs; it trusts the URI. A store of the
+graph's kind is opened with the graph's own options, so data beside a graph needs no settings; any other store is opened
+with the options of the environment.
 """
 
 from __future__ import annotations

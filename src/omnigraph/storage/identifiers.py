@@ -1,6 +1,6 @@
 """Names and ids that end up in storage: branch names, ULIDs, commit ids, table ids.
 
-Pure functions. Whatever is persisted under one of these names must stay readable for ever, so nothing here may
+Pure functions, called by every part that persists something. Stored names must stay readable, so nothing here may
 change meaning without a new storage format version.
 """
 

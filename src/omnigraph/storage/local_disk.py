@@ -1,9 +1,9 @@
 """Files of a graph on a local disk, in the order that survives a power cut.
 
-A file is written under a name that nobody lists, flushed, and only then linked to its own name, which is the
-create-if-absent; then its directory is flushed. So a name that stands always has its whole content behind it, and a
-call that returns has made a name that stays. Whatever fails before the link has not happened. What fails after it is
-`StorageErrorKind.UNKNOWN`: the caller asks again, and is told only what the disk has confirmed.
+The object seam and staging call it. A file is written under a name that nobody lists, flushed, and only then linked to
+its own name, which is the create-if-absent; then its directory is flushed. So a visible name always has its whole
+content, and a call that returns has made a name that stays. A failure before the link means that nothing happened. A
+failure after it is `StorageErrorKind.UNKNOWN`: the caller asks again, and hears only what the disk has confirmed.
 """
 
 from __future__ import annotations

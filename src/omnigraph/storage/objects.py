@@ -1,6 +1,6 @@
 """The one seam to the object store: a handful of operations, counted by kind, breakable for tests.
 
-Only small control objects pass here (log, refs, schemas); table data is pylance's business. Every failure of the
+Only small control objects pass here (log, refs, schemas); pylance reads and writes table data. Every failure of the
 store leaves as a StorageError whose kind says whether the operation may have happened.
 """
 

@@ -1,8 +1,8 @@
-"""What a failure of the disk or the object store means: which kind it is, and what its reader can do about it.
+"""Failures of the disk or the object store: their kind, and what the reader can do about them.
 
-Both libraries below report errors as text. A local one ends in `(os error 28)`, a remote one in `status code: 403`;
-these two numbers are the only part of the text that is relied on, beside the names S3 servers give to a full store.
-Called by the object seam and by the one place that translates what Lance raises.
+The object seam and `lance_errors` call it. Both libraries below report errors as text. A local one ends in `(os error
+28)`, a remote one in `status code: 403`; nothing else of the text is relied on, except the names that S3 servers give
+to a full store.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Adjacency arrays at rest: raw little-endian arrays and a small description, one folder per build.
 
-Derived data: the engine writes a folder after a build and maps it after a restart; deleting any of it changes speed
-and never an answer. The description is written last, so a folder without one is an unfinished build and is ignored.
-
-Arrays are checked when they are loaded, because a changed bit in one is a wrong neighbour: each has a checksum in the
-description, and the description one of itself. The checksum is part of an array's file name, so that two processes
-which build the same topology in another order never mix their files.
+The engine writes a folder after a build and maps it after a restart. The data is derived: deleting it costs time and
+never a result. The description is written last, so a folder without one is an unfinished build. Arrays have checksums,
+because a changed bit is a wrong neighbour, and the checksum is part of the file name, so that two processes never mix
+their files.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Rules that span rows, checked by executors over everything that comes in and what is stored."""
+"""Rules that span rows, checked by executors over incoming and stored rows."""

@@ -1,13 +1,8 @@
-"""Candidate keys: the hashes of keys that may break a rule, found for all rules in one job.
+"""Candidate keys: hashes of keys that may break a rule, found for all rules in one job, and the exchange behind it.
 
-Most runs have none, and then no rows are read. A key that is not a candidate breaks no rule; for a candidate the
-check reads the rows.
-
-Rows of many fragments shuffled by key into buckets: a bucket holds all rows that have its keys.
-
-The joins of a run are exchanges. Rows travel as Arrow batches packed into one cell per bucket, so Spark moves a few
-large cells where a join would move and sort every row, and the tasks compare whole columns. Keys are compared exactly,
-by `receive`; hashes only choose the bucket.
+The rules call it. A key that is not a candidate breaks no rule, so most runs read no rows at all. An exchange moves
+rows of many fragments into buckets by key, as Arrow batches packed into one cell per bucket: Spark moves a few large
+cells where a join would move and sort every row. Hashes only choose the bucket; keys are compared exactly.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Ids that meet, and ids that nobody has, told of Arrow columns that hold all rows in question.
+"""Lookups of ids in Arrow columns: ids that occur twice, and endpoints of edges that no node has.
 
-Endpoints of edges that no node has: candidate keys found in one of two ways.
-
-Where the ids of the nodes fit into the memory of a task, every task reads them all and looks up the edges that it reads
-itself: only the candidates move. Otherwise ids and endpoints are shuffled into the same buckets.
+The rules call it on executors. Where the ids of the nodes fit into the memory of a task, every task reads them all and
+looks up the edges that it reads itself, so that only candidates move. Otherwise ids and endpoints are exchanged into
+the same buckets.
 """
 
 from __future__ import annotations

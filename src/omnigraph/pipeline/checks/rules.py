@@ -1,9 +1,9 @@
 """Rules that span rows, checked on executors: ids, uniqueness, endpoints, cardinality.
 
-The same rules and sentences as `engine.write.constraints`, which checks changes that fit in memory. A `Check` first
-finds the candidate keys that may break its rule, and then reads only their rows, with Spark's joins. The rows that
-break a rule are returned by place, with the violation; nothing is removed here. A violation that no incoming row causes
-raises.
+The check sequence calls it. The rules and their sentences are those of `engine.write.constraints`, which checks changes
+that fit in memory. A `Check` first finds the candidate keys that may break its rule and then reads only their rows,
+with Spark's joins. Rows that break a rule are returned by address with the violation; nothing is removed here. A
+violation that no incoming row causes raises.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Vectors for texts, made on executors: for the rows of a run as they come, and for stored rows by `reembedding`.
+"""Vectors for texts on executors: for the incoming rows of a run, and for stored rows that are embedded again.
 
-A run fills only cells without a vector whose source text is there. The client asks for texts in batches, tries again as
-the environment says, and keeps what it was given, so that a task that Spark runs again pays for nothing twice.
+Ingest tasks and `bulk_maintenance` call it. A run fills only cells without a vector whose source text is there. The
+client batches texts, retries, and stores vectors, so a task that Spark runs again pays for nothing twice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What an executor does with one partition of a source: type the rows, write fragments, report both.
+"""The work of an executor on one partition of a source: type the rows, write fragments, report both.
 
-Runs inside `mapInArrow`, so it imports the engine only after the fork and gets everything it needs as one picklable
-`IngestTask`. It returns metadata: a row per fragment it wrote, a row per input row it rejected, and one tally. Accepted
-rows never travel back, and no version names the files that it writes yet.
+`source_ingest` starts it inside `mapInArrow`, so it imports the engine only after the fork and gets everything as one
+picklable `IngestTask`. It returns metadata: a row per fragment it wrote, a row per rejected input row, and one tally.
+Accepted rows never travel back, and no version names the written files yet.
 """
 
 from __future__ import annotations

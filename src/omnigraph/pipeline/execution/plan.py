@@ -1,7 +1,6 @@
-"""What a pipeline would do, told before it does anything: checks for `validate`, a plan for `explain`.
+"""A pipeline before it runs: the checks of `validate` and the plan of `explain`.
 
-`validate` starts no Spark; `explain` reads schemas of sources and heads of branches,
-never rows.
+`validate` starts no Spark; `explain` reads schemas of sources and heads of branches, never rows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Rejected rows of a run: where each came from, which rules it breaks, and the record itself.
+"""Reports of a run: rejected rows with their origin and problems, stages, and the counts in the commit.
 
-The row kernels reject rows before they are written; the checks reject rows that executors have written already, by
-place. Both become one frame with a row per rejected row, of which the driver reads only the first few.
-
-How a run tells of its stages, and how its counts are kept in the commit. The report is in `api.service.pipeline`.
+A run calls it. The row kernels reject rows before they are written; checks reject written rows by address. Both become
+one frame with a row per rejected row, of which the driver reads only the first few.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The tables of a run between writing and publishing, as frames that checks join, and rows that they take out again.
+"""The tables of a run between writing and publishing: frames for checks, removed rows, and declared indexes.
 
-Declared indexes brought to full coverage by executors: one task per index and group of fragments.
-
-Called by a run that asked for indexes, by re-embedding and by distributed maintenance.
+A run, re-embedding and distributed maintenance call it. Executors do the work on fragments; the driver stages versions
+and never sees rows.
 """
 
 from __future__ import annotations

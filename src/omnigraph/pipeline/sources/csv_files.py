@@ -1,14 +1,10 @@
-"""CSV files as rows of texts, read by tasks with the engine's own reader: Spark's takes columns by position, loses
-text behind a doubled quote, and replaces bytes it can't decode.
+"""CSV files as rows of texts, read by tasks with the engine's own reader.
 
-Every file has its own header, whose names decide. A large file is cut into parts at records, which one task finds by
-looking through it first; files that are compressed, or in another encoding than UTF-8, are a task each. Files that
-only Spark can open reach the same reader line by line. Called by `sources` only.
-
-Checks the columns that a pipeline names against the headers of its CSV files, without Spark.
-
-`pipeline validate` calls it. Only files on this machine are opened, and only their first record is read. A source that
-can't be seen from here is not an error: the run reads it where Spark runs.
+`source_frames` calls it, because Spark's reader takes columns by position, loses text after a doubled quote and
+replaces bytes it can't decode. Every file has its own header, whose names decide. A large file is cut into parts at
+records; files that are compressed, or not UTF-8, are one task each. Files that only Spark can open reach the same
+reader line by line. `pipeline validate` checks the columns that a pipeline names against the headers of files on this
+machine, without Spark.
 """
 
 from __future__ import annotations

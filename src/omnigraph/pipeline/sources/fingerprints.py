@@ -1,9 +1,8 @@
-"""What is in the input files of a run, as one digest: equal contents have equal digests, whatever files are called.
+"""Fingerprints of input files: equal contents have equal digests, whatever the files are called.
 
-Contents are hashed where tasks run, a file after the other in small pieces. A digest that was made before is found
-again by the file's name, size and times, in a cache of the user who runs the pipeline. The cache only saves work: a
-file whose times are so young that it may still change without a trace is never entered, and without a cache all is
-hashed.
+A run uses them to recognise inputs that were loaded before. Tasks hash contents in small pieces. A digest that was made
+before is found by the file's name, size and times in a cache of the user. The cache only saves work: a file so young
+that it may still change without a trace is never entered.
 """
 
 from __future__ import annotations

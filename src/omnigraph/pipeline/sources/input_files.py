@@ -1,11 +1,8 @@
-"""The files of a source: which there are, by Spark's own listing, and their bytes where a task can open them itself.
+"""The files of a source by Spark's listing, their bytes where a task can open them, and the options of CSV.
 
-A local file is opened by whichever machine runs a task, as Spark does it. All other stores are Spark's to reach.
-
-The options of a CSV source. Spark's names for them count where RFC 4180 leaves a choice.
-
-What would make another format of it, or has no meaning here, is refused before a run begins: an option that is
-silently ignored loads other values than its author wants.
+`source_frames` and the file readers call it. A local file is opened by the machine that runs a task, as Spark does; all
+other stores are reached through Spark. CSV options have Spark's names. An option that would mean another format is
+refused before a run begins, because ignoring it would load wrong values.
 """
 
 from __future__ import annotations

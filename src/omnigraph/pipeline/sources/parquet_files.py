@@ -1,10 +1,7 @@
 """Parquet files that a task types right where it reads them.
 
-What Spark reads reaches Python row by row, which takes longer than everything else that is done with a row. A mapping
-that only names columns needs nothing of Spark's SQL, so its rows stay columns from the file to the table. That is only
-for files of which both readers are certain to say the same; all others are Spark's.
-
-Called by `sources` only.
+`source_frames` calls it for mappings that only name columns: rows that Spark reads reach Python one by one, which takes
+longer than everything else. It serves only files that both readers certainly read alike; Spark reads all others.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Sources as DataFrames whose rows are numbered, and the way back from a number to a file and a row.
+"""Sources as DataFrames with numbered rows, and the way back from a number to a file and a row.
 
-Numbers come from Spark (`monotonically_increasing_id`) and cost one integer per row. Which file and row a number
-means is worked out only when a row has to be reported, by counting the rows of each part of each file once.
-
-A Lance dataset as a source of a pipeline: pinned when the run begins, a task per group of fragments.
-
-Called by `sources` only. Spark can't look into a scan that Python does, so the columns a mapping needs are worked
-out here, and what can't be worked out safely is read whole.
+A run calls it. Numbers come from Spark (`monotonically_increasing_id`) and cost one integer per row; the file and row
+behind a number are found only for rows that are reported. A Lance dataset is pinned when the run begins, and read a
+task per group of fragments with the columns that a mapping needs.
 """
 
 from __future__ import annotations

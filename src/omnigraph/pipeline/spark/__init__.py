@@ -1,1 +1,1 @@
-"""The Spark session and its JVM: how they start, run tasks and stop."""
+"""Spark: the session, tasks on executors, and graph types as Spark tables and streams."""

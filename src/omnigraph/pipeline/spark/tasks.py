@@ -1,12 +1,8 @@
-"""Work on executors: numbered pieces, each a task of its own, or the batches of a frame.
+"""Work on executors: numbered tasks, batches of a frame, and Arrow types that Spark can transport.
 
-What reads, exchanges, indexes, compacts, exports and embeds fragments is spread this way. Work is pickled: it imports
-the engine only when it runs, after the fork.
-
-Arrow columns of Lance tables in types that Spark has, and their Spark schema.
-
-Spark knows no unsigned integers, half floats, dictionaries or fixed-size lists, and only microseconds; no value of a
-graph changes on the way there, and the row kernels bring values back to the types of their table.
+Everything that runs on executors is started here. Work is pickled and imports the engine only when it runs, after the
+fork. Spark has no unsigned integers, half floats, dictionaries or fixed-size lists, and only microseconds; no value
+changes on the way, and the row kernels bring values back to the types of their table.
 """
 
 from __future__ import annotations

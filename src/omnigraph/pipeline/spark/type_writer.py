@@ -1,19 +1,9 @@
-"""Writing a DataFrame into one graph type as one commit: the sink of the data source.
+"""Writing a DataFrame or a stream into one graph type: the sink of the data source.
 
-Executors type the rows with the row kernels and write fragments. The commit runs where Spark has no session to join
-with, so it checks the ids, endpoints and unique values of the new rows in one process with the engine's own
-constraint stage; frames beyond the limits of the handle are for `write_frame`.
-
-A stream into one graph type: a commit per micro-batch, exactly once across restarts.
-
-Spark runs a micro-batch again when it died before noting that the batch was done. The key of a commit names the
-streaming query and the batch, so a repeat is recognised. The query's id is the one in the checkpoint: with a new
-checkpoint begins a new stream, even at the same path.
-
-Errors of the data source on their way through Spark, which keeps nothing of an exception but its text.
-
-`df.write.format("omnigraph")` runs in processes of Spark and fails with Spark's own error. A writer adds the fields of
-its error to the text, as a note, and `error_behind` makes the same error of it where the DataFrame is.
+Executors type rows and write fragments. The commit runs in a process without a Spark session, so it checks ids,
+endpoints and unique values with the engine's own constraint stage; larger frames are for `write_frame`. A stream makes
+a commit per micro-batch, whose key names the query and the batch, so a repeated batch is recognised. Spark keeps only
+the text of an exception: a writer adds the fields of its error as a note, and `error_behind` restores it.
 """
 
 from __future__ import annotations

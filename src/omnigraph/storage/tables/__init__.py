@@ -1,8 +1,8 @@
-"""Lance tables. This package, and nothing else in OmniGraph, calls pylance or holds an object of its making.
+"""Lance tables. Only this package calls pylance or holds an object of its making.
 
 Reading goes through `Table`, a view of one immutable version (`rows`); writing through `Staging`, whose every method
 returns a *detached* version that belongs to no lineage and that nobody sees until a log entry names it. The attached
-HEAD of a dataset stays at its empty version 1 for ever.
+HEAD of a dataset always stays at its empty version 1.
 """
 
 from omnigraph.storage.tables.reader import TableReader

@@ -1,29 +1,10 @@
-"""Whether a stored table version is whole: every file it names, as long as its manifest says, and readable.
+"""Files of a table folder: whether a version is whole, what another tool did, which files cleanup may delete.
 
-For verify and repair. Rows are not read: their files are judged by their lengths, deletion vectors and descriptors of
-blobs by reading them, which costs little. Nothing here writes.
-
-What another tool did to a table: the attached lineage, which OmniGraph itself never moves.
-
-Every dataset is born with the empty attached version 1, so whatever stands on a later one is foreign. Nothing here
-changes it. Called by repair.
-
-Which files of a table folder no kept version needs.
-
-Pure: it is given a listing and what the kept versions name, and answers with files. The layout of a Lance dataset is
-known here and only here; a file that does not fit it is never named, and neither is one that an attached version
-could need. Cleanup decides what is kept, and deletes.
-
-Data files that a write made before any commit could name them, and the one way to take them back.
-
-A bulk write puts gigabytes into tables before it knows whether its rows are good. When it is refused, or was only a
-rehearsal, those bytes should not wait a week for cleanup. Besides this, only cleanup and an init that
-failed ever delete table data.
-
-Why it can't lose anything: a file is known here only because this write made it, under a name that nobody else can
-pick, and the only plan that leads to it has not left the write yet, so no log entry can name it. With `keep` the plan
-goes to the publish machine, and from then on nothing is removed any more, whatever is heard of it: an answer that was
-lost may mean that the entry stands. What was kept and not published is garbage, and cleanup finds it.
+Verify, repair and cleanup call it, and bulk writes for the data files they staged. The layout of a Lance dataset is
+known here only; a file that does not fit it is never deletable, and neither is one that an attached version could need.
+Rows are not read: files are judged by their lengths, deletion vectors and blob descriptors by reading them.
+`StagedFiles` deletes only files that its own write made, under names that nobody else can pick, before a plan that
+names them has left the write.
 """
 
 from __future__ import annotations

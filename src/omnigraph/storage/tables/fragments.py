@@ -1,13 +1,8 @@
-"""Table work that is spread over many processes: they make files nobody sees, one process commits them.
+"""Table work on many processes: executors write files that nobody sees, and the driver commits them.
 
-Spark executors call the functions, with a `TableAddress` and nothing else that is alive; everything they return is
-JSON. The driver calls `FragmentStaging`, which turns what came back into detached versions like any other staged
-write. An executor never commits, and a file whose maker died is named by nothing.
-
-Lance datasets that belong to no graph, pinned to one version, as inputs of pipelines.
-
-The driver looks a dataset up once; executors then read fragments of that version through its address like those of
-any table. Nothing here writes.
+Spark executors call the functions with a `TableAddress`, and everything they return is JSON. The driver calls
+`FragmentStaging`, which makes detached versions of it. An executor never commits, and no version names the file of a
+process that died. `pinned_dataset` opens a Lance dataset of the user as an input; it is never written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Building index segments, and deciding which an index needs.
+"""Index segments: which of them an index lacks, and how they are built.
 
-An index is a set of segments, each built from some fragments; rows outside them are found by scanning, so an index
-that lags behind is slower and never wrong. It becomes wrong only in one way, which is avoided here: a segment keeps
-what it once knew of a row, so when that row got new values in another fragment, covering that fragment too would
-show both. Called by staging and by table upkeep; nothing here commits.
+Staging and table maintenance call it; nothing here commits. An index is a set of segments, each built from some
+fragments; rows outside them are found by scanning, so an index that lags behind is slower and never wrong. It would
+become wrong in one way only, which is avoided here: a segment keeps the old values of a row, so when that row got new
+values in another fragment, covering that fragment too would show both.
 """
 
 from __future__ import annotations

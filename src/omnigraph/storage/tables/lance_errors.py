@@ -1,9 +1,9 @@
-"""What it means when Lance fails: the one place that turns its errors into ours, panics included.
+"""Errors of Lance, panics included, as errors of OmniGraph that name what is damaged.
 
-Its errors are text, and the text of a damaged file does not even name the file. So the store is looked at instead: a
-version without its manifest was reclaimed; a file that is missing or shorter than the manifest says is damage, and is
-named. Only what neither explains is passed on as it came. Every call of this package that reads or writes goes through
-here, by `Table.reading`, `Staging` or `translated`.
+Every call of this package that reads or writes goes through here, by `Table.reading`, `Table.writing` or
+`translate_errors`. Lance reports text that does not even name a damaged file, so the store is looked at instead: a
+version without its manifest was reclaimed, and a file that is missing or shorter than the manifest says is damaged. An
+error that neither explains is passed on as it came.
 """
 
 from __future__ import annotations

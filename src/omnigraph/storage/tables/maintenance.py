@@ -1,8 +1,9 @@
-"""Upkeep of one table: fewer fragments and whole indexes, with the same content.
+"""Maintenance of one table: fewer fragments and complete indexes, with the same content.
 
-`TableUpkeep` does the expensive part, writing files, against one version and remembers the steps. Content did not
-change, so when writers moved the table on meanwhile the same steps are replayed on the newer version, which costs
-some metadata and no data. Only a writer that touched the very rows that were rewritten makes the work void.
+Optimize and repair call `TableMaintenance`. It does the expensive part, writing files, against one version and
+remembers the steps. Content did not change, so when writers moved the table on meanwhile the same steps are replayed on
+the newer version, which costs some metadata and no data. Only a writer that touched the rewritten rows makes the work
+void.
 """
 
 from __future__ import annotations

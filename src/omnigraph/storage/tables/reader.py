@@ -1,14 +1,9 @@
-"""Opening immutable table versions and keeping the recent ones open.
+"""Opening immutable table versions, checking them against the log, and keeping the recent ones open.
 
-`(path, version)` never changes meaning, so an opened dataset is cached without any invalidation: the last versions of
-each table, under one byte bound and one shared Lance session per graph handle.
-
-Digests of what Lance believes without a check: the manifest of a version, and the deletion vectors that it names.
-
-A changed byte in a manifest makes Lance read another column or panic; one in a deletion vector brings a row back, or
-makes a search wait without end. So the log says with each version what both looked like when it was staged, and the
-reader that opens the version compares. Only on a local disk: an object store checks what it keeps, and reading a
-manifest once more would cost each commit and each cold read a request. Data and index files are too large for this.
+Every part that reads a table calls `TableReader`. `(path, version)` never changes meaning, so open datasets are cached
+without invalidation, under one byte bound. Lance trusts manifests and deletion vectors: a changed byte makes it read
+another column, panic, or bring a row back. So the log holds digests of both, and the reader compares them; only on a
+local disk, because an object store checks its objects and another read would cost a request.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Reading rows of one immutable table version: by predicate, by value, by row id, and the content of their blobs.
 
 Every read of a graph's rows goes through `Table`. A row id names the same entity through every update within one line
-of versions; two branches may give the same new number to different rows, so ids of one version mean nothing in
-another (`version_diff` compares versions by the files they share).
-
-Lance plans a scan in time that grows with the square of its columns: seconds for one row of 5,000 columns. Taking
-rows by row id has no such cost, so a read of very many columns finds its rows by a scan of no column and takes them.
-
-The text of Lance's filter language: column names and values, quoted so that they mean what they say.
+of versions; two branches may give the same new number to different rows, so ids of one version mean nothing in another
+(`version_diff`). Lance plans a scan in time that grows with the square of its columns, so a read of very many columns
+finds its rows by a scan of no column and takes them by row id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What search asks of Lance: its tokenizer, its text and vector indexes, and rows with their stable row ids.
+"""Searches in Lance: its tokenizer, its text and vector indexes, and rows with their stable row ids.
 
-Called by the search modules of the query engine, which decide how the pieces make a right answer. Text is only ever
-asked of indexed rows here: Lance answers a text query without an index with nothing, silently.
+The search modules of the query engine call it and make exact results of the pieces. Text is asked only of indexed rows:
+without an index Lance returns nothing, silently.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""What two versions of one table do not share, found from their manifests before any data is read.
+"""The rows that two versions of one table do not share, found from their manifests before any data is read.
 
-Fragments with the same files hold the same rows, whatever happened around them. Of a fragment that only lost rows,
-only the lost rows count. So the cost of a comparison is that of the change and not that of the table. Diffs, merges
-and change feeds pair the rows by entity id and compare values; a topology is derived from rows paired by row id.
-
-Which rows of a fragment are deleted, read from its deletion file instead of from its rows.
-
-Lance does not tell through its API, and finding out by scanning the living rows costs the whole fragment for one
-deleted row. The file is part of the published table format: a list of row offsets as an Arrow file, or a bitmap once
-they are many. Called where two versions of a fragment are compared; a caller that gets None scans.
+Diffs, merges, change feeds and topologies call it. Fragments with the same files hold the same rows, and of a fragment
+that only lost rows only those count, so a comparison costs as much as the change and not as the table. Deleted rows are
+read from the deletion file, which is part of the published table format, because Lance's API does not show them and a
+scan would cost the whole fragment.
 """
 
 from __future__ import annotations
