@@ -11,7 +11,7 @@ from omnigraph.errors import EmbeddingError
 
 def test_the_key_is_read_from_the_variable_it_names() -> None:
     profile = EmbeddingProfile(kind="openai", api_key="${MY_KEY}")
-    config = profile.resolved({"MY_KEY": " hunter2 ", "OPENAI_API_KEY": "other", "OMNIGRAPH_EMBEDDINGS_MOCK": "1"})
+    config = profile.resolve({"MY_KEY": " hunter2 ", "OPENAI_API_KEY": "other", "OMNIGRAPH_EMBEDDINGS_MOCK": "1"})
     assert (config.provider, config.api_key) == (ProviderKind.OPENAI, "hunter2")
     assert (config.base_url, config.model) == ("https://api.openai.com/v1", "text-embedding-3-large")
     assert "hunter2" not in repr(config)
@@ -19,7 +19,7 @@ def test_the_key_is_read_from_the_variable_it_names() -> None:
 
 def test_what_a_profile_says_wins_over_defaults() -> None:
     profile = EmbeddingProfile(base_url="http://here/", model="m", api_key="${K}")
-    config = profile.resolved({"K": "k", "OMNIGRAPH_EMBED_MODEL": "other"})
+    config = profile.resolve({"K": "k", "OMNIGRAPH_EMBED_MODEL": "other"})
     assert (config.provider, config.base_url, config.model) == (ProviderKind.OPENAI_COMPATIBLE, "http://here", "m")
 
 
@@ -36,20 +36,20 @@ def test_what_a_profile_says_wins_over_defaults() -> None:
 )
 def test_what_can_not_be_resolved(profile: EmbeddingProfile, reason: str) -> None:
     with pytest.raises(EmbeddingError, match=reason) as error:
-        profile.resolved({"BLANK": " ", "KEY": "hunter2"})
+        profile.resolve({"BLANK": " ", "KEY": "hunter2"})
     assert "hunter2" not in str(error.value)
 
 
 def test_the_mock_needs_no_key() -> None:
-    assert EmbeddingProfile(kind="mock", model="m").resolved({"OMNIGRAPH_EMBED_MODEL": "n"}).model == "m"
-    assert EmbeddingProfile(kind="mock").resolved({"OMNIGRAPH_EMBED_MODEL": " n "}).model == "n"
-    assert EmbeddingProfile(kind="mock").resolved({}).model == ""
+    assert EmbeddingProfile(kind="mock", model="m").resolve({"OMNIGRAPH_EMBED_MODEL": "n"}).model == "m"
+    assert EmbeddingProfile(kind="mock").resolve({"OMNIGRAPH_EMBED_MODEL": " n "}).model == "n"
+    assert EmbeddingProfile(kind="mock").resolve({}).model == ""
 
 
 def test_a_local_model_needs_no_key() -> None:
-    config = EmbeddingProfile(kind="local").resolved({"OMNIGRAPH_EMBEDDINGS_MOCK": "1"})
+    config = EmbeddingProfile(kind="local").resolve({"OMNIGRAPH_EMBEDDINGS_MOCK": "1"})
     assert (config.provider, config.model, config.base_url) == (ProviderKind.LOCAL, "all-MiniLM-L6-v2", "")
-    assert EmbeddingProfile(kind="local", base_url="/models/mine/", model="m").resolved({}).base_url == "/models/mine"
+    assert EmbeddingProfile(kind="local", base_url="/models/mine/", model="m").resolve({}).base_url == "/models/mine"
 
 
 @pytest.mark.parametrize(("kind", "needs_key"), [("local", False), ("mock", False), ("openai", True), (None, True)])

@@ -112,8 +112,8 @@ def test_a_damaged_entry_is_asked_for_again(tmp_path: Path) -> None:
     with sqlite3.connect(store.path) as db:
         (other,) = db.execute("SELECT vector FROM vectors WHERE key = ?", (second,)).fetchone()
         db.execute("UPDATE vectors SET vector = ? WHERE key = ?", (other, first))
-    assert list(store.found([first, second], 8)) == [second]
-    assert store.found([second], 7) == {}
+    assert list(store.find([first, second], 8)) == [second]
+    assert store.find([second], 7) == {}
 
 
 @pytest.mark.parametrize("content", [b"no database at all, though longer than the header of one" * 4, None])
@@ -127,9 +127,9 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path, content: bytes | None, capl
         whole = path.read_bytes()
         content = whole[:8192] + b"\xff" * (len(whole) - 8192)
     path.write_bytes(content)
-    assert store.found(list(many), 8) == {}
+    assert store.find(list(many), 8) == {}
     store.keep(many)
-    assert len(store.found(list(many), 8)) == 600
+    assert len(store.find(list(many), 8)) == 600
     assert "put aside as vectors.damaged" in caplog.text
     assert path.with_name("vectors.damaged").read_bytes() == content
 
@@ -154,11 +154,11 @@ def test_it_stays_within_its_size_and_keeps_what_is_used(tmp_path: Path) -> None
     store.keep(dict.fromkeys(held[:10], wide))
     with sqlite3.connect(store.path) as db:
         db.execute("UPDATE vectors SET used = used - 10000")
-    assert len(store.found(held[:5], 256)) == 5
+    assert len(store.find(held[:5], 256)) == 5
     for start in range(10, 1000, 30):
         store.keep(dict.fromkeys(held[start : start + 30], wide))
-    assert not store.found(held[5:10], 256)
-    assert len(store.found(held[990:], 256)) == 10
+    assert not store.find(held[5:10], 256)
+    assert len(store.find(held[990:], 256)) == 10
     store.close()
     assert store.path.stat().st_size < 1.5 * limit
 
@@ -170,9 +170,9 @@ def test_a_fork_opens_it_anew(tmp_path: Path) -> None:
     store.keep({first: one(1)})
     if (child := os.fork()) == 0:
         store.keep({second: one(2)})
-        os._exit(0 if len(store.found([first, second], 8)) == 2 else 1)
+        os._exit(0 if len(store.find([first, second], 8)) == 2 else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert len(store.found([first, second], 8)) == 2
+    assert len(store.find([first, second], 8)) == 2
 
 
 @pytest.mark.filterwarnings("ignore:lance is not fork-safe")
@@ -190,8 +190,8 @@ def test_processes_that_begin_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
     store = VectorStore(tmp_path / "vectors")
     for process, mine in enumerate(own):
-        assert {tuple(vector) for vector in store.found(mine, 8).values()} == {tuple(one(process))}
-        assert len(store.found(mine, 8)) == 30
+        assert {tuple(vector) for vector in store.find(mine, 8).values()} == {tuple(one(process))}
+        assert len(store.find(mine, 8)) == 30
 
 
 def test_a_file_that_another_process_began_anew_is_left_alone(tmp_path: Path) -> None:
@@ -203,4 +203,4 @@ def test_a_file_that_another_process_began_anew_is_left_alone(tmp_path: Path) ->
         late._connection()
     other.keep({key: one(1)})
     late._put_aside(damage.value)
-    assert list(late.found([key], 8)) == [key]
+    assert list(late.find([key], 8)) == [key]

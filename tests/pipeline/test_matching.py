@@ -157,8 +157,8 @@ def test_both_ways_of_looking_for_ends_find_the_same(spark: SparkSession, tmp_pa
             "Place": [scan("Place", ["id"], slice(None)), scan("Place", ["id"], slice(0))],
         }
         ways = [
-            ends_of_edges._looked_up(spark, edges, edges.groups(1), ends, nodes),
-            ends_of_edges._exchanged(spark, edges, ends, nodes),
+            ends_of_edges._missing_by_lookup(spark, edges, edges.groups(1), ends, nodes),
+            ends_of_edges._missing_by_exchange(spark, edges, ends, nodes),
             ends_of_edges.missing_endpoints(spark, edges, ends, nodes),
         ]
         found = candidate_keys(ways)

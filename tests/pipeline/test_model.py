@@ -48,8 +48,8 @@ def test_a_file_says_everything_a_run_needs(tmp_path: Path) -> None:
     assert borrowed.columns == {"from": "full_name", "to": "isbn", "on": "day"}
     assert pipeline.quality.on_error is OnError.QUARANTINE
     assert pipeline.index
-    assert pipeline.resolved("data/x.csv") == str(tmp_path / "data/x.csv")
-    assert pipeline.resolved("s3://bucket/x.csv") == "s3://bucket/x.csv"
+    assert pipeline.resolve_path("data/x.csv") == str(tmp_path / "data/x.csv")
+    assert pipeline.resolve_path("s3://bucket/x.csv") == "s3://bucket/x.csv"
 
 
 @pytest.mark.parametrize(

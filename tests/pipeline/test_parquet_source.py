@@ -114,7 +114,7 @@ def _made(model: Pipeline, at: Path, spark: SparkSession) -> Any:
 
 def opened(spark: SparkSession, at: Path) -> ParquetFiles | None:
     frame = spark.read.parquet(str(at))
-    return ParquetFiles.opened(frame.inputFiles(), frame.schema)
+    return ParquetFiles.open(frame.inputFiles(), frame.schema)
 
 
 def test_what_the_readers_may_see_differently_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.pipeline import Pipeline, run
 from omnigraph.pipeline.file import OnError, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.sources.fingerprints import Digests
-from omnigraph.pipeline.sources.source_frames import SourceFrames, spelled
+from omnigraph.pipeline.sources.source_frames import SourceFrames, columns_named_in
 from omnigraph.pipeline.spark.session import session_of_run
 from tests.engine.stored import rows
 from tests.pipeline.library import csv, rejected_rows
@@ -150,10 +150,10 @@ def test_rows_of_every_format_arrive_and_bad_ones_are_found_in_their_files(tmp_p
 
 def test_a_mapping_reads_only_the_columns_of_a_lance_dataset_that_it_may_name() -> None:
     columns = ("Name", "first name", "pay", "a`b", "payload")
-    assert spelled(columns, ["upper(NAME)", "`a``b`"]) == ("Name", "a`b")
-    assert spelled(columns, ["payload.x", "`first name` is null"]) == ("Name", "first name", "pay", "payload")
-    assert spelled(columns, ["to_json(struct(*))"]) == columns
-    assert spelled(columns, ["1", ""]) == ("Name",)
+    assert columns_named_in(columns, ["upper(NAME)", "`a``b`"]) == ("Name", "a`b")
+    assert columns_named_in(columns, ["payload.x", "`first name` is null"]) == ("Name", "first name", "pay", "payload")
+    assert columns_named_in(columns, ["to_json(struct(*))"]) == columns
+    assert columns_named_in(columns, ["1", ""]) == ("Name",)
 
 
 def test_a_lance_dataset_that_is_not_there_is_told_with_its_place(tmp_path: Path, spark: SparkSession) -> None:

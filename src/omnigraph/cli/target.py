@@ -317,7 +317,7 @@ def applied_pipeline(cluster: str, name: str) -> Iterator[OpenPipeline]:
     with omnigraph.open(found.graph.uri, external_blobs=found.graph.own_blobs()) as graph:
         properties = [prop for node in graph.catalog.nodes.values() for prop in node.property_list]
         embeds = bool(model.embed) or any(prop.is_embedded_on_write for prop in properties)
-        embedding = profile.resolved(os.environ) if profile is not None and embeds else None
+        embedding = profile.resolve(os.environ) if profile is not None and embeds else None
         yield OpenPipeline(model, graph, found, embedding)
 
 

@@ -48,7 +48,7 @@ class ClusterGraph:
 
     def embedder(self, environment: Mapping[str, str]) -> Embedder | None:
         """What embeds its query texts, with the key that these variables hold. None: it has no profile."""
-        return None if self.embedding is None else open_client(self.embedding.resolved(environment), environment)
+        return None if self.embedding is None else open_client(self.embedding.resolve(environment), environment)
 
     def own_blobs(self) -> ExternalBlobPolicy | None:
         """Which external blobs somebody may bring in from a process of their own, None for none."""

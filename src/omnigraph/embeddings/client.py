@@ -93,7 +93,7 @@ class EmbeddingClient:
         distinct = list(dict.fromkeys(texts))
         keys = self._keys(distinct, dimension)
         self.usage.count(texts=len(texts), reused=len(texts) - len(distinct))
-        found = self._kept(keys, dimension)
+        found = self._stored(keys, dimension)
         for batch in batches([text for text in distinct if text not in found]):
             for answers in self._answers(batch, dimension):
                 found |= answers
@@ -162,11 +162,11 @@ class EmbeddingClient:
         space = Space(self.config.provider.value, self.config.base_url, self.config.model, dimension, role)
         return {text: space.key(text) for text in texts}
 
-    def _kept(self, keys: Mapping[str, bytes], dimension: int) -> dict[str, NDArray[np.float32]]:
+    def _stored(self, keys: Mapping[str, bytes], dimension: int) -> dict[str, NDArray[np.float32]]:
         found: dict[str, NDArray[np.float32]] = {}
         for store in self._stores:
             wanted = {key: text for text, key in keys.items() if text not in found}
-            held = store.found(list(wanted), dimension)
+            held = store.find(list(wanted), dimension)
             found.update({wanted[key]: vector for key, vector in held.items()})
         self.usage.count(reused=len(found))
         return found

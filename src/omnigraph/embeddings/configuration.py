@@ -79,7 +79,7 @@ class EmbeddingConfig:
 
 def config_from_environment(environment: Mapping[str, str]) -> EmbeddingConfig:
     """Resolve a configuration: mock flag, provider, base URL, model, key, in this order."""
-    kind = _chosen(environment, warn=True)
+    kind = _choose_provider(environment, warn=True)
     defaults = DEFAULTS[kind]
     model = _value(environment, MODEL) or defaults.model
     if kind is ProviderKind.MOCK:
@@ -96,11 +96,11 @@ def config_from_environment(environment: Mapping[str, str]) -> EmbeddingConfig:
 def model_from_environment(environment: Mapping[str, str]) -> tuple[str, bool]:
     """The model of that configuration, and whether it is only a label of the mock. No key is needed: that a model is
     wrong is reported before that a key is missing."""
-    kind = _chosen(environment)
+    kind = _choose_provider(environment)
     return _value(environment, MODEL) or DEFAULTS[kind].model, kind is ProviderKind.MOCK
 
 
-def _chosen(environment: Mapping[str, str], *, warn: bool = False) -> ProviderKind:
+def _choose_provider(environment: Mapping[str, str], *, warn: bool = False) -> ProviderKind:
     named = _value(environment, PROVIDER)
     if (_value(environment, MOCK_FLAG) or "").lower() in _TRUE:
         if warn and named not in (None, ProviderKind.MOCK):
@@ -135,7 +135,7 @@ class EmbeddingProfile(Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     model: str | None = None
     api_key: str | None = None
 
-    def resolved(self, environment: Mapping[str, str]) -> EmbeddingConfig:
+    def resolve(self, environment: Mapping[str, str]) -> EmbeddingConfig:
         """The configuration that this profile and the variables of a machine come to."""
         kind = provider_kind(self.kind)
         defaults = DEFAULTS[kind]

@@ -80,7 +80,7 @@ def read_spec(path: str) -> EmbedSpec:
         given = msgspec.json.decode(_content(path, "embedding spec"))
     except msgspec.DecodeError as error:
         raise BadRequestError(f"embedding spec '{path}' is not valid JSON: {error}") from None
-    return _typed(given, EmbedSpec, f"embedding spec '{path}'")
+    return _convert(given, EmbedSpec, f"embedding spec '{path}'")
 
 
 def read_manifest(path: str) -> EmbedJob:
@@ -94,7 +94,7 @@ def read_manifest(path: str) -> EmbedJob:
         place = getattr(error, "problem_mark", None)
         where = f" (line {place.line + 1}, column {place.column + 1})" if place is not None else ""
         raise BadRequestError(f"{called} is not valid YAML{where}: {getattr(error, 'problem', error)}") from None
-    manifest = _typed({} if given is None else given, _Manifest, called)
+    manifest = _convert({} if given is None else given, _Manifest, called)
     if manifest.sources is not None:
         source: str | None = manifest.sources.raw_seed
     else:
@@ -120,7 +120,7 @@ def _content(path: str, what: str) -> bytes:
         raise BadRequestError(f"can't read {what} '{path}': {error.strerror}") from None
 
 
-def _typed(given: Any, model: type[Model], called: str) -> Model:
+def _convert(given: Any, model: type[Model], called: str) -> Model:
     try:
         return msgspec.convert(given, model)
     except msgspec.ValidationError as error:
@@ -165,11 +165,11 @@ class Record:
     def text(self, fields: Sequence[str]) -> str:
         """What is embedded of an entity: its type, and every field that has something to say."""
         lines = [f"type: {self.type}"]
-        lines += [f"{name}: {shown}" for name in fields if name in self.data and (shown := rendered(self.data[name]))]
+        lines += [f"{name}: {shown}" for name in fields if name in self.data and (shown := render(self.data[name]))]
         return "\n".join(lines)
 
 
-def rendered(value: Raw) -> str:
+def render(value: Raw) -> str:
     """A value as text: strings trimmed, lists joined by commas, null nothing, everything else the JSON it is."""
     json = bytes(value)
     if json == b"null":
@@ -177,7 +177,7 @@ def rendered(value: Raw) -> str:
     if json.startswith(b'"'):
         return _text(value).strip()
     if json.startswith(b"["):
-        return ", ".join(shown for element in _ARRAY.decode(json) if (shown := rendered(element)))
+        return ", ".join(shown for element in _ARRAY.decode(json) if (shown := render(element)))
     return json.decode()
 
 
@@ -227,7 +227,7 @@ class Selector:
         if self.type is not None and self.type != record.type:
             return False
         held = record.data.get(self.field)
-        return held is not None and rendered(held) == self.value
+        return held is not None and render(held) == self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +285,8 @@ def embed_file(
     if mode is not EmbedMode.CLEAN:
         client = open_client(config_from_environment(environment), environment, stores=[resumable] if resumable else [])
         outcome.model, outcome.usage = client.model, client.usage
-    with _destination(job.output) as output, _opened(job.input) as lines:
-        for portion in _portions(_Run(job.spec, selection, outcome).prepared(map(read, lines))):
+    with _destination(job.output) as output, _open_input(job.input) as lines:
+        for portion in _portions(_Run(job.spec, selection, outcome).prepare(map(read, lines))):
             _embed(portion, job.spec, client)
             output.writelines(each.line for each in portion)
     if resumable is not None:
@@ -310,15 +310,15 @@ class _Run:
     selection: Selection
     outcome: EmbedOutcome
 
-    def prepared(self, lines: Iterable[bytes]) -> Iterator[_Prepared]:
+    def prepare(self, lines: Iterable[bytes]) -> Iterator[_Prepared]:
         """Every record, with what is to be embedded of it."""
         for line in lines:
             if not (line := line.decode("utf-8", "surrogateescape").strip().encode("utf-8", "surrogateescape")):
                 continue
             self.outcome.records += 1
-            yield self._prepared(Record.of(line, self.outcome.records))
+            yield self._prepare(Record.of(line, self.outcome.records))
 
-    def _prepared(self, record: Record) -> _Prepared:
+    def _prepare(self, record: Record) -> _Prepared:
         unchanged = _Prepared(record.line + b"\n")
         if not self.selection.holds(record):
             return unchanged
@@ -362,7 +362,7 @@ def _embed(portion: list[_Prepared], spec: EmbedSpec, client: EmbeddingClient | 
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _open_input(path: str) -> Iterator[BinaryIO]:
     if path == STREAM:
         yield sys.stdin.buffer
         return
@@ -377,7 +377,7 @@ def _opened(path: str) -> Iterator[BinaryIO]:
 @contextmanager
 def _destination(path: str) -> Iterator[BinaryIO]:
     if path != STREAM:
-        with _replacing(path) as file:
+        with _replacement_of(path) as file:
             yield file
         return
     yield sys.stdout.buffer
@@ -385,12 +385,12 @@ def _destination(path: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _replacing(path: str) -> Iterator[BinaryIO]:
+def _replacement_of(path: str) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` when the block ends well. What was there before stays until then."""
     temporary = f"{path}.tmp"
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        file = _claimed(temporary)
+        file = _lock_file(temporary)
     except OSError as error:
         raise BadRequestError(f"can't write '{temporary}': {error.strerror}") from None
     with file:
@@ -401,7 +401,7 @@ def _replacing(path: str) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
 
 
-def _claimed(path: str) -> BinaryIO:
+def _lock_file(path: str) -> BinaryIO:
     """The file, held by this process alone: two runs to one output would mix their lines."""
     try:
         import fcntl

@@ -90,10 +90,10 @@ _MASK: Final = 0xFFFFFFFFFFFFFFFF
 
 class MockProvider:
     def embed(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32]]:
-        return [_drawn(text, dimension) for text in texts]
+        return [_draw(text, dimension) for text in texts]
 
 
-def _drawn(text: str, dimension: int) -> NDArray[np.float32]:
+def _draw(text: str, dimension: int) -> NDArray[np.float32]:
     state = fnv1a64(text)
     drawn = np.empty(dimension, np.float64)
     for i in range(dimension):

@@ -73,9 +73,9 @@ class VectorStore:
         self._lock = threading.Lock()
         self._opened: tuple[int, sqlite3.Connection] | None = None
         self._inode = 0
-        self._told = False
+        self._warned = False
 
-    def found(self, keys: Sequence[bytes], dimension: int) -> dict[bytes, NDArray[np.float32]]:
+    def find(self, keys: Sequence[bytes], dimension: int) -> dict[bytes, NDArray[np.float32]]:
         """Those of the vectors that are here and undamaged."""
         found: dict[bytes, NDArray[np.float32]] = {}
         if not self.path.exists():
@@ -105,12 +105,12 @@ class VectorStore:
 
     def _write(self, db: sqlite3.Connection, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
         now = int(time.time())
-        rows = [(key, _check(key, stored), stored, now) for key, stored in _encoded(vectors)]
+        rows = [(key, _check(key, stored), stored, now) for key, stored in _encode(vectors)]
         db.execute("BEGIN IMMEDIATE")
         with db:
             db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
             if self._limit is not None:
-                _make_room(db, self._limit)
+                _evict(db, self._limit)
 
     def _within(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
         """What the work gives; None when the file can't be used, which is told once."""
@@ -121,11 +121,11 @@ class VectorStore:
                 except sqlite3.DatabaseError as error:
                     self._close()
                     if fresh or isinstance(error, sqlite3.OperationalError):
-                        self._tell(error)
+                        self._warn(error)
                         return None
                     self._put_aside(error)
                 except OSError as error:
-                    self._tell(error)
+                    self._warn(error)
                     return None
             raise AssertionError("unreachable")
 
@@ -167,9 +167,9 @@ class VectorStore:
         for suffix in ("-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
-    def _tell(self, error: Exception) -> None:
-        if not self._told:
-            self._told = True
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
             logger.warning(
                 "vectors can't be kept in %s (%s): texts may be paid for again; %s names another directory, or 'off'",
                 self.path,
@@ -208,7 +208,7 @@ def _read(db: sqlite3.Connection, keys: Sequence[bytes]) -> list[tuple[bytes, by
     return [(key, check, vector) for key, check, vector, _ in rows]
 
 
-def _make_room(db: sqlite3.Connection, limit: int) -> None:
+def _evict(db: sqlite3.Connection, limit: int) -> None:
     """Keep the pages in use below the limit. Pages that become free are used again, so the file does not grow."""
     page, pages, free = (
         db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
@@ -226,7 +226,7 @@ def _make_room(db: sqlite3.Connection, limit: int) -> None:
     db.executemany("DELETE FROM vectors WHERE key = ?", doomed)
 
 
-def _encoded(vectors: Mapping[bytes, NDArray[np.float32]]) -> list[tuple[bytes, bytes]]:
+def _encode(vectors: Mapping[bytes, NDArray[np.float32]]) -> list[tuple[bytes, bytes]]:
     return [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
 
 

@@ -51,7 +51,7 @@ class OpenAIFormat:
 
     def request(self, config: EmbeddingConfig, texts: Sequence[str], dimension: int, role: Role) -> Request:
         body = {"model": config.model, "input": list(texts), "dimensions": dimension}
-        return Request("/embeddings", {"Authorization": f"Bearer {config.api_key}", **_JSON}, _encoded(body))
+        return Request("/embeddings", {"Authorization": f"Bearer {config.api_key}", **_JSON}, _encode(body))
 
     def vectors(self, answer: Any, count: int) -> list[NDArray[np.float32] | None]:
         found: list[NDArray[np.float32] | None] = [None] * count
@@ -86,7 +86,7 @@ class GeminiFormat:
             ("embedContent", contents[0]) if len(contents) == 1 else ("batchEmbedContents", {"requests": contents})
         )
         path = f"/models/{quote(config.model, safe='/')}:{verb}"
-        return Request(path, {"x-goog-api-key": config.api_key, **_JSON}, _encoded(body))
+        return Request(path, {"x-goog-api-key": config.api_key, **_JSON}, _encode(body))
 
     def vectors(self, answer: Any, count: int) -> list[NDArray[np.float32] | None]:
         if count == 1:
@@ -104,7 +104,7 @@ class GeminiFormat:
 _JSON: Mapping[str, str] = {"Content-Type": "application/json"}
 
 
-def _encoded(body: object) -> bytes:
+def _encode(body: object) -> bytes:
     return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 

@@ -23,7 +23,7 @@ from omnigraph.engine.write.load import load_mode
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConstraintRule, KeyConflictError, RowsRejectedError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.pipeline.execution.run import permitted, run
+from omnigraph.pipeline.execution.run import require_permission, run
 from omnigraph.pipeline.file import Duplicates, EmbedStep, Pipeline, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.sources.source_frames import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
@@ -57,7 +57,7 @@ def load_on_spark(
 
     `embed` computes every `@embed` vector that is missing.
     """
-    permitted(graph._workspace, actor, branch)
+    require_permission(graph._workspace, actor, branch)
     state = _target(graph._workspace, branch, base)  # what is wrong with the target is known before Java starts
     type_ = None if type_name is None else type_named(state, type_name)
     names = ["data", *(f"data_{number}" for number in range(2, len(inputs) + 1))]
@@ -105,11 +105,11 @@ def _by_name(type_: TableType, source: Source, columns: Sequence[str]) -> TypeMa
     """Columns become the properties they are called like. One that is called like none is refused: it would be lost."""
     ends = ends_of(type_, columns, source.path)
     rest = [column for column in columns if column not in ends]
-    select = {column: _quoted(column) for column in rest}
-    return TypeMapping(type_.name, source.name, select, *(_quoted(end) for end in ends))
+    select = {column: _quote(column) for column in rest}
+    return TypeMapping(type_.name, source.name, select, *(_quote(end) for end in ends))
 
 
-def _quoted(column: str) -> str:
+def _quote(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 

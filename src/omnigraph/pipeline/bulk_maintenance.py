@@ -148,7 +148,7 @@ class _Reembedding:
         ]
         key = type_.type_key
         rewrite = ColumnRewrite(txn, key, self._done)
-        for number, rewritten in self._embedded(rewrite.table, task, rewrite.undone()):
+        for number, rewritten in self._embed(rewrite.table, task, rewrite.undone()):
             rewrite.note(number, rewritten)
         staged = rewrite.stage()
         if staged is None:
@@ -158,9 +158,7 @@ class _Reembedding:
             staged = replace(staged, state=indexed.get(key, staged.state))
         return PublishPlan(staged={key: staged}, details={"embed.model": task.config.model})
 
-    def _embedded(
-        self, table: RemoteTable, task: EmbedTask, fragments: Sequence[int]
-    ) -> Iterator[tuple[int, str | None]]:
+    def _embed(self, table: RemoteTable, task: EmbedTask, fragments: Sequence[int]) -> Iterator[tuple[int, str | None]]:
         if not fragments:
             return
         work = _rewriter(table, task, fragments, self.only_missing)

@@ -141,7 +141,7 @@ class Pipeline:
     directory: str | None = None
     places: Mapping[str, Value] = field(default_factory=dict, repr=False, compare=False)
 
-    def resolved(self, path: str) -> str:
+    def resolve_path(self, path: str) -> str:
         """A path of the file, relative to the file."""
         if "://" in path or path.startswith("/") or self.directory is None:
             return path

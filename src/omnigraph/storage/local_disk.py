@@ -43,9 +43,9 @@ class LocalDisk:
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the name is taken; then, too, what stands there is on disk."""
         target = os.path.join(self._root, path)
-        temporary = self._written(target, data, durable=True)
+        temporary = self._write_temporary(target, data, durable=True)
         try:
-            created = self._linked(temporary, target)
+            created = self._link(temporary, target)
         finally:
             with contextlib.suppress(OSError):  # the name no longer matters; cleanup removes it
                 os.unlink(temporary)
@@ -67,7 +67,7 @@ class LocalDisk:
         """Write or replace. Readers see the old or the new content, never a part; `durable` content is whole after a
         power cut if the name stands."""
         target = os.path.join(self._root, path)
-        temporary = self._written(target, data, durable=durable)
+        temporary = self._write_temporary(target, data, durable=durable)
         try:
             os.replace(temporary, target)
         except OSError:
@@ -104,16 +104,16 @@ class LocalDisk:
                     if os.stat(file).st_mtime < before.timestamp():
                         os.unlink(file)
 
-    def _written(self, target: str, data: bytes, *, durable: bool) -> str:
+    def _write_temporary(self, target: str, data: bytes, *, durable: bool) -> str:
         """A temporary file beside the target, which is then as hard to lose as the folder it stands in."""
         folder = os.path.dirname(target)
         temporary = f"{target}#{secrets.randbits(62)}"
         try:
-            descriptor = _opened(temporary)
+            descriptor = _create_file(temporary)
         except FileNotFoundError:
             self._forget(folder)
             os.makedirs(folder, exist_ok=True)
-            descriptor = _opened(temporary)
+            descriptor = _create_file(temporary)
         try:
             try:
                 left = memoryview(data)
@@ -131,7 +131,7 @@ class LocalDisk:
             raise
         return temporary
 
-    def _linked(self, temporary: str, target: str) -> bool:
+    def _link(self, temporary: str, target: str) -> bool:
         try:
             os.link(temporary, target)
         except FileExistsError:
@@ -187,5 +187,5 @@ def flush(path: str) -> None:
         os.close(descriptor)
 
 
-def _opened(path: str) -> int:
+def _create_file(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

@@ -221,16 +221,16 @@ class Objects:
             if self.interceptor is not None:
                 self.interceptor.after(kind, path)
         except (oops.BaseError, OSError) as error:
-            raise self._explained(kind, path, error) from error
+            raise self._to_storage_error(kind, path, error) from error
         return result
 
-    def _explained(self, kind: str, path: str, error: Exception) -> StorageError:
+    def _to_storage_error(self, kind: str, path: str, error: Exception) -> StorageError:
         where = f"{kind} {self.location.uri}/{path}"
         if "NoSuchBucket" in str(error):
             message = f"bucket '{self.location.bucket}' does not exist (of {self.location.uri})"
             return StorageError(StorageErrorKind.CONFIGURATION, message)
-        if (known := storage_failure(where, error)) is not None:
-            return known
+        if (failed := storage_failure(where, error)) is not None:
+            return failed
         match error:
             case oops.PermissionDeniedError() | oops.UnauthenticatedError():
                 failure = StorageErrorKind.CONFIGURATION

@@ -53,7 +53,7 @@ class TopologyDescription(msgspec.Struct, frozen=True, kw_only=True):
     arrays: tuple[StoredArray, ...]
     crc32: int = 0
 
-    def sealed(self) -> TopologyDescription:
+    def with_checksum(self) -> TopologyDescription:
         return replace(self, crc32=zlib.crc32(encode(replace(self, crc32=0))))
 
 
@@ -74,7 +74,7 @@ class TopologyFiles:
     def describe(self, folder: str) -> TopologyDescription | None:
         data = self._objects.get(f"{folder}/{_DESCRIPTION}")
         # What is damaged or made by another version of OmniGraph is rebuilt, never guessed at.
-        return None if data is None else _described(data)
+        return None if data is None else _parse_description(data)
 
     def arrays(self, folder: str, description: TopologyDescription) -> dict[str, NDArray[Any]] | None:
         """The arrays, memory-mapped where the store is a disk. None when one is missing or damaged."""
@@ -92,7 +92,7 @@ class TopologyFiles:
         data = self._objects.get(path)
         if data is None or _is_of_another_revision(data):
             return None
-        if (description := _described(data)) is None:
+        if (description := _parse_description(data)) is None:
             return path, "the description of a topology was changed"
         for stored in description.arrays:
             if self._array(f"{folder}/{stored.file}", stored) is None:
@@ -137,12 +137,12 @@ class TopologyFiles:
         return array if _crc32(array) == stored.crc32 else None
 
 
-def _described(data: bytes) -> TopologyDescription | None:
+def _parse_description(data: bytes) -> TopologyDescription | None:
     try:
         found = decode(_DESCRIPTION, data, TopologyDescription)
     except (FormatVersionError, IntegrityError):
         return None
-    return found if found.revision == REVISION and found == found.sealed() else None
+    return found if found.revision == REVISION and found == found.with_checksum() else None
 
 
 def _is_of_another_revision(data: bytes) -> bool:
@@ -181,4 +181,4 @@ def describe_topology(
         dangling=dangling,
         arrays=tuple(StoredArray(name, array.dtype.str, len(array), _crc32(array)) for name, array in stored),
     )
-    return description.sealed()
+    return description.with_checksum()

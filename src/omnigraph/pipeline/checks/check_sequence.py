@@ -204,4 +204,4 @@ class CheckSequence:
     def _replace_stored(self, key: str) -> None:
         """Take out the stored rows whose id comes in again. Rejected rows no longer replace anything."""
         met = self._met_ids(key).violations(None) if self.rejected_by_type.get(key) else self._met[key]
-        self._tables.note_updated(key, self._tables.take_out(key, rules.replaced_places(met)))
+        self._tables.note_updated(key, self._tables.take_out(key, rules.replaced_rows(met)))

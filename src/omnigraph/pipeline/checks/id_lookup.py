@@ -40,7 +40,7 @@ def met_ids(new: pa.Table, stored: pa.Table, *, keep_last: bool) -> pa.Table:
     is_stored = rows.column(STORED.name).to_numpy()
     codes = rows.column("id").combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     distinct = int(codes.max()) + 1 if len(codes) else 0
-    kept = _kept(codes, rows.column(PLACE).to_numpy(), ~is_stored, distinct, keep_last=keep_last)
+    kept = _rows_to_keep(codes, rows.column(PLACE).to_numpy(), ~is_stored, distinct, keep_last=keep_last)
     is_kept = np.zeros(len(codes), np.bool_)
     is_kept[kept[kept >= 0]] = True
     in_the_way = np.zeros(distinct, np.bool_)
@@ -53,7 +53,7 @@ def met_ids(new: pa.Table, stored: pa.Table, *, keep_last: bool) -> pa.Table:
     return told.filter(pa.array(meets))
 
 
-def _kept(
+def _rows_to_keep(
     codes: NDArray[np.int32], places: NDArray[np.int64], is_new: NDArray[np.bool_], distinct: int, *, keep_last: bool
 ) -> NDArray[np.int64]:
     """Per id the new row that stays: the first or the last in input order. -1 for an id without new rows."""
@@ -136,12 +136,12 @@ def missing_endpoints(
     """
     known = [scan for scans in nodes.values() for scan in scans]
     if sum(scan.rows * scan.bytes_per_row() for scan in known) > _MOST_HELD:
-        return _exchanged(spark, edges, ends, nodes)
+        return _missing_by_exchange(spark, edges, ends, nodes)
     rows_per_task = max(_LEAST_EDGES, _EDGES_PER_ID * sum(scan.rows for scan in known))
-    return _looked_up(spark, edges, edges.groups(rows_per_task), ends, nodes)
+    return _missing_by_lookup(spark, edges, edges.groups(rows_per_task), ends, nodes)
 
 
-def _looked_up(
+def _missing_by_lookup(
     spark: SparkSession,
     edges: TableScan,
     groups: Sequence[tuple[int, ...]],
@@ -159,7 +159,7 @@ def _looked_up(
     return candidates_by_task(spark, len(groups), missing)
 
 
-def _exchanged(
+def _missing_by_exchange(
     spark: SparkSession, edges: TableScan, ends: Mapping[str, str], nodes: Mapping[str, Sequence[TableScan]]
 ) -> DataFrame:
     scans = {f"{node} {number}": scan for node, found in nodes.items() for number, scan in enumerate(found)}

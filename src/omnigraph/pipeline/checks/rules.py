@@ -83,7 +83,7 @@ def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
     if not members:
         return _violations(key, rows, Sentence.REPEATED_ID, "id", type_key=key, entity_id=F.col("id"))
     columns = list(_key_columns(type_).values())
-    return _shared(type_, rows, Sentence.SHARED_KEY, members, columns, F.col("id"))
+    return _sharing_violations(type_, rows, Sentence.SHARED_KEY, members, columns, F.col("id"))
 
 
 def taken_ids(key: str, met: DataFrame) -> DataFrame:
@@ -92,7 +92,7 @@ def taken_ids(key: str, met: DataFrame) -> DataFrame:
     return _violations(key, rows, Sentence.TAKEN_ID, "id", type_key=key, entity_id=F.col("id"))
 
 
-def replaced_places(met: DataFrame) -> DataFrame:
+def replaced_rows(met: DataFrame) -> DataFrame:
     """Stored rows whose id comes in again."""
     return met.where(F.col(ROLE.name) == id_lookup.REPLACED).select(PLACE)
 
@@ -121,7 +121,7 @@ def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) ->
             .groupBy(PLACE)
             .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted.values()))
         )
-        return _shared(type_, once, Sentence.SHARED_VALUE, members, columns, F.col("holder"))
+        return _sharing_violations(type_, once, Sentence.SHARED_VALUE, members, columns, F.col("holder"))
 
     return Check(crowded_keys(tables.spark, [new, old], columns, 1), violations)
 
@@ -241,13 +241,13 @@ def _over(edge: EdgeType, rows: DataFrame, counted: DataFrame) -> DataFrame:
     over = counted.where(F.lit(False) if most is None else F.col("total") > most)
     ranked = rows.join(over, "src").withColumn("rank", F.row_number().over(Window.partitionBy("src").orderBy(PLACE)))
     surplus = ranked.where(F.col("rank") + F.col("kept") > (most or 0))
-    return _miscounted(edge, surplus, Sentence.TOO_MANY_EDGES, most or 0)
+    return _count_violations(edge, surplus, Sentence.TOO_MANY_EDGES, most or 0)
 
 
 def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: DataFrame, counted: DataFrame) -> DataFrame:
     least = edge.cardinality.minimum
     few = counted.where(F.col("total") < least)
-    gaining = _miscounted(edge, rows.join(few, "src"), Sentence.TOO_FEW_EDGES, least)
+    gaining = _count_violations(edge, rows.join(few, "src"), Sentence.TOO_FEW_EDGES, least)
     if tables.by_key[edge.type_key].replaces:
         before = tables.frame(tables.committed(edge.type_key, ["src"])).select("src").distinct()
         lost = before.join(counted.select("src"), "src", "left_anti")
@@ -266,10 +266,10 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
     totals = after.join(arriving, "src", "full").select(F.col("src").alias("left"), total.alias("total"))
     moved = left.drop("src").join(totals, "left", "left").withColumn("total", F.coalesce("total", F.lit(0)))
     moving = moved.where(F.col("total") < least).withColumnRenamed("left", "src")
-    return gaining.unionByName(_miscounted(edge, moving, Sentence.TOO_FEW_EDGES, least))
+    return gaining.unionByName(_count_violations(edge, moving, Sentence.TOO_FEW_EDGES, least))
 
 
-def _miscounted(edge: EdgeType, rows: DataFrame, sentence: Sentence, bound: int) -> DataFrame:
+def _count_violations(edge: EdgeType, rows: DataFrame, sentence: Sentence, bound: int) -> DataFrame:
     counted = {"source": F.col("src"), "count": F.col("total")}
     return _violations(edge.type_key, rows, sentence, "src", type=edge.name, bound=str(bound), **counted)
 
@@ -300,7 +300,7 @@ def sentence_column(sentence: Sentence, **values: Column | str) -> Column:
     return F.concat(*parts)
 
 
-def _shared(
+def _sharing_violations(
     type_: TableType,
     rows: DataFrame,
     sentence: Sentence,

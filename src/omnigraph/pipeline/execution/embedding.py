@@ -48,18 +48,18 @@ class EmbedTask:
         missing: NDArray[np.bool_] = rows.column(self.target).is_null().to_numpy()
         return missing & ~without_vector(rows, self.source, self.target)
 
-    def filled(self, rows: pa.Table) -> pa.Table:
+    def fill(self, rows: pa.Table) -> pa.Table:
         wanted = without_vector(rows, self.source, self.target)
         if not wanted.any():
             return rows
         texts = rows.column(self.source).filter(pa.array(wanted))
-        return with_vectors(rows, self.target, wanted, self._embedded(texts))
+        return with_vectors(rows, self.target, wanted, self._embed(texts))
 
     def vectors(self, texts: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
         """A cell for every text, none of which is null."""
-        return vector_cells(self._embedded(texts), type_)
+        return vector_cells(self._embed(texts), type_)
 
-    def _embedded(self, texts: pa.ChunkedArray) -> NDArray[np.float32]:
+    def _embed(self, texts: pa.ChunkedArray) -> NDArray[np.float32]:
         return _client(self.config, self.variables).embed_documents(texts.to_pylist(), self.dimension)
 
 

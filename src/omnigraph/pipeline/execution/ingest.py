@@ -119,25 +119,25 @@ class _Ingest:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            typed = self._graph_records(batch) if TEXT_COLUMN in batch.schema.names else self._mapped(batch)
+            typed = self._graph_records(batch) if TEXT_COLUMN in batch.schema.names else self._type_rows(batch)
             for key, rows, numbers, record_of in typed:
                 self._take(key, rows, numbers, record_of)
-            yield from self._drained()
+            yield from self._drain()
         for key in list(self._buffers):
             self._flush(key)
         for key in sorted({*self._accepted, *self._rejected}):
             counts = {"rows": self._accepted.get(key, 0), "rejected": self._rejected.get(key, 0)}
             self._outcomes.append({"kind": TALLY, "type": key, **counts})
-        yield from self._drained()
+        yield from self._drain()
 
-    def _drained(self) -> Iterator[pa.RecordBatch]:
+    def _drain(self) -> Iterator[pa.RecordBatch]:
         if self._outcomes:
             yield pa.RecordBatch.from_pylist(self._outcomes, schema=OUTCOME_SCHEMA)
             self._outcomes = []
 
     # Typing
 
-    def _mapped(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
+    def _type_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
         from omnigraph.engine.rows.kernels import type_batch
         from omnigraph.pipeline.execution.rejected_records import loose_record
 
@@ -186,7 +186,7 @@ class _Ingest:
                 at.update((int(n), text) for n, text in zip(numbers, texts, strict=True))
             return at[number].decode(errors="backslashreplace")
 
-        self._reject([_renumbered(row, int(numbers[row.line - 1])) for row in decoded.rejected], record_of)
+        self._reject([_renumber(row, int(numbers[row.line - 1])) for row in decoded.rejected], record_of)
         for key, typed in decoded.by_type.items():
             if len(typed):
                 yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1], record_of
@@ -224,8 +224,8 @@ class _Ingest:
     # Writing
 
     def _take(self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf) -> None:
-        rows, numbers = self._admitted(key, rows, numbers, record_of)
-        rows, numbers = self._embedded(key, rows, numbers, record_of)
+        rows, numbers = self._admit(key, rows, numbers, record_of)
+        rows, numbers = self._embed(key, rows, numbers, record_of)
         self._accepted[key] = self._accepted.get(key, 0) + rows.num_rows
         if not rows.num_rows:
             return
@@ -236,7 +236,7 @@ class _Ingest:
         elif sum(b.size for b in self._buffers.values()) > _FLUSH_BYTES:
             self._flush(max(self._buffers, key=lambda k: self._buffers[k].size))
 
-    def _admitted(
+    def _admit(
         self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf
     ) -> tuple[pa.Table, NDArray[np.int64]]:
         """Rows without those that name an external object which the policy does not admit."""
@@ -259,7 +259,7 @@ class _Ingest:
         keep[list(refused)] = False
         return rows.filter(pa.array(keep)), numbers[keep]
 
-    def _embedded(
+    def _embed(
         self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf
     ) -> tuple[pa.Table, NDArray[np.int64]]:
         """Rows with their vectors, without those that should have one and have no text, which costs nothing."""
@@ -279,7 +279,7 @@ class _Ingest:
             keep &= ~missing
         rows = rows.filter(pa.array(keep))
         for step in steps:
-            rows = step.filled(rows)
+            rows = step.fill(rows)
         return pa.table(rows.columns, schema=rows_schema(self._types[key])), numbers[keep]
 
     def _flush(self, key: str) -> None:
@@ -329,7 +329,7 @@ class _Buffer:
         self.size += rows.nbytes
 
 
-def _renumbered(row: RejectedRow, number: int) -> RejectedRow:
+def _renumber(row: RejectedRow, number: int) -> RejectedRow:
     from dataclasses import replace
 
     return replace(row, line=number)

@@ -52,7 +52,7 @@ def explain(
             frames = SourceFrames(own, model, to_read=False)
             columns = {name: [] if model.sources[name].is_graph else frames.columns(name) for name in model.sources}
             for mapping in model.mappings:
-                frames.mapped(mapping)
+                frames.map_rows(mapping)
         shown = f"{shown_path(workspace.uri)}, branch {model.branch}, mode {model.mode}"
         steps = tuple(_steps(model, workspace))
         return PipelinePlan(
@@ -82,7 +82,7 @@ def _known_target(model: Pipeline, graph: GraphHandle | str | Path | None) -> Gr
         return graph
     if graph is not None:
         return str(graph)
-    return None if model.graph is None else model.resolved(model.graph)
+    return None if model.graph is None else model.resolve_path(model.graph)
 
 
 def _base(workspace: Workspace, model: Pipeline) -> Snapshot:

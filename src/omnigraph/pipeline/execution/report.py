@@ -227,10 +227,10 @@ class Stages:
             self._listen(event)
 
 
-def recorded(counts: tuple[TypeCounts, ...]) -> str:
+def counts_to_record(counts: tuple[TypeCounts, ...]) -> str:
     """Counts as they are stored in the commit."""
     return wire.encode(list(counts)).decode()
 
 
-def from_record(text: str) -> tuple[TypeCounts, ...]:
+def counts_from_record(text: str) -> tuple[TypeCounts, ...]:
     return wire.decode(text, tuple[TypeCounts, ...])

@@ -34,8 +34,8 @@ from omnigraph.pipeline.execution.plan import target_of
 from omnigraph.pipeline.execution.report import (
     SAMPLES,
     Stages,
-    from_record,
-    recorded,
+    counts_from_record,
+    counts_to_record,
     rows_rejected,
     samples,
     with_positions,
@@ -76,7 +76,7 @@ def run(
     loaded = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
     model = loaded.with_target(branch=branch, mode=mode)
     with open_workspace(target_of(model, graph)) as workspace:
-        allowed, author = permitted(workspace, actor, model.branch)
+        allowed, author = require_permission(workspace, actor, model.branch)
         with (
             spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
             session_of_run(session, model.spark) as own,
@@ -89,7 +89,7 @@ def run(
                 execution.release()
 
 
-def permitted(workspace: Workspace, actor: str | None, branch: str) -> tuple[Workspace, str | None]:
+def require_permission(workspace: Workspace, actor: str | None, branch: str) -> tuple[Workspace, str | None]:
     """The workspace as an actor may load it, and who that is. It is asked before Spark is started: a caller who may
     not write learns it at once."""
     author = workspace.author(actor)
@@ -245,7 +245,7 @@ class _Run:
                 self._build_indexes(tables)
         self.counts = _final_counts(ingested, checked, tables)
         details = {
-            _COUNTS: recorded(self.counts),
+            _COUNTS: counts_to_record(self.counts),
             "pipeline.rejected": str(self.rejected_total),
             "pipeline.sources": json.dumps(sorted(self.model.sources)),
         }
@@ -296,7 +296,7 @@ class _Run:
             self.rejected_samples = samples(rejected, indexes, SAMPLES)
             if self.dry_run:
                 return
-            self.quarantine = f"{self.model.resolved(self.model.quality.quarantine or '')}/{self.run_id}"
+            self.quarantine = f"{self.model.resolve_path(self.model.quality.quarantine or '')}/{self.run_id}"
             with_positions(rejected, indexes).write.mode("overwrite").json(hadoop_uri(self.quarantine))
 
     def _row_indexes(self, rejected: DataFrame) -> dict[str, RowIndex]:
@@ -322,7 +322,7 @@ class _Run:
     def _report(self, published: PublishedCommit | None, key: str | None, *, created: bool = False) -> PipelineReport:
         counts, replayed = self.counts, published is not None and published.replayed
         if published is not None and replayed:
-            counts = from_record(published.entry.commit.details.get(_COUNTS, "[]"))
+            counts = counts_from_record(published.entry.commit.details.get(_COUNTS, "[]"))
         return PipelineReport(
             pipeline=self.model.name,
             run_id=self.run_id,

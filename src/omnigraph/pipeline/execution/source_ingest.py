@@ -132,7 +132,7 @@ class SourceIngest:
         if mapping is not None:
             return self.frames.through(mapping, task, schema)
         if self.model.sources[source].is_graph:
-            return map_batches(self.frames.numbered(source), task, schema)
+            return map_batches(self.frames.number_rows(source), task, schema)
         return self.frames.through_bad_records(source, task, schema)
 
     def _task(

@@ -71,7 +71,7 @@ class CsvFiles:
     part_bytes: int
 
     @classmethod
-    def opened(cls, spark: SparkSession, listing: Listing, dialect: CsvDialect, *, divide: bool = True) -> CsvFiles:
+    def open(cls, spark: SparkSession, listing: Listing, dialect: CsvDialect, *, divide: bool = True) -> CsvFiles:
         """The files of a listing. To learn only the columns, large files need not be divided (`divide`)."""
         files = [file for file in listing.files if file.size]
         limit = min(_PART_BYTES, _size(spark.conf.get("spark.sql.files.maxPartitionBytes") or ""))
@@ -100,7 +100,7 @@ class CsvFiles:
         """Rows with these columns and the internal ones; bad records, as rows of nulls, if asked for."""
         chosen = [field for field in self.schema.fields if field.name in columns]
         numbered = [StructField(ROW_COLUMN, LongType()), *(StructField(n, StringType()) for n in INTERNAL_COLUMNS[1:])]
-        return self.through(spark, columns, _unchanged, StructType([*chosen, *numbered]), bad=bad)
+        return self.through(spark, columns, _pass_through, StructType([*chosen, *numbered]), bad=bad)
 
     def through(
         self, spark: SparkSession, columns: Sequence[str], work: OnBatches, schema: StructType, *, bad: bool
@@ -183,7 +183,7 @@ class CsvFiles:
         """Every file must have the columns of the first, in whatever order; by position where there is no header."""
         if not self.dialect.header:
             reader.header = list(self.columns)
-        refuse_other_columns(reader.header, self.columns, self.parts[0].file.shown)
+        refuse_other_columns(reader.header, self.columns, self.parts[0].file.label)
 
 
 @contextmanager
@@ -192,12 +192,12 @@ def _in_file(file: InputFile) -> Iterator[None]:
     try:
         yield
     except BadRequestError as error:
-        if file.shown in str(error):
+        if file.label in str(error):
             raise
-        raise BadRequestError(f"{file.shown}: {error}") from error
+        raise BadRequestError(f"{file.label}: {error}") from error
 
 
-def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return batches
 
 
@@ -306,7 +306,7 @@ def _columns(pipeline: Pipeline, source: Source) -> list[str]:
     """The columns of a CSV source; none when they can't be known here."""
     if source.format != CSV_FORMAT or source.path is None or _SELECTING & {option.lower() for option in source.options}:
         return []
-    path = pipeline.resolved(source.path)
+    path = pipeline.resolve_path(source.path)
     path = local_path(path) or path
     if "://" in path:
         return []

@@ -59,7 +59,7 @@ class Digests:
         known = self.cache.find([name for name in before if name]) if self.cache else {}
         missing = [n for n, name in enumerate(before) if name is None or name not in known]
         began = time.time()
-        made = dict(zip(missing, self._hashed([files[n] for n in missing]), strict=True))
+        made = dict(zip(missing, self._hash([files[n] for n in missing]), strict=True))
         if self.cache:
             settled = (n for n in missing if self._is_settled(files[n], began))
             self.cache.keep({name: made[n] for n in settled if (name := before[n]) and name == _identity(files[n])})
@@ -68,11 +68,11 @@ class Digests:
     def _is_settled(self, file: InputFile, began: float) -> bool:
         return began - _last_change(file) > self.settled_seconds
 
-    def _hashed(self, files: Sequence[InputFile]) -> list[str]:
+    def _hash(self, files: Sequence[InputFile]) -> list[str]:
         local = [n for n, file in enumerate(files) if file.path is not None]
         elsewhere = [n for n, file in enumerate(files) if file.path is None and file.size <= _LARGEST_VALUE]
         self.hashed_bytes += sum(files[n].size for n in (*local, *elsewhere))
-        found = dict(zip(local, self._hashed_by_tasks([files[n] for n in local]), strict=True))
+        found = dict(zip(local, self._hash_by_tasks([files[n] for n in local]), strict=True))
         if elsewhere:
             contents = self.spark.read.format("binaryFile").load([files[n].uri for n in elsewhere])
             by_uri: dict[str, str] = dict(contents.select("path", F.sha2("content", 256)).collect())
@@ -80,7 +80,7 @@ class Digests:
         # A large file of another store is known by its name, size and time alone.
         return [found.get(n) or f"{file.uri} {file.modified}" for n, file in enumerate(files)]
 
-    def _hashed_by_tasks(self, files: Sequence[InputFile]) -> list[str]:
+    def _hash_by_tasks(self, files: Sequence[InputFile]) -> list[str]:
         if sum(file.size for file in files) <= _HASHED_HERE:
             return [_digest(file) for file in files]
         before = accumulate((file.size for file in files), initial=0)
@@ -141,7 +141,7 @@ class DigestCache:
 
     def find(self, identities: Sequence[str]) -> dict[str, str]:
         found: dict[str, str] = {}
-        with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(self._opened()) as database:
+        with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(self._open()) as database:
             for identity in identities:
                 row = database.execute("select digest from digests where identity = ?", (identity,)).fetchone()
                 if row is not None:
@@ -149,7 +149,7 @@ class DigestCache:
         return found
 
     def keep(self, digests: Mapping[str, str]) -> None:
-        with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(self._opened()) as database:
+        with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(self._open()) as database:
             now = int(time.time())
             rows = [(identity, digest, now) for identity, digest in digests.items()]
             database.executemany("insert or replace into digests values (?, ?, ?)", rows)
@@ -157,7 +157,7 @@ class DigestCache:
             database.execute(f"delete from digests where identity in ({oldest})", (_MOST_ENTRIES,))
             database.commit()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         """A cache that is not there, not writable or damaged is none: everything is hashed, and nothing is wrong."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(self._file, timeout=1.0)

@@ -46,7 +46,7 @@ class InputFile:
         return "/" + self.uri.removeprefix("file:").lstrip("/") if self.uri.startswith("file:") else None
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         return self.path or self.uri
 
     @property
@@ -70,7 +70,7 @@ class InputFile:
             while left > 0:
                 piece = file.read(min(PIECE_BYTES, left))
                 if not piece:
-                    raise BadRequestError(f"{self.shown}: it became shorter while it was read")
+                    raise BadRequestError(f"{self.label}: it became shorter while it was read")
                 left -= len(piece)
                 yield piece
 
@@ -93,7 +93,7 @@ class InputFile:
         try:
             yield
         except OSError as error:
-            raise BadRequestError(f"can't read '{self.shown}': {error.strerror or error}") from error
+            raise BadRequestError(f"can't read '{self.label}': {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Listing:
     partition: tuple[StructField, ...] = ()
 
 
-def listed(spark: SparkSession, path: str, options: Mapping[str, str]) -> Listing:
+def list_files(spark: SparkSession, path: str, options: Mapping[str, str]) -> Listing:
     """The files that Spark would read for a path, directory or pattern. No content is read."""
     names = {name.lower() for name in LISTING_OPTIONS}
     reader = spark.read.format("binaryFile")

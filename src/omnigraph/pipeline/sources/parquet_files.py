@@ -62,7 +62,7 @@ class ParquetFiles:
     columns: frozenset[str]
 
     @classmethod
-    def opened(cls, uris: Sequence[str], schema: StructType) -> ParquetFiles | None:
+    def open(cls, uris: Sequence[str], schema: StructType) -> ParquetFiles | None:
         """The files that Spark listed, and found to have `schema`. None where they should be left to Spark."""
         if len(uris) > _MOST_FILES:
             return None

@@ -37,7 +37,7 @@ from omnigraph.pipeline.execution.ingest import (
 from omnigraph.pipeline.file import CSV_FORMAT, GRAPH_FORMAT, LANCE_FORMAT, Pipeline, Source, TypeMapping
 from omnigraph.pipeline.sources.csv_files import CsvFiles
 from omnigraph.pipeline.sources.fingerprints import Digests
-from omnigraph.pipeline.sources.input_files import InputFile, Listing, csv_dialect, listed
+from omnigraph.pipeline.sources.input_files import InputFile, Listing, csv_dialect, list_files
 from omnigraph.pipeline.sources.parquet_files import ParquetFiles, local_path, plain_column
 from omnigraph.pipeline.spark.table_frames import TableScan, scan_frame
 from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors
@@ -49,7 +49,7 @@ class LanceSource:
     dataset: ForeignDataset
 
     @classmethod
-    def opened(cls, uri: str, options: Mapping[str, str]) -> LanceSource:
+    def open(cls, uri: str, options: Mapping[str, str]) -> LanceSource:
         """`version` picks a version; every other option goes to the object store."""
         version = options.get("version")
         store = {name: value for name, value in options.items() if name != "version"}
@@ -63,11 +63,11 @@ class LanceSource:
         """The rows, with the columns that some Spark SQL expressions over them may name; all without expressions."""
         columns = tuple(self.dataset.table.schema.names)
         if expressions is not None:
-            columns = spelled(columns, expressions)
+            columns = columns_named_in(columns, expressions)
         return scan_frame(spark, TableScan(self.dataset.table, columns, {}))
 
 
-def spelled(columns: Sequence[str], expressions: Sequence[str]) -> tuple[str, ...]:
+def columns_named_in(columns: Sequence[str], expressions: Sequence[str]) -> tuple[str, ...]:
     """Columns that the expressions may mean: a name that is spelled in none of them can't be. A `*` means all.
 
     Too many are harmless, too few are not, so this reads no SQL. One column stays in any case, to count rows by.
@@ -172,15 +172,15 @@ class SourceFrames:
         """The columns that a mapping can use."""
         return [column for column in self._frames[name].columns if column not in INTERNAL_COLUMNS]
 
-    def numbered(self, name: str) -> DataFrame:
-        return _numbered(self._frames[name])
+    def number_rows(self, name: str) -> DataFrame:
+        return _number_rows(self._frames[name])
 
-    def mapped(self, mapping: TypeMapping) -> DataFrame:
+    def map_rows(self, mapping: TypeMapping) -> DataFrame:
         """The input of the row kernel. Rows are numbered before `where`, so that numbers count rows of the file."""
         if self._is_void(mapping.source):
             fields = [StructField(name, StringType()) for name in mapping.columns]
             return self.spark.createDataFrame([], StructType([*fields, StructField(ROW_COLUMN, LongType())]))
-        frame = _numbered(self._needed(mapping))
+        frame = _number_rows(self._needed_rows(mapping))
         internal = [F.col(f"`{name}`") for name in INTERNAL_COLUMNS if name in frame.columns]
         # What is wrong with an expression is told in terms of the columns that its author knows.
         known = self._frames[mapping.source].drop(*INTERNAL_COLUMNS)
@@ -204,16 +204,18 @@ class SourceFrames:
 
     def through(self, mapping: TypeMapping, work: OnBatches, schema: StructType) -> DataFrame:
         """What `work` makes of the rows of a mapping."""
-        mapped = self.mapped(mapping)
+        mapped = self.map_rows(mapping)
         if (csv := self._csv.get(mapping.source)) is not None and (named := _plain_columns(mapping, csv.columns)):
-            return csv.through(self.spark, named, _renamed(mapping, work), schema, bad=self._tells_bad_records(mapping))
+            return csv.through(
+                self.spark, named, _rename_columns(mapping, work), schema, bad=self._tells_bad_records(mapping)
+            )
         files = self._read_by_tasks(mapping.source)
         if files is None:
             return map_batches(mapped, work, schema)
         columns, groups = mapping.columns, files.groups()
 
         def read(number: int) -> Iterator[pa.RecordBatch]:
-            return work(batch for part in groups[number] for batch in _counted(files.read(part, columns), part))
+            return work(batch for part in groups[number] for batch in _count_rows(files.read(part, columns), part))
 
         return on_executors(self.spark, len(groups), read, schema)
 
@@ -248,13 +250,13 @@ class SourceFrames:
         lenient = any(self.spark.conf.get(setting, "false") == "true" for setting in _LENIENT)
         if source.format != "parquet" or source.options or lenient:
             return None
-        return ParquetFiles.opened(self._frames[name].inputFiles(), self._frames[name].schema)
+        return ParquetFiles.open(self._frames[name].inputFiles(), self._frames[name].schema)
 
-    def _needed(self, mapping: TypeMapping) -> DataFrame:
+    def _needed_rows(self, mapping: TypeMapping) -> DataFrame:
         """The source of a mapping. Of what Python reads, only what the mapping can mean; Spark prunes the rest."""
         expressions = [*mapping.columns.values(), mapping.where or ""]
         if (csv := self._csv.get(mapping.source)) is not None:
-            columns = spelled(csv.schema.names, expressions)
+            columns = columns_named_in(csv.schema.names, expressions)
             return csv.frame(self.spark, columns, bad=self._tells_bad_records(mapping))
         if (lance := self._lance.get(mapping.source)) is not None:
             return lance.frame(self.spark, expressions)
@@ -264,16 +266,16 @@ class SourceFrames:
         """From row numbers to places; one pass over the source that counts rows, where nobody knows them."""
         parts: Sequence[tuple[str, int]]
         if (csv := self._csv.get(name)) is not None:
-            spans = (Span(n << PARTITION_BITS, part.file.shown, part.before) for n, part in enumerate(csv.parts))
+            spans = (Span(n << PARTITION_BITS, part.file.label, part.before) for n, part in enumerate(csv.parts))
             return RowIndex(name, tuple(spans), CSV_FORMAT, csv.dialect)
         if (parquet := self._parquet.get(name)) is not None:
             parts = [(part.file, part.before) for part in parquet.parts]
         else:
-            return self._counted_index(name)
+            return self._count_index(name)
         return RowIndex(name, tuple(Span(n << PARTITION_BITS, *part) for n, part in enumerate(parts)))
 
-    def _counted_index(self, name: str) -> RowIndex:
-        numbered = self.numbered(name)
+    def _count_index(self, name: str) -> RowIndex:
+        numbered = self.number_rows(name)
         row = F.col(f"`{ROW_COLUMN}`")
         # Counting a column of data keeps Spark from taking a shortcut that numbers rows differently. It refuses to
         # read nothing but corrupt records, so that column won't do.
@@ -328,7 +330,7 @@ class SourceFrames:
 
     def _listing(self, source: Source) -> Listing:
         if source.name not in self._listings:
-            self._listings[source.name] = listed(self.spark, self._path(source), source.options)
+            self._listings[source.name] = list_files(self.spark, self._path(source), source.options)
         return self._listings[source.name]
 
     def _has_files(self, name: str) -> bool:
@@ -340,13 +342,13 @@ class SourceFrames:
             lines = self.spark.read.options(**source.options).option("lineSep", "\n").text(self._path(source))
             return lines.select(F.col("value").cast("binary").alias(TEXT_COLUMN))
         if source.format == LANCE_FORMAT:
-            lance = self._lance[source.name] = LanceSource.opened(
-                self._pipeline.resolved(source.path or ""), source.options
+            lance = self._lance[source.name] = LanceSource.open(
+                self._pipeline.resolve_path(source.path or ""), source.options
             )
             return lance.frame(self.spark)
         if source.format == CSV_FORMAT:
             dialect = csv_dialect(source.options)
-            csv = self._csv[source.name] = CsvFiles.opened(
+            csv = self._csv[source.name] = CsvFiles.open(
                 self.spark, self._listing(source), dialect, divide=self._to_read
             )
             return csv.frame(self.spark, csv.schema.names, bad=False).drop(*INTERNAL_COLUMNS)
@@ -367,10 +369,10 @@ class SourceFrames:
         return reader.load(self._path(source)) if source.path is not None else reader.load()
 
     def _path(self, source: Source) -> str:
-        return hadoop_uri(self._pipeline.resolved(source.path or ""))
+        return hadoop_uri(self._pipeline.resolve_path(source.path or ""))
 
 
-def _counted(batches: Iterator[pa.RecordBatch], part: int) -> Iterator[pa.RecordBatch]:
+def _count_rows(batches: Iterator[pa.RecordBatch], part: int) -> Iterator[pa.RecordBatch]:
     """Rows with numbers as Spark would give them to a partition."""
     row = part << PARTITION_BITS
     for batch in batches:
@@ -378,7 +380,7 @@ def _counted(batches: Iterator[pa.RecordBatch], part: int) -> Iterator[pa.Record
         row += batch.num_rows
 
 
-def _numbered(frame: DataFrame) -> DataFrame:
+def _number_rows(frame: DataFrame) -> DataFrame:
     if ROW_COLUMN in frame.columns:
         return frame
     return frame.withColumn(ROW_COLUMN, F.monotonically_increasing_id())
@@ -391,7 +393,7 @@ def _plain_columns(mapping: TypeMapping, columns: Sequence[str]) -> list[str]:
     return [name for name in named if name is not None] if plain else []
 
 
-def _renamed(mapping: TypeMapping, work: OnBatches) -> OnBatches:
+def _rename_columns(mapping: TypeMapping, work: OnBatches) -> OnBatches:
     """Work on columns by the names that a mapping has for them."""
     names = {name: plain_column(expression) for name, expression in mapping.columns.items()}
 

@@ -55,10 +55,10 @@ class TableScan:
 
     @property
     def result_schema(self) -> pa.Schema:
-        fields = [self._shown(self.table.schema.field(c)) for c in self.columns]
+        fields = [self._result_field(self.table.schema.field(c)) for c in self.columns]
         return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
 
-    def _shown(self, stored: pa.Field) -> pa.Field:
+    def _result_field(self, stored: pa.Field) -> pa.Field:
         masked = self.visible is not None and stored.name in self.visible.masked
         return stored.with_name(self.names.get(stored.name, stored.name)).with_nullable(stored.nullable or masked)
 

@@ -45,7 +45,7 @@ _KEY: Final = ("type_key", "entity_id")
 
 
 @contextmanager
-def noting_fields() -> Iterator[None]:
+def note_error_fields() -> Iterator[None]:
     """Errors that have fields a caller may want are raised with these in a note."""
     try:
         yield
@@ -107,7 +107,7 @@ class Sink:
     def _read_catalog(self) -> Catalog:
         return Catalog.from_json(self.catalog)
 
-    def written(self, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Type and write what one task got; the first bad row ends the whole write."""
         catalog, type_ = self._read_catalog(), self.type
         readable = fillable(type_, lambda prop: any(step.target == prop.column for step in self.embed))
@@ -131,7 +131,7 @@ class Sink:
                 entity_id, line = typed.rows.column("id")[row].as_py(), typed.lines[row].as_py()
                 raise ConstraintError(ConstraintRule.BLOB, type_.type_key, name, entity_id, line, message=reason)
             seen += batch.num_rows
-            parts.append(self._embedded(type_, admitted))
+            parts.append(self._embed(type_, admitted))
             if sum(part.num_rows for part in parts) >= _FLUSH_ROWS:
                 fragments += self._flush(type_, parts)
                 parts = []
@@ -153,10 +153,10 @@ class Sink:
                     entity_id,
                 )
 
-    def _embedded(self, type_: TableType, rows: pa.Table) -> pa.Table:
+    def _embed(self, type_: TableType, rows: pa.Table) -> pa.Table:
         """The vectors that the schema has every write compute."""
         for step in self.embed:
-            rows = step.filled(rows)
+            rows = step.fill(rows)
         return pa.table(rows.columns, schema=rows_schema(type_)) if self.embed else rows
 
     def _flush(self, type_: TableType, parts: list[pa.Table]) -> list[str]:
@@ -218,11 +218,11 @@ class TypeWriter(DataSourceArrowWriter):
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with noting_fields():
-            return self._sink.written(iterator)
+        with note_error_fields():
+            return self._sink.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        with noting_fields():
+        with note_error_fields():
             self._sink.publish(messages, self._sink.run_key)
 
 
@@ -240,8 +240,8 @@ class TypeStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_PROPERTY) if context else None
-        with noting_fields():
-            return replace(self._sink.written(iterator), stream=self._stream or query)
+        with note_error_fields():
+            return replace(self._sink.write(iterator), stream=self._stream or query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
         streams = {m.stream for m in messages if isinstance(m, WrittenRows) and m.fragments}
@@ -251,7 +251,7 @@ class TypeStreamWriter(DataSourceStreamArrowWriter):
         if stream is None:
             raise BadRequestError("Spark named no query for this stream; give it a name with the option runKey")
         key = f"{_prefix(stream)}{batchId}"
-        with noting_fields():
+        with note_error_fields():
             self._sink.publish(messages, key, unless=lambda txn: is_committed(txn, stream, batchId))
 
 

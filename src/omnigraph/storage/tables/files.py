@@ -62,7 +62,7 @@ def check_version(reader: TableReader, objects: Objects, state: TableState) -> C
     standing = standing_files(objects, state)
     found = dict(damaged_files(state, table._dataset, standing))
     for check in (_unreadable_deletions, _damaged_blobs):
-        found |= dict(_checked(check, table, standing, found))
+        found |= dict(_run_check(check, table, standing, found))
     damaged = tuple(DamagedFile(f"{state.path}/{name}", reason, _segment(name)) for name, reason in found.items())
     fragments = table._fragments()
     rows = sum(f.metadata.num_rows for f in fragments)
@@ -72,7 +72,7 @@ def check_version(reader: TableReader, objects: Objects, state: TableState) -> C
 _Check = Callable[[Table, Any, Mapping[str, int]], Iterator[tuple[str, str]]]
 
 
-def _checked(
+def _run_check(
     check: _Check, table: Table, standing: Mapping[str, int], known: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """What a check finds, fragment by fragment; those with damaged files can't be read any further."""

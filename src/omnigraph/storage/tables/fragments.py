@@ -48,7 +48,7 @@ class TableAddress(Protocol):
     def options(self) -> Mapping[str, str]: ...
 
 
-def _opened(address: TableAddress) -> Any:
+def _open(address: TableAddress) -> Any:
     with translate_errors(f"can't open {address.uri}"):
         return lance.dataset(address.uri, version=int(address.version), storage_options=dict(address.options) or None)
 
@@ -95,7 +95,7 @@ def scan_fragments(
     batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Rows of some fragments; `addresses` names a column for where each stands: fragment above, offset below."""
-    dataset = _opened(address)
+    dataset = _open(address)
     with translate_errors(f"reading {address.uri}"):
         scanner = dataset.scanner(
             columns=list(columns),
@@ -124,7 +124,7 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
     with translate_errors(f"writing {address.uri}"):
         written = write_fragments(
             rows.combine_chunks(),  # many small chunks take Lance twice as long
-            _opened(address),
+            _open(address),
             schema=schema,
             mode="overwrite" if replaces else "append",
             enable_stable_row_ids=True,
@@ -138,7 +138,7 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
 def delete_rows(address: TableAddress, fragment_id: int, offsets: Sequence[int]) -> str | None:
     """A fragment without the rows at these offsets, as JSON; None when it would be empty."""
     with translate_errors(f"writing {address.uri}"):
-        left = _opened(address).get_fragment(fragment_id).delete_rows(offsets)
+        left = _open(address).get_fragment(fragment_id).delete_rows(offsets)
     return None if left is None else json.dumps(left.to_json())
 
 
@@ -155,7 +155,7 @@ def rewrite_column(
     `compute` gets a few thousand rows of `columns` at a time, and the type of the column. The new values are held until
     the file is written.
     """
-    dataset = _opened(address)
+    dataset = _open(address)
     with translate_errors(f"rewriting {target} of {address.uri}"):
         fragment = dataset.get_fragment(fragment_id)
         scanner = dataset.scanner(columns=list(columns), filter=filter, fragments=[fragment], with_row_id=True)
@@ -176,14 +176,14 @@ def rewrite_column(
 def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
     """One segment of an index over some fragments, as JSON; an empty text when there is none, as `create_segment`."""
     with translate_errors(f"indexing {address.uri}"):
-        segment = create_segment(_opened(address), spec, fragment_ids)
+        segment = create_segment(_open(address), spec, fragment_ids)
     return "" if segment is None else _segment_to_json(segment)
 
 
 def run_compaction(address: TableAddress, task: str) -> str:
     """One planned rewrite, as the JSON of its result."""
     with translate_errors(f"compacting {address.uri}"):
-        return str(CompactionTask.from_json(task).execute(_opened(address)).json())  # type: ignore[attr-defined]
+        return str(CompactionTask.from_json(task).execute(_open(address)).json())  # type: ignore[attr-defined]
 
 
 # What the driver runs
@@ -236,12 +236,12 @@ class FragmentStaging(Staging):
             segments = [_segment_from_json(text) for text in index.segments]
             if index.spec.kind == TEXT_INDEX_KIND:
                 # Text segments can be searched only after this step, even a single one.
-                segments = [self._merged(table, segments)]
+                segments = [self._merge(table, segments)]
             added += segments
         removed = [segment for index in built for segment in index.need.replaced]
         return self._commit(table, LanceOperation.CreateIndex(added, removed)) if added else StagedTable(base)
 
-    def _merged(self, table: Table, segments: list[Index]) -> Index:
+    def _merge(self, table: Table, segments: list[Index]) -> Index:
         with table.writing("indexing"):
             merged: Index = copy(table._dataset).merge_existing_index_segments(segments)
         return merged

@@ -53,9 +53,9 @@ def translate_errors(
         # A damaged type in a schema surfaces in Python code of Lance.
         if not isinstance(error, (*LANCE_ERRORS, TypeError)) and not _is_panic(error):
             raise
-        explained = _explained(doing, error, location, state, dataset)
+        explained = _explain(doing, error, location, state, dataset)
         if explained is None and _speaks_of_files(error, state):
-            explained = _unexplained(doing, error, state if only_reads else None)
+            explained = _fallback_error(doing, error, state if only_reads else None)
         if explained is None:
             raise
         raise explained from error
@@ -66,7 +66,7 @@ def _is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def _explained(
+def _explain(
     doing: str, error: BaseException, location: Location | None, state: TableState | None, dataset: Any
 ) -> OmniGraphError | None:
     failure = storage_failure(doing, error)
@@ -82,7 +82,7 @@ def _explained(
         return silence  # the store that failed does not say why either
 
 
-def _unexplained(doing: str, error: BaseException, read: TableState | None) -> OmniGraphError:
+def _fallback_error(doing: str, error: BaseException, read: TableState | None) -> OmniGraphError:
     """The store shows nothing wrong. What was only read has wrong content then; a write may fail for other reasons."""
     if read is None:
         return StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}")

@@ -147,7 +147,7 @@ class TableMaintenance:
 
     def optimize(self, base: TableState, specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Compact what is worth it and make every index whole, until there is nothing left to do."""
-        work = self._begun(base)
+        work = self._begin(base)
         while True:
             compacted = self._compact(self._unbind(work))
             indexed = self.index(compacted, specs)
@@ -176,13 +176,13 @@ class TableMaintenance:
 
     def index_only(self, base: TableState, specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Whole indexes over the fragments as they are."""
-        return self.index(self._begun(base), specs)
+        return self.index(self._begin(base), specs)
 
     def reindex(self, base: TableState, damaged: Collection[str], specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Drop these index segments, by uuid, and build again what is declared: the rows have everything."""
         standing = standing_indexes(self._reader.open(base)).values()
         dropped = tuple(s for segments in standing for s in segments if s.uuid in damaged)
-        return self.index(self._apply(self._begun(base), _Indexed((), dropped)), specs)
+        return self.index(self._apply(self._begin(base), _Indexed((), dropped)), specs)
 
     def condition(self, state: TableState, specs: Sequence[IndexSpec]) -> TableCondition:
         """Read from the manifest alone. Rows outside an index count when any declared index lacks them."""
@@ -223,7 +223,7 @@ class TableMaintenance:
                 replayed = self._apply(replayed, step)
         return replayed
 
-    def _begun(self, base: TableState) -> MaintenanceWork:
+    def _begin(self, base: TableState) -> MaintenanceWork:
         return MaintenanceWork(base, StagedTable(base), files=_files(self._reader.open(base)))
 
     def _unbind(self, work: MaintenanceWork) -> MaintenanceWork:
@@ -243,7 +243,7 @@ class TableMaintenance:
         fills = {fill.fragment_id: fill for fill in fragment_fills(table)}
         for group in group_by_segments(fragments_to_compact(list(fills.values())), standing_indexes(table)):
             chosen = fragments_to_compact([fills[fragment_id] for fragment_id in group])
-            rewritten = self._rewritten(table, chosen)
+            rewritten = self._rewrite(table, chosen)
             if rewritten is not None:
                 work = replace(
                     self._apply_compaction(work, rewritten),
@@ -267,7 +267,7 @@ class TableMaintenance:
     def _segment(self, table: Table, spec: IndexSpec, need: IndexNeed) -> Index | None:
         return build_segment(table, spec, need.fragment_ids)
 
-    def _rewritten(self, table: Table, chosen: set[int]) -> FragmentRewrite | None:
+    def _rewrite(self, table: Table, chosen: set[int]) -> FragmentRewrite | None:
         return rewrite_fragments(table, chosen, spare_ids=SPARE_IDS)
 
 

@@ -66,13 +66,13 @@ class VersionDigests:
         except OSError:
             return
         if found != state.deletions:
-            names = _named(dataset)
+            names = _deletion_files(dataset)
             path = f"{state.path}/{names[0] if len(names) == 1 else '_deletions/'}"
             raise IntegrityError(path, f"the list of deleted rows {_CHANGED}")
 
     def _deletions(self, state: TableState, dataset: Any) -> str | None:
         assert self._root is not None
-        names = _named(dataset)
+        names = _deletion_files(dataset)
         if not names:
             return None
         parts = []
@@ -84,7 +84,7 @@ class VersionDigests:
         return _digest(b"".join(parts)).hex()
 
 
-def _named(dataset: Any) -> list[str]:
+def _deletion_files(dataset: Any) -> list[str]:
     return sorted(name for fragment in dataset.get_fragments() if (name := fragment.deletion_file()) is not None)
 
 

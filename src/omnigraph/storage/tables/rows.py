@@ -137,7 +137,7 @@ class Table:
         if chosen == []:
             return self._no_rows(names, row_ids)
         if chosen is None and len(names) > WIDE_COLUMNS:
-            rows = self._found_and_taken(names, filter, limit, row_ids)
+            rows = self._find_and_take(names, filter, limit, row_ids)
             if rows is not None:
                 return rows
         with self.reading():
@@ -149,7 +149,7 @@ class Table:
                 fragments=chosen,
                 batch_size_bytes=self._batch_bytes(names),
             )
-            return self._received(scanner)
+            return self._collect(scanner)
 
     def batches(
         self, columns: Sequence[str] | None = None, *, filter: str | None = None, row_ids: bool = False
@@ -157,7 +157,7 @@ class Table:
         """The same rows as `read`, a batch at a time."""
         names = self.schema.names if columns is None else list(columns)
         if len(names) > WIDE_COLUMNS:
-            rows = self._found_and_taken(names, filter, None, row_ids)
+            rows = self._find_and_take(names, filter, None, row_ids)
             if rows is not None:
                 yield from pa.RecordBatchReader.from_stream(rows)
                 return
@@ -172,7 +172,7 @@ class Table:
         with self.reading():
             return int(self._dataset.count_rows(filter=filter))
 
-    def _found_and_taken(
+    def _find_and_take(
         self, columns: Sequence[str], filter: str | None, limit: int | None, row_ids: bool
     ) -> pa.Table | None:
         """What a scan of these columns would give, by row id; None when that is better done by a scan."""
@@ -190,7 +190,7 @@ class Table:
         """Whether a row of these columns is a few bytes per column."""
         return all(_is_small(self.schema.field(name).type) for name in columns if name in self.columns)
 
-    def _received(self, scanner: Any) -> pa.Table:
+    def _collect(self, scanner: Any) -> pa.Table:
         """Everything that a scan gives. The watcher is asked with each batch."""
         batches: list[pa.RecordBatch] = []
         nbytes = 0
@@ -231,14 +231,14 @@ class Table:
             return
         wanted = list(values)
         if len(wanted) > max(_VALUES_PER_LOOKUP, self.state.rows // _LOOKUP_SHARE):
-            yield from self._scanned_among(column, wanted, columns, row_ids)
+            yield from self._scan_among(column, wanted, columns, row_ids)
             return
         for start in range(0, len(wanted), _VALUES_PER_LOOKUP):
             listed = one_of(column, wanted[start : start + _VALUES_PER_LOOKUP])
             for batch in self.batches(columns, filter=listed, row_ids=row_ids):
                 yield pa.table(batch)
 
-    def _scanned_among(
+    def _scan_among(
         self, column: str, values: list[str | int], columns: Sequence[str], row_ids: bool
     ) -> Iterator[pa.Table]:
         wanted = pa.array(values, self.schema.field(column).type)
@@ -254,7 +254,7 @@ class Table:
     def take(self, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
         """These columns of the rows with these ids, in this order. Every id must be of this version."""
         parts = [
-            self._taken(row_ids, list(columns[start : start + WIDE_COLUMNS]))
+            self._take(row_ids, list(columns[start : start + WIDE_COLUMNS]))
             for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
         ]
         if any(part.num_rows != len(row_ids) for part in parts):
@@ -264,7 +264,7 @@ class Table:
         schema = pa.schema([field for part in parts for field in part.schema])
         return pa.table([column for part in parts for column in part.columns], schema=schema)
 
-    def _taken(self, row_ids: RowIds, columns: list[str]) -> pa.Table:
+    def _take(self, row_ids: RowIds, columns: list[str]) -> pa.Table:
         """For a reader who watches, rows of unknown size are taken a few at first, and as many as fit a batch then."""
         wanted = pa.array(np.ascontiguousarray(row_ids, np.int64).view(np.uint64))
         size = len(wanted) if self._watch is None or self._has_small(columns) else _FIRST_TAKEN
@@ -292,7 +292,7 @@ class Table:
             rows = self.read(columns, filter=filter, row_ids=True)
             return rows.filter(pa.array(is_member(row_ids_of(rows), row_ids)))
         if filter is None:
-            rows = self._taken(row_ids, list(columns))
+            rows = self._take(row_ids, list(columns))
             # Ids that don't exist are skipped without a word, and then positions no longer tell which is which.
             if rows.num_rows == row_ids.size:
                 return rows.append_column(ROW_ID_FIELD, pa.array(row_ids.view(np.uint64)))

@@ -130,7 +130,7 @@ def matching_rows(
             with_row_id=True,
             fast_search=True,
         )
-        return table._received(scanner)
+        return table._collect(scanner)
 
 
 def stored_vectors(table: Table, column: str, fragment_id: int) -> Iterator[pa.RecordBatch]:
@@ -166,7 +166,7 @@ def nearest_rows(
         scanner = table._dataset.scanner(
             columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
         )
-        return table._received(scanner)
+        return table._collect(scanner)
 
 
 def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[int]) -> pa.Table | None:
