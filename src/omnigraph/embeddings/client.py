@@ -205,7 +205,7 @@ def open_client(
 
 
 def client_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What `open_client` needs to know of an environment when it runs in another: no key is among it."""
+    """The variables that `open_client` needs in another process. No key is among them."""
     return {name: environment[name] for name in _CLIENT_VARIABLES if name in environment}
 
 
@@ -229,7 +229,7 @@ class EnvironmentEmbedder:
 
     @property
     def model(self) -> str:
-        """Known without a key: that a graph needs another model is told before that a key is missing."""
+        """Known without a key: a wrong model is reported before a missing key."""
         with self._lock:
             return model_from_environment(self._environment)[0] if self._client is None else self._client.model
 

@@ -39,7 +39,7 @@ class ProviderKind(StrEnum):
 
     @property
     def needs_key(self) -> bool:
-        """Whether it is somebody else who embeds, and wants to know for whom."""
+        """Whether the provider is a remote service with accounts."""
         return bool(DEFAULTS[self].key_variables)
 
 
@@ -110,7 +110,7 @@ def _choose_provider(environment: Mapping[str, str], *, warn: bool = False) -> P
 
 
 def provider_kind(name: str | None) -> ProviderKind:
-    """The provider an alias stands for; without one, the default. Aliases are case-sensitive."""
+    """The provider of an alias; without one, the default. Aliases are case-sensitive."""
     if name is None:
         return ProviderKind.OPENAI_COMPATIBLE
     try:

@@ -163,7 +163,7 @@ class Record:
         return msgspec.json.encode({**self.members, "data": Raw(msgspec.json.encode(data))})
 
     def text(self, fields: Sequence[str]) -> str:
-        """What is embedded of an entity: its type, and every field that has something to say."""
+        """The text of an entity: its type, and every field that is not empty."""
         lines = [f"type: {self.type}"]
         lines += [f"{name}: {shown}" for name in fields if name in self.data and (shown := render(self.data[name]))]
         return "\n".join(lines)
@@ -195,7 +195,7 @@ def _text(value: Raw) -> str:
 
 
 class EmbedMode(StrEnum):
-    """What happens to the records that are selected."""
+    """The treatment of the selected records."""
 
     FILL_MISSING = "fill_missing"
     REEMBED_SELECTED = "reembed_selected"
@@ -243,7 +243,7 @@ class Selection:
         return not self.selectors or any(selector.matches(record) for selector in self.selectors)
 
     def mode(self, *, clean: bool, reembed_all: bool) -> EmbedMode:
-        """What the flags come to: choosing records by their values means that they are to be embedded again."""
+        """The mode that the flags mean: records chosen by their values are embedded again."""
         if clean:
             return EmbedMode.CLEAN
         if reembed_all:
@@ -258,7 +258,7 @@ _PORTION_BYTES: Final = 4 << 20
 
 @dataclass
 class EmbedOutcome:
-    """What became of the records, and what it cost."""
+    """The counts of a run, and its cost."""
 
     mode: EmbedMode
     model: str = ""
@@ -276,7 +276,7 @@ def embed_file(
     environment: Mapping[str, str],
     read: Callable[[bytes], bytes] = lambda line: line,
 ) -> EmbedOutcome:
-    """Write the output. `read` is handed every line as it is read, for whoever watches."""
+    """Write the output. `read` gets every line as it is read, for progress."""
     if job.input != STREAM and not os.path.exists(job.input):
         raise NotFoundError(f"seed input does not exist: {job.input}")
     outcome = EmbedOutcome(mode)

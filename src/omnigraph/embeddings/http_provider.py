@@ -62,7 +62,7 @@ def _spellings(texts: Iterable[str]) -> list[str]:
 
 
 def _hide(message: str, hidden: list[bool], secrets: Sequence[str], piece: int) -> None:
-    """Mark every stretch of `piece` characters or more that a secret has too; a shorter one where it stands alone."""
+    """Mark every stretch of `piece` characters or more that a secret has too; a shorter one as a whole word."""
     for secret in secrets:
         if len(secret) < piece and secret.strip():
             for found in re.finditer(rf"(?<!\w){re.escape(secret.strip())}(?!\w)", message):
@@ -73,7 +73,7 @@ def _hide(message: str, hidden: list[bool], secrets: Sequence[str], piece: int) 
             hidden[i : i + piece] = [True] * piece
 
 
-# What servers without batches answer to one. Anything about keys or quotas would be no better for a single text.
+# The answers of servers without batches. Refusals for keys or quotas would hit a single text as well.
 _REFUSES_BATCHES: Final = frozenset({400, 404, 405, 413, 415, 422})
 _LARGEST_ANSWER: Final = 256 << 20
 
@@ -101,7 +101,7 @@ class HttpProvider:
             self._usage.count(tokens=self._format.tokens(answer))
             return self._format.vectors(answer, len(texts))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            # The text of a decoding error may quote what was decoded; where it stands is enough.
+            # The text of a decoding error may quote what was decoded; its position is enough.
             place = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
             raise EmbeddingError(f"embedding response decode failed: {_unreadable(error)}{place}") from None
 

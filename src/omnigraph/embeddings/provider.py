@@ -22,7 +22,7 @@ SMALLEST_NORM: Final = float(np.finfo(np.float32).eps)
 
 
 class Role(Enum):
-    """What a text is embedded for; some providers embed questions and documents differently."""
+    """The purpose of an embedded text; some providers embed questions and documents differently."""
 
     QUERY = "query"
     DOCUMENT = "document"
@@ -36,7 +36,7 @@ class Provider(Protocol):
     def embed(self, texts: Sequence[str], dimension: int, role: Role) -> Sequence[NDArray[np.float32] | None]:
         """One answer per text as it came, neither checked nor normalised; EmbeddingError when there is none.
 
-        Of several texts, None stands for one that the answer leaves out, and BatchRefusedError says that they have to
+        Of several texts, None is one that the answer leaves out, and BatchRefusedError says that they have to
         be asked for one by one.
         """
         ...

@@ -44,7 +44,7 @@ class RetrySettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Whatever is no number keeps its default, and so does 0 where it would mean nothing."""
+        """A value that is not a number keeps its default, and so does 0 where it has no meaning."""
         default, deadline = cls(), _number(environment, DEADLINE_MS)
         return cls(
             attempts=_number(environment, RETRY_ATTEMPTS) or default.attempts,
@@ -59,7 +59,7 @@ class RetrySettings:
         return max(backoff, min(failure.retry_after, _LONGEST_REQUESTED_PAUSE))
 
     def answer(self, attempt: Callable[[float], Answer], on_retry: Callable[[int, float], None], called: str) -> Answer:
-        """What `attempt(timeout in seconds)` answers, tried again while there are attempts and time left.
+        """The result of `attempt(timeout in seconds)`, tried again while there are attempts and time left.
 
         A pause that would end after the deadline is not begun. `called` says in a message whom the deadline was for.
         """

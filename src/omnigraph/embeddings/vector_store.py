@@ -43,7 +43,7 @@ _INHERITED: Final[list[sqlite3.Connection]] = []
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What vectors have to share besides their text to be the same: who made them, how, and how long they are.
+    """The provider, address, model, dimension and role that vectors share besides their text.
 
     `role` is empty where queries and documents get the same vector.
     """
@@ -55,7 +55,7 @@ class Space:
     role: str
 
     def key(self, text: str) -> bytes:
-        """The digest that stands for a text in this space."""
+        """The digest of a text in this space."""
         digest = hashlib.sha256()
         for part in (self.provider, self.base_url, self.model, str(self.dimension), self.role, text):
             encoded = part.encode("utf-8", "surrogatepass")
@@ -113,7 +113,7 @@ class VectorStore:
                 _evict(db, self._limit)
 
     def _within(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
-        """What the work gives; None when the file can't be used, which is told once."""
+        """The result of the work; None when the file can't be used, which is warned about once."""
         with self._lock:
             for fresh in (False, True):
                 try:
@@ -157,7 +157,7 @@ class VectorStore:
         self._opened = None
 
     def _put_aside(self, error: sqlite3.DatabaseError) -> None:
-        """A file that is no database is kept for whoever wonders, and another one begun."""
+        """Keep a file that is not a database under another name, and begin a new one."""
         if not self.path.exists() or self.path.stat().st_ino != self._inode:
             return  # another process did so already, and has begun another one
         aside = self.path.with_name(f"{self.path.name}.damaged")

@@ -40,7 +40,7 @@ class WireFormat(Protocol):
         ...
 
     def tokens(self, answer: Any) -> int | None:
-        """What the answer says it cost."""
+        """The tokens that the answer reports."""
         ...
 
 
@@ -93,7 +93,7 @@ class GeminiFormat:
             return [_vector(answer["embedding"]["values"])]
         entries = answer["embeddings"]
         if len(entries) != count:
-            # Vectors are told apart by their place alone, so with one missing none of them is anybody's.
+            # Only their order relates vectors to texts, so with one missing none can be used.
             raise BatchRefusedError(f"embedding response has {len(entries)} vectors for {count} texts")
         return [_vector(entry["values"]) for entry in entries]
 
@@ -116,6 +116,6 @@ def _vector(values: Any) -> NDArray[np.float32]:
 
 
 def _number_at(answer: Any, member: str, name: str) -> int | None:
-    told = answer.get(member) if isinstance(answer, dict) else None
-    number = told.get(name) if isinstance(told, dict) else None
+    usage = answer.get(member) if isinstance(answer, dict) else None
+    number = usage.get(name) if isinstance(usage, dict) else None
     return number if type(number) is int and number >= 0 else None

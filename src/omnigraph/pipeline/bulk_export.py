@@ -118,7 +118,7 @@ def _records(spark: SparkSession, state: Snapshot, type_: TableType, dates: Date
 
 @dataclass(frozen=True, slots=True)
 class _LinesTask:
-    """What an executor needs to write the entities of some fragments as records."""
+    """The task of writing the entities of some fragments as records."""
 
     records: EntityRecords
     groups: tuple[tuple[int, ...], ...]

@@ -35,16 +35,16 @@ _ENDS = {"src": "from", "dst": "to"}
 
 
 class OnError(StrEnum):
-    """What a bad row does: end the run with nothing written, or go to the quarantine."""
+    """The effect of a bad row: end the run with nothing written, or go to the quarantine."""
 
     FAIL = "fail"
     QUARANTINE = "quarantine"
 
 
 class Duplicates(StrEnum):
-    """What a repeated id of one input means: the last row counts, or every later row is a bad row.
+    """The meaning of a repeated id in one input: the last row counts, or every later row is a bad row.
 
-    `load` refuses a repeated key in every mode; of an id that is no key, a merge takes the last row.
+    `load` refuses a repeated key in every mode; for an id that is not a key, a merge takes the last row.
     """
 
     LAST = "last"
@@ -246,7 +246,7 @@ def _check_csv(located: Value, options: Mapping[str, str]) -> None:
 
 def _option(located: Value) -> str:
     value: Any = located.plain()
-    if value is None:  # whoever writes `nullValue: NULL` means the word
+    if value is None:  # `nullValue: NULL` means the word
         return str(located.node.value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 

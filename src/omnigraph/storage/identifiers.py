@@ -43,7 +43,7 @@ def new_ulid() -> str:
 def new_commit_id(version: int) -> str:
     """A ULID whose random part begins with the version the commit is meant for.
 
-    A commit id is minted per attempt at a log slot, so it can say where it stands: looking a commit up costs one
+    A commit id is minted per attempt at a log slot, so it can hold its version: looking a commit up costs one
     read per live branch and never a walk through history. 44 random bits beside the millisecond keep two writers
     who race for one slot apart.
     """

@@ -41,7 +41,7 @@ class LocalDisk:
         self._flushers = ThreadPoolExecutor(_FLUSHES_AT_ONCE, thread_name_prefix="omnigraph-flush")
 
     def create(self, path: str, data: bytes) -> bool:
-        """Create-if-absent. False when the name is taken; then, too, what stands there is on disk."""
+        """Create-if-absent. False when the name is taken; then, too, its file is on disk."""
         target = os.path.join(self._root, path)
         temporary = self._write_temporary(target, data, durable=True)
         try:
@@ -53,7 +53,7 @@ class LocalDisk:
         return created
 
     def confirm(self, path: str) -> None:
-        """Make a name stay that stands: its maker may not have come to that, and would not have been believed."""
+        """Make an existing name durable: its maker may have died before that."""
         folder = os.path.dirname(os.path.join(self._root, path))
         try:
             flush(folder)
@@ -65,7 +65,7 @@ class LocalDisk:
 
     def put(self, path: str, data: bytes, *, durable: bool) -> None:
         """Write or replace. Readers see the old or the new content, never a part; `durable` content is whole after a
-        power cut if the name stands."""
+        power cut if the name is there."""
         target = os.path.join(self._root, path)
         temporary = self._write_temporary(target, data, durable=durable)
         try:
@@ -105,7 +105,7 @@ class LocalDisk:
                         os.unlink(file)
 
     def _write_temporary(self, target: str, data: bytes, *, durable: bool) -> str:
-        """A temporary file beside the target, which is then as hard to lose as the folder it stands in."""
+        """A temporary file beside the target, which is then as durable as its folder."""
         folder = os.path.dirname(target)
         temporary = f"{target}#{secrets.randbits(62)}"
         try:

@@ -73,7 +73,7 @@ class TopologyFiles:
 
     def describe(self, folder: str) -> TopologyDescription | None:
         data = self._objects.get(f"{folder}/{_DESCRIPTION}")
-        # What is damaged or made by another version of OmniGraph is rebuilt, never guessed at.
+        # A description that is damaged, or of another version of OmniGraph, means a new build.
         return None if data is None else _parse_description(data)
 
     def arrays(self, folder: str, description: TopologyDescription) -> dict[str, NDArray[Any]] | None:
@@ -113,7 +113,7 @@ class TopologyFiles:
             yield stored.path.removesuffix(f"/{_DESCRIPTION}")
 
     def remove(self, folder: str) -> None:
-        """Forget a build. Its description goes first, so that nobody begins to read what is half gone."""
+        """Forget a build. Its description goes first, so that no reader begins with a part of it."""
         self._objects.delete(f"{folder}/{_DESCRIPTION}")
         self._objects.delete_all([stored.path for stored in self._objects.below(folder)])
 

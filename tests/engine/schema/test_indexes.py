@@ -17,7 +17,7 @@ from omnigraph.api import wire
 from omnigraph.engine.maintenance.declared_indexes import declared_indexes, table_types
 from omnigraph.engine.query.operators.pushdown import equals_any
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables.indexes import MOST_SEGMENTS, covered_fragments, standing_indexes
+from omnigraph.storage.tables.indexes import MOST_SEGMENTS, covered_fragments, stored_indexes
 from tests.engine.library import SCHEMA, book, load, loan, reader
 from tests.support.lance_tables import lance_of
 
@@ -87,10 +87,10 @@ def test_a_vector_property_without_vectors_waits_with_its_reason(graph: Graph) -
 def test_new_rows_cost_one_more_segment_and_old_ones_are_not_read_again(graph: Graph) -> None:
     load(graph, [book("a", pages=1)])
     graph.maintenance.ensure_indices()
-    first = {s.uuid for s in standing_indexes(graph.snapshot().table("node:Book"))["pages_btree"]}
+    first = {s.uuid for s in stored_indexes(graph.snapshot().table("node:Book"))["pages_btree"]}
     load(graph, [book("b", pages=2)])
     graph.maintenance.ensure_indices()
-    both = {s.uuid for s in standing_indexes(graph.snapshot().table("node:Book"))["pages_btree"]}
+    both = {s.uuid for s in stored_indexes(graph.snapshot().table("node:Book"))["pages_btree"]}
     assert first < both
     assert len(both) == 2
 
@@ -98,11 +98,11 @@ def test_new_rows_cost_one_more_segment_and_old_ones_are_not_read_again(graph: G
 def test_an_index_that_knew_rows_by_older_values_is_built_anew(graph: Graph) -> None:
     load(graph, [book("a", pages=1), book("b", pages=2)])
     graph.maintenance.ensure_indices()
-    old = {s.uuid for s in standing_indexes(graph.snapshot().table("node:Book"))["pages_btree"]}
+    old = {s.uuid for s in stored_indexes(graph.snapshot().table("node:Book"))["pages_btree"]}
     load(graph, [book("a", pages=9)])
     graph.maintenance.ensure_indices()
     table = graph.snapshot().table("node:Book")
-    assert old.isdisjoint(s.uuid for s in standing_indexes(table)["pages_btree"])
+    assert old.isdisjoint(s.uuid for s in stored_indexes(table)["pages_btree"])
     assert table.read(["id"], filter="pages = 1").num_rows == 0
     assert table.read(["id"], filter="pages = 9").column("id").to_pylist() == ["a"]
 
@@ -111,7 +111,7 @@ def test_segments_stay_few(graph: Graph) -> None:
     for i in range(MOST_SEGMENTS + 3):
         load(graph, [book(f"b{i}", pages=i)], "append")
         graph.maintenance.ensure_indices()
-        segments = standing_indexes(graph.snapshot().table("node:Book"))
+        segments = stored_indexes(graph.snapshot().table("node:Book"))
         assert max(len(found) for found in segments.values()) <= MOST_SEGMENTS
 
 

@@ -50,7 +50,7 @@ class Lane:
 
 
 def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schema: pa.Schema) -> DataFrame:
-    """What `receive` makes of each bucket. It gets a table per lane."""
+    """The rows that `receive` returns for each bucket. It gets a table per lane."""
     sendings = [(number, group) for number, lane in enumerate(lanes) for group in lane.scan.groups()]
     if not sendings:
         return spark.createDataFrame([], spark_schema(schema))

@@ -23,8 +23,8 @@ from omnigraph.pipeline.checks.candidate_keys import Lane, candidates, candidate
 from omnigraph.pipeline.spark.table_frames import TableScan
 
 REPEAT, TAKEN, REPLACED = "repeat", "taken", "replaced"
-"""What meeting an equal id makes of a row: a new one that gives way to another new one, a new one that a stored one
-stands in the way of, a stored one that a new one may replace."""
+"""The role of a row whose id another row has: a new row that another new one replaces, a new row whose id is stored, a
+stored row that a new one may replace."""
 
 ROLE: Final = pa.field("role", pa.string())
 STORED: Final = pa.field("stored", pa.bool_())
@@ -49,8 +49,8 @@ def met_ids(new: pa.Table, stored: pa.Table, *, keep_last: bool) -> pa.Table:
     roles[is_kept & in_the_way[codes]] = TAKEN
     roles[is_stored] = REPLACED
     meets = np.where(is_stored, (kept >= 0)[codes], ~is_kept | in_the_way[codes])
-    told = rows.drop_columns([STORED.name]).append_column(ROLE, pa.array(roles, pa.string()))
-    return told.filter(pa.array(meets))
+    marked = rows.drop_columns([STORED.name]).append_column(ROLE, pa.array(roles, pa.string()))
+    return marked.filter(pa.array(meets))
 
 
 def _rows_to_keep(
@@ -95,7 +95,7 @@ class KnownIds:
         self._enough = max(_LEAST_WAITING, 2 * sum(ids.nbytes for ids in self._ids))
 
     def missing(self, values: Iterable[pa.Array]) -> Iterator[Hashes]:
-        """Hashes of the values that are none of the ids; some may be told more than once."""
+        """Hashes of the values that are none of the ids; some may come more than once."""
         waiting: list[list[pa.Array]] = []
         size = 0
         for chunk in values:

@@ -74,7 +74,7 @@ def embed_tasks(
 ) -> dict[str, tuple[EmbedTask, ...]]:
     """The vectors to fill, by type key; without a configuration, with that of the environment.
 
-    A model that the schema records must be the one that is configured, which is told before a key is missed.
+    A model that the schema records must be the one that is configured, which is reported before a missing key.
     """
     model, is_mock = model_from_environment(os.environ) if config is None else (config.model, config.is_mock)
     found = []
@@ -99,7 +99,7 @@ def embed_tasks(
 
 
 def steps_of(pipeline: Pipeline, catalog: Catalog) -> list[EmbedStep]:
-    """What a pipeline says, and what the schema has every write of the types at hand compute."""
+    """The vectors that the pipeline asks for, and those that the schema computes on every write of its types."""
     any_type = any(source.is_graph for source in pipeline.sources.values())
     written = {mapping.type_name for mapping in pipeline.mappings if not mapping.is_edge}
     nodes = [node for name, node in catalog.nodes.items() if any_type or name in written]

@@ -42,7 +42,7 @@ def validate(pipeline: Pipeline | str | Path, *, graph: GraphHandle | str | Path
 def explain(
     pipeline: Pipeline | str | Path, *, graph: GraphHandle | str | Path | None = None, spark: SparkSession | None = None
 ) -> PipelinePlan:
-    """What a run would do, step by step."""
+    """The steps of a run, without running it."""
     model = validate(pipeline, graph=graph)
     with open_workspace(target_of(model, graph)) as workspace:
         with (
@@ -70,7 +70,7 @@ def _origin(source: Source) -> str:
 
 
 def target_of(model: Pipeline, graph: GraphHandle | str | Path | None) -> GraphHandle | str:
-    """The graph that a run loads. Raises when nobody names one."""
+    """The graph that a run loads. Raises when none is named."""
     if (target := _known_target(model, graph)) is None:
         raise BadRequestError(f"pipeline '{model.name}' names no graph; add 'graph:' to the file, or give --store")
     return target

@@ -53,7 +53,7 @@ def rejected_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class RejectedRows:
-    """What an executor needs to read rejected rows back: the table version that has all incoming rows."""
+    """Reads rejected rows back on an executor, from the table version that has all incoming rows."""
 
     records: EntityRecords
 

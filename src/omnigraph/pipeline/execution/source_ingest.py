@@ -105,7 +105,7 @@ class SourceIngest:
                     raise too_many from None
 
     def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
-        """What to ingest: a label, a source, and how its rows are mapped.
+        """The inputs to ingest: a label, a source, and how its rows are mapped.
 
         Graph records need no mapping. Of a source that only queries read, what can't be read is all that is left to do.
         """
@@ -125,7 +125,7 @@ class SourceIngest:
         source: str,
         mapping: TypeMapping | None,
     ) -> DataFrame:
-        """What the tasks of a source will report; nothing runs yet."""
+        """The reports of the tasks of a source; nothing runs yet."""
         type_key = mapping.type_key if mapping else None
         task, schema = self._task(catalog, tables, label, type_key), spark_schema(OUTCOME_SCHEMA)
         self._size_batches(catalog, type_key)

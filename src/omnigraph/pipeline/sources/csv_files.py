@@ -105,7 +105,7 @@ class CsvFiles:
     def through(
         self, spark: SparkSession, columns: Sequence[str], work: OnBatches, schema: StructType, *, bad: bool
     ) -> DataFrame:
-        """What `work` makes of the rows. They go there as columns, from the file, without passing through Spark."""
+        """The result of `work` on the rows. They go there as columns, from the file, without passing through Spark."""
         wanted = tuple(field.name for field in self.schema.fields if field.name in columns)
         groups = self._groups()
 
@@ -188,7 +188,7 @@ class CsvFiles:
 
 @contextmanager
 def _in_file(file: InputFile) -> Iterator[None]:
-    """What is wrong with a file is told with its name."""
+    """Name the file in its errors."""
     try:
         yield
     except BadRequestError as error:
@@ -211,10 +211,10 @@ def _header(spark: SparkSession, file: InputFile, dialect: CsvDialect) -> list[s
 
     if file.is_readable:
         if os.path.exists(file.path or ""):
-            told = next(look(0)).column(0)[0].as_py()
+            text = next(look(0)).column(0)[0].as_py()
         else:
-            told = on_executors(spark, 1, look, "header string").collect()[0][0]
-        return [str(name) for name in json.loads(told)]
+            text = on_executors(spark, 1, look, "header string").collect()[0][0]
+        return [str(name) for name in json.loads(text)]
     with _in_file(file):
         lines = _lines(spark, [file.uri]).limit(_HEADER_LINES).collect()
         return CsvReader((bytes(row[1]) + b"\n" for row in lines), dialect).header
@@ -226,8 +226,8 @@ def _cuts(spark: SparkSession, files: Sequence[InputFile], dialect: CsvDialect, 
     def look(number: int) -> Iterator[pa.RecordBatch]:
         file = files[number]
         with _in_file(file):
-            told = csv_cuts(file.pieces(), dialect, size)
-        yield pa.record_batch([pa.array([number]), pa.array([json.dumps(told)])], names=["file", "cuts"])
+            text = csv_cuts(file.pieces(), dialect, size)
+        yield pa.record_batch([pa.array([number]), pa.array([json.dumps(text)])], names=["file", "cuts"])
 
     if not files:
         return []
@@ -247,8 +247,8 @@ def _lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
     """The lines of files that only Spark can open, as they are; those of a file in one partition and in order."""
     lines = spark.read.option("lineSep", "\n").text([re.sub(r"([*?{}\[\]\\])", r"\\\1", uri) for uri in uris])
     places = (F.col("_metadata.file_path"), F.col("_metadata.file_block_start").alias("block"))
-    told = lines.select(F.col("value").cast("binary"), *places, F.monotonically_increasing_id().alias("n"))
-    ordered = told.repartition(len(uris), _PATH).sortWithinPartitions(_PATH, "block", "n")
+    text = lines.select(F.col("value").cast("binary"), *places, F.monotonically_increasing_id().alias("n"))
+    ordered = text.repartition(len(uris), _PATH).sortWithinPartitions(_PATH, "block", "n")
     return ordered.select(_PATH, _LINE)
 
 
@@ -338,5 +338,5 @@ def _is_hidden(name: str) -> bool:
 
 
 def _partition_columns(file: Path) -> list[str]:
-    """What directories such as `day=2026-01-01` add to the rows of their files."""
+    """The columns that directories such as `day=2026-01-01` add to the rows of their files."""
     return [part.partition("=")[0] for part in file.parent.parts if "=" in part]

@@ -48,11 +48,11 @@ class Digests:
     def fingerprint(self, listing: Listing, *, names: bool = False) -> str:
         """The contents of some files, in no order, with what their directories add to them; `names` if they matter."""
         digests = self.of(listing.files)
-        told = sorted(
+        lines = sorted(
             f"{file.size} {digest} {file.partition!r}{' ' + file.uri if names else ''}"
             for file, digest in zip(listing.files, digests, strict=True)
         )
-        return hashlib.sha256("\n".join(told).encode()).hexdigest()
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def of(self, files: Sequence[InputFile]) -> list[str]:
         before = [_identity(file) for file in files]

@@ -87,7 +87,7 @@ _PACKAGE_REMEDY: Final = (
     "Spark needs a package for this: name it under spark.packages in a pipeline file, or as spark.jars.packages in "
     "spark-defaults.conf (for s3: org.apache.hadoop:hadoop-aws in the version of Spark's Hadoop)"
 )
-# With these, a file that can't be read is no error.
+# With these, a file that can't be read is not an error.
 _LENIENT: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 _NAMES_OF_FILES: Final = ("_metadata", "input_file")
 FILE_FORMATS: Final = frozenset({"csv", "json", "parquet", "orc", "text", "graph", "avro", "binaryFile", "xml"})
@@ -95,7 +95,7 @@ FILE_FORMATS: Final = frozenset({"csv", "json", "parquet", "orc", "text", "graph
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a row stands for a person: row (or line) `row` of `file`; of the source when it has no files."""
+    """The position of a row for a person: row (or line) `row` of `file`; of the source when it has no files."""
 
     source: str
     file: str | None
@@ -182,7 +182,7 @@ class SourceFrames:
             return self.spark.createDataFrame([], StructType([*fields, StructField(ROW_COLUMN, LongType())]))
         frame = _number_rows(self._needed_rows(mapping))
         internal = [F.col(f"`{name}`") for name in INTERNAL_COLUMNS if name in frame.columns]
-        # What is wrong with an expression is told in terms of the columns that its author knows.
+        # Errors of an expression name the columns that its author knows.
         known = self._frames[mapping.source].drop(*INTERNAL_COLUMNS)
         with spark_errors(f"{mapping.type_key}: where"):
             if mapping.where is not None:
@@ -203,7 +203,7 @@ class SourceFrames:
         return name in self._csv and not self._csv[name].columns
 
     def through(self, mapping: TypeMapping, work: OnBatches, schema: StructType) -> DataFrame:
-        """What `work` makes of the rows of a mapping."""
+        """The result of `work` on the rows of a mapping."""
         mapped = self.map_rows(mapping)
         if (csv := self._csv.get(mapping.source)) is not None and (named := _plain_columns(mapping, csv.columns)):
             return csv.through(
@@ -220,20 +220,20 @@ class SourceFrames:
         return on_executors(self.spark, len(groups), read, schema)
 
     def through_bad_records(self, name: str, work: OnBatches, schema: StructType) -> DataFrame:
-        """What `work` makes of the records of a source that have no columns."""
+        """The result of `work` on the records of a source that have no columns."""
         csv = self._csv[name]
         frame = csv.frame(self.spark, csv.columns[:1], bad=True).where(F.col(f"`{CORRUPT_COLUMN}`").isNotNull())
         return map_batches(frame, work, schema)
 
     def read_by_queries_only(self) -> list[str]:
-        """CSV sources that no mapping reads, so that their bad records would be told by nobody."""
+        """CSV sources that no mapping reads, so that no mapping reports their bad records."""
         mapped = {mapping.source for mapping in self._pipeline.mappings}
         queries = "\n".join(source.sql for source in self._pipeline.sources.values() if source.sql is not None)
         asked = set(re.findall(r"\w+", queries.lower()))
         return [name for name in self._csv if name not in mapped and name.lower() in asked and not self._is_void(name)]
 
     def _tells_bad_records(self, mapping: TypeMapping) -> bool:
-        """A record without columns belongs to no type, and is told once: by the first mapping of its source."""
+        """A record without columns belongs to no type; the first mapping of its source reports it."""
         return mapping is next(m for m in self._pipeline.mappings if m.source == mapping.source)
 
     def _read_by_tasks(self, name: str) -> ParquetFiles | None:
@@ -263,7 +263,7 @@ class SourceFrames:
         return self._frames[mapping.source]
 
     def row_index(self, name: str) -> RowIndex:
-        """From row numbers to places; one pass over the source that counts rows, where nobody knows them."""
+        """From row numbers to positions; one pass over the source counts rows where their number is unknown."""
         parts: Sequence[tuple[str, int]]
         if (csv := self._csv.get(name)) is not None:
             spans = (Span(n << PARTITION_BITS, part.file.label, part.before) for n, part in enumerate(csv.parts))
@@ -398,8 +398,8 @@ def _rename_columns(mapping: TypeMapping, work: OnBatches) -> OnBatches:
     names = {name: plain_column(expression) for name, expression in mapping.columns.items()}
 
     def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told = {**names, **{name: name for name in INTERNAL_COLUMNS}}
-        return work(pa.record_batch([b.column(c) for c in told.values()], names=list(told)) for b in batches)
+        columns = {**names, **{name: name for name in INTERNAL_COLUMNS}}
+        return work(pa.record_batch([b.column(c) for c in columns.values()], names=list(columns)) for b in batches)
 
     return renamed
 
@@ -411,7 +411,7 @@ def hadoop_uri(path: str) -> str:
 
 @contextmanager
 def spark_errors(where: str) -> Iterator[None]:
-    """What Spark refuses as one line that says where. Some of it Java throws past Spark's own error classes."""
+    """Turn a refusal of Spark into one line that says where. Some of it Java throws past Spark's own error classes."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -419,13 +419,13 @@ def spark_errors(where: str) -> Iterator[None]:
 
 
 def own_words(text: str) -> str | None:
-    """What our own code said on an executor, within what Spark made of it."""
+    """The message of our own error on an executor, within the text that Spark made of it."""
     lines = (line for line in text.splitlines() if line.startswith("omnigraph.errors."))
     return next((line.partition(": ")[2].strip() for line in lines), None)
 
 
 def short_reason(error: Exception) -> str:
-    """What Spark says, without its stack trace and plan, and what to do when a part of Spark is missing."""
+    """The message of Spark without its stack trace and plan, and what to do when a part of Spark is missing."""
     text = str(error).split("\n\nJVM stacktrace", 1)[0]
     if said := own_words(text):
         return said

@@ -120,7 +120,7 @@ def current_session(given: SparkSession | None = None) -> SparkSession:
 
 def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
     """A new session with quiet logs."""
-    # What these have to say they also raise. The loggers of PySpark must be made by PySpark.
+    # These libraries also raise what they log. The loggers of PySpark must be made by PySpark.
     for logger in (logging.getLogger("py4j"), *map(PySparkLogger.getLogger, _QUERY_LOGGERS)):
         logger.setLevel(logging.CRITICAL)
     # Executors on this machine must run this interpreter and not whatever `python3` means there.

@@ -40,7 +40,7 @@ class KeyFilter:
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """Which rows and columns of which version. `names` renames columns; `places` adds where each row stands.
+    """Which rows and columns of which version. `names` renames columns; `places` adds the address of each row.
 
     `among` is applied after `filter`, to columns of the scan.
     """
@@ -80,7 +80,7 @@ class TableScan:
         return self.table.groups(rows_per_task)
 
     def bytes_per_row(self) -> float:
-        """About what a row takes in memory, told by the first ones."""
+        """About how many bytes a row takes in memory, judged by the first ones."""
         first = next(self.read(self.fragment_ids[:1], limit=_SAMPLE_ROWS), None)
         return first.nbytes / first.num_rows if first is not None and first.num_rows else _TYPICAL_BYTES
 

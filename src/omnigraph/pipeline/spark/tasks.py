@@ -25,7 +25,7 @@ OnBatches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBa
 def on_executors(
     spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.RecordBatch]], schema: StructType | str
 ) -> DataFrame:
-    """What `work` gives for the numbers `0 .. count - 1`."""
+    """The batches of `work` for the numbers `0 .. count - 1`."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -36,7 +36,7 @@ def on_executors(
 
 
 def texts_of(spark: SparkSession, tasks: Sequence[Callable[[], str]]) -> list[str]:
-    """What each of these tasks gives, in their order; every one of them is a task of Spark's."""
+    """The result of each of these tasks, in order; every one is a task of Spark."""
     if not tasks:
         return []
 
@@ -48,7 +48,7 @@ def texts_of(spark: SparkSession, tasks: Sequence[Callable[[], str]]) -> list[st
 
 
 def map_batches(frame: DataFrame, work: OnBatches, schema: StructType | str) -> DataFrame:
-    """What `work` makes of the batches of each partition."""
+    """The batches that `work` makes of those of each partition."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too; the driver ends them

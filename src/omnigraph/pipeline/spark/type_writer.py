@@ -78,7 +78,7 @@ _FLUSH_ROWS = 1 << 20
 
 @dataclass
 class WrittenRows(WriterCommitMessage):
-    """What one task wrote, in order, and the schema it was typed with. `stream` names the stream it belongs to."""
+    """The fragments of one task, in order, and their schema. `stream` names the stream it belongs to."""
 
     fragments: tuple[str, ...]
     schema: str
@@ -226,7 +226,7 @@ class TypeWriter(DataSourceArrowWriter):
             self._sink.publish(messages, self._sink.run_key)
 
 
-# Spark tells the tasks of a streaming query which query they work for; the committing process is told nothing.
+# Spark tells the tasks of a streaming query which query they work for; the committing process gets nothing.
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 
 

@@ -1,1 +1,1 @@
-"""The graph log: commits, branches, pins and reclaims, and how writers of one branch wait for each other."""
+"""The graph log: commits, branches, pins, the cleanup journal, and the queues of a branch's writers."""

@@ -167,18 +167,18 @@ class GraphLog:
                     self._remember_head(entry.branch_id, entry)
                     self._hints.note(entry)
                     return entry
-                standing = self._fetch(entry.branch_id, entry.version)
-                if standing is not None:
-                    self._remember_head(entry.branch_id, standing)
-                    return standing
+                stored = self._fetch(entry.branch_id, entry.version)
+                if stored is not None:
+                    self._remember_head(entry.branch_id, stored)
+                    return stored
                 # S3 also says that a slot is taken while another writer still tries to take it.
                 if last:
                     raise IntegrityError(path, "exists and can't be read: the store does not keep create-if-absent")
             except StorageError as error:
                 refused = not error.may_have_happened
                 in_doubt = in_doubt or not refused
-                if refused and (standing := self._after_refusal(entry, error, in_doubt)) is not None:
-                    return standing
+                if refused and (stored := self._after_refusal(entry, error, in_doubt)) is not None:
+                    return stored
                 if refused or last:
                     identity = entry.commit.id if isinstance(entry, LogEntry) else f"delete of {entry.branch}"
                     raise CommitOutcomeUnknownError(identity, str(error)) from error
@@ -193,8 +193,8 @@ class GraphLog:
     def _after_refusal(
         self, entry: LogEntry | Tombstone, refusal: StorageError, in_doubt: bool
     ) -> LogEntry | Tombstone | None:
-        """What stands in a slot that the store refused to create; raises the refusal if nothing was published, and is
-        None when that can't be told.
+        """The entry in a slot that the store refused to create. Raises the refusal if nothing was published; None when
+        that is unknown.
 
         An earlier attempt may have happened: ours, without an answer, or one that the client repeated by itself. A disk
         that fails turns read-only between a link and its flush, and then refuses everything.
@@ -203,14 +203,14 @@ class GraphLog:
         if is_local and not in_doubt:
             raise refusal
         try:
-            standing = self._fetch(entry.branch_id, entry.version)
+            stored = self._fetch(entry.branch_id, entry.version)
         except StorageError:
-            standing, is_free = None, not in_doubt
+            stored, is_free = None, not in_doubt
         else:
-            is_free = standing is None and (is_local or not in_doubt)
+            is_free = stored is None and (is_local or not in_doubt)
         if is_free:
             raise refusal
-        return None if is_local and standing == entry else standing
+        return None if is_local and stored == entry else stored
 
     # Memory
 

@@ -52,7 +52,7 @@ REMEMBERED_BRANCHES: Final = 1 << 14
 
 @dataclass(slots=True)
 class RefGeneration:
-    """What a listing shows of one generation of a name.
+    """One generation of a name, as a listing shows it.
 
     `empty` when it has no ref, `blank` when it has no content at all, `contested` when the generation before it is a
     path, `confirmed` when its claim was decided.
@@ -179,7 +179,7 @@ class RefGenerations:
     def resolve_claims(self, ref: BranchRef) -> bool:
         """Whether a branch beneath a path generations, whatever becomes of claims to its path. One look per handle.
 
-        Once no claim behind the path stands that could still be confirmed, every later one sees the branch.
+        Once no claim on the path can be confirmed any more, every later one sees the branch.
         """
         if self._resolved.get(ref.branch_id):
             return True
@@ -224,7 +224,7 @@ def _has_confirmed_claim(generations: list[RefGeneration], held: int) -> bool:
 
 
 class BranchKeys:
-    """What keys did to the names of one graph."""
+    """The idempotency keys of the branch names of one graph."""
 
     def __init__(self, generations: RefGenerations, log: GraphLog) -> None:
         self._generations = generations
@@ -243,14 +243,14 @@ class BranchKeys:
         return tuple(use for use in uses if use is not None)[-IDEMPOTENCY_WINDOW:]
 
     def earlier_use(self, generations: Sequence[RefGeneration], wanted: KeyUse | None) -> KeyUse | None:
-        """What the same request did to a name before, given all its generations."""
+        """The earlier use of the same request's key on a name, given all its generations."""
         use = None if wanted is None else earlier_use(self.of(generations), wanted)
         if use is not None:
             self.confirm(generations)
         return use
 
     def confirm(self, generations: Sequence[RefGeneration]) -> None:
-        """Make sure that what the keys of a name were read from is durable, before a repeat is told of it."""
+        """Make the objects that the keys of a name were read from durable, before a repeat relies on them."""
         generation, ref = self._newest_written(generations)
         if generation is None or ref is None:
             return
@@ -269,7 +269,7 @@ class BranchKeys:
 
 
 def earlier_use(keys: Iterable[KeyUse | None], wanted: KeyUse | None) -> KeyUse | None:
-    """What the same request did before. IdempotencyKeyReusedError when its key was used for another one."""
+    """The earlier use of a key. IdempotencyKeyReusedError when it was used for another request."""
     if wanted is None:
         return None
     use = next((use for use in keys if use is not None and use.key == wanted.key), None)

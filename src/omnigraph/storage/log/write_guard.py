@@ -26,7 +26,7 @@ LONGEST_WRITE: Final = GRACE / 2
 
 @dataclass(frozen=True, slots=True)
 class WriteAge:
-    """When a write began, by two clocks: one stands still while some machines sleep, the other can be turned."""
+    """When a write began, by two clocks: one stops while some machines sleep, the other can be turned."""
 
     running: float
     wall: float

@@ -66,7 +66,7 @@ def blob_column(data: pa.Array, uri: pa.Array, valid: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class BlobDescriptors:
-    """What a blob column says of some rows without their bytes. A null cell is valid in none of the arrays."""
+    """The descriptors of a blob column for some rows, without their bytes. A null cell is valid in no array."""
 
     valid: NDArray[np.bool_]
     external: NDArray[np.bool_]
@@ -101,7 +101,7 @@ class StoredBlob:
 
 
 def stored_blob(cell: dict[str, Any] | None) -> StoredBlob | None:
-    """What one descriptor says; None when the cell is null."""
+    """The blob that one descriptor describes; None when the cell is null."""
     if cell is None:
         return None
     if cell["kind"] not in _KINDS:

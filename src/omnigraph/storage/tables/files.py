@@ -27,7 +27,7 @@ from omnigraph.errors import IntegrityError, StorageError, StorageErrorKind
 from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects, StoredObject
 from omnigraph.storage.store_errors import reason_of
-from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, damaged_files, standing_files, translate_errors
+from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, damaged_files, stored_files, translate_errors
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import Table
 
@@ -59,10 +59,10 @@ def check_version(reader: TableReader, objects: Objects, state: TableState) -> C
     """Opens the version anew when `reader` is new; a version that does not open is an error that says why."""
     table = reader.open(state)
     named = table.files()
-    standing = standing_files(objects, state)
-    found = dict(damaged_files(state, table._dataset, standing))
+    sizes = stored_files(objects, state)
+    found = dict(damaged_files(state, table._dataset, sizes))
     for check in (_unreadable_deletions, _damaged_blobs):
-        found |= dict(_run_check(check, table, standing, found))
+        found |= dict(_run_check(check, table, sizes, found))
     damaged = tuple(DamagedFile(f"{state.path}/{name}", reason, _segment(name)) for name, reason in found.items())
     fragments = table._fragments()
     rows = sum(f.metadata.num_rows for f in fragments)
@@ -73,14 +73,14 @@ _Check = Callable[[Table, Any, Mapping[str, int]], Iterator[tuple[str, str]]]
 
 
 def _run_check(
-    check: _Check, table: Table, standing: Mapping[str, int], known: Mapping[str, str]
+    check: _Check, table: Table, sizes: Mapping[str, int], known: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """What a check finds, fragment by fragment; those with damaged files can't be read any further."""
+    """The findings of a check, fragment by fragment; those with damaged files can't be read any further."""
     for fragment in table._fragments():
         files = [f"data/{file.path}" for file in fragment.metadata.files]
         if known.keys().isdisjoint([*files, fragment.deletion_file()]):
             try:
-                yield from check(table, fragment, standing)
+                yield from check(table, fragment, sizes)
             except IntegrityError as error:
                 yield files[0], error.reason
 
@@ -97,7 +97,7 @@ def _unreadable_deletions(table: Table, fragment: Any, _: Mapping[str, int]) -> 
                 yield deletions, f"leaves {live} rows, and left {fragment.metadata.num_rows}"
 
 
-def _damaged_blobs(table: Table, fragment: Any, standing: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def _damaged_blobs(table: Table, fragment: Any, sizes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Large blobs: the descriptors say how far each file must reach."""
     ids = {field.name(): field.id() for field in table._dataset.lance_schema.fields()}
     for column in (field.name for field in table.schema if isinstance(field.type, BlobType)):
@@ -114,7 +114,7 @@ def _damaged_blobs(table: Table, fragment: Any, standing: Mapping[str, int]) -> 
         folder = f"data/{holders[-1].removesuffix('.lance')}"
         for blob, end in reach.items():
             name = f"{folder}/{f'{blob:032b}'[::-1]}.blob"  # Lance spells the number with its lowest bit first
-            if (found := standing.get(name)) is None:
+            if (found := sizes.get(name)) is None:
                 yield name, "is missing, and blobs of its table lie in it"
             elif found < end:
                 yield name, f"is cut short: {found} bytes of {end} are left"
@@ -171,7 +171,7 @@ _UNFINISHED = re.compile(r"(data|_versions|_transactions|_deletions)/\.tmp[0-9A-
 
 
 class FileKind(Enum):
-    """What a file of a table folder is. `ATTACHED` is the lineage that every dataset is born with."""
+    """The kind of a file in a table folder. `ATTACHED` is the lineage that every dataset is born with."""
 
     MANIFEST = auto()
     CONTENT = auto()
@@ -203,7 +203,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Deletable:
-    """What may go. Manifests go first: a version whose manifest stands is whole."""
+    """Files that may be deleted. Manifests go first, so that a version with a manifest is whole."""
 
     manifests: tuple[TableFile, ...] = ()
     others: tuple[TableFile, ...] = ()
@@ -229,10 +229,10 @@ class Deletable:
 
 
 def table_file(folder: str, stored: StoredObject) -> TableFile:
-    """What a file below a table folder is."""
+    """Classify a file below a table folder."""
     path = stored.path.removeprefix(f"{folder}/")
     if (found := _DATA.fullmatch(path)) is not None:
-        # Large blobs stand beside their data file and live exactly as long.
+        # Large blobs are beside their data file and are kept exactly as long.
         return TableFile(stored, FileKind.CONTENT, f"data/{found[1]}.lance")
     if (found := _INDEX.fullmatch(path)) is not None:
         return TableFile(stored, FileKind.CONTENT, found[1])
@@ -292,8 +292,8 @@ class StagedFiles:
         self._kept = True
 
     def discard(self) -> None:
-        """Delete the rows that nobody will publish. Best effort: what stays, and the small files beside the data
-        (manifests, deletion vectors, index segments that nobody knows), goes with a cleanup."""
+        """Delete the data files that will not be published. Best effort: a cleanup removes what is left, and the small
+        files beside the data (manifests, deletion vectors, index segments)."""
         if not self._kept:
             with suppress(StorageError):
                 self._objects.delete_all(self._paths)

@@ -80,7 +80,7 @@ class BuiltIndex:
     segments: tuple[str, ...]
 
 
-# What executors run
+# On executors
 
 
 def scan_fragments(
@@ -94,7 +94,7 @@ def scan_fragments(
     blobs_as_bytes: bool = False,
     batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of some fragments; `addresses` names a column for where each stands: fragment above, offset below."""
+    """Rows of some fragments; `addresses` names a column for their addresses: fragment above, offset below."""
     dataset = _open(address)
     with translate_errors(f"reading {address.uri}"):
         scanner = dataset.scanner(
@@ -186,7 +186,7 @@ def run_compaction(address: TableAddress, task: str) -> str:
         return str(CompactionTask.from_json(task).execute(_open(address)).json())  # type: ignore[attr-defined]
 
 
-# What the driver runs
+# On the driver
 
 
 class FragmentStaging(Staging):
@@ -213,20 +213,21 @@ class FragmentStaging(Staging):
 
     def with_rewritten_columns(self, base: TableState, rewritten: Sequence[str]) -> StagedTable:
         """The base with fragments as `rewrite_column` left them; indexes no longer cover them by that column."""
-        told = [json.loads(text) for text in rewritten]
-        if not told:
+        results = [json.loads(text) for text in rewritten]
+        if not results:
             return StagedTable(base)
-        fragments = [FragmentMetadata.from_json(json.dumps(each["fragment"])) for each in told]
+        fragments = [FragmentMetadata.from_json(json.dumps(each["fragment"])) for each in results]
         operation = LanceOperation.Update(
             updated_fragments=fragments,
-            fields_modified=sorted({field for each in told for field in each["fields"]}),
+            fields_modified=sorted({field for each in results for field in each["fields"]}),
             update_mode="rewrite_columns",
             updated_fragment_offsets={
-                fragment.id: base64.b64decode(each["offsets"]) for fragment, each in zip(fragments, told, strict=True)
+                fragment.id: base64.b64decode(each["offsets"])
+                for fragment, each in zip(fragments, results, strict=True)
             },
         )
         staged = self._commit(self._reader.open(base), operation)
-        return StagedTable(staged.state, ChangeCounts(updated=sum(each["rows"] for each in told)))
+        return StagedTable(staged.state, ChangeCounts(updated=sum(each["rows"] for each in results)))
 
     def add_indexes(self, base: TableState, built: Sequence[BuiltIndex]) -> StagedTable:
         """The base with more index segments, all built on this very version."""

@@ -72,7 +72,7 @@ class IndexSpec:
 
 @dataclass(frozen=True, slots=True)
 class IndexNeed:
-    """What would make an index whole: a segment over `fragment_ids`, in place of the segments in `replaced`."""
+    """The work that completes an index: a segment over `fragment_ids`, in place of the segments in `replaced`."""
 
     fragment_ids: tuple[int, ...] = ()
     replaced: tuple[Index, ...] = ()
@@ -82,7 +82,7 @@ class IndexNeed:
         return bool(self.fragment_ids)
 
 
-def standing_indexes(table: Table) -> dict[str, tuple[Index, ...]]:
+def stored_indexes(table: Table) -> dict[str, tuple[Index, ...]]:
     """The segments of every index of a version, by index name."""
     return {
         described.name: tuple(
@@ -124,7 +124,7 @@ def covered_fragments(table: Table) -> dict[str, set[int]]:
     living = {f.fragment_id for f in table._fragments()}
     return {
         name: living & {fragment for segment in segments for fragment in segment.fragment_ids}
-        for name, segments in standing_indexes(table).items()
+        for name, segments in stored_indexes(table).items()
     }
 
 
@@ -143,9 +143,9 @@ def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexC
 
 
 def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
-    """What index `spec` lacks in this version."""
+    """The work that completes index `spec` in this version."""
     living = [f.fragment_id for f in table._fragments()]
-    segments = standing_indexes(table).get(spec.name, ())
+    segments = stored_indexes(table).get(spec.name, ())
     covered = {fragment for segment in segments for fragment in segment.fragment_ids}
     missing = [fragment_id for fragment_id in living if fragment_id not in covered]
     if spec.kind == VECTOR_INDEX_KIND:
@@ -169,7 +169,7 @@ def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
 
 def build_segment(table: Table, spec: IndexSpec, fragment_ids: tuple[int, ...]) -> Index | None:
     """One new segment over these fragments, written and not yet part of any version; None as `create_segment`."""
-    # Building one takes the dataset for itself: whoever reads or writes from the same version meanwhile would fail.
+    # Building one takes the dataset for itself: others who read or write from the same version would fail.
     own = copy(table._dataset)
     with table.writing("indexing"):
         segment = create_segment(own, spec, fragment_ids)
@@ -217,7 +217,7 @@ def matrix_of(vectors: pa.Array) -> NDArray[np.float32]:
 
 
 def create_segment(dataset: Any, spec: IndexSpec, fragment_ids: Collection[int]) -> Index | None:
-    """What Lance builds; None for vectors that its single precision can't be trained with."""
+    """The segment that Lance builds; None for vectors that its single precision can't be trained with."""
     try:
         segment: Index = dataset.create_index_uncommitted(
             spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options

@@ -62,7 +62,7 @@ def translate_errors(
 
 
 def _is_panic(error: BaseException) -> bool:
-    """Lance gives up on some damaged files in a way that is no Exception, and whose class nobody can import."""
+    """Lance panics on some damaged files: not an Exception, and of a class that can't be imported."""
     return type(error).__name__ == "PanicException"
 
 
@@ -91,13 +91,13 @@ def _fallback_error(doing: str, error: BaseException, read: TableState | None) -
 
 
 def _found_in_store(error: BaseException, location: Location, state: TableState, dataset: Any) -> OmniGraphError | None:
-    """What the files of a version say: it is gone, or one of them is damaged; None when they all look right."""
-    standing = standing_files(Objects(location), state)
-    if f"_versions/{manifest_name(state.number)}" not in standing:
+    """The error that the files of a version show: it is gone, or one of them is damaged; None when all look right."""
+    sizes_by_name = stored_files(Objects(location), state)
+    if f"_versions/{manifest_name(state.number)}" not in sizes_by_name:
         return reclaimed_error(state)
     if dataset is None:
         return IntegrityError(manifest_path(state), f"the manifest of a table can't be read ({reason_of(error)})")
-    for name, reason in damaged_files(state, dataset, standing):
+    for name, reason in damaged_files(state, dataset, sizes_by_name):
         return IntegrityError(f"{state.path}/{name}", reason)
     return None
 
@@ -112,20 +112,20 @@ def _speaks_of_files(error: BaseException, state: TableState | None) -> bool:
     return isinstance(error, OSError) and not text.startswith(_OUR_MISTAKE)
 
 
-def standing_files(objects: Objects, state: TableState) -> dict[str, int]:
+def stored_files(objects: Objects, state: TableState) -> dict[str, int]:
     """The size of every file below a table folder, by its name there."""
     return {o.path.removeprefix(f"{state.path}/"): o.size for o in objects.below(state.path)}
 
 
-def damaged_files(state: TableState, dataset: Any, standing: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def damaged_files(state: TableState, dataset: Any, sizes_by_name: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """The files of a version that are missing or have another size than its manifest says, each with what is wrong."""
     expected: dict[str, int | None] = {}
     for fragment in dataset.get_fragments():
         expected |= {f"data/{file.path}": file.file_size_bytes for file in fragment.metadata.files}
         if (deletions := fragment.deletion_file()) is not None:
             expected[deletions] = None
-    sizes = dict(standing)
-    for name, held in standing.items():
+    sizes = dict(sizes_by_name)
+    for name, held in sizes_by_name.items():
         if name.startswith("_indices/"):
             folder = name[: name.index("/", len("_indices/")) + 1]
             sizes[folder] = sizes.get(folder, 0) + held

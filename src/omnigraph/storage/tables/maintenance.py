@@ -25,7 +25,7 @@ from omnigraph.storage.tables.indexes import (
     covered_fragments,
     index_need,
     is_btree,
-    standing_indexes,
+    stored_indexes,
 )
 from omnigraph.storage.tables.lance_metadata import FragmentRewrite, rewrite_fragments
 from omnigraph.storage.tables.reader import TableReader
@@ -37,7 +37,7 @@ FULL_FRAGMENT_BYTES: Final = 1 << 30
 DELETED_SHARE: Final = 0.1
 """From this share of deleted rows on a fragment is written again."""
 SMALL_TABLE_ROWS: Final = 1 << 17
-"""Up to here indexes are built anew rather than extended when they stand in the way of a better layout."""
+"""Up to here indexes are built anew rather than extended when they prevent a better layout."""
 SPARE_IDS: Final = 1 << 12
 """Fragment ids left to writers who go on while a table is compacted."""
 MOST_FILES: Final = 3
@@ -62,7 +62,7 @@ class _Indexed:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceWork:
-    """What upkeep made of one version of a table, and how: enough to do it again on another version."""
+    """The result of maintenance on one version of a table, and its steps, which can be replayed on another version."""
 
     base: TableState
     staged: StagedTable
@@ -79,7 +79,7 @@ class MaintenanceWork:
 
 @dataclass(frozen=True, slots=True)
 class FragmentFill:
-    """What decides whether a fragment is worth rewriting."""
+    """The measures that decide whether a fragment is worth rewriting."""
 
     fragment_id: int
     rows: int
@@ -109,7 +109,7 @@ def fragment_fills(table: Table) -> list[FragmentFill]:
 
 def fragments_to_compact(fills: Sequence[FragmentFill]) -> set[int]:
     """The small and the worn ones, together. A table whose only small fragment is whole is left as it is, so that
-    upkeep of a tidy table does nothing."""
+    maintenance of a well-kept table does nothing."""
     chosen = {f.fragment_id for f in fills if f.is_small or f.is_worn}
     return chosen if len(chosen) > 1 or any(f.is_worn for f in fills) else set()
 
@@ -130,7 +130,7 @@ def group_by_segments(chosen: Collection[int], indexes: Mapping[str, Sequence[In
 
 @dataclass(frozen=True, slots=True)
 class TableCondition:
-    """How much upkeep a table could use."""
+    """How much maintenance a table could use."""
 
     rows: int
     small_fragments: int
@@ -139,7 +139,7 @@ class TableCondition:
 
 
 class TableMaintenance:
-    """Upkeep of the tables of one graph."""
+    """Maintenance of the tables of one graph."""
 
     def __init__(self, reader: TableReader, staging: Staging) -> None:
         self._reader = reader
@@ -156,10 +156,10 @@ class TableMaintenance:
             work = indexed
 
     def index(self, work: MaintenanceWork, specs: Sequence[IndexSpec]) -> MaintenanceWork:
-        """Make every declared index whole and drop those that nobody declares any more."""
+        """Make every declared index whole and drop those that are no longer declared."""
         table = self._reader.open(work.staged.state)
         declared = {spec.name for spec in specs}
-        replaced = [s for name, segments in standing_indexes(table).items() if name not in declared for s in segments]
+        replaced = [s for name, segments in stored_indexes(table).items() if name not in declared for s in segments]
         segments, pending = [], []
         for spec in specs if table.state.rows else ():
             need = index_need(table, spec)
@@ -180,8 +180,8 @@ class TableMaintenance:
 
     def reindex(self, base: TableState, damaged: Collection[str], specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Drop these index segments, by uuid, and build again what is declared: the rows have everything."""
-        standing = standing_indexes(self._reader.open(base)).values()
-        dropped = tuple(s for segments in standing for s in segments if s.uuid in damaged)
+        stored = stored_indexes(self._reader.open(base)).values()
+        dropped = tuple(s for segments in stored for s in segments if s.uuid in damaged)
         return self.index(self._apply(self._begin(base), _Indexed((), dropped)), specs)
 
     def condition(self, state: TableState, specs: Sequence[IndexSpec]) -> TableCondition:
@@ -202,7 +202,7 @@ class TableMaintenance:
             return work
         table = self._reader.open(base)
         if _segment_ids(table) != _segment_ids(self._reader.open(work.base)):
-            return None  # somebody else did upkeep, or replaced the whole table
+            return None  # others did maintenance, or replaced the whole table
         replayed = MaintenanceWork(
             base,
             StagedTable(base),
@@ -232,16 +232,16 @@ class TableMaintenance:
         A large table keeps them, and its fragments are compacted group by group.
         """
         table = self._reader.open(work.staged.state)
-        standing = standing_indexes(table)
+        stored = stored_indexes(table)
         chosen = fragments_to_compact(fragment_fills(table))
-        if table.state.rows > SMALL_TABLE_ROWS or len(group_by_segments(chosen, standing)) < 2:
+        if table.state.rows > SMALL_TABLE_ROWS or len(group_by_segments(chosen, stored)) < 2:
             return work
-        return self._apply(work, _Indexed((), tuple(s for segments in standing.values() for s in segments)))
+        return self._apply(work, _Indexed((), tuple(s for segments in stored.values() for s in segments)))
 
     def _compact(self, work: MaintenanceWork) -> MaintenanceWork:
         table = self._reader.open(work.staged.state)
         fills = {fill.fragment_id: fill for fill in fragment_fills(table)}
-        for group in group_by_segments(fragments_to_compact(list(fills.values())), standing_indexes(table)):
+        for group in group_by_segments(fragments_to_compact(list(fills.values())), stored_indexes(table)):
             chosen = fragments_to_compact([fills[fragment_id] for fragment_id in group])
             rewritten = self._rewrite(table, chosen)
             if rewritten is not None:
@@ -276,14 +276,14 @@ def _files(table: Table) -> dict[int, tuple[str, ...]]:
 
 
 def _segment_ids(table: Table) -> set[str]:
-    return {segment.uuid for segments in standing_indexes(table).values() for segment in segments}
+    return {segment.uuid for segments in stored_indexes(table).values() for segment in segments}
 
 
 def _holds_unchanged(table: Table, rewritten: FragmentRewrite) -> bool:
     """Whether a version still has the rewritten fragments, row for row, and room for what takes their place."""
-    standing: dict[int, Any] = {f.fragment_id: f.metadata.to_json() for f in table._fragments()}
-    return standing.keys().isdisjoint(fragment.id for fragment in rewritten.created) and all(
-        (now := standing.get(old.id)) is not None
+    stored: dict[int, Any] = {f.fragment_id: f.metadata.to_json() for f in table._fragments()}
+    return stored.keys().isdisjoint(fragment.id for fragment in rewritten.created) and all(
+        (now := stored.get(old.id)) is not None
         and now["files"] == old.to_json()["files"]
         and now["deletion_file"] == old.to_json()["deletion_file"]
         for old in rewritten.replaced

@@ -93,11 +93,11 @@ def _digest(data: bytes) -> bytes:
 
 
 _OPEN_BYTES = 64 << 20
-# Who writes leaves a version behind with each commit: without this, a busy table alone would fill the bound above.
+# A writer leaves a version behind with each commit: without this, a busy table alone would fill the bound above.
 _OPEN_VERSIONS = 16
 _METADATA_CACHE_BYTES = 128 << 20
 _INDEX_CACHE_BYTES = 1 << 30
-# What an open dataset costs: its manifest in memory, mostly the metadata of fragments and columns.
+# The cost of an open dataset: its manifest in memory, mostly the metadata of fragments and columns.
 _BYTES_PER_DATASET = 16 << 10
 _BYTES_PER_FRAGMENT = 1 << 10
 _BYTES_PER_COLUMN = 1 << 10

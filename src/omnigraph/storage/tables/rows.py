@@ -25,7 +25,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.blobs import BlobContent, read_field
-from omnigraph.storage.tables.lance_errors import manifest_name, standing_files, translate_errors
+from omnigraph.storage.tables.lance_errors import manifest_name, stored_files, translate_errors
 
 
 def string_literal(text: str) -> str:
@@ -54,7 +54,7 @@ ROW_ID: Final = "_rowid"
 ROW_ID_FIELD: Final = pa.field(ROW_ID, pa.uint64())
 """The row ids of rows that were read, as Lance gives them."""
 ROW_ADDRESS: Final = "_rowaddr"
-"""Where a row stands: its fragment in the upper half, its offset there in the lower. Can be read like a column."""
+"""The address of a row: its fragment in the upper half, its offset there in the lower. Can be read like a column."""
 
 Watch: TypeAlias = Callable[[int], None]
 
@@ -71,7 +71,7 @@ _ROWS_PER_SCANNED_BATCH: Final = 1 << 19
 _LARGE_BLOB_BYTES: Final = 1 << 30
 # Above this share of the table a sequential scan is faster than fetching rows one by one.
 _TAKEN_SHARE: Final = 16
-# What a reader who watches gets at a time, of rows that can have any size.
+# Bytes per batch for a reader that watches, of rows that can have any size.
 _WATCHED_BATCH_BYTES: Final = 4 << 20
 _FIRST_TAKEN: Final = 64
 _INT32_OFFSETS: Final = 1 << 31
@@ -175,7 +175,7 @@ class Table:
     def _find_and_take(
         self, columns: Sequence[str], filter: str | None, limit: int | None, row_ids: bool
     ) -> pa.Table | None:
-        """What a scan of these columns would give, by row id; None when that is better done by a scan."""
+        """The rows of a scan of these columns, taken by row id; None when a scan is better."""
         found = self.read([], filter=filter, limit=limit, row_ids=True)
         if found.num_rows > TAKEN_ROWS:
             return None
@@ -313,11 +313,11 @@ class Table:
         """Lance reads without end where a damaged descriptor says so. Most blobs are too small to be worth a look."""
         if size < _LARGE_BLOB_BYTES:
             return
-        stored = standing_files(Objects(self._location), self.state)
+        stored = stored_files(Objects(self._location), self.state)
         if size > max(stored.values(), default=0):
             raise IntegrityError(self.state.path, f"a blob of {size} bytes is larger than every file of its table")
 
-    # What the version is made of
+    # The parts of the version
 
     def _fragments(self) -> list[Any]:
         """As Lance knows them; only for the modules of this package, like everything of Lance's."""

@@ -100,7 +100,7 @@ class Staging:
         return self._compact_small_fragments(staged, ChangeCounts(inserted=staged.state.rows - base.rows))
 
     def insert(self, type_key: str, base: TableState, rows: pa.Table) -> StagedTable:
-        """Strict insert: an id that exists already, or stands twice in the input, is a KeyConflictError."""
+        """Strict insert: an id that exists already, or occurs twice in the input, is a KeyConflictError."""
         ids = rows.column("id").to_pylist()
         if (repeated := first_repeated(ids)) is not None:
             raise KeyConflictError(type_key, repeated, message=f"the input holds the {type_key} id '{repeated}' twice")
@@ -326,7 +326,7 @@ def _with_row_ids(written: Sequence[FragmentMetadata], row_ids: NDArray[np.uint6
 
 
 def _on_disk(folder: Path, named: Iterable[str]) -> Iterator[str]:
-    """The files behind what a version names: an index is a folder, and large blobs lie in one beside their rows."""
+    """The files that a version names: an index is a folder, and large blobs are in one beside their rows."""
     for name in named:
         within = folder / name
         if not name.endswith("/"):

@@ -127,7 +127,7 @@ def _by_content(table: Table, visible: Collection[str]) -> dict[_Content, Any]:
     names = {field.id(): field.name() for field in table._dataset.lance_schema.fields() if field.name() in visible}
     fragments = {}
     for fragment in table._fragments():
-        # Not `path`: Lance makes a new class for every look at that, which costs more than all the rest here.
+        # Not `path`: Lance makes a new class whenever it is read, which costs more than all the rest here.
         files = tuple((file._path, tuple(file.fields)) for file in fragment.metadata.files)
         held = frozenset(names[field] for _, fields in files for field in fields if field in names)
         fragments[files, held] = fragment
