@@ -15,7 +15,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.files import StagedFiles
-from omnigraph.storage.tables.fragments import FragmentStaging
+from omnigraph.storage.tables.fragments import FragmentStaging, write_new_fragments
 from tests.support.tables import PEOPLE, append_one, ids, new_graph
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
@@ -29,7 +29,7 @@ def root(tmp_path: Path) -> GraphRoot:
 def written(root: GraphRoot, state: TableState, *names: str) -> list[str]:
     """Fragments as an executor writes them."""
     rows = pa.table({"id": list(names)}, schema=SCHEMA)
-    return RemoteTable.of(Resources(root), state).write(rows, SCHEMA, replaces=False)
+    return write_new_fragments(RemoteTable.of(Resources(root), state), rows, SCHEMA, replaces=False)
 
 
 def data_files(root: GraphRoot) -> set[str]:
