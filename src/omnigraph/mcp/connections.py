@@ -75,13 +75,8 @@ def serve_http(
         )
     )
     config = uvicorn.Config(application, log_level="warning", access_log=False, lifespan="on")
-
-    class Announced(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            ready()
-
-    Announced(config).run(sockets=[listener])
+    ready()  # from here on clients wait in the backlog of the socket
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 class MountedEndpoint:

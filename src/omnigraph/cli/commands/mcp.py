@@ -78,10 +78,11 @@ def mcp(
             serve_stdio(access, terms)
             return
         from omnigraph.server.http.origins import Hosts, with_hosts
-        from omnigraph.server.runtime.listener import announce, bind
+        from omnigraph.server.runtime.listener import announce, bind, listen
 
         hosts = Hosts(place[0], names)
         with bind(*place) as listener:
+            listen(listener)
             serve_http(
                 access,
                 terms,
