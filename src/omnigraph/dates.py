@@ -1,6 +1,6 @@
 """Days and milliseconds since 1970 as the texts of dates and times, and back to years, months and days.
 
-Pure arithmetic that every room may use: `datetime` stops at the years 1 and 9999, a Date column does not.
+Pure arithmetic that every package may use: `datetime` stops at the years 1 and 9999, a Date column does not.
 """
 
 from __future__ import annotations

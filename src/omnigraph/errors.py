@@ -1,8 +1,8 @@
 """The one error family of OmniGraph.
 
-Every failure a caller can meet derives from `OmniGraphError` and carries machine-readable fields beside its
-message: whatever public attributes its `__init__` sets. Faces (CLI, HTTP, MCP) translate by class and never by
-parsing text; `omnigraph.api.service.http` derives the wire form of any class and builds the same error from it again.
+Every failure that a caller can meet derives from `OmniGraphError` and has machine-readable fields beside its message:
+the public attributes that its `__init__` sets. The command line, HTTP and MCP translate errors by class and never parse
+texts; `omnigraph.api.service.http` derives the wire form of any class and builds the same error from it again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OmniGraphError(Exception):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What a program may look at, by name."""
+        """The public attributes by name."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
@@ -78,13 +78,13 @@ class BadRequestError(OmniGraphError):
 
 
 class RequestShapeError(BadRequestError):
-    """A request that is well-formed JSON and not of the shape that is asked for."""
+    """A request that is well-formed JSON but does not have the required shape."""
 
     http_status = 422
 
 
 class DirectAccessError(BadRequestError):
-    """Something that works on storage was asked of a server."""
+    """An operation that works on storage was called on a remote graph."""
 
     def __init__(self, operation: str) -> None:
         super().__init__(f"{operation} needs direct storage access: open the graph's own URI with omnigraph.open")
@@ -98,7 +98,7 @@ class UnsupportedMediaTypeError(BadRequestError):
 
 
 class HostNotAllowedError(BadRequestError):
-    """A server that asks nobody who they are was called by a name that is not its own."""
+    """A server without tokens was called by a host name that is not its own."""
 
     http_status = 421
 
@@ -120,7 +120,7 @@ class ConstraintRule(StrEnum):
     """Which rule a `ConstraintError` is about. The texts are part of the contract."""
 
     RECORD = "record"
-    """The record can't be read, or names no type of the schema."""
+    """The record can't be read, or its type is not in the schema."""
     FIELD = "field"
     """The record has a member that its type does not have."""
     TYPE = "type"
@@ -134,7 +134,7 @@ class ConstraintRule(StrEnum):
     ENUM = "enum"
     UNIQUE = "unique"
     ENDPOINT = "endpoint"
-    """An edge ends in a node that does not exist, or would not exist any more."""
+    """An edge ends in a node that does not exist, or would no longer exist."""
     CARDINALITY = "cardinality"
     ID = "id"
     """The id is stored already or comes in twice. Writes that end at the first one raise `KeyConflictError`."""
@@ -163,15 +163,12 @@ class ConstraintError(BadRequestError):
         message: str,
     ) -> None:
         super().__init__(message)
-        self.rule = rule
-        self.type_key = type_key
-        self.property = property
-        self.entity_id = entity_id
+        self.rule, self.type_key, self.property, self.entity_id = rule, type_key, property, entity_id
         self.line = line
 
 
 class RowsRejectedError(ConstraintError):
-    """A pipeline met rows that it can't take and was not allowed to leave out. Nothing was written.
+    """A pipeline found more invalid rows than it may leave out. Nothing was written.
 
     The fields of a `ConstraintError` describe the first of them. `samples` are the first few, ready to be shown;
     `total` counts rows of the input, `allowed` how many the run might have left out.
@@ -193,19 +190,17 @@ class RowsRejectedError(ConstraintError):
         rows = "1 row was" if total == 1 else f"{total} rows were"
         message = "\n  ".join([f"{rows} rejected{limit}; nothing was written:", *samples])
         super().__init__(rule, type_key, property, entity_id, line, message=message)
-        self.total = total
-        self.samples = tuple(samples)
-        self.allowed = allowed
+        self.total, self.samples, self.allowed = total, tuple(samples), allowed
 
 
 class NotFoundError(OmniGraphError):
-    """What was named is not there."""
+    """Something that the caller named does not exist."""
 
     http_status = 404
 
 
 class BranchNotFoundError(NotFoundError):
-    """A branch that does not exist, or does not any more."""
+    """A branch that does not exist, or no longer exists."""
 
     def __init__(self, branch: str, hint: str = "") -> None:
         super().__init__(f"branch '{branch}' not found" + (f"; {hint}" if hint else ""))
@@ -213,12 +208,11 @@ class BranchNotFoundError(NotFoundError):
 
 
 class EntityNotFoundError(NotFoundError):
-    """A node or an edge that a state does not hold."""
+    """A node or an edge that does not exist in the state that was read."""
 
     def __init__(self, type_name: str, entity_id: str) -> None:
         super().__init__(f"there is no {type_name} with the id '{entity_id}'")
-        self.type_name = type_name
-        self.entity_id = entity_id
+        self.type_name, self.entity_id = type_name, entity_id
 
 
 class HistoricalVersionReclaimedError(NotFoundError):
@@ -232,7 +226,7 @@ class HistoricalVersionReclaimedError(NotFoundError):
 
 
 class ConflictError(OmniGraphError):
-    """The state of the graph stands against the request; nothing was written."""
+    """The request conflicts with the state of the graph; nothing was written."""
 
     http_status = 409
 
@@ -253,9 +247,7 @@ class ReadSetChangedError(ConflictError):
             f"{member} changed while the write was prepared (expected {expected}, found {actual}); "
             "nothing was written, read the new state and try again"
         )
-        self.member = member
-        self.expected = expected
-        self.actual = actual
+        self.member, self.expected, self.actual = member, expected, actual
 
 
 class WriteExpiredError(ConflictError):
@@ -266,8 +258,7 @@ class WriteExpiredError(ConflictError):
             f"the write began {days:.1f} days ago and may take {allowed:.1f}, or this machine's clock was turned; "
             "nothing was written, run it again"
         )
-        self.days = days
-        self.allowed = allowed
+        self.days, self.allowed = days, allowed
 
 
 class ClockSkewError(ConflictError):
@@ -279,9 +270,7 @@ class ClockSkewError(ConflictError):
             f"{tolerance_seconds / 60:g} minutes apart; set the clock that is wrong (timedatectl set-ntp true) and "
             "write again"
         )
-        self.clock = clock
-        self.store = store
-        self.tolerance_seconds = tolerance_seconds
+        self.clock, self.store, self.tolerance_seconds = clock, store, tolerance_seconds
 
 
 class IdempotencyKeyReusedError(ConflictError):
@@ -295,8 +284,7 @@ class IdempotencyKeyReusedError(ConflictError):
         super().__init__(
             f"idempotency key '{key}' was used for another request{made}; nothing was written, choose another key"
         )
-        self.key = key
-        self.commit_id = commit_id
+        self.key, self.commit_id = key, commit_id
 
 
 class KeyConflictError(ConflictError):
@@ -305,8 +293,7 @@ class KeyConflictError(ConflictError):
     def __init__(self, type_key: str, entity_id: str | None = None, *, message: str | None = None) -> None:
         named = f" '{entity_id}'" if entity_id is not None else ""
         super().__init__(message or f"{type_key} already holds the id{named}; nothing was written")
-        self.type_key = type_key
-        self.entity_id = entity_id
+        self.type_key, self.entity_id = type_key, entity_id
 
 
 class MergeConflictsError(ConflictError):
@@ -322,9 +309,7 @@ class MergeConflictsError(ConflictError):
         more = f"; and {len(conflicts) - self._PREVIEWED} more" if len(conflicts) > self._PREVIEWED else ""
         counted = f"{len(conflicts)} conflict{'' if len(conflicts) == 1 else 's'}"
         super().__init__(f"can't merge '{source}' into '{target}', {counted}: {shown}{more}")
-        self.source = source
-        self.target = target
-        self.conflicts = tuple(conflicts)
+        self.source, self.target, self.conflicts = source, target, tuple(conflicts)
 
 
 class PreconditionFailedError(OmniGraphError):
@@ -337,26 +322,22 @@ class PreconditionFailedError(OmniGraphError):
         super().__init__(
             f"branch '{branch}' is at commit {actual or 'none'}, not at {expected} as expected; nothing was written"
         )
-        self.branch = branch
-        self.expected = expected
-        self.actual = actual
+        self.branch, self.expected, self.actual = branch, expected, actual
 
 
 class ResourceLimitError(OmniGraphError):
-    """A ceiling was reached; always raised before any effect."""
+    """A limit was exceeded; always raised before any effect."""
 
     http_status = 413
 
     def __init__(self, resource: str, limit: int, actual: int, remedy: str = "") -> None:
-        told = f"resource limit exceeded for {resource}: actual {actual}, limit {limit}"
-        super().__init__(told + (f"; {remedy}" if remedy else ""))
-        self.resource = resource
-        self.limit = limit
-        self.actual = actual
+        message = f"resource limit exceeded for {resource}: actual {actual}, limit {limit}"
+        super().__init__(message + (f"; {remedy}" if remedy else ""))
+        self.resource, self.limit, self.actual = resource, limit, actual
 
 
 class TooManyRequestsError(OmniGraphError):
-    """An actor has more requests under way than it may; the same request may succeed after `retry_after` seconds."""
+    """An actor has too many requests under way; the same request may succeed after `retry_after` seconds."""
 
     http_status = 429
 
@@ -382,25 +363,23 @@ class ServerUnreachableError(OmniGraphError):
 
     def __init__(self, url: str, cause: str) -> None:
         super().__init__(f"can't reach {url}: {cause}")
-        self.url = url
-        self.cause = cause
+        self.url, self.cause = url, cause
 
 
 class AnswerBrokenError(OmniGraphError):
-    """An answer that broke off. What came of it is not all of it, and is not given out as if it were."""
+    """A response that broke off. The part that arrived is never returned as if it were the whole."""
 
     http_status = 502
 
     def __init__(self, received: int, cause: str) -> None:
         super().__init__(f"the answer broke off after {received} bytes: {cause}")
-        self.received = received
-        self.cause = cause
+        self.received, self.cause = received, cause
 
 
 class WriteOutcomeUnknownError(OmniGraphError):
-    """A write was sent to a server and its answer never came: it happened or not, and only the server knows.
+    """A write was sent to a server and its response never came: only the server knows whether it happened.
 
-    Repeating it with the same `idempotency_key` is safe. Without a key, look whether it happened first.
+    Repeating it with the same `idempotency_key` is safe. Without a key, check first whether it happened.
     """
 
     http_status = 504
@@ -414,24 +393,21 @@ class WriteOutcomeUnknownError(OmniGraphError):
         super().__init__(
             f"the answer to '{operation}' never came, so whether it happened is not known: {cause}; {remedy}"
         )
-        self.operation = operation
-        self.idempotency_key = idempotency_key
-        self.cause = cause
+        self.operation, self.idempotency_key, self.cause = operation, idempotency_key, cause
 
 
 class UnexpectedAnswerError(OmniGraphError):
-    """An answer that no OmniGraph server gives: a proxy's, or that of another service."""
+    """A response that does not come from an OmniGraph server, but from a proxy or another service."""
 
     http_status = 502
 
     def __init__(self, status: int, body: str) -> None:
         super().__init__(f"server returned {status}: {body}")
-        self.status = status
-        self.body = body
+        self.status, self.body = status, body
 
 
 class QueryCancelledError(OmniGraphError):
-    """A read was stopped by its caller, or ran out of the time it was given. Nothing was changed."""
+    """A read was stopped by its caller, or exceeded its time limit. Nothing was changed."""
 
     http_status = 499
 
@@ -440,7 +416,7 @@ class QueryCancelledError(OmniGraphError):
 
 
 class ChangeCursorRejectedError(BadRequestError):
-    """A page token or feed cursor that does not fit the question it came with."""
+    """A page token or feed cursor that does not belong to the request it came with."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"change cursor rejected: {reason}")
@@ -457,12 +433,11 @@ class ChangeFeedGapError(OmniGraphError):
             f"the changes of commit {first_unreadable_commit_id} can't be read any more: cleanup reclaimed its data; "
             "take a new baseline"
         )
-        self.first_unreadable_commit_id = first_unreadable_commit_id
-        self.cursor = cursor
+        self.first_unreadable_commit_id, self.cursor = first_unreadable_commit_id, cursor
 
 
 class CommitHasNoParentError(ConflictError):
-    """The first commit of a graph has nothing to be compared with."""
+    """The first commit of a graph has no parent to compare it with."""
 
     reason: ClassVar[str] = "parentless_commit"
 
@@ -483,8 +458,7 @@ class ChangeSchemaBoundaryError(ConflictError):
             f"commit {graph_commit_id} changed the schema of {type_name}, so it has no entity changes; "
             f"take a new baseline, or start after:{graph_commit_id} once the consumer has migrated"
         )
-        self.graph_commit_id = graph_commit_id
-        self.type_name = type_name
+        self.graph_commit_id, self.type_name = graph_commit_id, type_name
 
 
 class ExternalBlobPolicyError(BadRequestError):
@@ -492,8 +466,7 @@ class ExternalBlobPolicyError(BadRequestError):
 
     def __init__(self, uri: str, reason: str) -> None:
         super().__init__(f"external blob '{uri}' is not admitted: {reason}")
-        self.uri = uri
-        self.reason = reason
+        self.uri, self.reason = uri, reason
 
 
 class ExternalBlobSourceError(OmniGraphError):
@@ -503,8 +476,7 @@ class ExternalBlobSourceError(OmniGraphError):
 
     def __init__(self, uri: str, reason: str) -> None:
         super().__init__(f"external blob '{uri}' can't be read: {reason}")
-        self.uri = uri
-        self.reason = reason
+        self.uri, self.reason = uri, reason
 
 
 class BlobRangeError(OmniGraphError):
@@ -514,13 +486,11 @@ class BlobRangeError(OmniGraphError):
 
     def __init__(self, start: int, end: int, length: int) -> None:
         super().__init__(f"the range {start}..{end} does not lie within a blob of {length} bytes")
-        self.start = start
-        self.end = end
-        self.length = length
+        self.start, self.end, self.length = start, end, length
 
 
 class BlobIntegrityError(OmniGraphError):
-    """Stored state contradicts the catalog. Never guessed around."""
+    """Stored data contradicts the catalog. It is never repaired by guessing."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the stored blob can't be trusted: {reason}")
@@ -528,13 +498,13 @@ class BlobIntegrityError(OmniGraphError):
 
 
 class UnauthorizedError(OmniGraphError):
-    """A caller that has to say who it is and did not, or said it with a token that nobody has."""
+    """A request without a token where one is required, or with an unknown token."""
 
     http_status = 401
 
 
 class PolicyError(OmniGraphError):
-    """The rules do not allow it. `reasons` say what they lack, to those who may read them."""
+    """The policy does not allow the operation. `reasons` explain why, to callers who may read the policy."""
 
     http_status = 403
     reasons: tuple[str, ...] = ()
@@ -546,7 +516,7 @@ class PolicyError(OmniGraphError):
 
 
 class PolicyEvaluationError(OmniGraphError):
-    """Rules that can't be evaluated. Nobody was denied anything, and nothing was done."""
+    """A policy that can't be evaluated. Nothing was decided and nothing was done."""
 
     def __init__(self, details: Sequence[str]) -> None:
         super().__init__(f"policy: policy evaluation failed: {'; '.join(details)}")
@@ -554,7 +524,7 @@ class PolicyEvaluationError(OmniGraphError):
 
 
 class BootRefusedError(OmniGraphError):
-    """A server that does not start, with every reason. Nothing is served."""
+    """A server can't start; `messages` hold every reason. Nothing is served."""
 
     def __init__(self, messages: Sequence[str]) -> None:
         super().__init__("\n".join(messages))
@@ -562,7 +532,7 @@ class BootRefusedError(OmniGraphError):
 
 
 class StorageErrorKind(StrEnum):
-    """`transient` and `unknown` leave open whether the operation happened; every other kind says that it did not."""
+    """After `transient` and `unknown` the operation may have happened; after every other kind it did not."""
 
     TRANSIENT = "transient"
     CONFIGURATION = "configuration"
@@ -582,14 +552,14 @@ class StorageError(OmniGraphError):
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether only the store knows if the operation took effect: it has to be asked, never guessed."""
+        """Whether only the store knows if the operation took effect. Ask the store; never guess."""
         return self.kind in (StorageErrorKind.TRANSIENT, StorageErrorKind.UNKNOWN)
 
 
 class CommitOutcomeUnknownError(StorageError):
-    """The store stopped answering while it held our publish: the commit exists or not, and only the store knows.
+    """The store stopped responding during a publish: only the store knows whether the commit exists.
 
-    Repeating the write with the same idempotency key is safe; so is looking the commit id up later.
+    Repeating the write with the same idempotency key is safe, and so is a later lookup of the commit id.
     """
 
     def __init__(self, commit_id: str, cause: str) -> None:
@@ -602,12 +572,11 @@ class CommitOutcomeUnknownError(StorageError):
 
 
 class IntegrityError(OmniGraphError):
-    """A persisted object contradicts the format. Names the object; never guessed around."""
+    """A persisted object contradicts the format. It is never repaired by guessing."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
+        self.path, self.reason = path, reason
 
 
 class FormatVersionError(OmniGraphError):
@@ -622,9 +591,7 @@ class FormatVersionError(OmniGraphError):
             else "export it with the omnigraph version that wrote it, then init and load it with this one"
         )
         super().__init__(f"{path} has storage format {found}, this omnigraph reads format {supported}: {remedy}")
-        self.path = path
-        self.found = found
-        self.supported = supported
+        self.path, self.found, self.supported = path, found, supported
 
 
 class EmbeddingError(OmniGraphError):
@@ -633,7 +600,7 @@ class EmbeddingError(OmniGraphError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where in a source text something stands: 1-based line and column, and the byte range."""
+    """A position in a source text: 1-based line and column, and the byte range."""
 
     line: int
     column: int
@@ -643,7 +610,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding of a front end, complete enough to be shown without the source at hand."""
+    """One finding of a compiler, complete enough to be shown without the source."""
 
     code: str
     message: str
@@ -657,7 +624,7 @@ class Diagnostic:
         where = f"{self.path or '<input>'}:" + (f"{self.span.line}:{self.span.column}:" if self.span else "")
         lines = [f"{where} {self.code}: {self.message}"]
         if self.span is not None and self.source_line is not None:
-            # Tabs are kept in the padding so that the caret stands under its column in any terminal.
+            # Tabs are kept in the padding so that the caret is under its column in any terminal.
             before = self.source_line[: self.span.column - 1]
             padding = "".join(c if c == "\t" else " " for c in before)
             room = max(1, len(self.source_line) - len(before))
@@ -684,5 +651,5 @@ class CompileError(BadRequestError):
 
     @property
     def span(self) -> Span | None:
-        """Where the first finding stands, if it stands anywhere."""
+        """The position of the first finding, if it has one."""
         return self.diagnostics[0].span

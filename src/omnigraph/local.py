@@ -1,7 +1,7 @@
 """`omnigraph.init` and `omnigraph.open`: a graph handle with everything its user configures.
 
-The engine takes its embedding client, its limits and the options of its store from outside; this is the outside. Python
-programs, the command line and the server open graphs here and nowhere else.
+The engine takes its embedding client, its limits and its storage options as arguments; they are chosen here. Python
+programs, the command line and the server open graphs with these functions and no others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def init(
     holds a graph or anything else; `force` accepts what an interrupted `init` left behind.
     """
     graph = Graph.init(uri, schema, actor=actor, force=force, storage_options=storage_options)
-    return _configured(graph, embedder, limits, external_blobs)
+    return _configure(graph, embedder, limits, external_blobs)
 
 
 def open(
@@ -71,16 +71,16 @@ def open(
     if policy is not None and actor is None:
         raise BadRequestError("a policy says what actors may do: give the one that the handle acts for as actor=")
     offered = read_queries(queries) if isinstance(queries, str | PathLike) else queries
-    graph = _configured(Graph.open(uri, storage_options=storage_options), embedder, limits, external_blobs)
+    graph = _configure(Graph.open(uri, storage_options=storage_options), embedder, limits, external_blobs)
     graph = graph if offered is None else graph.with_queries(offered)
     if maintain:
         from omnigraph.engine.maintenance.maintainer import Maintainer
 
         Maintainer(graph._workspace, DEFAULT_POLICY if maintain is True else maintain).start()
-    return graph if actor is None else _governed(graph, policy, actor)
+    return graph if actor is None else _act_for(graph, policy, actor)
 
 
-def _governed(graph: Graph, policy: str | Path | None, actor: str) -> Graph:
+def _act_for(graph: Graph, policy: str | Path | None, actor: str) -> Graph:
     """The graph for one actor, under the rules of a file."""
     if policy is None:
         return graph.acting_for(actor)
@@ -94,7 +94,7 @@ def _governed(graph: Graph, policy: str | Path | None, actor: str) -> Graph:
     return graph._with_gate(gate).acting_for(actor)
 
 
-def _configured(
+def _configure(
     graph: Graph, embedder: Embedder | None, limits: Limits | None, external_blobs: ExternalBlobPolicy | None
 ) -> Graph:
     graph = graph.with_embedding(EnvironmentEmbedder() if embedder is None else embedder)

@@ -1,7 +1,7 @@
-"""`omnigraph.connect` and `omnigraph.connect_async`: a graph behind a server, used like one that is opened here.
+"""`omnigraph.connect` and `omnigraph.connect_async`: a graph behind a server, used like one in this process.
 
-The client takes texts of queries; here it learns the handles of `omnigraph.queries` too, which check parameters before
-anything is sent.
+The client takes texts of queries. These functions add the handles of `omnigraph.queries`, which check parameters before
+a request is sent.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""`omnigraph.queries`: the queries of a file as Python objects that know their parameters.
+"""`omnigraph.queries`: the queries of a file as Python objects that know their parameters; and texts of files.
 
     q = omnigraph.queries("library.gq")
     g.query(q.books_of, author="lem")
 
-A name that the file does not have fails where it is looked up, with the nearest one; parameters fail where they are
-given, with the signature. Types of the graph are not known here: they are checked when a query runs.
-
-Texts that a program gives as they are or as files: schemas, and rules.
+A name that the file does not have fails where it is looked up, and parameters fail where they are given, with the
+signature. The types of the graph are not known here: they are checked when a query runs.
 """
 
 from __future__ import annotations
@@ -60,20 +58,20 @@ class Query:
     def _bound(self, params: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         both = plain_parameters(params)
         if twice := next((name for name in given if name in both), None):
-            raise self._refused(f"parameter '{twice}' is given twice, in params and as a keyword")
+            raise self._refusal(f"parameter '{twice}' is given twice, in params and as a keyword")
         both |= plain_parameters(given)
         for name in both:
             if name not in self.parameters:
                 hint = did_you_mean(name, self.parameters)
-                raise self._refused(f"there is no parameter '{name}'" + (f"; {hint}" if hint else ""))
+                raise self._refusal(f"there is no parameter '{name}'" + (f"; {hint}" if hint else ""))
         known = [QueryParameter(name, type_) for name, type_ in self._types.items()]
         try:
             bind_parameters(known, both, now_millis=0)
         except BadRequestError as error:
-            raise self._refused(str(error)) from None
+            raise self._refusal(str(error)) from None
         return both
 
-    def _refused(self, reason: str) -> BadRequestError:
+    def _refusal(self, reason: str) -> BadRequestError:
         return BadRequestError(f"{self.signature}: {reason}")
 
     def __repr__(self) -> str:
@@ -151,14 +149,14 @@ def _query(query: ast.Query, source: str) -> Query:
     return Query(
         query.name.text,
         source,
-        {parameter.name: _written(parameter) for parameter in query.parameters},
+        {parameter.name: _spell_type(parameter) for parameter in query.parameters},
         query.is_mutation,
         query.description,
         {name: type_ for name, type_ in types.items() if type_ is not None},
     )
 
 
-def _written(parameter: ast.Parameter) -> str:
+def _spell_type(parameter: ast.Parameter) -> str:
     name = parameter.type_name.text
     if parameter.dimension is not None:
         name = f"{name}({parameter.dimension})"
@@ -186,7 +184,7 @@ def bind_call(
     if isinstance(query, str) and not given:
         return Call(query, name, None if params is None else plain_parameters(params))
     if isinstance(query, str):
-        query, name = _named(_read(query, None), name), None
+        query, name = _find_query(_read(query, None), name), None
     if name is not None:
         # The handle has the name already, so the word is free for a parameter.
         given = {"name": name, **given}
@@ -199,7 +197,7 @@ def bind_call(
     return Call(query.source, query.name, query._bound(params or {}, given))
 
 
-def _named(found: Queries, name: str | None) -> Query:
+def _find_query(found: Queries, name: str | None) -> Query:
     if name is not None:
         return found[name]
     if len(found) != 1:

@@ -1,8 +1,6 @@
-"""Branches: what is asked for and what is told.
+"""Branches, merges and listings: requests, the resolutions that a person chooses for conflicts, and results.
 
-Merges: what is asked for, what a person decides about conflicts, and what came of it.
-
-The listing of a state of the graph: its tables, their versions and sizes.
+The engine makes the results, the server and the command line show them. Nothing here reads a graph.
 """
 
 from __future__ import annotations

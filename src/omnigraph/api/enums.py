@@ -1,4 +1,4 @@
-"""The enums of the contract. They need nothing, so that a command line can offer them as choices at no cost."""
+"""The enums of the contract. They import nothing, so that the command line can offer them as choices at no cost."""
 
 from __future__ import annotations
 

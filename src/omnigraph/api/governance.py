@@ -1,6 +1,6 @@
-"""Access requests and decisions: what is asked before anything is done, and the answer. `omnigraph.policy` answers.
+"""Access requests and decisions, and the limits of one operation.
 
-What one operation may use: the ceilings that a handle is opened with.
+The engine asks a `Gate` before it acts; `omnigraph.policy` implements it. A handle is opened with its limits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Commits as every face shows them: one shape of a commit, its summary, and pages of them.
+"""Commits and changes: receipts and summaries of commits, the difference of two states, and the change feed.
 
-Changes of entities: which ones a caller asks for, the net difference of two states, and the change feed.
+The engine makes them, and every client sees the same shapes. Nothing here reads a graph.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class CommitList(Struct, frozen=True, omit_defaults=True):
     WIRE_NAME: ClassVar[str] = "CommitListOutput"
 
     def __repr__(self) -> str:
-        return _listed(self.commits, self.next_version)
+        return _commit_lines(self.commits, self.next_version)
 
 
 class CommitHistory(Struct, frozen=True, omit_defaults=True):
@@ -142,10 +142,10 @@ class CommitHistory(Struct, frozen=True, omit_defaults=True):
     WIRE_NAME: ClassVar[str] = "CommitHistoryOutput"
 
     def __repr__(self) -> str:
-        return _listed(self.commits, self.next_version)
+        return _commit_lines(self.commits, self.next_version)
 
 
-def _listed(commits: Sequence[CommitReceipt], next_version: int | None) -> str:
+def _commit_lines(commits: Sequence[CommitReceipt], next_version: int | None) -> str:
     """Some commits for a person, one per line."""
     shown = [f"  {commit!r}" for commit in commits[:_MOST_SHOWN]]
     hidden = len(commits) - len(shown)
@@ -166,8 +166,8 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
     ops: frozenset[Operation] = field(default=frozenset(), name="op")
 
     def __post_init__(self) -> None:
-        _known("kind", self.kinds, tuple(EntityKind))
-        _known("operation", self.ops, tuple(Operation))
+        _require_known("kind", self.kinds, tuple(EntityKind))
+        _require_known("operation", self.ops, tuple(Operation))
 
     @classmethod
     def of(
@@ -178,8 +178,8 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
         ops: Iterable[str] | None = None,
     ) -> ChangeScope:
         """A scope from what a caller wrote; unknown kinds and operations are refused."""
-        chosen_kinds = _known("kind", kinds or (), tuple(EntityKind))
-        chosen_ops = frozenset(Operation(op) for op in _known("operation", ops or (), tuple(Operation)))
+        chosen_kinds = _require_known("kind", kinds or (), tuple(EntityKind))
+        chosen_ops = frozenset(Operation(op) for op in _require_known("operation", ops or (), tuple(Operation)))
         return cls(
             kinds=frozenset() if len(chosen_kinds) == len(EntityKind) else chosen_kinds,
             types=frozenset(types or ()),
@@ -193,7 +193,7 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
         return not self.ops or op in self.ops
 
 
-def _known(what: str, given: Iterable[str], known: Collection[str]) -> frozenset[str]:
+def _require_known(what: str, given: Iterable[str], known: Collection[str]) -> frozenset[str]:
     chosen = frozenset(str(item) for item in given)
     if strangers := sorted(chosen - set(known)):
         raise BadRequestError(f"unknown {what} '{strangers[0]}'; use one of: {', '.join(sorted(known))}")

@@ -1,24 +1,8 @@
-"""Writes of data: loads and mutations, as they are asked for and as they are confirmed.
+"""Loads and mutations: requests, receipts, and the inputs that Python programs give.
 
-Rows of one type as a Python program gives them: frames and Arrow streams as batches, the rest as dictionaries.
-
-The engine loads them, and a client sends them to a server; both ask here what an input is. pandas, Polars and Arrow are
-never imported before a caller has given something of theirs.
-
-Graph records as a Python program gives them: text, bytes, pieces of them, or a path.
-
-The engine loads them, and a client sends them to a server; both ask here what an input is.
-
-Rows that can be read once, kept so that they can be read again.
-
-The bytes of local files, some megabytes at a time, decompressed by the ending of their names.
-
-The in-process loader and Spark's tasks read files here, so that both understand the same compressions.
-
-Arrow columns without the types that only save memory: dictionaries, runs and views.
-
-A server takes none of those from strangers, and casts of Arrow do not know all of them: both a client, before it sends
-rows, and the engine, before it types them, ask here for the same values in a plain column.
+The engine loads inputs and the client sends them to a server; both use this module to find out what an input is: frames
+and Arrow streams as batches, dictionaries, graph records, or files, decompressed by the ending of their names. pandas,
+Polars and Arrow are never imported before a caller has given an object of theirs.
 """
 
 from __future__ import annotations
@@ -106,8 +90,8 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
             base_branch=base_branch,
             branch_created=branch_created,
             mode=mode,
-            nodes=_listed(nodes_loaded),
-            edges=_listed(edges_loaded),
+            nodes=_loaded_types(nodes_loaded),
+            edges=_loaded_types(edges_loaded),
             total_entities=sum(nodes_loaded.values()) + sum(edges_loaded.values()),
             actor_id=actor_id if commit is None else commit.actor_id,
             commit=commit,
@@ -127,7 +111,7 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {each.name: each.entities_loaded for each in self.edges}
 
 
-def _listed(counts: Mapping[str, int]) -> tuple[TypeLoaded, ...]:
+def _loaded_types(counts: Mapping[str, int]) -> tuple[TypeLoaded, ...]:
     return tuple(TypeLoaded(name, count) for name, count in sorted(counts.items()))
 
 

@@ -1,4 +1,7 @@
-"""Upkeep: policies for keeping a graph quick and small, and the reports of what was done or found."""
+"""Maintenance: policies that keep a graph fast and small, and reports of what was done or found.
+
+`omnigraph.engine.maintenance` does the work; the command line and the server show the reports.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""Reads: what is asked for, where it is read, and the answer as JSON. Rows in Python are Arrow, not these.
+"""Reads: the point they read at, their requests and results, stored queries, blob cells and exports.
 
-The rows of a query in the hands of a person: one surface, whether they were read in this process or came over HTTP.
-
-`ArrowRows` stands on an Arrow table, `ArrowBatches` on a stream of batches; both render the same rows. Arrow is
-imported when rows are looked at, never before.
-
-Blob cells: which one is meant, and what is known of its value without reading it.
-
-Exports: what is asked for and which files were written.
+`ReadPoint` is the one description of a state, with the one check. `ArrowRows` and `ArrowBatches` present rows alike,
+whether they were read in this process or came over HTTP. Arrow is imported when rows are looked at, never before.
 """
 
 from __future__ import annotations

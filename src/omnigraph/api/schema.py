@@ -1,4 +1,7 @@
-"""Schemas: the accepted source, the steps from one schema to another, and what applying them did."""
+"""Schemas: the accepted source, the steps from one schema to another, and the result of applying them.
+
+`omnigraph.language` plans in these structs, the engine applies the plan, and the command line prints it.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,7 @@ class UpdateTypeMetadata(_Step, frozen=True, tag_field="kind", tag="update_type_
     annotations: tuple[AnnotationOutput, ...]
 
     def line(self) -> str:
-        return f"update metadata of {self.type_kind} type '{self.name}' ({_named(self.annotations)})"
+        return f"update metadata of {self.type_kind} type '{self.name}' ({_annotation_names(self.annotations)})"
 
 
 class AddProperty(_Step, frozen=True, tag_field="kind", tag="add_property"):
@@ -125,7 +128,7 @@ class AddProperty(_Step, frozen=True, tag_field="kind", tag="add_property"):
     property_type: PropertyTypeOutput
 
     def line(self) -> str:
-        return f"add property {_quoted(self)} ({self.property_type}) on {_owner(self)}"
+        return f"add property {_quote(self)} ({self.property_type}) on {_owner(self)}"
 
 
 class RenameProperty(_Step, frozen=True, tag_field="kind", tag="rename_property"):
@@ -149,7 +152,7 @@ class ExtendEnum(_Step, frozen=True, tag_field="kind", tag="extend_enum"):
 
     def line(self) -> str:
         added = ", ".join(f"+{value}" for value in self.added_values)
-        return f"extend enum {_quoted(self)} ({added}) on {_owner(self)}"
+        return f"extend enum {_quote(self)} ({added}) on {_owner(self)}"
 
 
 class UpdatePropertyMetadata(_Step, frozen=True, tag_field="kind", tag="update_property_metadata"):
@@ -159,7 +162,7 @@ class UpdatePropertyMetadata(_Step, frozen=True, tag_field="kind", tag="update_p
     annotations: tuple[AnnotationOutput, ...]
 
     def line(self) -> str:
-        return f"update metadata of property {_quoted(self)} ({_named(self.annotations)}) on {_owner(self)}"
+        return f"update metadata of property {_quote(self)} ({_annotation_names(self.annotations)}) on {_owner(self)}"
 
 
 class DropProperty(_Step, frozen=True, tag_field="kind", tag="drop_property"):
@@ -169,7 +172,7 @@ class DropProperty(_Step, frozen=True, tag_field="kind", tag="drop_property"):
     mode: DropMode
 
     def line(self) -> str:
-        return f"drop property {_quoted(self)} of {_owner(self)} ({self.mode} mode)"
+        return f"drop property {_quote(self)} of {_owner(self)} ({self.mode} mode)"
 
 
 class AddConstraint(_Step, frozen=True, tag_field="kind", tag="add_constraint"):
@@ -299,7 +302,7 @@ class SchemaApplied(Struct, frozen=True, omit_defaults=True):
 _PropertyStep: TypeAlias = AddProperty | ExtendEnum | UpdatePropertyMetadata | DropProperty
 
 
-def _quoted(step: _PropertyStep) -> str:
+def _quote(step: _PropertyStep) -> str:
     return f"'{step.type_name}.{step.property_name}'"
 
 
@@ -307,5 +310,5 @@ def _owner(step: _PropertyStep | RenameProperty | AddConstraint) -> str:
     return f"{step.type_kind} '{step.type_name}'"
 
 
-def _named(annotations: tuple[AnnotationOutput, ...]) -> str:
+def _annotation_names(annotations: tuple[AnnotationOutput, ...]) -> str:
     return ", ".join(f"@{annotation.name}" for annotation in annotations) or "removed"

@@ -1,18 +1,8 @@
-"""Values as a Python program gives them, as JSON has them: parameters of a query, and members of rows.
+"""Values at the edges: parameters as Python programs give them, results as JSON, and cells and tables as text.
 
-Result values as JSON, by the rules of the language: full-width integers, or ones that JavaScript keeps exactly.
-
-Pure functions from Arrow columns to plain Python values; used by results, the HTTP server, the CLI and the remote
-client alike. The type of a column says all there is to know: a vector is a list of a fixed size.
-
-The text of one cell: as JSON writes it, on one line, within a width of a terminal.
-
-Pure functions over plain values; results at a prompt, tables of the command line and CSV are made of them.
-
-A result as a small table: for a Python prompt, and for a notebook.
-
-Bounded in both directions, whatever the result holds: a few rows, the columns that fit, and cells of one line. Called
-by results only; the command line prints whole results by itself.
+Pure functions, used by results, the HTTP server, the command line and the remote client. The Arrow type of a column is
+enough to render it: a vector is a list of a fixed size. Tables for a prompt or a notebook are bounded in both
+directions.
 """
 
 from __future__ import annotations
@@ -273,10 +263,10 @@ def one_line(text: str) -> str:
     other control character. Data must not write to a terminal anything but itself."""
     if text.isprintable():
         return text
-    return _CONTROL.sub(_escaped, text)
+    return _CONTROL.sub(_escape, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     return _ESCAPES.get(found[0]) or f"\\x{ord(found[0]):02x}"
 
 
@@ -354,7 +344,7 @@ def text_table(name: str, columns: Columns, count: int, values: Sequence[Sequenc
     kept = _fitting([min(_WIDEST_CELL, max(map(text_width, column))) for column in cells])
     lines = [_headline(name, columns, count)]
     for row in range(len(cells[0]) if cells else 0):
-        shown = [_MORE if at is None else _aligned(cells[at][row], width, numeric[at]) for at, width in kept]
+        shown = [_MORE if at is None else _align(cells[at][row], width, numeric[at]) for at, width in kept]
         lines.append(_GAP.join(shown).rstrip())
         if row == 1:
             lines.append("─┼─".join("─" * width for _, width in kept))
@@ -402,7 +392,7 @@ def _fitting(widths: Sequence[int]) -> list[tuple[int | None, int]]:
     return [*kept, *tail]
 
 
-def _aligned(text: str, width: int, to_the_right: bool) -> str:
+def _align(text: str, width: int, to_the_right: bool) -> str:
     if text_width(text) > width:
         text = cut_to_width(text, width - 1) + _MORE
     return " " * (width - text_width(text)) + text if to_the_right else padded(text, width)

@@ -1,8 +1,8 @@
-"""The one derivation of wire forms: JSON for HTTP bodies, `--json`, files and tokens, and the schema of it.
+"""The one derivation of wire forms: JSON for HTTP bodies, `--json`, files and tokens, and its JSON schema.
 
-A contract struct is its wire form: members in the order of its fields, a field with a default left out while it has
-it (where the struct says so), enums by value. A field marked `LOCAL` is for the process that made the result; it has
-no place on the wire, and a result that came over the wire has its default there.
+A struct of the contract is its wire form: members in the order of its fields, a field with a default left out while it
+has it (where the struct says so), enums by value. A field marked `LOCAL` is for the process that made the result; it is
+never on the wire, and a result that came over the wire has its default there.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def schema_components(shapes: Iterable[type[Any]]) -> dict[str, Any]:
     for name, schema in components.items():
         for field in _local_names(named[name]) if name in named else ():
             schema["properties"].pop(field, None)
-    renamed = {names[name]: _renamed({**schema, "title": names[name]}, names) for name, schema in components.items()}
+    renamed = {names[name]: _rename({**schema, "title": names[name]}, names) for name, schema in components.items()}
     plain: dict[str, Any] = _with_lists(renamed)
     return dict(sorted(plain.items()))
 
@@ -183,12 +183,12 @@ def _metadata(annotation: Any) -> tuple[Any, ...]:
     return getattr(annotation, "__metadata__", ())
 
 
-def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+def _rename(schema: Any, names: Mapping[str, str]) -> Any:
     if isinstance(schema, dict):
         return {
-            key: _reference(value, names) if key == "$ref" else _renamed(value, names) for key, value in schema.items()
+            key: _reference(value, names) if key == "$ref" else _rename(value, names) for key, value in schema.items()
         }
-    return [_renamed(item, names) for item in schema] if isinstance(schema, list) else schema
+    return [_rename(item, names) for item in schema] if isinstance(schema, list) else schema
 
 
 def _reference(reference: str, names: Mapping[str, str]) -> str:

@@ -1,13 +1,8 @@
-"""What both remote graphs know: the address, how queries are given, and which commits this client has made.
+"""The address and settings of a server, requests and replies, and what a remote graph remembers.
 
-A commit that was made through a client is on every branch that it then reads: the client tells the server which one it
-must have seen, and a worker that has not seen it yet is asked again.
-
-Where a graph is: the address of its server, its id, and the URL of every operation on it.
-
-How a server is spoken to: for how long, how often, and as whom. The token is never shown.
-
-A request and its reply, as both transports know them: made from the route table, read as structs.
+Requests are made from the route table, replies are read as structs and errors. A client remembers the commits that it
+made, and asks the server for a state that has them; a worker that has not seen one yet is asked again. The token is
+never shown.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Rows that came over HTTP: whole results, and streams of batches. Arrow is loaded when they are looked at.
 
-An Arrow stream as it comes over a connection: its messages, and whether it is complete.
-
-The stream format is a sequence of messages, each with its length and the length of its body in front, and a mark at
-the end. They are told apart here, so that batches can be given out while more come, on any transport. Only making a
-batch needs Arrow.
+`ArrowFrames` splits an Arrow stream into its messages as chunks arrive, on any transport, and notices a missing end.
+Only making a batch needs Arrow.
 """
 
 from __future__ import annotations
@@ -55,7 +52,7 @@ class ArrowFrames:
         self._size += len(chunk)
         while self._size >= self._wanted and not self._ended:
             data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-            kind, length = _measured(data)
+            kind, length = _measure(data)
             if kind is not None and length <= len(data):
                 self._keep(data[length:])
                 self._ended = kind == 0
@@ -73,7 +70,7 @@ class ArrowFrames:
             raise AnswerBrokenError(self.received, "the Arrow stream lacks its end")
 
 
-def _measured(data: bytes) -> tuple[int | None, int]:
+def _measure(data: bytes) -> tuple[int | None, int]:
     """The kind and the length of the first message, 0 for the end; None and the length needed to tell, if it is short.
 
     The length of the body is in the message's own table (a flatbuffer), which stands behind the two lengths.
@@ -180,7 +177,7 @@ class RemoteRows(_Origin, ArrowRows):
 
     @cached_property
     def typed_columns(self) -> Columns:
-        return _typed(self._received.schema)
+        return _column_types(self._received.schema)
 
 
 class AnsweredRows(Struct, frozen=True):
@@ -211,7 +208,7 @@ class JsonRows(_Origin, ArrowRows):
     def table(self) -> pa.Table:
         import pyarrow as pa
 
-        return pa.table({name: _guessed([row.get(name) for row in self._rows]) for name in self._names})
+        return pa.table({name: _guess_column([row.get(name) for row in self._rows]) for name in self._names})
 
     @property
     def typed_columns(self) -> Columns:
@@ -238,7 +235,7 @@ class JsonRows(_Origin, ArrowRows):
         return len(self._rows)
 
 
-def _guessed(values: list[Any]) -> pa.Array:
+def _guess_column(values: list[Any]) -> pa.Array:
     """A column of values that JSON gave; as their texts where they are of different kinds."""
     import pyarrow as pa
 
@@ -272,7 +269,7 @@ class _Batches(_Origin, ArrowBatches):
 
     @property
     def typed_columns(self) -> Columns:
-        return _typed(self._decoder.schema)
+        return _column_types(self._decoder.schema)
 
 
 class RemoteBatches(_Batches):
@@ -437,7 +434,7 @@ class AsyncRemoteBatches(_Batches):
         await self._answer.aclose()
 
 
-def _typed(schema: Any) -> Columns:
+def _column_types(schema: Any) -> Columns:
     """The columns with their types as the language calls them; as Arrow does where the server does not say."""
     return [
         (field.name, (field.metadata or {}).get(TYPE_METADATA, str(field.type).encode()).decode()) for field in schema

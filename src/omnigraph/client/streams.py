@@ -1,9 +1,8 @@
-"""The requests whose answers are taken in pieces, and the maintenance that no server does for its clients.
+"""Responses that come in pieces: exports, baselines and blobs.
 
-Streams of records by line, as they come: whole lines only, the server's own error where it tells one, and an end
-that is known to be the end. Pure; both transports feed it.
-
-Blob cells of a remote graph: found by their headers, read in ranges, always of the commit they were found in.
+Streams of records are given out as whole lines; the error that a server writes as the last line is raised, and so is a
+missing end. A blob is found by its headers and read in ranges, always of the commit it was found in. No I/O happens
+here: both transports feed it.
 """
 
 from __future__ import annotations
@@ -72,10 +71,10 @@ class RecordLines:
         whole, end, self._pending = (self._pending + chunk).rpartition(b"\n")
         last = whole[whole.rfind(b"\n") + 1 :]
         if last.startswith(_ERROR):
-            raise self._told(last)
+            raise self._reported_error(last)
         return whole + end
 
-    def _told(self, line: bytes) -> OmniGraphError:
+    def _reported_error(self, line: bytes) -> OmniGraphError:
         try:
             return received_error(bytes(wire.decode(line, _ErrorLine).error))
         except BadRequestError:

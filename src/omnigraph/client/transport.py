@@ -1,15 +1,7 @@
-"""Carries calls out, one after another: sends requests, waits between attempts, and hands out streams as they come.
+"""Carries operations out, for threads and for asyncio: sends requests, retries them, and gives out streams.
 
-Carries calls out for asyncio; `transport` is the same for threads.
-
-Answers that are taken in pieces, from threads and from asyncio. One that breaks off raises: it never ends early.
-
-When a request is sent again, when not, and what its caller is told in the end.
-
-Pure but for its clock. Repeating a request can't do anything twice: it reads, or it carries an idempotency key. What
-can't be sent again, or is not answered in its time, is told as open if it may have happened.
-
-Turns the description of a call into a method of a graph, for threads and for asyncio, with its own signature.
+A request may be sent again because it only reads, or carries an idempotency key. When it can't be sent again, or has no
+response in time, the error says whether it may have happened. A stream that breaks off raises; it never ends early.
 """
 
 from __future__ import annotations
@@ -179,7 +171,7 @@ class Attempts:
         return None
 
     def _pause_after(self, reply: Reply) -> float | None:
-        kind = _told_type(reply)
+        kind = _error_type(reply)
         if reply.status == 412 and MIN_COMMIT_HEADER in self.request.headers:
             return self._pause() if self.clock() - self._began < _TO_CATCH_UP else None
         if kind in _DID_NOTHING or reply.status in _GATEWAY:
@@ -208,7 +200,7 @@ class Attempts:
         return WriteOutcomeUnknownError(self.request.route.operation_id, self.request.key, cause)
 
 
-def _told_type(reply: Reply) -> str | None:
+def _error_type(reply: Reply) -> str | None:
     try:
         return decode(reply.body, ErrorOutput).type
     except BadRequestError:
@@ -257,7 +249,7 @@ class Transport:
         attempts = self._attempts(request)
         while True:
             try:
-                response = self._sent(request, attempts)
+                response = self._send(request, attempts)
                 if response.status_code == 200:
                     return Answer(self._settings.reply(response.status_code, response.headers), response)
                 reply = self._whole(response, attempts)
@@ -273,9 +265,9 @@ class Transport:
         return Attempts(request, self._settings.timeout, self._settings.retries)
 
     def _once(self, request: Request, attempts: Attempts) -> Reply:
-        return self._whole(self._sent(request, attempts), attempts)
+        return self._whole(self._send(request, attempts), attempts)
 
-    def _sent(self, request: Request, attempts: Attempts) -> httpx.Response:
+    def _send(self, request: Request, attempts: Attempts) -> httpx.Response:
         attempts.received = 0
         content = request.content.pieces() if isinstance(request.content, Upload) else request.content
         timeout = self._settings.timeouts(request, attempts.seconds_left)
@@ -335,7 +327,7 @@ class AsyncTransport:
         attempts = self._attempts(request)
         while True:
             try:
-                response = await self._sent(request, attempts)
+                response = await self._send(request, attempts)
                 if response.status_code == 200:
                     return AsyncAnswer(self._settings.reply(response.status_code, response.headers), response)
                 reply = await self._whole(response, attempts)
@@ -351,9 +343,9 @@ class AsyncTransport:
         return Attempts(request, self._settings.timeout, self._settings.retries)
 
     async def _once(self, request: Request, attempts: Attempts) -> Reply:
-        return await self._whole(await self._sent(request, attempts), attempts)
+        return await self._whole(await self._send(request, attempts), attempts)
 
-    async def _sent(self, request: Request, attempts: Attempts) -> httpx.Response:
+    async def _send(self, request: Request, attempts: Attempts) -> httpx.Response:
         attempts.received = 0
         content = _pieces(request.content) if isinstance(request.content, Upload) else request.content
         timeout = self._settings.timeouts(request, attempts.seconds_left)

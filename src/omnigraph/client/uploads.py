@@ -48,12 +48,12 @@ Row = dict[str, Any]
 def sent_records(given: GivenRecords) -> GivenBatches | GivenRecords:
     """The rows as columns if they hold bytes, else as they are. An iterator is asked for its first rows only."""
     if not given.once:
-        return _columns(lambda: _checked(given.rows)) if any(map(_holds_bytes, given.rows)) else given
+        return _columns(lambda: _check_rows(given.rows)) if any(map(_holds_bytes, given.rows)) else given
     rest, first = iter(given.rows), list[object]()
     for row in islice(rest, _PEEKED_ROWS):
         first.append(row)
         if _holds_bytes(row):
-            return _columns(Spooled(_checked(chain(first, rest))).__iter__)
+            return _columns(Spooled(_check_rows(chain(first, rest))).__iter__)
     return GivenRecords(chain(first, rest), once=True)
 
 
@@ -69,17 +69,17 @@ def _is_or_holds_bytes(value: object) -> bool:
 
 def _plain_row(number: int, row: object) -> Row:
     if not isinstance(row, Mapping) or any(not isinstance(name, str) for name in row):
-        raise _refused(number, None, "a row must be a dictionary whose keys are texts")
+        raise _refusal(number, None, "a row must be a dictionary whose keys are texts")
     plain: Row = {}
     for name, value in row.items():
         try:
             plain[name] = plain_value(value)
         except BadRequestError as error:
-            raise _refused(number, name, str(error)) from None
+            raise _refusal(number, name, str(error)) from None
     return plain
 
 
-def _refused(number: int, name: str | None, reason: str) -> ConstraintError:
+def _refusal(number: int, name: str | None, reason: str) -> ConstraintError:
     rule = ConstraintRule.RECORD if name is None else ConstraintRule.TYPE
     where = f"row {number}: " if name is None else f"row {number}: property '{name}': "
     return ConstraintError(rule, None, name, None, number, message=where + reason)
@@ -101,11 +101,11 @@ def lines(rows: Iterable[object]) -> Iterator[bytes]:
 
 def _unsendable(number: int, plain: Row, error: Exception) -> ConstraintError:
     if _holds_bytes(plain):
-        return _refused(number, None, "it holds bytes and the rows before it do not; give a list, or an Arrow table")
+        return _refusal(number, None, "it holds bytes and the rows before it do not; give a list, or an Arrow table")
     for name, value in plain.items():
         if (problem := json_problem(value)) is not None:
-            return _refused(number, name, problem)
-    return _refused(number, None, str(error))
+            return _refusal(number, name, problem)
+    return _refusal(number, None, str(error))
 
 
 # Columns
@@ -139,12 +139,12 @@ def _columns(read: Callable[[], Iterable[Any]]) -> GivenBatches:
     return GivenBatches(typed, batches)
 
 
-def _checked(rows: Iterable[object]) -> Iterator[Row]:
+def _check_rows(rows: Iterable[object]) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
         plain = _plain_row(number, row)
         for name, value in plain.items():
             if not _is_or_holds_bytes(value) and (problem := json_problem(value)) is not None:
-                raise _refused(number, name, problem)
+                raise _refusal(number, name, problem)
         yield plain
 
 

@@ -1,1 +1,1 @@
-"""Servers, clusters and pipelines: the HTTP API as a table, what its requests and errors hold, and reports."""
+"""Servers, clusters and pipelines: the HTTP API as a table, its requests and errors, and reports."""

@@ -1,8 +1,6 @@
-"""Clusters: what is found wrong with one, what its ledger says of its resources, and what its commands report.
+"""Clusters and servers: diagnostics, the status of resources, stored queries, and the reports of cluster commands.
 
-The stored queries of a cluster as `omnigraph queries` tells them: what is declared, and what no longer fits.
-
-What a server tells about itself and the graphs it serves.
+`omnigraph.cluster` and the server make these structs; the command line and HTTP show them.
 """
 
 from __future__ import annotations
@@ -351,15 +349,15 @@ class QueriesValidated(Struct, frozen=True):
     def lines(self) -> Iterator[str]:
         """The report for a person."""
         for breakage in self.breakages:
-            yield f"ERROR  query '{breakage.query}': {_indented(breakage.message)}"
+            yield f"ERROR  query '{breakage.query}': {_indent(breakage.message)}"
         for warning in self.warnings:
-            yield f"WARN   query '{warning.query}': {_indented(warning.message)}"
+            yield f"WARN   query '{warning.query}': {_indent(warning.message)}"
         if self.ok:
             checks = "1 stored query type-checks" if self.checked == 1 else f"{self.checked} stored queries type-check"
             yield f"OK  {checks} against the schema"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return text.replace("\n", "\n       ")
 
 

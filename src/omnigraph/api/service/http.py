@@ -1,11 +1,8 @@
-"""Errors on the wire: one object for every class of the family, and the same error built from it again.
+"""Errors on the wire, the parameters of query strings, and the header `Retry-After`.
 
-The members that HTTP clients have always known come first. `type` names the class and `fields` holds what those
-members do not say, so a class that is added to `omnigraph.errors` travels without a line here.
-
-What stands in the query string of a request. A strict set refuses parameters that it does not know.
-
-The header by which servers, gateways and providers say when they want to be asked again.
+`ErrorOutput` holds any class of `omnigraph.errors`, and the same error can be built from it again. The members that
+HTTP clients have always known come first; `type` names the class and `fields` holds the rest, so a new class of error
+needs no code here.
 """
 
 from __future__ import annotations
@@ -131,7 +128,7 @@ class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def of(cls, error: OmniGraphError) -> ErrorOutput:
         member = _member_of(type(error))
         detail = None if member is None else _detail(member, error)
-        known = dict(_told_by(detail, error.fields))
+        known = dict(_fields_in_detail(detail, error.fields))
         rest = {name: value for name, value in error.fields.items() if name not in known}
         details: dict[str, Any] = {} if member is None else {member: detail}
         return cls(
@@ -160,7 +157,7 @@ class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return error
 
 
-class _ToldError(Struct, frozen=True):
+class _ErrorBody(Struct, frozen=True):
     """What every version says of a failure."""
 
     error: str
@@ -175,7 +172,7 @@ def received_error(data: bytes) -> OmniGraphError:
     try:
         return wire.decode(data, ErrorOutput).rebuilt()
     except (BadRequestError, msgspec.ValidationError):
-        told = wire.decode(data, _ToldError)
+        told = wire.decode(data, _ErrorBody)
         code = ErrorCode(told.code) if told.code in set(ErrorCode) else None
         return ErrorOutput(error=told.error, code=code).rebuilt()
 
@@ -229,7 +226,7 @@ def _detail(member: str, error: OmniGraphError) -> Any:
     return shape(**{field.name: getattr(error, field.name, None) for field in fields})
 
 
-def _told_by(detail: Any, fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _fields_in_detail(detail: Any, fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The fields of an error that its detail says already, and completely."""
     for name, value in fields.items():
         if isinstance(detail, tuple):

@@ -1,4 +1,7 @@
-"""Runs of pipelines: what is told while they run and when they end."""
+"""Runs of pipelines: the events while they run, and the report at the end.
+
+`omnigraph.pipeline` makes them; the command line and the server show them.
+"""
 
 from __future__ import annotations
 
@@ -161,8 +164,8 @@ class PipelineReport(Struct, frozen=True, kw_only=True):
         if self.samples:
             yield ""
             shown = "" if len(self.samples) >= self.rejected else f", the first {len(self.samples)}"
-            yield f"{_counted(self.rejected, 'row')} rejected{shown}:"
-            yield from _aligned([(f"  {s.place()}", s.type_key or "", s.reason) for s in self.samples], right=())
+            yield f"{_count_text(self.rejected, 'row')} rejected{shown}:"
+            yield from _align([(f"  {s.place()}", s.type_key or "", s.reason) for s in self.samples], right=())
         if self.quarantine:
             yield f"all of them are in {shown_path(self.quarantine)}"
         yield ""
@@ -190,17 +193,17 @@ def _table(types: tuple[TypeCounts, ...]) -> Iterator[str]:
     columns += [name for name in ("deleted", "superseded") if any(getattr(t, name) for t in types)]
     rows = [(t.type_key, *(f"{getattr(t, name):,}" for name in columns)) for t in types]
     total = ("total", *(f"{sum(getattr(t, name) for t in types):,}" for name in columns))
-    yield from _aligned([("type", *columns), *rows, total], right=range(1, len(columns) + 1))
+    yield from _align([("type", *columns), *rows, total], right=range(1, len(columns) + 1))
 
 
-def _aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> Iterator[str]:
+def _align(rows: Sequence[Sequence[str]], right: Collection[int]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = enumerate(zip(row, widths, strict=True))
         yield "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in cells).rstrip()
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
