@@ -50,7 +50,7 @@ class Connection:
 @contextmanager
 def serving(graph: Path, workers: int) -> Iterator[str]:
     """A server of its own process; the address it listens on."""
-    command = [sys.executable, "-m", "omnigraph.cli.server", "--store", str(graph), "--bind", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "omnigraph.cli.main", "serve", "--store", str(graph), "--bind", "127.0.0.1:0"]
     process = subprocess.Popen(
         [*command, "--unauthenticated", "--workers", str(workers)],
         stdout=subprocess.PIPE,

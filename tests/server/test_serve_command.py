@@ -106,7 +106,7 @@ def server(store: str) -> Iterator[ServerProcess]:
     environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps({"ada": TOKEN}), "RUST_LOG": "debug"}
     arguments = ("--store", store, "--bind", "127.0.0.1:0", "--workers", "2", "--maintain", "--actor-requests", "7")
     arguments += ("--query-clauses", "600")
-    with served(*arguments, module="omnigraph.cli.server", environment=environment) as running:
+    with served("serve", *arguments, environment=environment) as running:
         yield running
 
 
@@ -236,6 +236,6 @@ def test_the_compose_file_and_the_image_name_what_is_there() -> None:
 
 
 def test_both_entry_points_have_the_same_flags() -> None:
-    script = "import sys; sys.argv = ['omnigraph-server', '--help']; from omnigraph.cli.server import main; main()"
+    script = "import sys; sys.argv = ['omnigraph-server', '--help']; from omnigraph.cli.main import serve; serve()"
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert shown.startswith("Usage: omnigraph serve [OPTIONS]")

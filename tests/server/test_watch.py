@@ -108,7 +108,7 @@ def test_states_are_swapped_under_load_without_one_failed_request(tmp_path: Path
     files.import_()
     applied(files)
     arguments = ("--cluster", files.source, "--bind", "127.0.0.1:0", "--unauthenticated", "--workers", "2", "--watch")
-    with served(*arguments, module="omnigraph.cli.server") as server:
+    with served("serve", *arguments) as server:
         with Load(server.url) as load:
             load.more(20)
             revision = 0

@@ -7,6 +7,7 @@ imports what it needs when it runs. Exit codes: 0 success, 1 a failure at run ti
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -181,6 +182,7 @@ def app(ctx: click.Context, /, *, debug: bool, **flags: Any) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
+    gc.set_threshold(50_000)  # imports make many objects and little garbage
     _open_closed_streams()
     if COMPLETION_VARIABLE in os.environ:
         app.main(prog_name="omnigraph", complete_var=COMPLETION_VARIABLE)
@@ -196,6 +198,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def serve() -> None:
+    """The entry point of `omnigraph-server`, which is `omnigraph serve`."""
+    main(["serve", *sys.argv[1:]])
 
 
 def run(arguments: list[str]) -> int:

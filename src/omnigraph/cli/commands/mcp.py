@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.commands.serve import address, host_flag
+from omnigraph.cli.commands.serve import address, host_flag, open_graph
 from omnigraph.cli.inputs import read_source
 from omnigraph.cli.params import UsageError, file_option, uri_argument
 from omnigraph.cli.target import Invocation, pass_invocation
@@ -112,7 +112,6 @@ def _access(invocation: Invocation, uri: str | None, texts: list[tuple[str, str]
 def _open_cluster_graph(invocation: Invocation) -> Iterator[GraphApi]:
     """The graph of `--cluster` that `--graph` names, or its only one, for the actor of `--as`. Without a policy, access
     to the storage is enough to do everything."""
-    from omnigraph.cli.server import open_graph
     from omnigraph.cluster.ledger.ledger import read_applied
     from omnigraph.server.loader import load_graph
 

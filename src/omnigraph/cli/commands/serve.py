@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
@@ -28,6 +28,12 @@ from omnigraph.server.settings import (
     is_set,
     refusal_of_public,
 )
+
+if TYPE_CHECKING:
+    from omnigraph.api.governance import Limits
+    from omnigraph.engine.query.search.embedder import Embedder
+    from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
+    from omnigraph.graph import Graph
 
 DEFAULT_BIND = "127.0.0.1:8080"
 _NEEDED = {"uvicorn", "h11", "starlette", "prometheus_client"}
@@ -184,9 +190,14 @@ def _run(settings: Any) -> int:
         if error.name in _NEEDED:
             raise BadRequestError(f"serving needs {error.name}; pip install 'omnigraph[server]'") from None
         raise
-    from omnigraph.cli.server import open_graph
-
     return run(settings, Program(open_graph))
+
+
+def open_graph(uri: str, embedder: Embedder | None, external_blobs: ExternalBlobPolicy | None, limits: Limits) -> Graph:
+    """Open a graph as Python programs do, with the settings that a cluster has for it."""
+    import omnigraph
+
+    return omnigraph.open(uri, embedder=embedder, external_blobs=external_blobs, limits=limits)
 
 
 def address(bind: str, flag: str = "--bind") -> tuple[str, int]:
