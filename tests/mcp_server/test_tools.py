@@ -229,7 +229,7 @@ def test_an_error_of_the_language_shows_the_place_and_what_was_meant(library: om
         ("commit_changes", {"commit": "01NOPE"}, "commit '01NOPE'"),
         ("history", {"branch": "gone"}, "branch 'gone' not found"),
         ("histroy", {}, "there is no tool 'histroy'; did you mean 'history'?"),
-        ("drop_everything", {}, "tools/list tells which there are"),
+        ("drop_everything", {}, "tools/list lists the tools"),
     ],
 )
 def test_a_call_that_is_wrong_says_how(

@@ -29,8 +29,8 @@ _ACCESS: Final = "omnigraph.access"
 
 @dataclass(frozen=True, slots=True)
 class DirectAccess:
-    """One graph for everybody who connects. A read that is cancelled is left to end by itself; a write that has begun
-    is waited for, because nobody could tell what became of it."""
+    """One graph for all connections. A cancelled read ends by itself; a write that has begun is awaited, because its
+    caller could not learn whether it happened."""
 
     graph: GraphApi
     actor: str | None = None
@@ -62,7 +62,7 @@ def serve_http(
     ready: Callable[[], None],
     with_own_names: Callable[[Any], Any],
 ) -> None:
-    """Answer HTTP on a socket until a signal says to end. Nobody is asked who they are, so a page in a browser must not
+    """Serve HTTP on a socket until a signal ends it. Callers are not authenticated, so a page in a browser must not
     reach it by a name that was pointed here: `with_own_names` makes an application that checks the name."""
     import uvicorn
 
@@ -80,7 +80,7 @@ def serve_http(
 
 
 class MountedEndpoint:
-    """The endpoint inside another HTTP server, which knows who asks. Every request stands alone, so any process of
+    """The endpoint inside another HTTP server, which authenticates callers. Requests are independent, so any process of
     that server can answer it."""
 
     def __init__(self, terms: Terms) -> None:

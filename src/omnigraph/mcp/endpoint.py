@@ -222,7 +222,7 @@ class _Handlers:
         return {name: each for name, each in guide.PROMPTS.items() if not (self._terms.read_only and each.arguments)}
 
     async def _read(self, context: Context, work: Callable[[GraphApi], Any]) -> Any:
-        """What is no tool has no answer for failures: those are errors of the protocol."""
+        """Read for a request that is not a tool call; its failures are errors of the protocol."""
         try:
             return await self._access_of(context).run(work, writes=False)
         except Exception as error:
@@ -235,11 +235,11 @@ class _Handlers:
         if name in TOOLS:
             return f"'{name}' is not offered here: this endpoint is read-only"
         hint = did_you_mean(name, [*self._tools, *queries])
-        return f"there is no tool '{name}'; {hint or 'tools/list tells which there are'}"
+        return f"there is no tool '{name}'; {hint or 'tools/list lists the tools'}"
 
 
 def _refuse_lone_surrogates(given: dict[str, Any]) -> None:
-    """JSON can spell half of a character, which is no text and fits into no answer."""
+    """JSON can spell a lone surrogate, which is not a text and can't be sent back."""
     try:
         msgspec.json.encode(given)
     except UnicodeEncodeError:

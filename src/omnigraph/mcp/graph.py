@@ -24,7 +24,7 @@ Rows: TypeAlias = QueryRows | QueryBatches
 
 @contextmanager
 def reading(rows: Rows) -> Iterator[Iterator[dict[str, Any]]]:
-    """The rows one after another. Whatever stays open behind those that nobody takes is closed."""
+    """The rows one after another. The stream is closed at the end, even if some rows were not read."""
     try:
         yield iter(rows.rows())
     finally:
@@ -75,6 +75,6 @@ class Terms:
         if named == MAIN and not self.allow_main:
             raise PolicyError(
                 "mutations on 'main' are refused here: make a branch with branch_create, mutate it, look at "
-                f"merge_preview, then merge it. Whoever runs this endpoint can allow main with {self.main_flag}"
+                f"merge_preview, then merge it. The operator of this endpoint can allow main with {self.main_flag}"
             )
         return named

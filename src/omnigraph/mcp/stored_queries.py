@@ -38,7 +38,7 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
 }
 _READ_CONTROLS: Final[dict[str, str]] = {
     "branch": "The branch to read; main when left out.",
-    "snapshot": "A commit id: read exactly this state instead of a branch's head.",
+    "snapshot": "A commit id: read exactly this snapshot instead of a branch's head.",
     "continuation": "From the previous answer; the other arguments must be repeated unchanged.",
 }
 _WRITE_CONTROLS: Final[dict[str, str]] = {
@@ -130,7 +130,7 @@ class QueryTool:
 
 
 def query_tools(graph: GraphApi, *, read_only: bool) -> dict[str, QueryTool]:
-    """The stored queries of a graph by their tool names. Whoever may not see them is offered none."""
+    """The stored queries of a graph by their tool names. An actor who may not see them gets none."""
     try:
         queries = graph.stored_queries().queries
     except PolicyError:

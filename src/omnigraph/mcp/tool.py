@@ -287,7 +287,7 @@ def head_of(graph: GraphApi, branch: str) -> str:
 
 Branch: TypeAlias = Annotated[str | None, Meta(description="The branch to read; main when left out.")]
 Snapshot: TypeAlias = Annotated[
-    str | None, Meta(description="A commit id: read exactly this state instead of a branch's head.")
+    str | None, Meta(description="A commit id: read exactly this snapshot instead of a branch's head.")
 ]
 Continuation: TypeAlias = Annotated[
     str | None, Meta(description="From the previous answer; the other arguments must be repeated unchanged.")

@@ -260,7 +260,7 @@ class Pools:
     async def begin_read(
         self, actor: str | None, work: Callable[[], Result], gone: asyncio.Future[None] | None = None
     ) -> asyncio.Future[Result]:
-        """Begin a read when it is the actor's turn. The turn ends with the thread, even if nobody waits for it."""
+        """Begin a read when it is the actor's turn. The turn ends with the thread, even if no request waits for it."""
         await self._turns.take(actor, gone)
         running = asyncio.get_running_loop().run_in_executor(self._reads, work)
         running.add_done_callback(lambda _: self._turns.give_back(actor))
@@ -338,7 +338,7 @@ class Turns:
         return actor is None or self._reading[actor] < self._share
 
     def _withdraw(self, actor: str | None, turn: Waiting) -> None:
-        """Nobody needs this turn any more; it may have come meanwhile."""
+        """Give up a turn that is not needed any more; it may have come meanwhile."""
         if turn.done():
             self.give_back(actor)
             return

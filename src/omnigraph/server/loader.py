@@ -87,7 +87,7 @@ class NamedSource(NamedTuple):
 
 def stored_queries(sources: Iterable[NamedSource], snapshot: Snapshot) -> Mapping[str, StoredQuerySource]:
     """The queries by name, sorted. Raises when one does not parse, is not declared by its text or does not fit the
-    schema of the state, and when two would be offered to agents as the same tool."""
+    schema of the snapshot, and when two would be offered to agents as the same tool."""
     found: dict[str, StoredQuerySource] = {}
     for name, source in sorted(sources):
         try:
@@ -199,7 +199,7 @@ class Opener:
         return Served(graph_id, governed, offered, owned_by_cluster, made_of, made_of.pipelines)
 
     def _same(self, graph: ClusterGraph, opened: Graph) -> Served | None:
-        """The graph that is open already, if it is still the one that stands there: a graph that was deleted and made
+        """The graph that is open already, if it is still the same: a graph that was deleted and made
         again has the same place and nothing else in common with the first."""
         current = self.current.get(graph.graph_id)
         if current is None or current.made_of is None or current.made_of.graph != graph:

@@ -28,7 +28,7 @@ class HeldServing:
         self.serving = serving
         self._states = states
         self._holders = 0
-        self._told: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     def hold(self) -> HeldServing:
         """Keep its graphs open once more, for work that may outlive the request."""
@@ -69,12 +69,12 @@ class ServingSets:
             before, self._current = self._current, HeldServing(serving, self)
             self.unserved_revision = None
             self._past.append(before)
-            told, before._told = before._told, []
+            callbacks, before._callbacks = before._callbacks, []
             if _is_the_same(before.serving, serving):
-                self._current._told, told = told, []  # nothing changes for clients that wait
+                self._current._callbacks, callbacks = callbacks, []  # nothing changes for clients that wait
             unused = self._unused()
-        for tell in told:
-            tell()
+        for call in callbacks:
+            call()
         _close_aside(unused)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class ServingSets:
     def _tell(self, state: HeldServing, tell: Callable[[], None]) -> None:
         with self._lock:
             if state is self._current:
-                state._told.append(tell)
+                state._callbacks.append(tell)
                 return
         tell()
 
@@ -217,8 +217,8 @@ class Follower:
             self._retry_at = time.monotonic() + min(LONGEST_DELAY, FIRST_DELAY * 2 ** (self._failures - 1))
             self._states.unserved_revision = revision
             self._failed(revision)
-            told = f"revision {revision} can't be served, revision {before.revision} still is"
-            self._complain(f"{revision}: {error}", told, error)
+            message = f"revision {revision} can't be served, revision {before.revision} still is"
+            self._complain(f"{revision}: {error}", message, error)
             return
         if self._stopping.is_set():
             close_graphs(serving.graphs.values(), but=before.graphs.values())
@@ -228,13 +228,13 @@ class Follower:
         self._taken(serving)
         logger.info("revision %d is served: %d graphs", revision, len(serving.graphs))
 
-    def _complain(self, about: str, told: str, error: Exception) -> None:
+    def _complain(self, about: str, message: str, error: Exception) -> None:
         """Log a problem once, however often it is found."""
         if about == self._complained_about:
             return
         self._complained_about = about
         if isinstance(error, OmniGraphError):
-            logger.error("%s: %s", told, error)
+            logger.error("%s: %s", message, error)
         else:
             # The text of something unforeseen may hold anything.
-            logger.error("%s: %s", told, type(error).__name__, exc_info=error)
+            logger.error("%s: %s", message, type(error).__name__, exc_info=error)

@@ -179,8 +179,9 @@ def refusal_of_public(settings: Settings) -> str | None:
     if is_loopback(settings.host) or settings.insecure_public:
         return None
     return (
-        f"without tokens, everybody who reaches {settings.host} could read and change everything: set tokens, listen "
-        "at 127.0.0.1, or add --insecure-public (OMNIGRAPH_INSECURE_PUBLIC=1) if something else keeps strangers out"
+        f"without tokens, every caller who reaches {settings.host} could read and change everything: set tokens, "
+        "listen at 127.0.0.1, or add --insecure-public (OMNIGRAPH_INSECURE_PUBLIC=1) if something else keeps strangers "
+        "out"
     )
 
 

@@ -93,8 +93,8 @@ def _commit(call: Toolcall, name: str, branches: list[str]) -> str:
 DIFF: Final = Tool(
     "diff",
     "Difference of two states",
-    "Which entities differ between two branches or commits, with counts. It tells no values: see commit_changes, or "
-    "entity at either state.",
+    "Which entities differ between two branches or commits, with counts. It has no values: see commit_changes, or "
+    "entity at either commit.",
     DiffArguments,
     diff,
 )

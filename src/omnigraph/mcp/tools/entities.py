@@ -40,8 +40,8 @@ class GeneratedQuery:
 
 
 def readable_properties(type_: TableType, wanted: Iterable[str] | None = None) -> list[str]:
-    """The properties that an agent can read: all but blobs, which queries never return, and vectors, which tell a
-    reader nothing, unless they are asked for."""
+    """The properties that an agent can read: all but blobs, which queries never return, and vectors, which are
+    useless to a reader, unless they are named."""
     if wanted is None:
         return [prop.name for prop in type_.property_list if not (prop.type.is_blob or prop.type.is_vector)]
     return [property_of(type_, name).name for name in wanted]
@@ -82,7 +82,7 @@ def searched_vector(type_: NodeType, name: str | None) -> str:
     vectors = [prop for prop in type_.property_list if prop.type.is_vector]
     if name is not None:
         if not property_of(type_, name).type.is_vector:
-            raise BadRequestError(f"'{type_.name}.{name}' is no vector; its vectors: {_names(vectors)}")
+            raise BadRequestError(f"'{type_.name}.{name}' is not a vector; its vectors: {_names(vectors)}")
         return name
     if not vectors:
         raise BadRequestError(f"node type '{type_.name}' has no vector; search it with mode '{KEYWORD}'")
@@ -154,7 +154,7 @@ def neighbours_query(
     type_: NodeType, node: Mapping[str, Any], hop: Hop, of_node: Sequence[str], of_edge: Sequence[str]
 ) -> GeneratedQuery:
     """The nodes at the other end of a hop, in the order of their ids. A query can't name an id, so the node is matched
-    by its key, or by whatever else is known of it; `self` tells whether it is the one."""
+    by its key, or by its other properties; `self` is the id of the node that matched."""
     pins, declared, params = [], [], {}
     for number, prop in enumerate(_matching_properties(type_, node)):
         kind = "String" if prop.type.is_enum else prop.type.scalar.value

@@ -63,8 +63,8 @@ def _commit_members(commit: CommitReceipt) -> dict[str, Any]:
 HISTORY: Final = Tool(
     "history",
     "History of a branch",
-    "The commits of a branch, newest first: when, by whom, and from what. Each is a state that query, entity and diff "
-    "can read.",
+    "The commits of a branch, newest first: when, by whom, and from what. Each is a snapshot that query, entity and "
+    "diff can read.",
     HistoryArguments,
     history,
 )

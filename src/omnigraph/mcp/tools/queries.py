@@ -111,10 +111,10 @@ def page_of_rows(call: Toolcall, position: PagePosition, point: PinnedPoint, row
 QUERY: Final = Tool(
     "query",
     "Run a read query",
-    "Runs a query in the .gq language on one state of the graph. Example: query older($age: I32) { match { $p: Person "
-    "$p.age > $age } return { $p.name as name, $p.age as age } order { age desc } limit 20 }. There is no null and no "
-    "negative literal: pass them as parameters. guide has more. Errors name the line and column, and often what was "
-    "meant.",
+    "Runs a query in the .gq language on one snapshot of the graph. Example: query older($age: I32) { match { "
+    "$p: Person $p.age > $age } return { $p.name as name, $p.age as age } order { age desc } limit 20 }. There is "
+    "no null and no negative literal: pass them as parameters. guide has more. Errors name the line and column, and "
+    "often what was meant.",
     QueryArguments,
     query,
 )

@@ -99,7 +99,7 @@ def get_blob(call: Call) -> AnyResponse:
 
 def _redirect(content: ExternalBlob, snapshot: dict[str, str]) -> AnyResponse:
     if content.offset or content.length is not None:
-        raise BlobIntegrityError("an external reference is to a part of an object, which no address can tell")
+        raise BlobIntegrityError("an external reference is to a part of an object, which a redirect can't express")
     headers = {**snapshot, "Location": content.uri, "Cache-Control": "no-store"}
     return Response(status=302, media=None, headers=headers)
 

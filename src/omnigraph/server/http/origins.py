@@ -133,8 +133,8 @@ def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
 
 
 def refuse_foreign_origins(headers: Mapping[str, str], origins: Collection[str]) -> None:
-    """A page that a browser loaded elsewhere may not call, by whatever name it reaches this address: tools do what
-    they are told. Programs other than browsers send no origin."""
+    """Refuse pages of other origins, by whatever name they reach this address: tools can do everything that the actor
+    may do. Programs other than browsers send no origin."""
     origin = headers.get("origin")
     if origin is not None and not _is_let_in(origin, origins) and not _is_of_this_machine(origin):
         raise PolicyError(f"pages of '{origin}' may not use these tools; let them with --allow-origin {origin}")

@@ -80,7 +80,7 @@ async def pieces(receive: Receive, ceiling: Ceiling, declared: str | None, secon
 
 
 async def is_received(receive: Receive, declared: str | None) -> bool:
-    """Take what is left of a body that nobody wants, if it is small and on its way. A connection that is closed with
+    """Read the rest of a refused body, if it is small and on its way. A connection that is closed with
     bytes unread is reset, and the client may lose the response with it."""
     if declared is not None and (not declared.isdigit() or int(declared) > _TAKEN_UNWANTED):
         return False
@@ -197,14 +197,14 @@ class Exchange:
         await self.chunk(b"" if self.is_head else response.body, more=False)
 
     async def start(self, status: int, headers: Headers, media: str | None, route: Route | None) -> None:
-        told = {"X-Content-Type-Options": "nosniff", REQUEST_ID_HEADER: self.request_id, **headers}
+        fields = {"X-Content-Type-Options": "nosniff", REQUEST_ID_HEADER: self.request_id, **headers}
         if media is not None:
-            told["Content-Type"] = media
+            fields["Content-Type"] = media
         if route is not None and route.successor is not None and status < 300:
-            told["Deprecation"] = "true"
-            told["Link"] = f'<{route.successor}>; rel="successor-version"'
+            fields["Deprecation"] = "true"
+            fields["Link"] = f'<{route.successor}>; rel="successor-version"'
         self.status = status
-        raw = [(name.lower().encode("latin-1"), _header_value(value)) for name, value in told.items()]
+        raw = [(name.lower().encode("latin-1"), _header_value(value)) for name, value in fields.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def chunk(self, body: bytes, *, more: bool) -> None:

@@ -98,22 +98,22 @@ def error_response(error: Exception, request_id: str, route: Route | None = None
 
 def error_output(error: Exception, request_id: str, route: Route | None = None) -> ErrorOutput:
     """The wire form of an error: whole below 500, and without anything of the inside above."""
-    told = {"request_id": request_id}
+    identity = {"request_id": request_id}
     if isinstance(error, CommitOutcomeUnknownError):
         return ErrorOutput(
             error=_UNKNOWN_OUTCOME.format(commit=error.commit_id),
             code=ErrorCode.INTERNAL,
             type=error.error_type(),
-            fields={**told, "kind": error.kind, "commit_id": error.commit_id},
+            fields={**identity, "kind": error.kind, "commit_id": error.commit_id},
         )
     if isinstance(error, OmniGraphError) and (error.http_status < 500 or isinstance(error, _TOLD_THOUGH_INTERNAL)):
         output = ErrorOutput.of(error)
         if error.http_status < 500:
             return output
-        return ErrorOutput(error=output.error, code=output.code, type=output.type, fields={**output.fields, **told})
+        return ErrorOutput(error=output.error, code=output.code, type=output.type, fields={**output.fields, **identity})
     kind = type(error) if isinstance(error, OmniGraphError) else OmniGraphError
     sentence = _sentence(error, route, request_id)
-    return ErrorOutput(error=sentence, code=ErrorCode.INTERNAL, type=kind.error_type(), fields=told)
+    return ErrorOutput(error=sentence, code=ErrorCode.INTERNAL, type=kind.error_type(), fields=identity)
 
 
 def _sentence(error: Exception, route: Route | None, request_id: str) -> str:

@@ -66,8 +66,8 @@ class StreamDelivery:
                 failed(error)
                 exchange.broke_off = True
                 if response.last_line_tells_error:
-                    told = error_output(name_limit(error, seconds), exchange.request_id, route)
-                    await exchange.chunk(wire.encode({"error": wire.to_builtins(told)}) + b"\n", more=True)
+                    output = error_output(name_limit(error, seconds), exchange.request_id, route)
+                    await exchange.chunk(wire.encode({"error": wire.to_builtins(output)}) + b"\n", more=True)
                 raise BrokenStreamError from error
             await exchange.chunk(b"", more=False)
         finally:
