@@ -1,1 +1,1 @@
-"""Clusters: a storage root with many graphs, the ledger of what was applied to them, and the payloads it names."""
+"""Clusters: configurations, plans and applies, the ledger of applied states, and what a server reads of it."""

@@ -1,4 +1,7 @@
-"""One command at work on a cluster: its configuration, its store, its lock, and everything it has found so far."""
+"""One run of a cluster command: its configuration, its storage root, its lock, the ledger, and its findings.
+
+Every command in `commands` runs through a `CommandRun` or a `Session`. A run that fails still has a report.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +42,13 @@ UNREAD = StateObservations(
     locked=False,
     lock_acquired=False,
 )
-"""What is said of a ledger that nobody came to read."""
+"""The report about a ledger that was not read."""
 
 
 @dataclass
 class Session:
-    """`recorded` is the state that the command read, and later the one it wrote. `lock` is its own lock, `holder` that
-    of somebody else."""
+    """An open cluster. `recorded` is the revision that the command read, later the one that it wrote. `lock` is its own
+    lock, `holder` the lock of another command."""
 
     file: ConfigFile
     objects: Objects
@@ -63,7 +66,7 @@ class Session:
         return PayloadStore(self.objects)
 
     def observations(self) -> StateObservations:
-        """The ledger and the lock, as they are told."""
+        """The ledger and the lock in the form of reports."""
         recorded, lock = self.recorded, self.lock or self.holder
         return StateObservations(
             state_path=f"{self.objects.location.uri}/{recorded.path if recorded is not None else STATE_FOLDER}",
@@ -85,13 +88,13 @@ class Session:
 
 
 def open_session(source: str) -> Session:
-    """The cluster of a configuration directory. A local storage root that is missing is made."""
+    """The cluster of a configuration directory. A missing local storage root is created."""
     file = read_config(source)
     return Session(file, make_root(file.storage_root))
 
 
 def open_read_only(source: str) -> Session | None:
-    """The same for commands that change nothing; None when there is no such local directory."""
+    """Like `open_session`, for commands that change nothing; None when the local storage root does not exist."""
     file = read_config(source)
     objects = open_root(file.storage_root)
     return None if objects is None else Session(file, objects)
@@ -99,9 +102,9 @@ def open_read_only(source: str) -> Session | None:
 
 @contextmanager
 def hold_lock(session: Session, operation: str) -> Iterator[None]:
-    """Hold the lock for as long as the block runs, whatever becomes of it."""
+    """Hold the lock while the block runs, and release it in any case."""
     if not session.file.config.state.lock:
-        message = "commands run without a lock; nothing is lost by that, but one of two at once has to be run again"
+        message = "commands run without a lock; that is safe, but one of two concurrent commands has to be run again"
         session.findings.append(warning("state_lock_disabled", "state.lock", message))
         yield
         return
@@ -116,12 +119,12 @@ def hold_lock(session: Session, operation: str) -> Iterator[None]:
         try:
             release(session.objects, lock)
         except ClusterError as problem:
-            # The work is done or failed by now, and that is what counts.
+            # The command has succeeded or failed already; a lock that stays must not change that.
             session.findings += [_as_warning(finding) for finding in problem.diagnostics]
 
 
 def note_lock_holder(session: Session) -> None:
-    """See who holds the lock, without taking it. What is wrong with it is noted as a warning."""
+    """Note the holder of the lock without acquiring it. A damaged lock is a warning."""
     try:
         session.holder = read_lock(session.objects)
     except ClusterError as problem:
@@ -137,7 +140,7 @@ Outcome = TypeVar("Outcome")
 
 @dataclass
 class CommandRun:
-    """What a command has come to so far; `source` is the configuration directory as it was given."""
+    """A command from its start to its report. `source` is the configuration directory as the user wrote it."""
 
     source: str
     desired: Desired | None = None
@@ -147,8 +150,8 @@ class CommandRun:
     def run(
         self, operation: str, read_pipeline: ReadPipeline, work: Callable[[Session, Desired], Outcome]
     ) -> Outcome | None:
-        """Load the configuration, take the lock, read the ledger, and do the work. A `ClusterError` on the way ends it
-        and becomes part of the report."""
+        """Load the configuration, acquire the lock, read the ledger and do the work. A `ClusterError` ends the run and
+        becomes part of the report."""
         try:
             self.desired = desired = load_desired(survey_config(self.source), read_pipeline)
             if not desired.is_valid:
@@ -185,13 +188,13 @@ class CommandRun:
 
     @property
     def state(self) -> State | None:
-        """The state that the command wrote, or else the one it read."""
+        """The state that the command wrote, else the one that it read."""
         recorded = self.session.recorded if self.session is not None else None
         return recorded.state if recorded is not None else None
 
 
 def require_state(session: Session) -> LedgerRevision:
-    """The state that a command begins at. Raises `ClusterError` when there is none."""
+    """The revision that a command starts from. Raises `ClusterError` when there is none."""
     if session.recorded is None:
         message = f"'{session.objects.location.uri}' holds no state of a cluster; run `omnigraph cluster import` first"
         raise ClusterError.of("state_missing", STATE_FOLDER, message)
@@ -199,13 +202,14 @@ def require_state(session: Session) -> LedgerRevision:
 
 
 def refuse_uncovered(state: State) -> None:
-    """A digest covers everything that is recorded of its graph; where it does not, somebody edited the ledger."""
+    """Refuse a state whose graph digests don't match: the digest covers all that is recorded about a graph, so somebody
+    has edited the ledger."""
     findings = [
         error(
             "external_blob_policy_digest_mismatch",
             graph_address(graph_id),
-            f"its digest does not cover what is recorded of it: {revision_path(state.state_revision)} was edited; put "
-            "back what was written there",
+            f"its digest does not match its record: {revision_path(state.state_revision)} was edited; restore the "
+            "original text",
         )
         for graph_id in state.graph_ids
         if composite_digest(state.resources, graph_id) != state.resources[graph_address(graph_id)].digest

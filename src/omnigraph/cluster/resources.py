@@ -1,6 +1,6 @@
-"""How the resources of a cluster are named, and how a name is taken apart.
+"""The names of a cluster's resources, and the diagnostics of every module of the package.
 
-What is wrong with a cluster: findings that have a stable code, and the error that carries them.
+Diagnostics have stable codes. A `ClusterError` carries all diagnostics of a failed step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RESOURCE_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 SERVED_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 RESERVED_GRAPH_IDS: Final = frozenset({"policies", "healthz", "openapi", "graphs"})
 CLUSTER_SCOPE: Final = "cluster"
-"""What rules are bound to that govern the server itself."""
+"""The binding of rules that govern the server itself."""
 
 
 class Kind(StrEnum):
@@ -41,7 +41,7 @@ _PREFIXES: Final = {
 
 
 class Address(NamedTuple):
-    """A resource. `name` is its own one; `graph` is the graph of a query, and of a graph and its schema their id."""
+    """The address of a resource. `graph` is the graph id of a graph, a schema or a query."""
 
     kind: Kind
     name: str
@@ -53,7 +53,7 @@ class Address(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Address | None:
-        """The resource that a text names, None when it is no address."""
+        """The address in a text; None when the text is not an address."""
         for kind, prefix in _PREFIXES.items():
             if text.startswith(prefix):
                 names = text.removeprefix(prefix).split(".")
@@ -65,7 +65,7 @@ class Address(NamedTuple):
 
 
 def unservable_reason(graph_id: str) -> str | None:
-    """Why no route of a server could lead to a graph of this id."""
+    """The reason why a server can't serve a graph with this id; None when it can."""
     if SERVED_ID.fullmatch(graph_id) is None:
         return f"'{graph_id}' can't be served: an id has 1 to 64 letters, digits and hyphens"
     return f"'{graph_id}' can't be served: the name is reserved" if graph_id in RESERVED_GRAPH_IDS else None
@@ -107,13 +107,13 @@ def warning(code: str, path: str, message: str) -> Diagnostic:
 
 
 class ClusterError(OmniGraphError):
-    """A cluster that can't be used as it is. Carries every finding."""
+    """A cluster can't be used as it is. Carries every diagnostic."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         if not diagnostics:
             raise ValueError("a cluster error needs at least one diagnostic")
-        told = "\n".join(map(str, diagnostics))
-        super().__init__(told if len(diagnostics) > 1 else told.removeprefix("ERROR "))
+        message = "\n".join(map(str, diagnostics))
+        super().__init__(message if len(diagnostics) > 1 else message.removeprefix("ERROR "))
         self.diagnostics = tuple(diagnostics)
 
     @classmethod

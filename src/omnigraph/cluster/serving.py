@@ -1,9 +1,7 @@
-"""What a server serves of a cluster: the graphs, queries and rules of one applied state, verified.
+"""The part of an applied state that a server or a pipeline run needs: graphs, queries, rules and pipelines, verified.
 
-Read without a lock and without changing anything. All that is wrong is found in one pass; a graph whose last apply
-left it in doubt is set apart with a warning, everything else that is wrong refuses.
-
-A pipeline that a cluster has applied, with everything that a run of it needs: the file, the graph, the rules.
+`read_serving` takes no lock and changes nothing. It reports all problems in one pass. A graph that the last apply left
+pending is quarantined with a warning; every other problem is an error.
 """
 
 from __future__ import annotations
@@ -32,32 +30,32 @@ from omnigraph.yaml_documents import YamlDocument
 
 _READS_AT_ONCE: Final = 8
 _IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_pending"})
-"""Conditions of a graph that an apply left for a later one to settle."""
+"""Conditions of a graph whose changes the last apply could not finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterGraph:
-    """A graph with what was applied for it. What it is opened with depends on the machine that serves it."""
+    """An applied graph with its settings. The machine that serves it opens it with its own keys."""
 
     graph_id: str
     uri: str
     embedding: EmbeddingProfile | None = None
     blobs: BlobPolicy | None = None
     digest: str = field(default="", compare=False)
-    """Of everything that was applied for it. Graphs that differ in it alone are opened alike."""
+    """The digest of everything that was applied for it. It makes no difference for opening the graph."""
 
     def embedder(self, environment: Mapping[str, str]) -> Embedder | None:
-        """What embeds its query texts, with the key that these variables hold. None: it has no profile."""
+        """The client that embeds its query texts, with a key from these variables; None without a profile."""
         return None if self.embedding is None else open_client(self.embedding.resolve(environment), environment)
 
     def own_blobs(self) -> ExternalBlobPolicy | None:
-        """Which external blobs somebody may bring in from a process of their own, None for none."""
+        """The allowed external blobs for a process that opens the graph itself; None when none are allowed."""
         bases = self.blobs.bases if self.blobs is not None else ()
         return ExternalBlobPolicy([AllowedBase(base.uri, base.scope) for base in bases]) if bases else None
 
     def served_blobs(self) -> ExternalBlobPolicy | None:
-        """Which external blobs it takes in for others, None for none. A base that only counts in somebody's own process
-        is not even looked at; a local one that claims to be safe for servers is refused."""
+        """The allowed external blobs for the clients of a server; None when none are allowed. Bases for embedded use
+        are left out; a local base with the scope of servers is refused."""
         bases = self.blobs.bases if self.blobs is not None else ()
         safe = [AllowedBase(base.uri, base.scope) for base in bases if base.scope is Scope.SERVER_SAFE]
         return ExternalBlobPolicy(safe) if safe else None
@@ -74,7 +72,7 @@ class ClusterQuery:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPolicy:
-    """Rules, and what they are bound to: `cluster` or `graph.<id>`."""
+    """A policy bundle with its bindings: `cluster` or `graph.<id>`."""
 
     name: str
     source: str = field(repr=False)
@@ -83,7 +81,7 @@ class ClusterPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPipeline:
-    """A pipeline file, and the graph it loads."""
+    """A pipeline file, and the graph that it loads."""
 
     name: str
     graph_id: str
@@ -92,7 +90,7 @@ class ClusterPipeline:
 
     @property
     def branch(self) -> str:
-        """The branch that the file names, else `main`. What else it says is for those who run it."""
+        """The branch in the file, else `main`."""
         try:
             value = YamlDocument(self.source, scalars_are_texts=True).root().find("branch")
         except CompileError:
@@ -102,7 +100,7 @@ class ClusterPipeline:
 
 @dataclass(frozen=True, slots=True)
 class ServingSnapshot:
-    """One applied state. `warnings` has a finding for each graph of `quarantined`."""
+    """One applied state. `warnings` has a finding for each quarantined graph."""
 
     root: str
     revision: int
@@ -115,13 +113,13 @@ class ServingSnapshot:
 
 
 def read_serving(source: str, revision: int | None = None, *, is_root: bool = False) -> ServingSnapshot:
-    """What stands to be served: the newest state, or the one of that revision. Raises `ClusterError`."""
+    """The newest state, or that of one revision; `is_root` as in `read_applied`. Raises `ClusterError`."""
     applied = read_applied(source, revision, is_root=is_root)
     return _Verification(applied.objects, applied.state).snapshot()
 
 
 class _Verification:
-    """One pass over a state, which collects everything that is wrong with it."""
+    """One pass over a state that collects all problems."""
 
     def __init__(self, objects: Objects, state: State) -> None:
         self._objects = objects
@@ -132,7 +130,7 @@ class _Verification:
     def snapshot(self) -> ServingSnapshot:
         state = self._state
         quarantined = {
-            graph_id: f"the last apply left it in doubt ({', '.join(sorted(doubts))})"
+            graph_id: f"the last apply left it pending ({', '.join(sorted(doubts))})"
             for graph_id in state.graph_ids
             if (doubts := state.conditions(graph_id) & _IN_DOUBT)
         }
@@ -176,7 +174,7 @@ class _Verification:
                 error(
                     "external_blob_policy_digest_mismatch",
                     address,
-                    "its digest does not cover what is recorded of it; run `omnigraph cluster apply`",
+                    "its digest does not match its record; run `omnigraph cluster apply`",
                 )
             )
         uri = graph_uri(self._objects.location.uri, graph_id, self._state.generation(graph_id))
@@ -188,7 +186,7 @@ class _Verification:
         address = Address.parse(provider)
         recorded = self._state.resources.get(provider)
         if address is None or address.kind is not Kind.EMBEDDING_PROVIDER:
-            finding = error("wrong_kind_reference", graph, f"'{provider}' is no embedding provider")
+            finding = error("wrong_kind_reference", graph, f"'{provider}' is not an embedding provider")
         elif recorded is None:
             finding = error("embedding_provider_missing", graph, f"'{provider}' is not in the applied state")
         elif recorded.embedding_profile is None:
@@ -204,7 +202,8 @@ class _Verification:
         return ((address, query) for address, query in self._state.of_kind(Kind.QUERY) if address.graph in served)
 
     def _policies_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
-        """Rules without their bindings to graphs that are not served; those that have no other are not looked at."""
+        """Policies without their bindings to graphs that are not served. A policy without other bindings is left
+        out."""
         for address, policy in self._state.of_kind(Kind.POLICY):
             scopes = tuple(scope for scope in policy.applies_to or () if not _is_unserved_graph(scope, served))
             if scopes or not policy.applies_to:
@@ -221,7 +220,7 @@ class _Verification:
 
     def _policy(self, address: Address, resource: Resource) -> ClusterPolicy | None:
         if not resource.applies_to:
-            message = "the applied state does not say what it is bound to; run `omnigraph cluster apply`"
+            message = "the applied state has no bindings for it; run `omnigraph cluster apply`"
             self._findings.append(error("policy_bindings_missing", str(address), message))
             return None
         source = self._payload(address, policy_path(address.name, resource.digest), resource.digest)
@@ -230,7 +229,7 @@ class _Verification:
     def _pipeline(self, address: Address, resource: Resource) -> ClusterPipeline | None:
         graph = Address.parse(resource.pipeline_graph or "")
         if graph is None or graph.kind is not Kind.GRAPH:
-            message = f"'{resource.pipeline_graph}' is no graph; run `omnigraph cluster apply`"
+            message = f"'{resource.pipeline_graph}' is not a graph; run `omnigraph cluster apply`"
             self._findings.append(error("unknown_pipeline_graph", str(address), message))
             return None
         source = self._payload(address, pipeline_path(address.name, resource.digest), resource.digest)
@@ -246,14 +245,14 @@ class _Verification:
         except StorageError as problem:
             finding = error("catalog_payload_read_error", str(address), str(problem))
         except UnicodeDecodeError:
-            finding = error("catalog_payload_read_error", str(address), f"{path} is no UTF-8 text")
+            finding = error("catalog_payload_read_error", str(address), f"{path} is not UTF-8 text")
         self._findings.append(finding)
         return None
 
 
 def _is_unserved_graph(scope: str | None, served: list[str]) -> bool:
-    """Whether something is for a graph that is set apart, or that a refresh found gone. What is no graph stays: it has
-    to be refused, not lost here."""
+    """Whether a binding is to a graph that is quarantined or missing. A binding to something else is kept, because it
+    has to be refused."""
     address = Address.parse(scope or "")
     return address is not None and address.kind is Kind.GRAPH and address.name not in served
 
@@ -265,8 +264,8 @@ def _columns(found: Iterable[tuple[Address, Resource]]) -> tuple[list[Address], 
 
 @dataclass(frozen=True, slots=True)
 class RunnablePipeline:
-    """Of the newest applied state. `directory` is where relative paths of the file begin: beside the file it was
-    applied from. None when the cluster was named by its storage root, which knows no such place."""
+    """A pipeline of the newest applied state. Relative paths in its file start at `directory`, the directory of the
+    file it was applied from; None when the cluster was addressed by its storage root."""
 
     pipeline: ClusterPipeline
     graph: ClusterGraph
@@ -283,7 +282,7 @@ def find_pipeline(source: str, name: str) -> RunnablePipeline:
         raise ClusterError.of(
             "pipeline_not_applied",
             f"pipeline.{name}",
-            f"pipeline '{name}' can't be run in cluster '{snapshot.root}'; applied for graphs that stand: {names}",
+            f"pipeline '{name}' can't be run in cluster '{snapshot.root}'; pipelines that can: {names}",
         )
     graph = next(graph for graph in snapshot.graphs if graph.graph_id == found.graph_id)
     scope = graph_address(graph.graph_id)
@@ -293,7 +292,7 @@ def find_pipeline(source: str, name: str) -> RunnablePipeline:
 
 
 def _directory(config: Path, name: str) -> str:
-    """Where the file of a pipeline lies, by the configuration as it is now. What else is wrong with that is of no
-    concern to somebody who runs what was applied."""
+    """The directory of a pipeline file, according to the current configuration. Other mistakes in the configuration
+    don't matter for running what was applied."""
     value = read_root(config / CONFIG_FILE).find("pipelines", name, "file")
     return str(config if value is None else (config / value.text().value).parent)

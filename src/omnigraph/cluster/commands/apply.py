@@ -1,18 +1,12 @@
-"""`cluster apply`: make a cluster what its configuration says, and record it.
+"""`cluster apply`: bring a cluster in line with its configuration, and record it.
 
-The order is what makes it safe to die anywhere, to be stopped for a day, and to run beside another apply:
+The order of the steps makes it safe to be killed, stopped for a day, or run beside another apply:
 
-1. Graphs are made and schemas changed first. What of that is not recorded afterwards, the next apply finds.
+1. Graphs are created and schemas changed. The next apply finds such changes if this one can't record them.
 2. Payloads are stored before a state names them.
-3. The creation of the next revision decides who of several appliers it is. The others change nothing more.
-4. Only then is anything removed: the roots of graphs that the revision just made no longer has. Their names are never
-   used again, so who removes them late, or twice, harms nobody.
-
-The steps of an apply that move graphs: making one, changing a schema. Each may fail alone, and the first that fails
-is the last that is tried.
-
-A step whose answer is lost, or that another apply was faster with, is judged by what stands afterwards: what was wanted
-is there, or it is not.
+3. The next revision is created. If another apply was faster, this one stops here.
+4. The folders of graphs that the new revision no longer has are removed. Their names are never used again, so a removal
+   that is late or repeated does no harm.
 """
 
 from __future__ import annotations
@@ -70,7 +64,7 @@ from omnigraph.storage.identifiers import new_ulid
 
 
 class Step(NamedTuple):
-    """What a step is called when it failed, and when it was not tried."""
+    """The codes of a step that failed, and of one that was not tried."""
 
     failed: str
     skipped: str
@@ -83,7 +77,10 @@ DELETE: Final = Step("graph_delete_failed", "graph_delete_skipped")
 
 @dataclass
 class GraphChanges:
-    """The graph-moving steps of one apply. `failed` has a reason for each resource that was not moved."""
+    """Creates graphs and changes schemas. `failed` has a reason for each resource that was not changed.
+
+    After the first failure no other step is tried. A step whose response is lost, or that another apply has taken, is
+    judged by the graph as it is afterwards."""
 
     desired: Desired
     views: GraphViews
@@ -99,16 +96,16 @@ class GraphChanges:
             self._step(change, CHANGE, self._change)
 
     def refuse_exported(self, changes: tuple[ClusterChange, ...]) -> None:
-        """A graph that this process is exporting is not deleted under the hands of the export."""
+        """Refuse to delete a graph while this process exports it."""
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
-            findings = self.views.graphs[address_of(change).name].observed
-            if findings is not None and findings.identity is not None and findings.identity in RUNNING_EXPORTS:
-                message = "it is being exported by this process; run apply again when that is done"
+            graph = self.views.graphs[address_of(change).name].observed
+            if graph is not None and graph.identity is not None and graph.identity in RUNNING_EXPORTS:
+                message = "this process is exporting it; run apply again when the export is done"
                 self.findings.append(error("graph_delete_export_in_progress", change.resource, message))
                 self.failed[change.resource] = DELETE.failed
 
     def skip_deletes(self, changes: tuple[ClusterChange, ...]) -> None:
-        """Nothing is deleted in a run in which something else went wrong."""
+        """Delete nothing in a run in which another step failed."""
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
             self._skip(change.resource, DELETE)
 
@@ -126,7 +123,7 @@ class GraphChanges:
             self.failed[change.resource] = step.failed
             return
         except (OmniGraphError, OSError) as problem:
-            standing = _standing(view.uri, source)
+            standing = _version_with_schema(view.uri, source)
             if standing is None:
                 self.findings.append(error(step.failed, change.resource, str(problem)))
                 self.failed[change.resource] = step.failed
@@ -144,7 +141,7 @@ class GraphChanges:
         )
 
     def _skip(self, resource: str, step: Step) -> None:
-        message = "it is not tried, because something before it failed; run apply again"
+        message = "it was not tried, because an earlier step failed; run apply again"
         self.findings.append(warning(step.skipped, resource, message))
         self.failed[resource] = step.skipped
 
@@ -153,23 +150,23 @@ class GraphChanges:
         return 1
 
     def _change(self, view: GraphView, source: Source) -> int:
-        assert view.observed is not None, "a graph that was not seen is pending"
+        assert view.observed is not None, "a graph that was not observed is pending"
         applied = change_schema(view.uri, view.observed, source.text, new_ulid(), self.actor)
         return applied.graph_manifest_version
 
 
-def _standing(uri: str, source: Source) -> int | None:
-    """The version of a graph that has the wanted schema after all."""
+def _version_with_schema(uri: str, source: Source) -> int | None:
+    """The version of the graph, if it has the wanted schema after all."""
     try:
-        findings = look_at(uri)
+        graph = look_at(uri)
     except OmniGraphError:
-        return None  # then it is not known to stand, and the failure that led here is the one to tell
-    is_wanted = findings.schema is not None and file_digest(findings.schema.encode()) == source.digest
-    return findings.version if is_wanted else None
+        return None  # the failure of the step itself is reported
+    is_wanted = graph.schema is not None and file_digest(graph.schema.encode()) == source.digest
+    return graph.version if is_wanted else None
 
 
 def of_kind(changes: tuple[ClusterChange, ...], kind: Kind, operation: ResourceOperation) -> list[ClusterChange]:
-    """The changes of a kind that are to be made, in the order of their addresses."""
+    """The changes of a kind that will be applied, in the order of their addresses."""
     return [
         change
         for change in changes
@@ -187,7 +184,7 @@ def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None)
     run: _Run | None = None
 
     def carry_out(session: Session, desired: Desired) -> None:
-        nonlocal run  # what a run that fails has done so far is told too
+        nonlocal run  # the report of a failed run includes what it has done
         recorded = require_state(session)
         refuse_uncovered(recorded.state)
         run = _Run(session, desired, recorded, actor)
@@ -218,7 +215,7 @@ def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None)
 
 @dataclass
 class _Run:
-    """One apply. What it has done so far can be told at any moment."""
+    """One apply. Its fields are valid for a report at any moment."""
 
     session: Session
     desired: Desired
@@ -250,7 +247,7 @@ class _Run:
         self._store_payloads(preview)
         deleted = of_kind(self.changes, Kind.GRAPH, ResourceOperation.DELETE)
         approvals = {change.resource: _approval(preview, change) for change in deleted}
-        builder = self._recorded(preview, graph_changes, approvals)
+        builder = self._next_state(preview, graph_changes, approvals)
         if builder.differs_from(self.base.state):
             written = Written("apply", self.actor, timestamp())
             session.recorded = session.ledger.create(builder.state(written), self.base)
@@ -260,14 +257,14 @@ class _Run:
             session.findings += mark_spent(session.objects, approval, builder.approvals[approval.approval_id])
 
     def give_up(self, reason: str) -> None:
-        """No state was made, so nothing counts as applied. What was moved, the next apply finds."""
+        """Report nothing as applied, because no state was created. The next apply finds the changed graphs."""
         self.changes = tuple(
             block(change, reason) if change.disposition is ChangeDisposition.APPLIED else change
             for change in self.changes
         )
 
     def _store_payloads(self, preview: Preview) -> None:
-        """The texts that the next state names, and those of the last one that were damaged."""
+        """Store the payloads of the next state, and replace damaged ones of the last."""
         changed = [
             change.resource
             for change in self.changes
@@ -294,8 +291,11 @@ class _Run:
         if findings:
             raise ClusterError(findings)
 
-    def _recorded(self, preview: Preview, graph_changes: GraphChanges, approvals: dict[str, Approval]) -> StateBuilder:
-        """The next state: what was applied is in it, what was deleted is not, and what was held up is marked."""
+    def _next_state(
+        self, preview: Preview, graph_changes: GraphChanges, approvals: dict[str, Approval]
+    ) -> StateBuilder:
+        """The next state: with the applied changes, without deleted resources, and with the status of blocked
+        changes."""
         builder, desired = preview.builder, self.desired
         for change in self.changes:
             self._record(builder, change)
@@ -316,12 +316,12 @@ class _Run:
             if change.operation is ResourceOperation.DELETE:
                 builder.forget(change.resource)
             else:
-                builder.resources[change.resource] = self._applied(builder, change)
-                builder.settle(change.resource, StatusKind.APPLIED)
+                builder.resources[change.resource] = self._applied_resource(builder, change)
+                builder.set_status(change.resource, StatusKind.APPLIED)
         elif change.disposition is not ChangeDisposition.DERIVED and change.reason != RECOVERY_PENDING:
-            builder.settle(change.resource, StatusKind.BLOCKED, change.reason)
+            builder.set_status(change.resource, StatusKind.BLOCKED, change.reason)
 
-    def _applied(self, builder: StateBuilder, change: ClusterChange) -> Resource:
+    def _applied_resource(self, builder: StateBuilder, change: ClusterChange) -> Resource:
         wanted, had = self.desired.resources[change.resource], builder.resources.get(change.resource)
         kept = bound_until_deleted(had, self.changes) if had is not None else ()
         if not kept:
@@ -337,7 +337,7 @@ class _Run:
         )
 
     def _record_settings(self, builder: StateBuilder) -> None:
-        """What a configuration says of its graphs. One that is held up itself takes no other blobs in than before."""
+        """Record the settings of graphs. A graph whose change is blocked keeps its blob policy."""
         held = {change.resource for change in self.changes if change.disposition is ChangeDisposition.BLOCKED}
         for graph_id in self.desired.file.config.graphs:
             address = graph_address(graph_id)
@@ -351,7 +351,7 @@ class _Run:
                 )
 
     def _remove(self, preview: Preview, deleted: list[ClusterChange]) -> None:
-        """The roots of graphs that are deleted, also those that an apply before this one did not come to."""
+        """Remove the folders of deleted graphs, including those that an earlier apply did not remove."""
         views = preview.reconciliation.views
         self.session.findings += leftover_findings(views)
         for change in deleted:
@@ -364,18 +364,20 @@ class _Run:
         try:
             remove_graph_folder(self.session.objects, folder)
         except StorageError as problem:
-            message = f"it is deleted, but files below {folder} are still there; the next apply goes on ({problem})"
+            message = (
+                f"it is deleted, but files below {folder} are still there; the next apply removes them ({problem})"
+            )
             self.session.findings.append(error(DELETE.failed, path, message))
 
 
 def _update_statuses(builder: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:
-    """What is as it should be is applied, whatever was wrong with it once; of what is gone there is nothing to say."""
+    """Mark resources that match the configuration as applied; drop the status of deleted ones."""
     for text in {*builder.resources, *builder.statuses}:
         address = Address.parse(text)
         if text in open_ or (address is not None and address.graph in pending):
             continue
         if text in builder.resources:
-            builder.settle(text, StatusKind.APPLIED)
+            builder.set_status(text, StatusKind.APPLIED)
         else:
             del builder.statuses[text]
 
@@ -384,10 +386,9 @@ _MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, Resource
 
 
 def _approval(preview: Preview, change: ClusterChange) -> Approval:
-    """The approval that a delete rests on. It was looked for when the change was classified; nothing is deleted on the
-    word of a single check."""
+    """The approval of a delete. The classification has checked it already; no delete relies on a single check."""
     approval = preview.gates.approvals.get(change.resource)
     if approval is None or approval.consumed_at is not None or approval.resource != change.resource:
-        message = "it was about to be deleted without an approval; nothing was recorded or removed"
+        message = "its delete has no approval; nothing was recorded or removed"
         raise ClusterError.of("apply_approval_invariant_violation", change.resource, message)
     return approval

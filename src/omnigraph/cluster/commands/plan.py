@@ -1,6 +1,7 @@
-"""`cluster plan`: what an apply would do, with the way from each schema to the next. Writes nothing but the lock.
+"""`cluster validate`, `cluster plan` and `cluster approve`: commands that change neither graphs nor the ledger.
 
-`cluster approve`: one person's word for one change that can't be undone.
+`validate` reads files only. `plan` shows what an apply would do, with the steps of each schema change. `approve` stores
+the approval of one delete.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from omnigraph.storage.location import Location
 
 @dataclass(frozen=True)
 class PlanReview:
-    """A plan, and for people who review it what changes within a resource: lines of its file, and its settings."""
+    """A plan, and for its reviewers the changed lines and settings of each resource."""
 
     output: ClusterPlan
     texts: dict[str, list[str]] = field(default_factory=dict)
@@ -66,7 +67,7 @@ def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) 
 
 @dataclass(frozen=True)
 class _PlannedChanges:
-    """What there is to do."""
+    """The changes of a plan, with their gates."""
 
     changes: tuple[ClusterChange, ...] = ()
     gates: tuple[ApprovalRequired, ...] = ()
@@ -99,7 +100,7 @@ def _findings(preview: Preview) -> list[Diagnostic]:
 
 
 def _with_migration(session: Session, desired: Desired, preview: Preview, change: ClusterChange) -> ClusterChange:
-    """A change of a schema with its steps, found on the graph as it stands."""
+    """A schema change with its steps, computed on the current graph."""
     address = Address.parse(change.resource)
     if address is None or address.kind is not Kind.SCHEMA or change.operation is not ResourceOperation.UPDATE:
         return change
@@ -107,7 +108,7 @@ def _with_migration(session: Session, desired: Desired, preview: Preview, change
     try:
         steps = preview_change(view.uri, desired.sources[change.resource].text)
     except OmniGraphError as problem:
-        message = f"what it takes can't be told: {problem}"
+        message = f"its steps can't be computed: {problem}"
         session.findings.append(warning("schema_preview_unavailable", change.resource, message))
         return change
     return msgspec.structs.replace(change, migration=steps)
@@ -116,8 +117,8 @@ def _with_migration(session: Session, desired: Desired, preview: Preview, change
 def _text_differences(
     catalog: PayloadStore, desired: Desired, changes: tuple[ClusterChange, ...]
 ) -> dict[str, list[str]]:
-    """The lines that differ, of every query, policy and pipeline that is updated."""
-    findings = {}
+    """The changed lines of every updated query, policy and pipeline."""
+    differences = {}
     for change in changes:
         address = Address.parse(change.resource)
         before, source = change.before_digest, desired.sources.get(change.resource)
@@ -127,10 +128,10 @@ def _text_differences(
         try:
             old = catalog.read(path, before).decode("utf-8")
         except (NotFoundError, IntegrityError, StorageError, UnicodeDecodeError):
-            continue  # damage is reported where payloads are verified; here a text is only shown
+            continue  # damaged payloads are reported elsewhere
         lines = difflib.unified_diff(old.splitlines(), source.text.splitlines(), "applied", source.shown, lineterm="")
-        findings[change.resource] = list(lines)
-    return findings
+        differences[change.resource] = list(lines)
+    return differences
 
 
 def approve(source: str, resource: str, read_pipeline: ReadPipeline, *, approver: str) -> ClusterApproved:
@@ -184,7 +185,7 @@ def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
 
 
 def _storage_findings(file: ConfigFile) -> list[Diagnostic]:
-    """Whether the storage root can be understood; nobody goes there."""
+    """Check the syntax of the storage root, without opening it."""
     try:
         Location.parse(file.storage_root)
     except BadRequestError as problem:

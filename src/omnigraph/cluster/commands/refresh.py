@@ -1,6 +1,6 @@
-"""`cluster refresh` and `cluster import`: make the ledger say what stands, whatever was recorded before.
+"""`cluster refresh` and `cluster import`: record the graphs as they are, whatever was recorded before.
 
-`import` makes the first state of a cluster, from graphs that stand or from nothing; `refresh` makes the next one.
+`import` creates the first state of a cluster, from existing graphs or from none; `refresh` creates the next one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
     reconciliation = reconcile(StateBuilder.of(state), views, desired_schemas(desired), actor)
     if reconciliation.findings:
         session.ledger.refuse_overtaken(recorded)
-    # Every graph is recorded as it stands below; only what a settlement has recorded is worth a word.
+    # Every graph is recorded as it is below; only the finished changes of a dead apply are reported.
     session.findings += [finding for finding in reconciliation.findings if finding.code == ROLLED_FORWARD]
     builder = reconciliation.builder
     _verify_payloads(session, builder)
@@ -67,11 +67,9 @@ def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
 
 def _import(session: Session, desired: Desired, actor: str | None) -> None:
     if session.recorded is not None:
-        message = (
-            "the cluster has a ledger already; run `omnigraph cluster refresh` to bring it in line with what stands"
-        )
+        message = "the cluster already has a ledger; run `omnigraph cluster refresh` to record the graphs as they are"
         raise ClusterError.of("state_already_exists", session.recorded.path, message)
-    # A ledger that was lost takes its count of deleted roots with it; what stands says which of them are current.
+    # A lost ledger no longer counts the deleted folders; the existing folders show which are current.
     newest: dict[str, int] = {}
     for graph_id, generation in graph_folders(session.objects):
         newest[graph_id] = max(generation, newest.get(graph_id, 1))
@@ -82,24 +80,24 @@ def _import(session: Session, desired: Desired, actor: str | None) -> None:
         _observe(session, builder, views.graphs[graph_id], desired)
     if not is_ok(tuple(session.findings)):
         raise ClusterError.of(
-            "graph_observation_error", "graphs", "a graph that stands can't be taken over as it is; nothing was made"
+            "graph_observation_error", "graphs", "an existing graph can't be imported as it is; no state was created"
         )
     session.recorded = session.ledger.create(builder.state(Written("import", actor, timestamp())), None)
 
 
 def _verify_payloads(session: Session, builder: StateBuilder) -> None:
-    """A payload that is lost or damaged makes its resource one that was never applied, so the next apply stores it."""
+    """Drop resources with missing or damaged payloads, so that the next apply stores them again."""
     for damaged in damaged_payloads(session.catalog, builder.resources):
         session.findings.append(damaged.finding("the next apply stores it again"))
         if damaged.damage is Damage.READ_ERROR:
-            builder.settle(damaged.address, StatusKind.ERROR, "payload_read_error", damaged.reason)
+            builder.set_status(damaged.address, StatusKind.ERROR, "payload_read_error", damaged.reason)
         else:
             builder.forget(damaged.address)
-            builder.settle(damaged.address, StatusKind.DRIFTED, f"payload_{damaged.damage}", damaged.reason)
+            builder.set_status(damaged.address, StatusKind.DRIFTED, f"payload_{damaged.damage}", damaged.reason)
 
 
 def _observe(session: Session, builder: StateBuilder, view: GraphView, desired: Desired) -> None:
-    """Record one graph as it stands."""
+    """Record one graph as it is."""
     graph_id = view.graph_id
     graph, schema = graph_address(graph_id), schema_address(graph_id)
     wanted = desired.resources[schema].digest if schema in desired.resources else None
@@ -120,7 +118,7 @@ def _observe(session: Session, builder: StateBuilder, view: GraphView, desired: 
             builder.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", f"there is no graph at {view.uri}")
         case _:
             reason = view.problem if view.observed is None else view.observed.problem
-            problem = reason or "what makes it a graph is gone"
+            problem = reason or "its marker is gone"
             builder.set_graph_status(graph_id, StatusKind.ERROR, "graph_observation_error", problem)
             session.findings.append(error("graph_observation_error", graph, problem))
     is_there = view.standing is Standing.GRAPH

@@ -1,11 +1,7 @@
-"""`cluster status`, `cluster history` and `cluster force-unlock`: commands that look at the ledger and the lock.
+"""`cluster status`, `cluster history`, `cluster force-unlock`, and the list and checks of stored queries.
 
-They need no more of a configuration than a header that can be read, and open no graph but those that pipelines load.
-
-The pipelines of an applied state, with the last commit that each made. Opens the graphs they load and no other.
-
-The stored queries of an applied state, for people: what they declare, and whether they fit their graphs as these
-stand now. Serving has checks of its own, which refuse; this one tells everything it finds.
+These commands read the ledger and the lock. They need only the header of a configuration, and open only graphs that
+have pipelines or whose queries are checked.
 """
 
 from __future__ import annotations
@@ -57,21 +53,21 @@ from omnigraph.language.query.syntax import Query
 
 
 def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, ...], list[Diagnostic]]:
-    """Sorted by name. What can't be told keeps nobody from the rest: a graph that does not open is a finding, and a
-    file that is damaged is one of those who verify payloads."""
+    """The pipelines with their last commits, sorted by name. A graph that can't be opened is a finding; a damaged file
+    is left out, because the check of payloads reports it."""
     findings: list[Diagnostic] = []
     by_graph: defaultdict[str, list[ClusterPipeline]] = defaultdict(list)
     for pipeline in _readable(applied):
         by_graph[pipeline.graph_id].append(pipeline)
-    told = []
+    listed = []
     for graph_id, pipelines in by_graph.items():
         last: dict[str, CommitReceipt] = {}
         try:
             last = last_runs(applied.graph_uri(graph_id), {pipeline.name: pipeline.branch for pipeline in pipelines})
         except OmniGraphError as problem:
-            message = f"when its pipelines last ran can't be told: {problem}"
+            message = f"the last runs of its pipelines are unknown: {problem}"
             findings.append(warning("graph_observation_error", graph_address(graph_id), message))
-        told += [
+        listed += [
             AppliedPipeline(
                 name=pipeline.name,
                 graph_id=graph_id,
@@ -81,25 +77,25 @@ def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, .
             )
             for pipeline in pipelines
         ]
-    return tuple(sorted(told, key=lambda pipeline: pipeline.name)), findings
+    return tuple(sorted(listed, key=lambda pipeline: pipeline.name)), findings
 
 
 def _readable(applied: AppliedState) -> list[ClusterPipeline]:
-    catalog, findings = PayloadStore(applied.objects), []
+    payloads, pipelines = PayloadStore(applied.objects), []
     for address, resource in applied.state.of_kind(Kind.PIPELINE):
         graph = Address.parse(resource.pipeline_graph or "")
         path = pipeline_path(address.name, resource.digest)
         try:
-            source = catalog.read(path, resource.digest).decode("utf-8")
+            source = payloads.read(path, resource.digest).decode("utf-8")
         except (NotFoundError, IntegrityError, StorageError, UnicodeDecodeError):
             continue
         if graph is not None:
-            findings.append(ClusterPipeline(address.name, graph.name, resource.digest, source))
-    return findings
+            pipelines.append(ClusterPipeline(address.name, graph.name, resource.digest, source))
+    return pipelines
 
 
 def status(source: str, revision: int | None = None) -> ClusterStatus:
-    """The newest state, or the one of that revision."""
+    """The newest state, or that of one revision."""
     session: Session | None = None
     findings: list[Diagnostic] = []
     pipelines: tuple[AppliedPipeline, ...] = ()
@@ -114,7 +110,7 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
         else:
             damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
             findings += [payload.finding("the next apply stores it again") for payload in damaged]
-            if revision is None:  # an earlier state may speak of graphs that are gone
+            if revision is None:  # graphs of an earlier state may be deleted
                 pipelines, unknown = pipelines_with_runs(AppliedState(session.objects, session.recorded.state))
                 findings += unknown
     except ClusterError as problem:
@@ -141,7 +137,7 @@ def _missing(revision: int | None) -> Diagnostic:
 
 
 def history(source: str, limit: int | None = None) -> ClusterHistory:
-    """The states of a cluster with what each changed, newest first, at most `limit` of them."""
+    """The revisions of a cluster with their changes, newest first, at most `limit` of them."""
     session: Session | None = None
     revisions: tuple[ClusterRevision, ...] = ()
     findings: list[Diagnostic] = []
@@ -166,8 +162,8 @@ def _revisions(session: Session, numbers: list[int], limit: int | None) -> tuple
     wanted = numbers if limit is None else numbers[-limit - 1 :]
     read = [session.ledger.revision(number) for number in wanted]
     states: list[LedgerRevision | None] = [None, *(recorded for recorded in read if recorded is not None)]
-    told = [_revision(before, after) for before, after in pairwise(states) if after is not None]
-    return tuple(reversed(told if limit is None else told[-limit:]))
+    revisions = [_revision(before, after) for before, after in pairwise(states) if after is not None]
+    return tuple(reversed(revisions if limit is None else revisions[-limit:]))
 
 
 def _revision(before: LedgerRevision | None, after: LedgerRevision) -> ClusterRevision:
@@ -186,7 +182,7 @@ def _revision(before: LedgerRevision | None, after: LedgerRevision) -> ClusterRe
 
 
 def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | None]:
-    """Remove the lock of that id; also the lock that was removed."""
+    """Remove the lock with this id; returns the report and the removed lock."""
     session: Session | None = None
     held: Lock | None = None
     removed = False
@@ -195,17 +191,17 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
         session = open_read_only(source)
         held = read_lock(session.objects) if session is not None else None
         if session is None or held is None:
-            raise ClusterError.of("state_lock_missing", LOCK_PATH, "nobody holds the lock")
+            raise ClusterError.of("state_lock_missing", LOCK_PATH, "there is no lock")
         session.holder = held
         if held.lock_id != lock_id:
-            message = f"the lock that is held is another one ({held})"
+            message = f"the lock has another id ({held})"
             raise ClusterError.of("state_lock_id_mismatch", LOCK_PATH, message)
         try:
             session.objects.delete(LOCK_PATH)
         except StorageError as problem:
             raise ClusterError.of("state_lock_error", LOCK_PATH, str(problem)) from problem
         session.holder, removed = None, True
-        # Last, and for the report only: a ledger that can't be read must not keep anybody locked out.
+        # Last, and for the report only: an unreadable ledger must not keep the cluster locked.
         session.recorded = session.ledger.newest()
     except ClusterError as problem:
         findings += problem.diagnostics
@@ -220,19 +216,19 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
 
 
 Head: TypeAlias = Callable[[str], AbstractContextManager[Snapshot]]
-"""The head of `main` of the graph at a URI, open for as long as it is needed."""
+"""Opens the head of `main` of the graph at a URI."""
 
 
 def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQueries:
-    """What the queries of some graphs declare. Raises `ClusterError` with every one that can't be told."""
-    findings, broken = [], []
+    """The declarations of the queries of some graphs. Raises `ClusterError` with every broken query."""
+    queries, broken = [], []
     for address, resource in _stored_queries(applied, graph_ids):
         try:
             query = _parse_query(_source(applied, address, resource), address)
         except (NotFoundError, IntegrityError, BadRequestError) as flaw:
             broken.append(error(_code(flaw), str(address), str(flaw)))
             continue
-        findings.append(
+        queries.append(
             DeclaredQuery(
                 name=address.name,
                 mcp_expose=False,
@@ -249,11 +245,11 @@ def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQue
         )
     if broken:
         raise ClusterError(broken)
-    return DeclaredQueries(tuple(findings))
+    return DeclaredQueries(tuple(queries))
 
 
 def validate_queries(applied: AppliedState, graph_ids: Iterable[str], head: Head) -> QueriesValidated:
-    """Every query of some graphs, checked against the schema that its graph has now."""
+    """Check every query of some graphs against the current schema of its graph."""
     breakages: list[QueryNote] = []
     warnings: list[QueryNote] = []
     checked = 0
@@ -297,7 +293,7 @@ def _lint_warnings(catalog: Catalog, source: str, address: Address) -> tuple[str
 
 def _stored_queries(applied: AppliedState, graph_ids: Iterable[str]) -> Iterator[tuple[Address, Resource]]:
     chosen = set(graph_ids)
-    return (findings for findings in applied.state.of_kind(Kind.QUERY) if findings[0].graph in chosen)
+    return (query for query in applied.state.of_kind(Kind.QUERY) if query[0].graph in chosen)
 
 
 def _source(applied: AppliedState, address: Address, resource: Resource) -> str:
@@ -305,7 +301,7 @@ def _source(applied: AppliedState, address: Address, resource: Resource) -> str:
     try:
         return PayloadStore(applied.objects).read(path, resource.digest).decode("utf-8")
     except UnicodeDecodeError:
-        raise IntegrityError(path, "it is no UTF-8 text") from None
+        raise IntegrityError(path, "it is not UTF-8 text") from None
 
 
 def _code(flaw: Exception) -> str:

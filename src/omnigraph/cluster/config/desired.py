@@ -1,8 +1,7 @@
-"""The desired state: a configuration with every file it names, read, checked and reduced to resources.
+"""The desired state: a configuration and every file it names, checked and reduced to resources.
 
-All problems are collected in one pass. A desired state with an error is never compared with anything or applied.
-
-`cluster validate`: what a configuration comes to, and everything that is wrong with it. Looks at files only.
+Commands call `load_desired`, which collects all problems in one pass. A desired state with an error is never compared
+with the recorded state and never applied.
 """
 
 from __future__ import annotations
@@ -54,15 +53,15 @@ from omnigraph.language.source import DiagnosticSink, SourceText
 
 CheckPipeline: TypeAlias = Callable[[Catalog], None]
 ReadPipeline: TypeAlias = Callable[[str, str], CheckPipeline]
-"""Reads the text of a pipeline file (its path only shows in messages) and gives what checks it against a schema. Both
-raise an `OmniGraphError`. Pipelines are above clusters, so whoever knows both hands this in."""
+"""Reads the text of a pipeline file (the path is for messages) and returns a check against a schema. Both raise an
+`OmniGraphError`. Clusters may not import pipelines, so the command line passes this function in."""
 
 _BAD_ID: Final = "a name has letters, digits, _ and -, and begins with a letter or _"
 
 
 @dataclass
 class Desired:
-    """What a cluster is to be: its resources in the form the ledger keeps them, and the files they come from."""
+    """The resources that a configuration declares, in the form of the ledger, and the files they come from."""
 
     file: ConfigFile
     resources: dict[str, Resource] = field(default_factory=dict)
@@ -71,7 +70,7 @@ class Desired:
     schemas: dict[str, Catalog | None] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
     config_digest: str = ""
-    """Depends on the files alone, not on what is applied."""
+    """Depends on the files only, not on the applied state."""
 
     @property
     def is_valid(self) -> bool:
@@ -95,7 +94,7 @@ class Desired:
 
 
 def load_desired(file: ConfigFile, read_pipeline: ReadPipeline) -> Desired:
-    """Everything that a configuration comes to, with everything that is wrong with it in `found`."""
+    """The desired state of a configuration, with all its problems in `findings`."""
     desired = Desired(file, findings=list(file.findings))
     _providers(desired)
     for graph_id in file.config.graphs:
@@ -108,11 +107,10 @@ def load_desired(file: ConfigFile, read_pipeline: ReadPipeline) -> Desired:
 
 
 def keep_unchanged_queries(desired: Desired, before: Mapping[str, Resource], catalog: PayloadStore) -> None:
-    """Leave stored queries as they are recorded when only other queries of their file were edited.
+    """Keep the recorded digest of a stored query when only other queries of its file were edited.
 
-    The digest of a query is that of its whole file. Queries with one recorded digest were applied from the same bytes,
-    so one payload is read for each file that changed. A payload that can't be read keeps nothing: its queries are
-    stored again.
+    The digest of a query is that of its whole file. Queries with the same recorded digest come from the same file, so
+    one payload is read for each changed file. If that payload can't be read, its queries are stored again.
     """
     edited: dict[tuple[str, str], list[Address]] = {}
     for text in desired.resources.keys() & before.keys():
@@ -140,7 +138,7 @@ def keep_unchanged_queries(desired: Desired, before: Mapping[str, Resource], cat
 
 
 def default_deny(desired: Desired) -> list[Diagnostic]:
-    """A reminder for each graph that takes no external blobs in: nobody should find out by a refused write."""
+    """A reminder for each graph that allows no external blobs, so that nobody learns it from a refused write."""
     return [
         warning(
             "external_blob_ingress_default_deny",

@@ -1,12 +1,7 @@
-"""The files that a configuration names: read once, known by their digest, and looked at again before they are used.
+"""The files that a configuration names: queries, policies and their tests, and the settings of providers and blobs.
 
-The stored queries of a graph, from whichever way the configuration names their files.
-
-The policies of a configuration: what they are bound to, whether they fit there, and whether their tests pass.
-
-The embedding providers of a configuration, and the graphs that refer to them. No key is ever read here.
-
-Which external blobs a graph takes in, checked and brought to one spelling.
+`desired` calls these checks. Every file is read once, and compared again before it is applied. Keys of providers are
+never read here.
 """
 
 from __future__ import annotations
@@ -47,7 +42,7 @@ from omnigraph.policy.gate import PolicyGate, load_gate
 
 @dataclass(frozen=True)
 class Source:
-    """A file as it was when it was read. `shown` is its path as the configuration has it."""
+    """The content of a file. `shown` is its path as the configuration has it."""
 
     path: Path
     shown: str
@@ -62,8 +57,8 @@ class Source:
         return self.data.decode("utf-8")
 
     def refuse_changed(self, address: str) -> None:
-        """What was checked and planned is what is applied: a file that was edited since is not the one that was
-        reviewed, and going on without a word would leave its author in the belief that it was applied."""
+        """Refuse a file that was edited since it was read: the reviewed text is the one that is applied, and its author
+        must not believe that the edit was."""
         try:
             unchanged = self.path.read_bytes() == self.data
         except OSError:
@@ -75,11 +70,11 @@ class Source:
 
 
 class UnreadableError(Exception):
-    """A file that can't be read, and why."""
+    """A file can't be read, for this reason."""
 
 
 def read_source(directory: Path, shown: str) -> Source:
-    """Raises `UnreadableError`, also when it holds no UTF-8 text."""
+    """Raises `UnreadableError`, also when the file is not UTF-8 text."""
     path = directory / Path(shown).expanduser()
     try:
         source = Source(path, shown, path.read_bytes())
@@ -87,7 +82,7 @@ def read_source(directory: Path, shown: str) -> Source:
     except OSError as problem:
         raise UnreadableError(f"{shown}: {problem.strerror or problem}") from None
     except UnicodeDecodeError:
-        raise UnreadableError(f"{shown}: it is no UTF-8 text") from None
+        raise UnreadableError(f"{shown} is not UTF-8 text") from None
     except ValueError as problem:
         raise UnreadableError(f"{shown!r} is not the name of a file: {problem}") from None
     return source
@@ -113,7 +108,7 @@ class QueryFiles:
             self._whole(file)
 
     def check(self, schema: Catalog | None) -> None:
-        """Whether every query fits the schema of its graph; None: that schema is broken itself."""
+        """Check every query against the schema of its graph; None when that schema is broken."""
         for name, source in self.queries.items():
             path = f"{self._where}.{name}"
             if schema is None:
@@ -127,7 +122,7 @@ class QueryFiles:
 
     def _files(self, path: str) -> Iterator[str]:
         full = self._directory / Path(path).expanduser()
-        if not os.path.isdir(full):  # also for what can't be a name, unlike `Path.is_dir`
+        if not os.path.isdir(full):  # unlike `Path.is_dir`, this accepts texts that can't be file names
             yield path
             return
         try:
@@ -183,7 +178,7 @@ class QueryFiles:
 
 
 def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) -> tuple[list[str], list[Diagnostic]]:
-    """What a policy is bound to, in one spelling and sorted."""
+    """The bindings of a policy, normalised and sorted."""
     findings: list[Diagnostic] = []
     scopes: set[str] = set()
     for index, named in enumerate(policy.applies_to):
@@ -193,7 +188,7 @@ def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) 
             continue
         address = Address.parse(named)
         if "." in named and (address is None or address.kind is not Kind.GRAPH):
-            message = f"'{named}' is no graph; write cluster, graph.<id> or the id of a graph"
+            message = f"'{named}' is not a graph; write cluster, graph.<id> or the id of a graph"
             findings.append(error("wrong_kind_reference", at, message))
             continue
         graph_id = named if address is None else address.name
@@ -205,7 +200,7 @@ def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) 
             continue
         scopes.add(graph_address(graph_id))
     if not policy.applies_to:
-        message = "it is bound to nothing; name cluster, or at least one graph"
+        message = "it has no binding; name cluster, or at least one graph"
         findings.append(error("policy_missing_applies_to", f"{where}.applies_to", message))
     if CLUSTER_SCOPE in scopes and len(scopes) > 1:
         message = "rules are for the server (cluster) or for graphs, not for both; split the file"
@@ -214,14 +209,14 @@ def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) 
 
 
 def check_single_bindings(bound: Mapping[str, list[str]]) -> list[Diagnostic]:
-    """A scope has one bundle. `bound` are the scopes of each policy."""
+    """Check that no scope has two policies. `bound` are the scopes of each policy."""
     findings: list[Diagnostic] = []
     owners: dict[str, str] = {}
     for name, scopes in bound.items():
         for scope in scopes:
             owner = owners.setdefault(scope, name)
             if owner != name:
-                message = f"'{scope}' is bound by policy '{owner}' already; put the rules into one file"
+                message = f"'{scope}' is already bound by policy '{owner}'; put the rules into one file"
                 findings.append(error("duplicate_policy_binding", f"policies.{name}.applies_to", message))
     return findings
 
@@ -229,7 +224,7 @@ def check_single_bindings(bound: Mapping[str, list[str]]) -> list[Diagnostic]:
 def read_policy(
     directory: Path, name: str, policy: PolicySettings, scopes: list[str], schemas: Mapping[str, Catalog | None]
 ) -> tuple[Source | None, list[Diagnostic]]:
-    """The file of a policy, checked for where it is bound to, with its tests run."""
+    """The file of a policy, checked for its bindings, with its tests run."""
     where = f"policies.{name}"
     if not policy.file:
         return None, []
@@ -261,7 +256,7 @@ def _run_tests(directory: Path, where: str, tests: str | None, gates: list[Polic
         return [error("policy_file_missing", f"{where}.tests", str(problem))]
     except OmniGraphError as problem:
         return [error("policy_tests_invalid", f"{where}.tests", str(problem))]
-    # The graph a bundle is for changes nothing about who may do what, so its tests need one gate.
+    # Decisions don't depend on the graph, so one gate is enough for the tests.
     try:
         report = run_cases(gates[0], cases)
     except OmniGraphError as problem:
@@ -273,7 +268,7 @@ _VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
 def check_profile(where: str, profile: EmbeddingProfile) -> list[Diagnostic]:
-    """What is wrong with a profile. What is said of a key never shows it."""
+    """The mistakes in a profile. No message shows a key."""
     findings: list[Diagnostic] = []
     kind: ProviderKind | None = None
     try:
@@ -281,7 +276,7 @@ def check_profile(where: str, profile: EmbeddingProfile) -> list[Diagnostic]:
     except EmbeddingError as problem:
         findings.append(error("invalid_embedding_provider", where, str(problem)))
     if profile.api_key is not None and _VARIABLE.fullmatch(profile.api_key) is None:
-        message = "a key does not belong into the file; name the variable that holds it, as in ${OPENAI_API_KEY}"
+        message = "a key does not belong in the file; name the variable that holds it, as in ${OPENAI_API_KEY}"
         findings.append(error("embedding_api_key_inline", f"{where}.api_key", message))
     if profile.api_key is None and kind is not None and kind.needs_key:
         message = f"the {kind} provider needs the variable that holds its key, as in ${{OPENAI_API_KEY}}"
@@ -292,12 +287,12 @@ def check_profile(where: str, profile: EmbeddingProfile) -> list[Diagnostic]:
 def resolve_provider(
     where: str, named: str | None, profiles: Mapping[str, EmbeddingProfile]
 ) -> tuple[str | None, list[Diagnostic]]:
-    """The address of the provider that a graph names, bare or in full."""
+    """The address of the provider that a graph refers to, by name or by address."""
     if named is None:
         return None, []
     address = Address.parse(named)
     if "." in named and (address is None or address.kind is not Kind.EMBEDDING_PROVIDER):
-        message = f"'{named}' is no embedding provider; write its name, or provider.embedding.<name>"
+        message = f"'{named}' is not an embedding provider; write its name, or provider.embedding.<name>"
         return None, [error("wrong_kind_reference", where, message)]
     name = named if address is None else address.name
     if name not in profiles:
@@ -308,7 +303,7 @@ def resolve_provider(
 
 
 def blob_policy(where: str, declared: ExternalBlobs | UnsetType) -> tuple[BlobPolicy | None, list[Diagnostic]]:
-    """The policy of a graph, None when it takes none in, and what is wrong with it."""
+    """The external blob policy of a graph, None when none are allowed, and its mistakes."""
     if isinstance(declared, UnsetType):
         return None, []
     findings: list[Diagnostic] = []

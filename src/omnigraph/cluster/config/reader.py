@@ -37,7 +37,7 @@ class Providers(Struct, frozen=True):
 
 
 class NamedQuery(Struct, frozen=True):
-    """A query of the map form: the file that declares it."""
+    """A query in the map form: the file that declares it."""
 
     file: str
 
@@ -52,7 +52,7 @@ class ExternalBlobs(Struct, frozen=True):
 
 
 class GraphSettings(Struct, frozen=True):
-    """`queries` are a path, several, or files by the name of the query. Without `external_blobs` none are taken in."""
+    """`queries` is a path, a list of paths, or files by query name. Without `external_blobs` none are allowed."""
 
     schema: str
     queries: str | tuple[str, ...] | dict[str, NamedQuery] | None = None
@@ -83,7 +83,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
 
 
 def storage_root(source: str) -> str:
-    """A value with `://` is the root itself; any other is a directory whose `cluster.yaml` may name it."""
+    """The storage root: a value with `://` itself, else the `storage:` of that configuration directory."""
     if "://" in source:
         return source
     directory = config_directory(source)
@@ -91,19 +91,19 @@ def storage_root(source: str) -> str:
 
 
 def absolute_directory(source: str) -> str:
-    """A configuration directory as reports name it, whether it exists or not."""
+    """The path of a configuration directory in reports. The directory need not exist."""
     return str(Path(source).expanduser().absolute())
 
 
 def config_directory(source: str) -> Path:
     directory = Path(absolute_directory(source))
     if not directory.is_dir():
-        raise ClusterError.of("config_dir_not_found", str(directory), "it is no directory")
+        raise ClusterError.of("config_dir_not_found", str(directory), "it is not a directory")
     return directory
 
 
 def root_below(directory: Path, named: str | None) -> str:
-    """The root that the `storage:` of a configuration names; without one it is the directory itself."""
+    """The storage root according to `storage:`; without it, the configuration directory itself."""
     if named is None:
         return str(directory)
     root = named.strip()
@@ -111,9 +111,7 @@ def root_below(directory: Path, named: str | None) -> str:
         root = root.rstrip("/")
     scheme, is_uri, place = root.partition("://")
     if not root or root.endswith(":") or (is_uri and scheme != "file" and not place.partition("/")[0]):
-        raise ClusterError.of(
-            "invalid_storage_root", "storage", "it has to name a place: a path, or s3://bucket/prefix"
-        )
+        raise ClusterError.of("invalid_storage_root", "storage", "it must be a location: a path, or s3://bucket/prefix")
     return root if "://" in root else str(directory / Path(root).expanduser())
 
 
@@ -125,7 +123,7 @@ def read_text(file: Path) -> str:
     except OSError as error:
         reason = f"{file}: {error.strerror or error}"
     except UnicodeDecodeError:
-        reason = f"{file}: it is no UTF-8 text"
+        reason = f"{file} is not UTF-8 text"
     raise ClusterError.of("cluster_config_read_error", CONFIG_FILE, reason)
 
 
@@ -136,8 +134,8 @@ _GRAPH: Final = ("schema", "queries", "embedding_provider", "external_blobs")
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A configuration that could be read. The files it refers to were not looked at. With anything in `found`, parts
-    of `config` are placeholders: an empty path belongs to a value that was refused."""
+    """A configuration that was read; the files it names were not. With `findings`, parts of `config` are placeholders:
+    an empty path belongs to a refused value."""
 
     directory: Path
     config: ClusterConfig
@@ -153,7 +151,7 @@ class ConfigFile:
 
 
 def read_config(source: str) -> ConfigFile:
-    """The configuration of a directory. Raises `ClusterError` with everything that is wrong with its text."""
+    """The configuration of a directory. Raises `ClusterError` with every mistake in its text."""
     file = survey_config(source)
     if file.findings:
         raise ClusterError(file.findings)
@@ -222,7 +220,7 @@ def _refused_keys(root: Value) -> list[Diagnostic]:
 
 
 def _header(config: ClusterConfig, noted: list[Diagnostic]) -> list[Diagnostic]:
-    """`noted` is what is wrong with the shape: a version that could not be read is 0, and said there."""
+    """The mistakes in the header. `noted` are those in the shape: an unreadable version is 0 and reported there."""
     findings: list[Diagnostic] = []
     if config.version != CONFIG_VERSION and (config.version or not noted):
         message = f"it is {config.version}, and this omnigraph reads version {CONFIG_VERSION}"
@@ -230,7 +228,7 @@ def _header(config: ClusterConfig, noted: list[Diagnostic]) -> list[Diagnostic]:
     if config.metadata.name is not None and not config.metadata.name.strip():
         findings.append(error("empty_metadata_name", "metadata.name", "it is blank; give a name, or leave it out"))
     if config.state.backend not in (None, "cluster"):
-        message = f"'{config.state.backend}' is no backend; the ledger is kept in the cluster: write cluster"
+        message = f"'{config.state.backend}' is not a backend; the ledger is stored in the cluster: write cluster"
         findings.append(error("unsupported_state_backend", "state.backend", message))
     try:
         root_below(Path(), config.storage)

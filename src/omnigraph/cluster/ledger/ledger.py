@@ -1,17 +1,8 @@
-"""The ledger: one immutable, numbered object per state of a cluster, and the creation of the next one.
+"""The ledger: one immutable, numbered object per state of a cluster, and the lock of the running command.
 
-`__cluster/state/<revision>.json`. The newest is the state; older ones stay readable. Creating revision N+1 if it is
-absent is what makes a change happen, so two writers that began at N can't both succeed, however long either of them
-was stopped, and nothing is ever overwritten. The lock of a cluster is a courtesy to people and no part of this.
-
-The lock of a cluster: who works on it right now, so that people do not get in each other's way.
-
-It is a courtesy and protects nothing. What a stalled or an unlocked command could do wrong is prevented by the ledger,
-whose next revision is made once.
-
-The applied state of a cluster as commands address it: by the ledger alone.
-
-A payload that is damaged or a graph that is in doubt blocks nobody who looks after a graph, so neither is looked at.
+`__cluster/state/<revision>.json`. The newest revision is the state. Creating revision N+1 if it is absent is the only
+way to change the state, so two writers that started at N can't both succeed, and nothing is ever overwritten. The lock
+only tells people that a command is running; it protects nothing.
 """
 
 from __future__ import annotations
@@ -45,13 +36,13 @@ _REVISION: Final = re.compile(r"([1-9][0-9]{0,17})\.json")
 
 
 def revision_path(revision: int) -> str:
-    """Where a revision stands, below the storage root."""
+    """The path of a revision below the storage root."""
     return f"{STATE_FOLDER}/{revision}.json"
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRevision:
-    """A revision that stands in the ledger."""
+    """A recorded revision."""
 
     state: State
     text: bytes = field(repr=False)
@@ -66,21 +57,21 @@ class LedgerRevision:
 
     @property
     def state_cas(self) -> str:
-        """What tells this state from every other one."""
+        """The digest of the text, different for every revision."""
         return f"sha256:{hashlib.sha256(self.text).hexdigest()}"
 
 
 class Ledger:
-    """The states of one cluster. Safe to share between threads."""
+    """The revisions of one cluster. Safe to share between threads."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
     def newest(self) -> LedgerRevision | None:
-        """The state of the cluster at some moment during this call; None when it has none yet."""
+        """The newest revision at some moment during this call; None when there is none yet."""
         revisions = self.revisions()
         if revisions:
-            return self._stored(revisions[-1])
+            return self._require(revisions[-1])
         if self._read(_OTHER_FORMAT) is not None:
             raise ClusterError.of(
                 "unsupported_state_version",
@@ -91,12 +82,12 @@ class Ledger:
         return None
 
     def revision(self, revision: int) -> LedgerRevision | None:
-        """One state by its number; None when there is none of that number."""
+        """The revision with this number; None when it does not exist."""
         data = self._read(revision_path(revision))
         return None if data is None else _decode_revision(revision, data)
 
     def revisions(self) -> list[int]:
-        """The numbers of all states, oldest first."""
+        """The numbers of all revisions, oldest first."""
         try:
             names = object_names(self._objects, STATE_FOLDER)
         except StorageError as error:
@@ -104,28 +95,28 @@ class Ledger:
         return sorted(int(found[1]) for found in map(_REVISION.fullmatch, names) if found is not None)
 
     def create(self, state: State, after: LedgerRevision | None) -> LedgerRevision:
-        """Make the next state, which follows the one that the caller has read (None: there was none).
+        """Create the revision after the one that the caller has read (None: there was none).
 
-        Its revision and operation id are given here. Raises `state_cas_mismatch`, with nothing written, when another
-        writer has made that revision. Raises `state_write_error` when the store failed: whether the state stands then
-        is said in the message, and seen by reading the ledger again.
+        Its number and operation id are assigned here. Raises `state_cas_mismatch`, with nothing written, when another
+        writer has created that revision. Raises `state_write_error` when the store failed; the message says whether the
+        revision may have been created.
         """
         revision = 1 if after is None else after.revision + 1
         stamped = msgspec.structs.replace(state, state_revision=revision, operation_id=secrets.token_hex(16))
         made = LedgerRevision(stamped, encode_state(stamped))
-        standing = self._created(made, is_first=after is None)
+        standing = self._create(made, is_first=after is None)
         if standing is None:
             return made
         raise _overtaken(after, standing)
 
     def refuse_overtaken(self, after: LedgerRevision) -> None:
-        """Raises `state_cas_mismatch` when another writer has made the next state: what was looked at since may be its
-        doing, and is not to be judged by the state before."""
+        """Raises `state_cas_mismatch` when another writer has created the next revision: graphs that were observed
+        since may already follow that one, and must not be compared with the one before."""
         if (standing := self.revision(after.revision + 1)) is not None:
             raise _overtaken(after, standing)
 
-    def _created(self, made: LedgerRevision, *, is_first: bool) -> LedgerRevision | None:
-        """Create a revision. The state of the writer that was faster, None when it is ours that stands."""
+    def _create(self, made: LedgerRevision, *, is_first: bool) -> LedgerRevision | None:
+        """Create a revision; None on success, else the revision of the faster writer."""
         answered = False
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -138,18 +129,20 @@ class Ledger:
                 text = self._objects.get(made.path)
             except StorageError as error:
                 is_open = answered or error.may_have_happened
-                doubt = "; whether it stands is open, read the ledger again" if is_open else ""
+                doubt = "; it may have been written, read the ledger again" if is_open else ""
                 raise ClusterError.of("state_write_error", made.path, f"{error}{doubt}") from error
-            # An answer can be lost and the request repeated: then the state that stands there is this one.
+            # A response can be lost and the request repeated: then the existing revision is this one.
             if text is not None:
                 return None if text == made.text else _decode_revision(made.revision, text)
-            # S3 also says that a name is taken while another writer still tries to take it.
+            # S3 also reports a conflict while another writer is still creating the object.
             time.sleep(random.uniform(0, 0.05 * 2**attempt))
-        raise ClusterError.of("state_write_error", made.path, "the store says that it is there and that it is not")
+        raise ClusterError.of(
+            "state_write_error", made.path, "the store reports both that it exists and that it does not"
+        )
 
     def _prove_create_if_absent(self, made: LedgerRevision) -> None:
-        """The one thing asked of a store; a gateway that ignores the condition would lose states silently. Asked once
-        in the life of a ledger, with the same bytes, so that a wrong answer harms nobody."""
+        """A store that ignores the condition would lose states silently. Checked once per ledger, with the same bytes,
+        so that a wrong response does no harm."""
         if self._objects.claim(made.path, made.text):
             raise ClusterError.of(
                 "state_write_error",
@@ -158,11 +151,11 @@ class Ledger:
                 "a cluster can't be safe there",
             )
 
-    def _stored(self, revision: int) -> LedgerRevision:
+    def _require(self, revision: int) -> LedgerRevision:
         found = self.revision(revision)
         if found is None:
             path = revision_path(revision)
-            raise ClusterError.of("state_read_error", path, "it is listed and can't be read; read the ledger again")
+            raise ClusterError.of("state_read_error", path, "it is listed but can't be read; read the ledger again")
         return found
 
     def _read(self, path: str) -> bytes | None:
@@ -177,7 +170,7 @@ def _overtaken(after: LedgerRevision | None, standing: LedgerRevision) -> Cluste
     return ClusterError.of(
         "state_cas_mismatch",
         standing.path,
-        f"another writer has changed the state since {expected} was read, and made revision {standing.revision} "
+        f"another writer has changed the state since {expected} was read, and created revision {standing.revision} "
         f"({standing.state_cas}); nothing was written, run the command again",
     )
 
@@ -216,17 +209,17 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __str__(self) -> str:
         age = self.age_seconds
-        aged = "" if age is None else f", held for {age} s"
-        return f"id={self.lock_id}, operation={self.operation}, pid={self.pid}{aged}"
+        duration = "" if age is None else f", held for {age} s"
+        return f"id={self.lock_id}, operation={self.operation}, pid={self.pid}{duration}"
 
 
 class LockHeldError(ClusterError):
-    """Somebody else is at work."""
+    """Another command holds the lock."""
 
     def __init__(self, holder: Lock) -> None:
         message = (
-            f"another command works on the cluster ({holder}); wait for it, or run `omnigraph cluster force-unlock "
-            f"{holder.lock_id}` when it is gone"
+            f"another command is running ({holder}); wait for it, or run `omnigraph cluster force-unlock "
+            f"{holder.lock_id}` if it died"
         )
         super().__init__([error("state_lock_held", LOCK_PATH, message)])
         self.holder = holder
@@ -237,12 +230,12 @@ class _Versioned(Struct):
 
 
 def timestamp() -> str:
-    """Now, as ledgers write it."""
+    """The current time in the form of the ledger."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def read_lock(objects: Objects) -> Lock | None:
-    """The lock that is held. Raises `ClusterError` when it can't be read."""
+    """The lock, None when there is none. Raises `ClusterError` when it can't be read."""
     try:
         data = objects.get(LOCK_PATH)
     except StorageError as problem:
@@ -256,12 +249,12 @@ def read_lock(objects: Objects) -> Lock | None:
             raise ClusterError.of("unsupported_state_lock_version", LOCK_PATH, message)
         return msgspec.json.decode(data, type=Lock)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        message = f"it is no lock ({problem}); remove the file when nobody works on the cluster"
+        message = f"it is not a lock ({problem}); remove the file when no command is running"
         raise ClusterError.of("invalid_state_lock", LOCK_PATH, message) from None
 
 
 def acquire(objects: Objects, operation: str) -> Lock:
-    """Take the lock. Raises `ClusterError`, with who holds it when somebody does."""
+    """Acquire the lock. Raises `LockHeldError` when another command holds it."""
     lock = Lock(LOCK_VERSION, new_ulid(), operation, timestamp(), os.getpid())
     for _ in range(_LOCK_ATTEMPTS):
         try:
@@ -271,14 +264,14 @@ def acquire(objects: Objects, operation: str) -> Lock:
             raise ClusterError.of("state_lock_error", LOCK_PATH, str(problem)) from problem
         holder = read_lock(objects)
         if holder is not None and holder.lock_id == lock.lock_id:
-            return lock  # the answer to our own request was lost
+            return lock  # the response to our own request was lost
         if holder is not None:
             raise LockHeldError(holder)
-    raise ClusterError.of("state_lock_error", LOCK_PATH, "the lock comes and goes; run the command again")
+    raise ClusterError.of("state_lock_error", LOCK_PATH, "the lock appears and disappears; run the command again")
 
 
 def release(objects: Objects, lock: Lock) -> None:
-    """Give the lock back, if it is still ours. Raises `ClusterError`."""
+    """Release the lock, if it is still ours. Raises `ClusterError`."""
     try:
         holder = read_lock(objects)
         if holder is not None and holder.lock_id == lock.lock_id:
@@ -290,7 +283,7 @@ def release(objects: Objects, lock: Lock) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AppliedState:
-    """A state, and the store it was read from."""
+    """A state, and the objects it was read from."""
 
     objects: Objects
     state: State
@@ -303,7 +296,7 @@ class AppliedState:
         return graph_uri(self.root, graph_id, self.state.generation(graph_id))
 
     def select_graphs(self, graph_id: str | None) -> list[str]:
-        """The graph of that id, or all of them."""
+        """The graph with this id; without an id, all graphs."""
         graph_ids = self.state.graph_ids
         if graph_id is None:
             return graph_ids
@@ -316,7 +309,7 @@ class AppliedState:
         return [graph_id]
 
     def one_graph(self, graph_id: str | None) -> str:
-        """The graph of that id, or the only one there is."""
+        """The graph with this id; without an id, the only graph."""
         found = self.select_graphs(graph_id)
         if not found:
             raise BadRequestError(
@@ -346,14 +339,14 @@ def read_applied(source: str, revision: int | None = None, *, is_root: bool = Fa
 
 
 class LedgerFollower:
-    """The ledger of a cluster as somebody follows it. `root` is the storage root itself."""
+    """Follows the ledger of a cluster. `root` is the storage root itself."""
 
     def __init__(self, root: str) -> None:
         self.objects = Objects(Location.parse(root))
         self._ledger = Ledger(self.objects)
 
     def newer_than(self, revision: int) -> int | None:
-        """The newest revision when others follow that one. While there is none, it costs one read."""
+        """The newest revision if it is newer than this one, else None. Costs one read while there is none."""
         if self.objects.get(revision_path(revision + 1)) is None:
             return None
         return self._ledger.revisions()[-1]

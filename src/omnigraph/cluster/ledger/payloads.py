@@ -1,9 +1,7 @@
-"""The catalog: the texts that a ledger names by their digest, stored under it.
+"""Payloads: the texts of queries, policies and pipelines, stored under the digest that the ledger records.
 
-A text is stored before a state names it and is never removed, so a state that can be read has its texts. What is read
-is hashed again: a text that is not the one that was applied is never used.
-
-The payloads that a state names, verified: read again and hashed, all at once.
+A payload is stored before a state names it and is never removed. It is hashed again when it is read: a text that is not
+the applied one is never used.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ def pipeline_path(name: str, digest: str) -> str:
 
 
 def payload_path(address: Address, digest: str) -> str | None:
-    """Where the text of a resource is stored; None when its kind has none."""
+    """The path of a resource's payload; None when its kind has none."""
     match address.kind:
         case Kind.QUERY:
             return query_path(address.graph or "", address.name, digest)
@@ -53,7 +51,7 @@ class PayloadStore:
         self._objects = objects
 
     def read(self, path: str, digest: str) -> bytes:
-        """A payload. Raises `NotFoundError` when it is missing, `IntegrityError` when it is another text."""
+        """A payload. Raises `NotFoundError` when it is missing, `IntegrityError` when its digest differs."""
         data = self._objects.get(path)
         if data is None:
             raise NotFoundError(f"{path} is missing; run `omnigraph cluster apply` to store it again")
@@ -62,22 +60,22 @@ class PayloadStore:
         return data
 
     def write(self, path: str, data: bytes) -> str:
-        """Store a payload under the path that its digest gives it; the digest."""
-        # The name says what has to stand there, so whatever else does is damage, and replacing it is safe.
+        """Store a payload under the path of its digest; returns the digest."""
+        # The name determines the content, so any other content is damage, and replacing it is safe.
         if not self._objects.claim(path, data) and self._objects.get(path) != data:
             self._objects.put(path, data, durable=True)
         return file_digest(data)
 
     def write_query(self, graph_id: str, name: str, data: bytes) -> str:
-        """Store the file of a query; its digest."""
+        """Store the file of a query; returns its digest."""
         return self.write(query_path(graph_id, name, file_digest(data)), data)
 
     def write_pipeline(self, name: str, data: bytes) -> str:
-        """Store the file of a pipeline; its digest."""
+        """Store the file of a pipeline; returns its digest."""
         return self.write(pipeline_path(name, file_digest(data)), data)
 
     def write_policy(self, name: str, data: bytes) -> str:
-        """Store the file of a policy; its digest."""
+        """Store the file of a policy; returns its digest."""
         return self.write(policy_path(name, file_digest(data)), data)
 
 
@@ -103,7 +101,7 @@ class DamagedPayload(NamedTuple):
 
 
 def damaged_payloads(catalog: PayloadStore, resources: Mapping[str, Resource]) -> list[DamagedPayload]:
-    """What is wrong with the payloads of these resources, sorted by address. One read for each that has one."""
+    """The damaged payloads of these resources, sorted by address. One read per payload."""
 
     def look(address: str) -> DamagedPayload | None:
         parsed = Address.parse(address)
@@ -116,7 +114,7 @@ def damaged_payloads(catalog: PayloadStore, resources: Mapping[str, Resource]) -
         except NotFoundError:
             return DamagedPayload(address, Damage.MISSING, f"{path} is missing")
         except IntegrityError:
-            return DamagedPayload(address, Damage.MISMATCH, f"{path} holds another text than was applied")
+            return DamagedPayload(address, Damage.MISMATCH, f"{path} is not the applied text")
         except StorageError as problem:
             return DamagedPayload(address, Damage.READ_ERROR, str(problem))
         return None

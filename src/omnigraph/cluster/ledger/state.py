@@ -1,6 +1,7 @@
-"""The state of a cluster as one revision of its ledger holds it: explicit, versioned, without anything unknown.
+"""The state of a cluster as one revision of the ledger holds it, its builder, and the digests of resources.
 
-Digests of the resources of a cluster. Ledgers outlive versions of this program, so the bytes below never change.
+The ledger and every command use these structs. Ledgers outlive versions of this program, so neither the persisted
+fields nor the bytes that are hashed may ever change their meaning.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from omnigraph.errors import FormatVersionError, IntegrityError
 STATE_VERSION: Final = 1
 
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-"""Lower-case SHA-256. It becomes part of a path, so nothing else may stand here."""
+"""Lower-case SHA-256. It becomes part of a path, so nothing else is accepted."""
 
 
 class BlobBase(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,26 +36,26 @@ class BlobBase(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BlobPolicy(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which external blobs a graph takes in. A graph without one takes none."""
+    """The external blobs that a graph allows. A graph without a policy allows none."""
 
     mode: Literal["allow"]
     bases: tuple[BlobBase, ...]
 
 
 class Resource(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An applied resource. Which members it has beside its digest follows from its kind."""
+    """An applied resource. Its kind determines which members it has beside the digest."""
 
     digest: Digest
     applies_to: tuple[str, ...] | None = None
-    """Of policies: the scopes they are bound to, sorted."""
+    """Of policies: their bindings, sorted."""
     embedding_provider: str | None = None
-    """Of graphs: the address of the profile their texts are embedded with."""
+    """Of graphs: the address of their embedding provider."""
     external_blob_policy: BlobPolicy | None = None
     """Of graphs."""
     embedding_profile: EmbeddingProfile | None = None
     """Of embedding providers."""
     pipeline_graph: str | None = None
-    """Of pipelines: the address of the graph they load."""
+    """Of pipelines: the address of the graph that they load."""
 
 
 class AppliedRevision(Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +69,7 @@ class ApprovalRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecoveryRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An operation that died half-way and was finished by a later one."""
+    """An operation that died before it was recorded, and that a later command recorded."""
 
     kind: str
     graph_id: str
@@ -78,7 +79,7 @@ class RecoveryRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Written(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which command made a revision, for whom and when."""
+    """The command, the actor and the time of a revision."""
 
     operation: str
     actor: str | None
@@ -86,7 +87,7 @@ class Written(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One revision. `operation_id` belongs to the one write that made it, so no two revisions are the same text."""
+    """One revision. `operation_id` is unique to the write that created it, so no two revisions have the same text."""
 
     version: int = STATE_VERSION
     state_revision: int
@@ -98,7 +99,7 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recovery_records: dict[str, RecoveryRecord] = {}
     observations: dict[str, GraphObservation | GraphTombstone] = {}
     retired_roots: dict[str, int] = {}
-    """How many roots of a graph id were deleted. Their names are never used again."""
+    """The number of deleted folders by graph id. Their names are never used again."""
 
     @property
     def resources(self) -> dict[str, Resource]:
@@ -116,13 +117,13 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return [address.name for address, _ in self.of_kind(Kind.GRAPH)]
 
     def generation(self, graph_id: str) -> int:
-        """Which root of an id counts, by its number."""
+        """The number of the current folder of a graph id."""
         return self.retired_roots.get(graph_id, 0) + 1
 
     def conditions(self, graph_id: str) -> set[str]:
-        """What is said about a graph and its schema."""
-        said = (self.resource_statuses.get(address(graph_id)) for address in (graph_address, schema_address))
-        return {condition for status in said if status is not None for condition in status.conditions}
+        """The conditions of a graph and its schema."""
+        statuses = (self.resource_statuses.get(address(graph_id)) for address in (graph_address, schema_address))
+        return {condition for status in statuses if status is not None for condition in status.conditions}
 
 
 EMPTY: Final = AppliedRevision(None, {})
@@ -137,14 +138,14 @@ _STATE: Final = msgspec.json.Decoder(State)
 
 
 def decode_state(path: str, data: bytes) -> State:
-    """A revision from its text. The version is looked at before anything else; `path` only shows in messages."""
+    """A state from its text. The version is checked first; `path` is for messages."""
     try:
         found = _VERSIONED.decode(data).version
         if found != STATE_VERSION:
             raise FormatVersionError(path, found, STATE_VERSION)
         state = _STATE.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise IntegrityError(path, f"is no state of a cluster ({error})") from None
+        raise IntegrityError(path, f"is not a cluster state ({error})") from None
     for address in state.resources:
         if Address.parse(address) is None:
             raise IntegrityError(path, f"names a resource of an unknown kind: '{address}'")
@@ -157,7 +158,7 @@ def encode_state(state: State) -> bytes:
 
 
 def file_digest(data: bytes) -> str:
-    """Of a schema, a query file or a policy file."""
+    """The digest of a schema, a query file or a policy file."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -172,8 +173,8 @@ def graph_digest(
     provider: tuple[str, str] | None = None,
     blobs: BlobPolicy | None = None,
 ) -> str:
-    """Of a graph with all its parts: digests of its schema and queries by name, the address and digest of its provider,
-    and what external blobs it allows."""
+    """The digest of a graph: of its schema and queries by name, the address and digest of its provider, and its
+    external blob policy."""
     parts = ["graph", graph_id, "schema", schema or ""]
     for name in sorted(queries):
         parts += ["query", name, queries[name]]
@@ -185,7 +186,7 @@ def graph_digest(
 
 
 def config_digest(config: ClusterConfig, digests: Mapping[str, str]) -> str:
-    """Of a configuration and of everything it comes to, by address."""
+    """The digest of a configuration and of its resources, by address."""
     parts = ["cluster-config", msgspec.json.encode(config, order="deterministic").decode()]
     for address in sorted(digests):
         parts += [address, digests[address]]
@@ -193,7 +194,7 @@ def config_digest(config: ClusterConfig, digests: Mapping[str, str]) -> str:
 
 
 def composite_digest(resources: Mapping[str, Resource], graph_id: str) -> str:
-    """What the digest of a graph has to be, by the other resources beside it."""
+    """The digest that a graph must have, computed from the other resources."""
     schema = resources.get(schema_address(graph_id))
     addresses = ((address, resource) for text, resource in resources.items() if (address := Address.parse(text)))
     queries = {a.name: query.digest for a, query in addresses if a.kind is Kind.QUERY and a.graph == graph_id}
@@ -211,6 +212,8 @@ def composite_digest(resources: Mapping[str, Resource], graph_id: str) -> str:
 
 @dataclass
 class StateBuilder:
+    """The parts of the next state while a command changes them."""
+
     config_digest: str | None = None
     resources: dict[str, Resource] = field(default_factory=dict)
     statuses: dict[str, ResourceStatus] = field(default_factory=dict)
@@ -232,7 +235,7 @@ class StateBuilder:
         )
 
     def state(self, written: Written | None = None) -> State:
-        """The state, with the digest of every graph covering what is recorded of it."""
+        """The state, with up-to-date digests of all graphs."""
         resources = dict(sorted(self.resources.items()))
         state = State(
             state_revision=0,
@@ -258,7 +261,7 @@ class StateBuilder:
         )
         return same != before
 
-    def settle(
+    def set_status(
         self, address: str, status: StatusKind, condition: str | None = None, message: str | None = None
     ) -> None:
         self.statuses[address] = ResourceStatus(status, () if condition is None else (condition,), message)
@@ -267,10 +270,10 @@ class StateBuilder:
         self, graph_id: str, status: StatusKind, condition: str | None = None, message: str | None = None
     ) -> None:
         for address in (graph_address(graph_id), schema_address(graph_id)):
-            self.settle(address, status, condition, message)
+            self.set_status(address, status, condition, message)
 
     def record_graph(self, graph_id: str, schema_digest: str) -> None:
-        """That a graph stands, with this schema. What is recorded of it beside that stays."""
+        """Record that a graph exists with this schema, and keep its other settings."""
         self.resources.setdefault(graph_address(graph_id), Resource(digest="0" * 64))
         self.resources[schema_address(graph_id)] = Resource(digest=schema_digest)
 
@@ -279,8 +282,7 @@ class StateBuilder:
         self.statuses.pop(address, None)
 
     def forget_graph(self, graph_id: str) -> None:
-        """A graph that was deleted, with all that hangs on it: its schema, its queries, the pipelines that load it. Its
-        root is never used again."""
+        """Drop a deleted graph with its schema, its queries and the pipelines that load it, and retire its folder."""
         for text in [*self.resources, *self.statuses]:
             address, resource = Address.parse(text), self.resources.get(text)
             is_loading = resource is not None and resource.pipeline_graph == graph_address(graph_id)

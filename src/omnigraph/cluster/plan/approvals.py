@@ -1,10 +1,12 @@
-"""Approvals of what can't be undone: written by a person for one change of one state, and spent by the apply that makes
-it. An edit of the configuration or a change of the graph makes an approval stale.
+"""Approvals of changes that can't be undone.
+
+A person approves one change of one state; the apply that makes the change uses the approval up. An edit of the
+configuration or a change of the graph makes an approval stale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,8 +29,8 @@ APPROVAL_VERSION: Final = 1
 
 
 class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`bound_*` say which change of which configuration was approved, and of which of the graphs that have or had this
-    id: one that was made again must not be deleted on the word of somebody who meant the one before."""
+    """`bound_*` identify the approved change: the configuration, the digests and the folder of the graph. A graph that
+    was created again must not be deleted by an approval for its predecessor."""
 
     schema_version: int = APPROVAL_VERSION
     approval_id: str
@@ -55,7 +57,7 @@ class _Versioned(Struct):
 
 @dataclass
 class Gates:
-    """The gated changes of a plan, and which of them somebody approved."""
+    """The changes of a plan that need an approval, and the approvals that exist."""
 
     required: list[ApprovalRequired] = field(default_factory=list)
     approvals: dict[str, Approval] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class Gates:
 def find_gates(
     objects: Objects, changes: tuple[ClusterChange, ...], config_digest: str, builder: StateBuilder
 ) -> Gates:
-    """Approvals are only read when something needs one."""
+    """The gates of these changes. Approvals are only read when a change needs one."""
     gates = Gates()
     gated = [change for change in changes if is_gated(change, changes)]
     standing = _unspent(objects, builder.approvals, gates.findings) if gated else []
@@ -83,13 +85,13 @@ def find_gates(
 
 
 def root_of(change: ClusterChange, builder: StateBuilder) -> str | None:
-    """The folder of the graph that a change is about."""
+    """The folder of the graph that a change deletes."""
     address = address_of(change)
     return graph_folder(address.name, builder.generation(address.name)) if address.kind is Kind.GRAPH else None
 
 
 def approve(objects: Objects, change: ClusterChange, config_digest: str, root: str | None, approver: str) -> Approval:
-    """Write down that somebody approves a change. Raises `ClusterError`."""
+    """Store an approval of a change. Raises `ClusterError`."""
     approval = Approval(
         approval_id=new_ulid(),
         resource=change.resource,
@@ -104,7 +106,7 @@ def approve(objects: Objects, change: ClusterChange, config_digest: str, root: s
     )
     path = _path(approval.approval_id)
     try:
-        # Nobody else picks this id, so a name that is taken is our own request, whose answer was lost.
+        # The id is unique, so an object that exists already is our own request, whose response was lost.
         objects.claim(path, _encode(approval))
     except StorageError as problem:
         raise ClusterError.of("approval_write_error", path, str(problem)) from problem
@@ -112,7 +114,7 @@ def approve(objects: Objects, change: ClusterChange, config_digest: str, root: s
 
 
 def mark_spent(objects: Objects, approval: Approval, record: ApprovalRecord) -> list[Diagnostic]:
-    """Note in an approval that it is spent. The ledger says so already, so a failure is told and harms nothing."""
+    """Mark an approval as used. The ledger records that too, so a failure is only a warning."""
     spent = msgspec.structs.replace(
         approval, consumed_at=record.consumed_at, consumed_by_operation=record.consumed_by_operation
     )
@@ -120,7 +122,7 @@ def mark_spent(objects: Objects, approval: Approval, record: ApprovalRecord) -> 
     try:
         objects.put(path, _encode(spent), durable=True)
     except StorageError as problem:
-        return [warning("approval_write_error", path, f"it is spent, but not marked so: {problem}")]
+        return [warning("approval_write_error", path, f"it is used, but could not be marked as used: {problem}")]
     return []
 
 
@@ -130,16 +132,12 @@ def _unspent(objects: Objects, spent: Mapping[str, ApprovalRecord], findings: li
     except StorageError as problem:
         findings.append(warning("approval_read_error", APPROVALS_FOLDER, str(problem)))
         return []
-    read = (_read(objects, f"{APPROVALS_FOLDER}/{name}", findings) for name in _sorted(names))
+    read = (_read(objects, f"{APPROVALS_FOLDER}/{name}", findings) for name in sorted(names) if name.endswith(".json"))
     return [a for a in read if a is not None and a.consumed_at is None and a.approval_id not in spent]
 
 
-def _sorted(names: Iterable[str]) -> list[str]:
-    return sorted(name for name in names if name.endswith(".json"))
-
-
 def _read(objects: Objects, path: str, findings: list[Diagnostic]) -> Approval | None:
-    """An approval that can't be understood is none."""
+    """An approval; None, with a warning, when it can't be understood."""
     try:
         data = objects.get(path)
     except StorageError as problem:

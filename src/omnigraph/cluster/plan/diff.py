@@ -1,11 +1,9 @@
-"""The difference between what is recorded and what is desired, one change per resource, and what it touches. Pure.
+"""The differences between recorded and desired resources, and what happens to each change. Pure.
 
-What becomes of each change: applied, derived, deferred or blocked, and why. Pure.
-
-A change is blocked when what it needs is not there, and also when it would leave something that stays without what it
-needs: a graph whose delete waits for approval keeps its rules and the provider that it embeds with. A policy that such
-a graph shares with others can be bound to more graphs; it stays bound to this one until the graph is gone. Its rules
-stay as they are so long: nobody has checked new ones against this graph, or meant them for it.
+A change is applied, derived, deferred or blocked. It is blocked if something it needs is missing, or if it would take
+something away from a resource that stays: a graph whose delete waits for approval keeps its rules and its embedding
+provider. A policy that such a graph shares with others can be bound to more graphs and stays bound to this one; its
+rules can't change until the graph is deleted, because nobody has checked new ones against it.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ MetadataChange: TypeAlias = Literal["policy_bindings", "embedding_profile", "pip
 
 
 def difference(before: Mapping[str, Resource], after: Mapping[str, Resource]) -> tuple[ClusterChange, ...]:
-    """What leads from the one to the other, sorted by resource."""
+    """The changes from the first to the second, sorted by resource."""
     changes = (_change(address, before.get(address), after.get(address)) for address in sorted({*before, *after}))
     return tuple(change for change in changes if change is not None)
 
@@ -50,7 +48,7 @@ def _change(address: str, before: Resource | None, after: Resource | None) -> Cl
 
 
 def _metadata_change(before: Resource, after: Resource) -> MetadataChange | None:
-    """What a digest does not cover. Of graphs it covers everything."""
+    """A change that the digest does not cover. The digest of a graph covers everything."""
     if before.applies_to != after.applies_to:
         return "policy_bindings"
     if before.embedding_profile != after.embedding_profile:
@@ -59,7 +57,7 @@ def _metadata_change(before: Resource, after: Resource) -> MetadataChange | None
 
 
 def changed_settings(before: Resource, after: Resource) -> list[str]:
-    """What is said about a resource otherwise than in a file, as lines: `name: before -> after`."""
+    """The changed settings of a resource, as lines: `name: before -> after`."""
     had, has = _settings(before), _settings(after)
     names = [name for name in dict.fromkeys([*had, *has]) if had.get(name) != has.get(name)]
     return [f"{name}: {had.get(name, '(none)')} -> {has.get(name, '(none)')}" for name in names]
@@ -67,24 +65,24 @@ def changed_settings(before: Resource, after: Resource) -> list[str]:
 
 def _settings(resource: Resource) -> dict[str, str]:
     profile, blobs = resource.embedding_profile, resource.external_blob_policy
-    told = {
+    settings = {
         "applies_to": ", ".join(resource.applies_to or ()),
         "graph": resource.pipeline_graph,
         "embedding_provider": resource.embedding_provider,
         "external_blobs": ", ".join(f"{base.uri} ({base.scope})" for base in blobs.bases) if blobs else None,
         **(msgspec.structs.asdict(profile) if profile is not None else {}),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in settings.items() if value}
 
 
 def blast_radius(changes: Iterable[ClusterChange], dependencies: Sequence[Dependency]) -> tuple[BlastRadius, ...]:
-    """For each change of something that others depend on: the others."""
-    findings = []
+    """The resources that depend on each changed resource."""
+    radius = []
     for change in changes:
         affected = tuple(edge.source for edge in dependencies if edge.target == change.resource)
         if affected:
-            findings.append(BlastRadius(change.resource, affected))
-    return tuple(findings)
+            radius.append(BlastRadius(change.resource, affected))
+    return tuple(radius)
 
 
 RECOVERY_PENDING: Final = "cluster_recovery_pending"
@@ -93,8 +91,8 @@ DEPENDENCY: Final = "dependency_not_applied"
 UNSUPPORTED: Final = "apply_unsupported_kind"
 
 GATE_REASONS: Final = {
-    Kind.GRAPH: "deleting a deployed graph removes all its data; it has to be approved",
-    Kind.SCHEMA: "deleting a deployed schema definition has to be approved",
+    Kind.GRAPH: "deleting a deployed graph removes all its data and needs an approval",
+    Kind.SCHEMA: "deleting a deployed schema definition needs an approval",
 }
 
 
@@ -118,8 +116,7 @@ def address_of(change: ClusterChange) -> Address:
 
 @dataclass(frozen=True)
 class PlanContext:
-    """What is known before anything is done: the resources before and after, the graphs in doubt, and the resources
-    whose delete somebody approved."""
+    """The resources before and after, the pending graphs, and the resources whose delete is approved."""
 
     before: Mapping[str, Resource]
     after: Mapping[str, Resource]
@@ -128,9 +125,9 @@ class PlanContext:
 
 
 def classify(changes: Sequence[ClusterChange], outlook: PlanContext) -> tuple[ClusterChange, ...]:
-    """The changes with what becomes of each."""
+    """The changes with their dispositions."""
     classifier = _Classifier(outlook, {change.resource: change for change in changes})
-    return tuple(classifier.decided(change) for change in changes)
+    return tuple(classifier.classify(change) for change in changes)
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,7 @@ class _Classifier:
     outlook: PlanContext
     changes: Mapping[str, ClusterChange]
 
-    def decided(self, change: ClusterChange) -> ClusterChange:
+    def classify(self, change: ClusterChange) -> ClusterChange:
         disposition, reason = self._disposition(change)
         return msgspec.structs.replace(change, disposition=disposition, reason=reason)
 
@@ -188,13 +185,13 @@ class _Classifier:
         gains_a_graph = not {*(has or ())} <= {*(had or ())}
         if kept and not (gains_a_graph and self._can_keep(change, has or ())):
             return _blocked_because(DEPENDENCY)
-        # Rules may move from one bundle to another: neither does without the other.
+        # Rules may move from one bundle to another: both change, or neither.
         return self._bound((*(had or ()), *(has or ())))
 
     @staticmethod
     def _can_keep(change: ClusterChange, scopes: Collection[str]) -> bool:
-        """Whether the bindings of a policy can change while it stays bound to a graph that is not declared any more.
-        Its text must stay the same, and rules of the server are never rules of a graph."""
+        """Whether the bindings of a policy can change while it stays bound to an undeclared graph. Its text must stay
+        the same, and rules of the server never become rules of a graph."""
         is_update = change.operation is ResourceOperation.UPDATE and change.before_digest == change.after_digest
         return is_update and CLUSTER_SCOPE not in scopes
 
@@ -208,7 +205,7 @@ class _Classifier:
         return _APPLIED
 
     def _stays_undeclared(self, graph: str) -> bool:
-        """Whether a graph that is to go has to stay for now."""
+        """Whether a graph stays for now although its delete is declared."""
         address = Address.parse(graph)
         if address is None or address.kind is not Kind.GRAPH or not self._is_deleted(address.name):
             return False
@@ -233,8 +230,8 @@ def demote(
     before: Mapping[str, Resource],
     after: Mapping[str, Resource],
 ) -> tuple[ClusterChange, ...]:
-    """The changes after something failed: `failed` has a reason for each resource that was not moved. What depends on
-    its graph is blocked with it, and so is what the graph needs: it stays, and keeps its rules and its provider."""
+    """The changes after failures: `failed` has a reason for each graph or schema that was not changed. Changes that
+    depend on the graph are blocked too, and so are deletes of its rules and its provider, which it keeps."""
     graphs = {graph_address(address.name) for text in failed if (address := Address.parse(text)) is not None}
     used = {before[graph].embedding_provider for graph in graphs if graph in before}
 
@@ -255,8 +252,7 @@ def demote(
 
 
 def bound_until_deleted(had: Resource, changes: Iterable[ClusterChange]) -> tuple[str, ...]:
-    """The graphs that an applied policy stays bound to although its configuration no longer names them, because they
-    are not deleted yet."""
+    """The graphs that an applied policy stays bound to because they are undeclared but not deleted yet."""
     waiting = {
         other.resource
         for other in changes
@@ -270,21 +266,21 @@ def block(change: ClusterChange, reason: str) -> ClusterChange:
 
 
 _WHY: Final = {
-    RECOVERY_PENDING: "what stands there has to be settled first",
+    RECOVERY_PENDING: "its graph is pending",
     APPROVAL_REQUIRED: "run `omnigraph cluster approve {graph} --as <name>`, then apply again",
-    DEPENDENCY: "what it depends on, or what depends on it, was not applied",
+    DEPENDENCY: "a resource that it depends on, or that depends on it, was not applied",
     UNSUPPORTED: "apply can't make this change",
 }
 
 
 def unapplied_findings(changes: Iterable[ClusterChange]) -> list[Diagnostic]:
-    """A finding for each change that was not made."""
+    """A finding for each change that was not applied."""
     findings = []
     for change in changes:
         why = _WHY.get(change.reason or "", "see above")
-        said = f"{change.reason}: {why.format(graph=graph_address(address_of(change).graph or ''))}"
+        message = f"{change.reason}: {why.format(graph=graph_address(address_of(change).graph or ''))}"
         if change.disposition is ChangeDisposition.DEFERRED:
-            findings.append(warning("apply_unsupported_change", change.resource, said))
+            findings.append(warning("apply_unsupported_change", change.resource, message))
         elif change.disposition is ChangeDisposition.BLOCKED:
-            findings.append(warning("apply_dependency_blocked", change.resource, said))
+            findings.append(warning("apply_dependency_blocked", change.resource, message))
     return findings

@@ -1,8 +1,6 @@
-"""What an apply would do: the state it begins at, the graphs as they are, and what becomes of each change.
+"""The changes that an apply would make: from the recorded state and the observed graphs to the desired state.
 
-`plan` shows this, `approve` looks one change up in it, and `apply` carries it out; so all three speak of the same.
-
-One run of a cluster command, from its start to its report. A run that fails anywhere still has a report.
+`plan` prints a `Preview`, `approve` looks up one change in it, and `apply` carries it out. Making one writes nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ from omnigraph.cluster.resources import Diagnostic, schema_address, warning
 class Preview:
     reconciliation: Reconciliation
     before: Mapping[str, Resource]
-    """The resources that the changes begin at."""
+    """The resources that the changes start from."""
     changes: tuple[ClusterChange, ...]
     gates: Gates
     damaged: tuple[DamagedPayload, ...]
-    """Payloads of resources that stay as they are."""
+    """Damaged payloads of resources that do not change."""
 
     @property
     def builder(self) -> StateBuilder:
@@ -39,9 +37,9 @@ class Preview:
 
 
 def make_preview(session: Session, desired: Desired, *, actor: str | None = None, holds_up: bool = True) -> Preview:
-    """Compare what is recorded, in the light of what stands, with what is desired. Writes nothing.
+    """Compare the recorded state, reconciled with the observed graphs, with the desired state. Writes nothing.
 
-    With `holds_up` false, graphs in doubt hold no change up: a plan shows what is wanted, and the doubt beside it.
+    With `holds_up` false, pending graphs block no change: a plan shows the wanted changes and the pending graphs.
     """
     recorded = session.recorded
     if recorded is None:
@@ -73,19 +71,19 @@ def desired_schemas(desired: Desired) -> dict[str, str]:
 
 
 def not_recorded_yet(findings: list[Diagnostic]) -> list[Diagnostic]:
-    """The findings of a settlement that nobody records: what an apply would, it still has to."""
+    """The findings of a reconciliation that is not recorded: the next apply will record it."""
 
-    def told(finding: Diagnostic) -> Diagnostic:
+    def adapt(finding: Diagnostic) -> Diagnostic:
         if finding.code != ROLLED_FORWARD:
             return finding
         message = finding.message.replace("it is recorded now", "the next apply records it")
         return msgspec.structs.replace(finding, code=PENDING, message=message)
 
-    return [told(finding) for finding in findings]
+    return [adapt(finding) for finding in findings]
 
 
 def leftover_findings(views: GraphViews) -> list[Diagnostic]:
-    """What deletes that died have left behind."""
+    """A finding for each folder that an unfinished delete left behind."""
     return [
         warning("graph_delete_incomplete", folder, "files of a graph that was deleted are still there")
         for folder in views.leftovers

@@ -1,10 +1,8 @@
-"""What became of applies that died, decided from what stands and from nothing else.
+"""Observes the graphs of a cluster, and finishes what applies that died did not record.
 
-A graph that an apply made or changed without living to record it is recorded now. What can't be explained so, because
-somebody changed a schema by hand or a root does not open, is left alone: its graph is *pending*, all its changes are
-held up, and people are told.
-
-What stands at the roots of a cluster's graphs, looked at all at once.
+`preview` and `refresh` call `observe` and `reconcile`. A graph that an apply created or changed without recording it is
+recorded now. A graph in any other unexpected state is *pending*: it is left alone, its changes wait, and people are
+told why.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _LOOKS_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """A look at a root. `observed` is None when the store did not let us, for the reason in `problem`."""
+    """One observed graph. `observed` is None when the store could not be read, for the reason in `problem`."""
 
     graph_id: str
     uri: str
@@ -51,22 +49,22 @@ class GraphView:
         return None if text is None else file_digest(text.encode())
 
     def made_by(self) -> str | None:
-        """The apply that gave the graph the schema it has; None when somebody else did."""
+        """The apply that made the current schema of the graph; None when it was changed by hand."""
         return schema_made_by(self.uri)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphViews:
-    """What was found: graphs by id, and folders of roots that were deleted before."""
+    """The observed graphs by id, and the folders of deleted graphs that still exist."""
 
     graphs: dict[str, GraphView]
     strays: frozenset[str] = frozenset()
-    """Ids of graphs that were asked for by nobody: neither declared nor recorded."""
+    """Ids of graphs that are neither declared nor recorded."""
     leftovers: tuple[str, ...] = field(default=())
 
 
 def observe(objects: Objects, state: State | None, declared: Collection[str]) -> GraphViews:
-    """Look at every graph that is declared, recorded or simply there. One listing, and five reads for each graph."""
+    """Observe every graph that is declared, recorded or found in storage. One listing, and five reads per graph."""
     folders = graph_folders(objects)
     recorded = set(state.graph_ids) if state is not None else set()
     current, leftovers, strays = {}, [], set()
@@ -96,7 +94,7 @@ def observe(objects: Objects, state: State | None, declared: Collection[str]) ->
 
 
 IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_pending", "graph_missing"})
-"""Conditions that a later look may find settled."""
+"""Conditions that a later observation may clear."""
 
 ROLLED_FORWARD: Final = "cluster_recovery_rolled_forward"
 PENDING: Final = "cluster_recovery_pending"
@@ -104,7 +102,7 @@ PENDING: Final = "cluster_recovery_pending"
 
 @dataclass
 class Reconciliation:
-    """A draft that knows what stands, the graphs that are pending, and what people should hear about it."""
+    """The next state in line with the observed graphs, the pending graphs, and the findings for people."""
 
     builder: StateBuilder
     views: GraphViews
@@ -115,8 +113,8 @@ class Reconciliation:
 def reconcile(
     builder: StateBuilder, views: GraphViews, schemas: dict[str, str], actor: str | None = None
 ) -> Reconciliation:
-    """Bring a draft in line with what was found. `schemas` are the digests of the declared ones, by graph. Nothing is
-    written: findings speak of what is recorded when the draft is."""
+    """Bring the next state in line with the observed graphs. `schemas` are the digests of the declared schemas, by
+    graph. Writes nothing: "recorded now" in a finding holds once the state is created."""
     reconciliation = Reconciliation(builder, views)
     for graph_id, view in views.graphs.items():
         _reconcile_graph(reconciliation, graph_id, view, schemas.get(graph_id), actor)
@@ -134,7 +132,7 @@ def _reconcile_graph(
         case None if graph_id in reconciliation.views.strays:
             pass
         case None:
-            message = f"it can't be looked at: {view.problem}"
+            message = f"it can't be read: {view.problem}"
             reconciliation.findings.append(error("graph_observation_error", graph, message))
             reconciliation.pending.add(graph_id)
         case Standing.GRAPH:
@@ -146,14 +144,14 @@ def _reconcile_graph(
             _clear_doubt(builder, graph_id, IN_DOUBT - {"graph_missing"})
         case Standing.NOTHING if wanted is not None:
             message = (
-                f"there is nothing at {view.uri}, and no delete was applied; bring it back, or run `omnigraph cluster "
-                "refresh` to accept the loss: the next apply then makes an empty graph"
+                f"there is no graph at {view.uri}, and no delete was applied; restore it, or run `omnigraph cluster "
+                "refresh` to accept the loss: the next apply then creates an empty graph"
             )
             builder.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", message)
             reconciliation.findings.append(error("graph_observation_error", graph, message))
             reconciliation.pending.add(graph_id)
         case _ if wanted is not None:
-            message = f"{view.uri} holds no graph that opens: {_reason(view)}"
+            message = f"{view.uri} is not a graph that can be opened: {_reason(view)}"
             builder.set_graph_status(graph_id, StatusKind.ERROR, "graph_create_incomplete", message)
             reconciliation.findings.append(error("graph_create_incomplete", graph, message))
             reconciliation.pending.add(graph_id)
@@ -162,7 +160,7 @@ def _reconcile_graph(
 def _explain(
     reconciliation: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None
 ) -> None:
-    """A graph whose schema is not the recorded one."""
+    """Handle a graph whose schema is not the recorded one."""
     builder = reconciliation.builder
     graph = graph_address(graph_id)
     digest = view.schema_digest
@@ -184,13 +182,13 @@ def _explain(
         builder.recoveries[operation or new_ulid()] = RecoveryRecord(
             kind=kind, graph_id=graph_id, outcome="rolled_forward", recovered_at=timestamp(), actor=actor
         )
-        what = "changed the schema" if is_recorded else "made the graph"
-        message = f"an apply {what} and did not live to record it; it is recorded now"
+        what = "changed the schema" if is_recorded else "created the graph"
+        message = f"an apply {what} and died before it recorded that; it is recorded now"
         reconciliation.findings.append(warning(ROLLED_FORWARD, graph, message))
     elif graph_id not in reconciliation.views.strays:
         message = (
             f"its schema ({digest[:12]}) is neither the recorded nor the declared one, and no apply made it; "
-            "run `omnigraph cluster refresh` to take it for what is there, then plan again"
+            "run `omnigraph cluster refresh` to record it, then plan again"
         )
         builder.set_graph_status(graph_id, StatusKind.DRIFTED, "actual_applied_state_pending", message)
         reconciliation.findings.append(warning(PENDING, graph, message))
@@ -202,13 +200,11 @@ def _clear_doubt(builder: StateBuilder, graph_id: str, doubts: frozenset[str] = 
         status = builder.statuses.get(address)
         if status is not None and doubts.intersection(status.conditions):
             if address in builder.resources:
-                builder.settle(address, StatusKind.APPLIED)
+                builder.set_status(address, StatusKind.APPLIED)
             else:
                 del builder.statuses[address]
 
 
 def _reason(view: GraphView) -> str:
-    findings = view.observed
-    if findings is None or findings.problem is None:
-        return "what makes it one is gone"
-    return findings.problem
+    problem = view.observed.problem if view.observed is not None else None
+    return problem or "its marker is gone"
