@@ -207,7 +207,7 @@ def test_a_plan_for_review_says_what_has_to_be_done_first(files: ClusterFiles) -
     files.write({"kb": Declared(SCHEMA.replace("age: I32?", "age: I32?\n    height: I32"))})
     assert review(files)[-1].startswith("  ! schema.kb can't be changed like this: apply fails")
     files.write({})
-    assert review(files)[-1].endswith("it has to be approved with `omnigraph cluster approve graph.kb --as <name>`")
+    assert review(files)[-1].endswith("it must be approved with `omnigraph cluster approve graph.kb --as <name>`")
     assert files.approve("graph.kb").ok
     assert review(files)[-1] == "  ! graph.kb is approved"
 

@@ -78,7 +78,7 @@ def test_the_rules_of_the_cluster_decide_who_runs_it(
     box: Cluster, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for actor, said in (
-        ([], "nobody said who asks"),
+        ([], "the request has no actor"),
         (["--as", "rob"], "unknown actor 'rob'"),
         (["--as", "eve"], "a pipeline needs a rule without rows and hide"),
     ):
@@ -93,7 +93,7 @@ def test_what_was_applied_is_validated_and_not_what_is_edited(box: Cluster, caps
     assert "OK nightly: 1 source, 1 mapping" in capsys.readouterr().out
     assert command(["pipeline", "validate", "--cluster", "box", "weekly"]) == 1
     assert "pipeline_not_applied" in (said := capsys.readouterr().err)
-    assert "applied for graphs that stand: nightly" in said
+    assert "pipelines that can: nightly" in said
     assert command(["pipeline", "validate", "--cluster", "box", "--store", "g", "nightly"]) == 2
     assert command(["pipeline", "validate", "--cluster", "box", "--graph", "kb", "nightly"]) == 1
     assert "--graph selects a graph" in capsys.readouterr().err

@@ -79,7 +79,7 @@ def test_what_an_allowing_rule_leaves_out_is_told(gate: PolicyGate) -> None:
         ("eve", asked("read", "f"), "readers-read", [Lack.GROUP], "actor 'eve' is not in group 'readers'"),
         ("bob", asked("change", "f"), "readers-read", [Lack.ACTION], "action 'change' is not listed (read)"),
         ("bob", asked("export", "main"), "nightly-export", [Lack.GROUP], "actor 'bob' is not in group 'nightly'"),
-        (None, asked("read", "f"), "readers-read", [Lack.GROUP], "nobody said who asks"),
+        (None, asked("read", "f"), "readers-read", [Lack.GROUP], "the request has no actor"),
         (
             "eve",
             asked("branch_merge", "main", "f"),

@@ -128,7 +128,7 @@ def test_every_actor_has_a_visibility_of_its_own(catalog: Catalog) -> None:
         ("rows: {Person: 'true', 'node:Person': 'true'}", ["rows of node:Person: the type is listed twice"]),
         ("rows: {Twin: 'false'}", ["rows of Twin: a node and an edge type have this name; write 'node:Twin' or"]),
         ("hide: {Person: [salry, ssn]}", ["has no property 'salry'", "has no property 'ssn'"]),
-        ("hide: {Person: [name]}", ["'name' belongs to the key, which everybody reads off the id"]),
+        ("hide: {Person: [name]}", ["'name' is part of the key, which the id shows to everybody"]),
         ("hide: {People: [name]}", ["hide of People: the graph has no type 'People'"]),
         ("hide: {Person: [bio], 'node:Person': [salary]}", ["hide of node:Person: the type is listed twice"]),
     ],

@@ -484,7 +484,7 @@ def test_a_graph_in_doubt_is_quarantined_and_refuses_strictly(
     with Booted(settings(cluster), opened) as (serving, _):
         assert list(serving.graphs) == ["lab"]
         assert "graph_create_incomplete" in serving.quarantined["kb"]
-    assert "graph 'kb' is quarantined: the last apply left it in doubt" in caplog.text
+    assert "graph 'kb' is quarantined: the last apply left it pending" in caplog.text
     strict = refusal(settings(cluster, require_all_graphs=True), opened)
     assert "strict" in strict
     assert "WARN  cluster_recovery_pending graph.kb" in strict

@@ -163,7 +163,7 @@ def test_a_query_that_does_not_fit_refuses_the_whole_state(site: Site, caplog: p
 def test_a_graph_in_doubt_refuses_it(site: Site) -> None:
     doubt = {graph_address("lab"): ResourceStatus(StatusKind.ERROR, ("actual_applied_state_pending",))}
     site.cluster.record(lambda resources: None, resource_statuses=doubt)
-    assert "graph 'lab' is served now, and would not be: the last apply left it in doubt" in site.refused()
+    assert "graph 'lab' is served now, and would not be: the last apply left it pending" in site.refused()
 
 
 def test_a_payload_that_is_missing_refuses_it(site: Site) -> None:

@@ -1,1 +1,1 @@
-"""Who may do what: the questions that are asked before anything happens, and who answers them."""
+"""Policy: the rules that decide what an actor may do and see."""

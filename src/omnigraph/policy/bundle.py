@@ -29,7 +29,7 @@ from omnigraph.yaml_documents import Text, Value, YamlDocument
 
 @dataclass(frozen=True, slots=True)
 class RuleSyntax:
-    """`rows` and `hide` are None where the rule has no such key."""
+    """A rule as it is written. `rows` and `hide` are None where the rule has no such key."""
 
     id: Text
     group: Text
@@ -55,11 +55,11 @@ class BundleSyntax:
 def parse_bundle(text: str, path: str | None = None) -> BundleSyntax:
     """The syntax of a file: the right keys and words, each with its position. Raises `CompileError`."""
     document = YamlDocument(text, path, INVALID, stops_at_first=True)
-    found = document.root().members(("version", "groups", "protected_branches", "rules"), required=("version",))
-    version = found["version"]
-    groups = found["groups"].entries() if "groups" in found else []
-    branches = found["protected_branches"].items() if "protected_branches" in found else []
-    rules = found["rules"].items() if "rules" in found else []
+    members = document.root().members(("version", "groups", "protected_branches", "rules"), required=("version",))
+    version = members["version"]
+    groups = members["groups"].entries() if "groups" in members else []
+    branches = members["protected_branches"].items() if "protected_branches" in members else []
+    rules = members["rules"].items() if "rules" in members else []
     return BundleSyntax(
         document,
         version.whole_number(),
@@ -71,9 +71,9 @@ def parse_bundle(text: str, path: str | None = None) -> BundleSyntax:
 
 
 def _parse_rule(value: Value) -> RuleSyntax:
-    found = value.members(("id", "allow"), required=("id", "allow"))
+    members = value.members(("id", "allow"), required=("id", "allow"))
     known = ("actors", "actions", "branch_scope", "target_branch_scope", "rows", "hide")
-    allow = found["allow"].members(known, required=("actors", "actions"))
+    allow = members["allow"].members(known, required=("actors", "actions"))
     actors = allow["actors"].members(("group",), required=("group",))
     rows = hide = None
     if "rows" in allow:
@@ -81,7 +81,7 @@ def _parse_rule(value: Value) -> RuleSyntax:
     if "hide" in allow:
         hide = tuple((name, tuple(p.text() for p in names.items())) for name, names in allow["hide"].entries())
     return RuleSyntax(
-        found["id"].text(),
+        members["id"].text(),
         actors["group"].text(),
         tuple((action.choice(PolicyAction), action.at) for action in allow["actions"].items()),
         _scope(allow.get("branch_scope")),
@@ -110,33 +110,33 @@ TARGET_BRANCH_ACTIONS: Final = frozenset(
     }
 )
 RESTRICTABLE_ACTIONS: Final = BRANCH_ACTIONS
-"""What can be allowed in part. Everything else works on whole branches or on no rows at all."""
+"""The actions that rules can restrict. All others work on whole branches or on no rows."""
 
 
 def read_bundle(text: str, path: str | None = None) -> Bundle:
-    """The bundle of a YAML text; `path` only shows in messages. Raises `CompileError`."""
-    written = parse_bundle(text, path)
-    document = written.document
-    if written.version != VERSION:
-        document.refuse(f"policy version must be {VERSION}, not {written.version}", written.version_at)
-    _check_groups(written)
-    _check_protected_branches(written)
-    declared = {name.value for name, _ in written.groups}
+    """The bundle of a YAML text; `path` is for messages. Raises `CompileError`."""
+    syntax = parse_bundle(text, path)
+    document = syntax.document
+    if syntax.version != VERSION:
+        document.refuse(f"policy version must be {VERSION}, not {syntax.version}", syntax.version_at)
+    _check_groups(syntax)
+    _check_protected_branches(syntax)
+    declared = {name.value for name, _ in syntax.groups}
     seen: set[str] = set()
-    for rule in written.rules:
+    for rule in syntax.rules:
         _check_rule(document, rule, declared, seen)
         seen.add(rule.id.value)
-    groups = {name.value: tuple(dict.fromkeys(m.value for m in members)) for name, members in written.groups}
+    groups = {name.value: tuple(dict.fromkeys(m.value for m in members)) for name, members in syntax.groups}
     return Bundle(
         MappingProxyType(groups),
-        frozenset(branch.value for branch in written.protected_branches),
-        tuple(_rule(rule) for rule in written.rules),
+        frozenset(branch.value for branch in syntax.protected_branches),
+        tuple(_rule(rule) for rule in syntax.rules),
         document.source,
     )
 
 
 def align(bundle: Bundle, kind: ScopeKind) -> None:
-    """Refuse rules that the scope a bundle is loaded for can't have."""
+    """Refuse rules that don't belong to the scope that a bundle is loaded for."""
     for rule in bundle.rules:
         for action, at in zip(rule.actions, rule.actions_at, strict=True):
             if kind == "graph" and action in SERVER_ACTIONS:
@@ -153,9 +153,9 @@ def align(bundle: Bundle, kind: ScopeKind) -> None:
                 )
 
 
-def _check_groups(written: BundleSyntax) -> None:
-    refuse = written.document.refuse
-    for name, members in written.groups:
+def _check_groups(syntax: BundleSyntax) -> None:
+    refuse = syntax.document.refuse
+    for name, members in syntax.groups:
         if name.is_blank:
             refuse("policy group names must not be blank", name.at)
         if not members:
@@ -165,14 +165,14 @@ def _check_groups(written: BundleSyntax) -> None:
                 refuse(f"policy group '{name.value}' contains a blank actor id", member.at)
 
 
-def _check_protected_branches(written: BundleSyntax) -> None:
-    for branch in written.protected_branches:
+def _check_protected_branches(syntax: BundleSyntax) -> None:
+    for branch in syntax.protected_branches:
         if branch.is_blank:
-            written.document.refuse("protected branch names must not be blank", branch.at)
+            syntax.document.refuse("protected branch names must not be blank", branch.at)
         if branch.value != branch.value.strip():
-            # Branches are known without the white space around their names, so this one would be left open.
+            # Branch names have no white space around them, so this entry would protect nothing.
             message = f"protected branch '{branch.value}' has white space around its name, and would protect nothing"
-            written.document.refuse(message, branch.at)
+            syntax.document.refuse(message, branch.at)
 
 
 def _check_rule(document: YamlDocument, rule: RuleSyntax, declared: set[str], seen: set[str]) -> None:

@@ -1,7 +1,7 @@
-"""Rules as Cedar policies: what is generated, and what Cedar says to a request.
+"""Rules as Cedar policies: the generated text and entities, and the evaluation of a request.
 
-A bundle becomes policies and entities, parsed once and validated strictly against the schema. Cedar alone decides which
-rules allow a request; nothing here looks at a rule to find out.
+A bundle is compiled once and validated strictly against the Cedar schema. Cedar alone decides which rules allow a
+request; nothing here inspects a rule to find out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from omnigraph.policy.rules import SERVER_ACTIONS, BranchScope, Bundle, Rule
 
 _NAMESPACE: Final = "Omnigraph"
 _SERVER: Final = "root"
-_MOST_REMEMBERED: Final = 100_000
+_MOST_CACHED: Final = 100_000
 
 SCHEMA: Final = f"""\
 namespace {_NAMESPACE} {{
@@ -55,7 +55,7 @@ def _schema() -> cedarpy.Schema:
 
 
 class BranchKind(Enum):
-    """What rules can tell of a branch of a request. Its name makes no other difference."""
+    """The kind of a branch in a request. Rules see nothing else of a branch."""
 
     ABSENT = 0
     UNPROTECTED = 1
@@ -63,10 +63,10 @@ class BranchKind(Enum):
 
 
 class CompiledRules:
-    """The rules of one scope, ready to be asked. Safe to share between threads."""
+    """The compiled rules of one scope. Safe to share between threads."""
 
     def __init__(self, bundle: Bundle, graph_id: str) -> None:
-        """Raises `CompileError` for rules that Cedar does not take."""
+        """Raises `CompileError` for rules that Cedar refuses."""
         _refuse_repeated_actions(bundle)
         permits = [(action, _permit(rule, action, graph_id)) for rule in bundle.rules for action in rule.actions]
         self.text = "\n".join(text for _, text in permits)
@@ -76,39 +76,39 @@ class CompiledRules:
         if not checked.validation_passed:
             lines = "".join(f"\n{error}" for error in checked.errors)
             bundle.refuse(f"policy validation failed:{lines}", TextSpan(0, 0))
-        # Every policy names its action, so those of other actions need not be looked at: Cedar tries all it is given.
+        # Cedar evaluates every policy it gets. Each policy names its action, so those of other actions can be left out.
         self._policies = {
             action: cedarpy.PolicySet.from_str("".join(text for of, text in permits if of == action))
             for action in PolicyAction
         }
         self._entities = cedarpy.Entities.from_json_str(json.dumps(list(_entities(bundle, graph_id))), _schema())
-        self._remembered: dict[tuple[str, PolicyAction, BranchKind, BranchKind], tuple[str, ...]] = {}
+        self._cache: dict[tuple[str, PolicyAction, BranchKind, BranchKind], tuple[str, ...]] = {}
 
     def allowing(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
         """The ids of the rules that allow a request, in string order; none when it is denied.
 
-        The actor is one of the bundle's: whoever is in no group is nobody that rules could speak of. The answer is
-        remembered by actor, action and the standing of the branches. Raises `PolicyEvaluationError`.
+        The actor must be in a group of the bundle. The result is cached by actor, action and the kinds of the branches.
+        Raises `PolicyEvaluationError`.
         """
-        key = (actor, request.action, self._standing(request.branch), self._standing(request.target_branch))
-        rules = self._remembered.get(key)
+        key = (actor, request.action, self._branch_kind(request.branch), self._branch_kind(request.target_branch))
+        rules = self._cache.get(key)
         if rules is None:
-            rules = self._evaluated(actor, request, key[2], key[3])
-            if len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = rules
+            rules = self._evaluate(actor, request, key[2], key[3])
+            if len(self._cache) >= _MOST_CACHED:
+                self._cache.clear()
+            self._cache[key] = rules
         return rules
 
-    def _standing(self, branch: str | None) -> BranchKind:
+    def _branch_kind(self, branch: str | None) -> BranchKind:
         if branch is None:
             return BranchKind.ABSENT
         return BranchKind.PROTECTED if branch in self._bundle.protected_branches else BranchKind.UNPROTECTED
 
-    def _evaluated(
+    def _evaluate(
         self, actor: str, request: AccessRequest, branch: BranchKind, target_branch: BranchKind
     ) -> tuple[str, ...]:
         of_server = request.action in SERVER_ACTIONS
-        asked = {
+        query = {
             "principal": _uid("Actor", actor),
             "action": _uid("Action", request.action),
             "resource": _uid("Server", _SERVER) if of_server else _uid("Graph", self._graph_id),
@@ -122,18 +122,18 @@ class CompiledRules:
             },
         }
         policies = self._policies.get(request.action, "")
-        answer = cedarpy.is_authorized(asked, policies, self._entities, _schema())
-        found = answer.diagnostics
-        if found.errors or answer.decision is cedarpy.Decision.NoDecision:
-            raise PolicyEvaluationError(found.errors or ["Cedar came to no decision"])
-        if not answer.allowed:
+        response = cedarpy.is_authorized(query, policies, self._entities, _schema())
+        diagnostics = response.diagnostics
+        if diagnostics.errors or response.decision is cedarpy.Decision.NoDecision:
+            raise PolicyEvaluationError(diagnostics.errors or ["Cedar made no decision"])
+        if not response.allowed:
             return ()
-        # Cedar numbers the policies of a text; their own ids are in the annotation.
-        ids = found.id_annotations_by_reason
-        missing = [reason for reason in found.reasons if reason not in ids]
-        if missing or not found.reasons:
-            raise PolicyEvaluationError(["Cedar allowed it and did not say by which rule"])
-        return tuple(sorted({_rule_id(ids[reason]) for reason in found.reasons}))
+        # Cedar numbers the policies of a text; the rule ids are in the annotations.
+        ids = diagnostics.id_annotations_by_reason
+        missing = [reason for reason in diagnostics.reasons if reason not in ids]
+        if missing or not diagnostics.reasons:
+            raise PolicyEvaluationError(["Cedar allowed the request and did not name a rule"])
+        return tuple(sorted({_rule_id(ids[reason]) for reason in diagnostics.reasons}))
 
 
 def _permit(rule: Rule, action: PolicyAction, graph_id: str) -> str:
@@ -206,11 +206,11 @@ def _entity(kind: str, id_: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """A Cedar string. Whatever could end it, or look like something else, is written by its number."""
+    """A Cedar string. Every character beyond printable ASCII, quotes and backslashes are escaped."""
     plain = (c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\u{{{ord(c):x}}}" for c in text)
     return f'"{"".join(plain)}"'
 
 
 def _readable(branch: str | None) -> str:
-    """The name as Cedar is told it. A name that is no Unicode text is still one branch like others."""
+    """A branch name for Cedar. Lone surrogates, which Cedar refuses, are replaced."""
     return LONE_SURROGATE.sub("\ufffd", branch or "")

@@ -1,10 +1,6 @@
-"""Why a request is allowed or denied: the rules that allow it, or the nearest rule and what it lacks.
+"""Explains decisions and the visibility of single rows, and runs the tests of a bundle.
 
-The decision itself is Cedar's; what a rule lacks is found by `nearest`.
-
-Why an actor sees a row, or does not: what each rule that allows the request shows of it.
-
-Tests of a bundle: requests and what is expected of them, in a file beside it.
+`policy explain` and `policy test` call it. The gate makes the decisions.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from omnigraph.yaml_documents import Text, Value, YamlDocument
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision and its reasons. Either rules allow the request, or `nearest` is the best that was found."""
+    """A decision and its reasons: the rules that allow the request, or the nearest rule."""
 
     actor: str | None
     request: AccessRequest
@@ -41,7 +37,7 @@ class Explanation:
         return describe_lacks(self.nearest)
 
     def lines(self) -> tuple[str, ...]:
-        """`key: value`, as `policy explain` prints it; what is absent has no line."""
+        """`key: value`, as `policy explain` prints it; an absent value has no line."""
         values = [
             ("decision", "allow" if self.decision.allowed else "deny"),
             ("actor", self.actor),
@@ -51,8 +47,8 @@ class Explanation:
             ("matched_rule", self.decision.matched_rule_id),
             ("message", self.decision.message),
         ]
-        told = [f"{key}: {value}" for key, value in values if value is not None]
-        return (*told, *(f"reason: {reason}" for reason in self.reasons()))
+        lines = [f"{key}: {value}" for key, value in values if value is not None]
+        return (*lines, *(f"reason: {reason}" for reason in self.reasons()))
 
 
 def explain(gate: PolicyGate, actor: str | None, request: AccessRequest) -> Explanation:
@@ -77,7 +73,7 @@ Shows: TypeAlias = Callable[[Visibility], bool]
 
 @dataclass(frozen=True, slots=True)
 class RowVisibility:
-    """One row for one actor. `shown_by` and `not_shown_by` are the rules that allow the request."""
+    """One row for one actor. `shown_by` and `not_shown_by` are rules that allow the request."""
 
     type: TableType
     visible: bool
@@ -86,15 +82,15 @@ class RowVisibility:
     masked: tuple[str, ...]
 
     def lines(self) -> tuple[str, ...]:
-        """`key: value`, as they follow the lines of an explanation."""
-        told = [f"row: {'visible' if self.visible else 'not visible'}"]
-        told += [f"reason: rule '{rule.id}' shows it" for rule in self.shown_by]
-        told += [f"reason: rule '{rule.id}' does not show it{self._wanted(rule)}" for rule in self.not_shown_by]
+        """`key: value`, after the lines of an explanation."""
+        lines = [f"row: {'visible' if self.visible else 'not visible'}"]
+        lines += [f"reason: rule '{rule.id}' shows it" for rule in self.shown_by]
+        lines += [f"reason: rule '{rule.id}' does not show it{self._filter_of(rule)}" for rule in self.not_shown_by]
         if self.visible and self.masked:
-            told.append(f"hidden: {', '.join(self.masked)}")
-        return tuple(told)
+            lines.append(f"hidden: {', '.join(self.masked)}")
+        return tuple(lines)
 
-    def _wanted(self, rule: Rule) -> str:
+    def _filter_of(self, rule: Rule) -> str:
         names = (self.type.name, self.type.type_key)
         wanted = next((shown.filter for shown in rule.rows if shown.type_name in names), None)
         return ", or not both of its ends" if wanted is None else f": it shows those with {' '.join(wanted.split())}"
@@ -127,7 +123,7 @@ class Expectation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PolicyCase:
-    """One request of one actor, and the answer it should get."""
+    """One request of one actor, and the expected decision."""
 
     id: str
     actor: str
@@ -137,7 +133,7 @@ class PolicyCase:
 
 @dataclass(frozen=True, slots=True)
 class CaseReport:
-    """How many cases ran, and a line for each that failed."""
+    """The number of cases, and a line for each failed case."""
 
     cases: int
     failures: tuple[str, ...]
@@ -153,15 +149,15 @@ class CaseReport:
 
 
 def read_cases(text: str, path: str | None = None) -> tuple[PolicyCase, ...]:
-    """The cases of a YAML text; `path` only shows in messages. Raises `CompileError`, which shows the line."""
+    """The cases of a YAML text; `path` is for messages. Raises `CompileError` with the line."""
     document = YamlDocument(text, path, INVALID, stops_at_first=True)
-    found = document.root().members(("version", "cases"), required=("version",))
-    version = found["version"].whole_number()
-    written = [_parse_case(case) for case in (found["cases"].items() if "cases" in found else [])]
+    members = document.root().members(("version", "cases"), required=("version",))
+    version = members["version"].whole_number()
+    parsed = [_parse_case(case) for case in (members["cases"].items() if "cases" in members else [])]
     if version != VERSION:
-        document.refuse(f"policy test version must be {VERSION}, not {version}", found["version"].at)
+        document.refuse(f"policy test version must be {VERSION}, not {version}", members["version"].at)
     seen: set[str] = set()
-    for id_, actor, case in written:
+    for id_, actor, case in parsed:
         if id_.is_blank:
             document.refuse("policy test case ids must not be blank", id_.at)
         if case.id in seen:
@@ -169,21 +165,21 @@ def read_cases(text: str, path: str | None = None) -> tuple[PolicyCase, ...]:
         seen.add(case.id)
         if actor.is_blank:
             document.refuse(f"policy test case '{case.id}' must not use a blank actor", actor.at)
-    return tuple(case for _, _, case in written)
+    return tuple(case for _, _, case in parsed)
 
 
 def _parse_case(value: Value) -> tuple[Text, Text, PolicyCase]:
     known = ("id", "actor", "action", "branch", "target_branch", "expect")
-    found = value.members(known, required=("id", "actor", "action", "expect"))
-    id_, actor = found["id"].text(), found["actor"].text()
+    members = value.members(known, required=("id", "actor", "action", "expect"))
+    id_, actor = members["id"].text(), members["actor"].text()
     request = AccessRequest(
-        found["action"].choice(PolicyAction), _branch(found.get("branch")), _branch(found.get("target_branch"))
+        members["action"].choice(PolicyAction), _branch(members.get("branch")), _branch(members.get("target_branch"))
     )
-    return id_, actor, PolicyCase(id_.value, actor.value, request, found["expect"].choice(Expectation))
+    return id_, actor, PolicyCase(id_.value, actor.value, request, members["expect"].choice(Expectation))
 
 
 def _branch(value: Value | None) -> str | None:
-    """A branch as requests name it: white space around a name is no part of it."""
+    """A branch name without the white space around it, as in requests."""
     if value is None:
         return None
     name = value.text()
@@ -194,7 +190,7 @@ def _branch(value: Value | None) -> str | None:
 
 
 def run_cases(gate: Gate, cases: tuple[PolicyCase, ...]) -> CaseReport:
-    """Ask the gate about every case. Raises when the rules can't be evaluated: that is no answer to any of them."""
+    """Decide every case. Raises `PolicyEvaluationError` when a rule can't be evaluated."""
     failures = []
     for case in cases:
         allowed = gate.decide(case.actor, case.request).allowed

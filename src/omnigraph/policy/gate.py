@@ -1,11 +1,7 @@
-"""The gate of a scope that has a bundle: Cedar decides, and the answer is put into words.
+"""The gate of a scope with a bundle: decisions with their messages, and the visibility of an actor.
 
-`load_gate` is how servers come by one. A gate is immutable and shared by all requests.
-
-The rule that comes closest to allowing a request, and what it lacks.
-
-It is found by looking at the parts of rules, one by one. Cedar decides without it, and the two agree: a rule that lacks
-nothing is one that allows.
+Servers and handles make one with `load_gate` and share it between requests; it is immutable. Cedar makes the decisions.
+The nearest rule of a denied request is found by comparing the parts of the rules, and never decides anything.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from omnigraph.policy.visibility import Restrictions, check_restrictions
 
 
 class Lack(StrEnum):
-    """A part of a rule that a request does not meet. The order is from nearest to farthest."""
+    """A part of a rule that a request does not meet, from nearest to farthest."""
 
     BRANCH_SCOPE = "branch_scope"
     TARGET_BRANCH_SCOPE = "target_branch_scope"
@@ -38,7 +34,7 @@ class Lack(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """One thing a rule lacks to allow a request, and the sentence that says so."""
+    """A part of a rule that prevents it from allowing a request, with a message."""
 
     kind: Lack
     message: str
@@ -53,7 +49,7 @@ class NearestRule:
 
 
 def lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest) -> tuple[Lacking, ...]:
-    """What stands between a rule and a request, nearest first; nothing for a rule that allows it."""
+    """The reasons why a rule does not allow a request, nearest first; none for a rule that allows it."""
     return tuple(sorted(_lacks(bundle, rule, actor, request), key=lambda lack: _RANK[lack.kind]))
 
 
@@ -61,14 +57,14 @@ _RANK = {lack: rank for rank, lack in enumerate(Lack)}
 
 
 def nearest_rule(bundle: Bundle, actor: str | None, request: AccessRequest) -> NearestRule | None:
-    """The rule that lacks least; among equals the one whose lack is nearest, then the first in the file."""
+    """The rule with the fewest lacks; among equals the one with the nearest lack, then the first in the file."""
     found = [NearestRule(rule.id, lacks(bundle, rule, actor, request)) for rule in bundle.rules]
     return min(found, key=lambda near: (len(near.lacks), [_RANK[lack.kind] for lack in near.lacks]), default=None)
 
 
 def _lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest) -> Iterator[Lacking]:
     if actor is None:
-        yield Lacking(Lack.GROUP, f"nobody said who asks, and only members of group '{rule.group}' may")
+        yield Lacking(Lack.GROUP, f"the request has no actor, and only members of group '{rule.group}' may")
     elif rule.group not in bundle.groups_of.get(actor, frozenset()):
         yield Lacking(Lack.GROUP, f"actor '{actor}' is not in group '{rule.group}'")
     if request.action not in rule.actions:
@@ -88,14 +84,14 @@ def _lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest
 
 
 def describe_lacks(nearest: NearestRule | None) -> tuple[str, ...]:
-    """What stands in the way, as sentences."""
+    """The reasons of a denial, as sentences."""
     if nearest is None:
         return ("there are no rules, so everything is denied",)
     return tuple(f"nearest rule '{nearest.rule_id}': {lack.message}" for lack in nearest.lacks)
 
 
 SERVER_LABEL: Final = "root"
-"""What the server goes by where a graph would have its id."""
+"""Stands for the server where a graph has its id."""
 
 
 class PolicyGate:
@@ -111,20 +107,20 @@ class PolicyGate:
 
     @property
     def restricts(self) -> bool:
-        """Whether any rule shows a part of a graph only."""
+        """Whether any rule has row filters or column masks."""
         return any(rule.restricts for rule in self.bundle.rules)
 
     def bind_schema(self, catalog: Catalog) -> PolicyGate:
-        """The same rules for a graph with this schema. Raises `CompileError` when what they show does not fit it."""
+        """The same rules for a graph with this schema. Raises `CompileError` when their restrictions don't fit it."""
         check_restrictions(self.bundle, catalog)
         gate = copy(self)
         gate._catalog = catalog
         return gate
 
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
-        """Raises `PolicyEvaluationError`, which denies nobody and lets nobody in."""
+        """Decide a request. Raises `PolicyEvaluationError` when a rule can't be evaluated, which is not a denial."""
         if actor is None:
-            return Decision(False, f"{_denial(request)}: nobody said who asks")
+            return Decision(False, f"{_denial(request)}: the request has no actor")
         if actor not in self.bundle.groups_of:
             return Decision(False, f"policy denied action '{request.action}' for unknown actor '{actor}'")
         rules = self.rules.allowing(actor, request)
@@ -133,7 +129,7 @@ class PolicyGate:
         return Decision(True, f"policy allowed action '{request.action}' for actor '{actor}'", rules[0])
 
     def _reasons(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
-        """What the nearest rule lacks, for those who may read the rules: whoever may `admin`."""
+        """The lacks of the nearest rule, if the actor may read the rules, that is, if it may `admin`."""
         if not self._has_admins or not self.rules.allowing(actor, AccessRequest(PolicyAction.ADMIN)):
             return ()
         return describe_lacks(nearest_rule(self.bundle, actor, request))
@@ -145,26 +141,25 @@ class PolicyGate:
         return tuple(self._by_id[rule_id] for rule_id in self.rules.allowing(actor, request))
 
     def visibility_of_rule(self, actor: str, rule: Rule, catalog: Catalog) -> Visibility:
-        """What one rule alone would show an actor."""
+        """The visibility by one rule alone."""
         return self._restrictions.visibility(actor, (rule,), catalog)
 
     def visibility(self, actor: str | None, request: AccessRequest, catalog: Catalog | None = None) -> Visibility:
-        """The part of the graph that an actor sees when it does this, by the schema that the rules are bound to or
-        by another one. Raises `PolicyError` when the actor may not do it at all, and `PolicyEvaluationError` when the
-        rules do not fit the schema: then it sees nothing."""
+        """The visibility of an actor for a request, under the bound schema or another one. Raises `PolicyError` when
+        the request is denied, and `PolicyEvaluationError` when the restrictions don't fit the schema."""
         if catalog is None:
             if not self.restricts:
                 return UNRESTRICTED
             if self._catalog is None:
-                raise PolicyEvaluationError(["the rules show a part of a graph and were fitted to none"])
+                raise PolicyEvaluationError(["the rules have restrictions and are not bound to a schema"])
             catalog = self._catalog
         require(self.decide(actor, request))
-        assert actor is not None, "nobody is allowed anything without a name"
+        assert actor is not None, "a request without an actor is always denied"
         try:
             return self._restrictions.visibility(actor, self.matching(actor, request), catalog)
         except CompileError as error:
-            # The caller learns no more than that: which rows a rule shows is not for it to know.
-            message = "what rules show of a type does not fit the schema; validate the bundle against it"
+            # The caller must not learn which rows a rule shows.
+            message = "a restriction of a rule does not fit the schema; validate the bundle against it"
             raise PolicyEvaluationError([message]) from error
 
 
@@ -175,7 +170,7 @@ def _denial(request: AccessRequest) -> str:
 
 
 def load_gate(source: str, kind: ScopeKind, label: str, graph_id: str | None = None) -> PolicyGate:
-    """The gate of a bundle's text. `label` says whose text it is; without a graph id the gate is the server's."""
+    """The gate of a bundle. `label` names the bundle in messages; without a graph id the gate is the server's."""
     bundle = read_bundle(source, label)
     align(bundle, kind)
     return PolicyGate(bundle, SERVER_LABEL if kind == "server" or graph_id is None else graph_id)

@@ -1,11 +1,7 @@
-"""The rules of a bundle: groups, protected branches, and what the members of a group may do. Immutable.
+"""The rules of a bundle (groups, protected branches, rules), and the gate of a scope without a bundle.
 
-`bundle` reads them from a file and has checked them; places are kept, so that whoever finds fault later can show where.
-
-The gate: one question per check, answered before the engine is asked for anything.
-
-A gate governs one scope, the server or one graph. Faces ask it and never decide themselves; which rules stand behind
-it is its own business.
+`bundle` reads and checks the rules. They are immutable and keep their positions, so that later checks can show the
+line.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ INVALID: Final = "policy_invalid"
 
 
 class BranchScope(StrEnum):
-    """Which branches a rule is about."""
+    """The branches that a rule holds for."""
 
     ANY = "any"
     PROTECTED = "protected"
@@ -35,7 +31,7 @@ class BranchScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VisibleRows:
-    """`rows`: of this type, the rows that satisfy a filter."""
+    """`rows`: the row filter of a type."""
 
     type_name: str
     filter: str
@@ -44,7 +40,7 @@ class VisibleRows:
 
 @dataclass(frozen=True, slots=True)
 class MaskedProperties:
-    """`hide`: of this type, properties that read as null."""
+    """`hide`: the masked properties of a type, which read as null."""
 
     type_name: str
     properties: tuple[str, ...]
@@ -53,9 +49,10 @@ class MaskedProperties:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the members of a group may do. At most one of the two scopes is set; None asks nothing of a branch.
+    """The actions that the members of a group may do. At most one of the two scopes is set; None holds for every
+    branch.
 
-    `actions_at` are the places of the actions, one each.
+    `actions_at` are the positions of the actions, one each.
     """
 
     id: str
@@ -69,7 +66,7 @@ class Rule:
 
     @property
     def restricts(self) -> bool:
-        """Whether it shows less than everything."""
+        """Whether the rule has row filters or column masks."""
         return bool(self.rows or self.hide)
 
 
@@ -82,7 +79,7 @@ class Bundle:
     rules: tuple[Rule, ...]
     source: SourceText = field(repr=False, compare=False)
     groups_of: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
-    """The groups of every actor that is in one."""
+    """The groups of every actor that is in a group."""
 
     def __post_init__(self) -> None:
         groups_of: dict[str, set[str]] = {}
@@ -104,7 +101,7 @@ class Bundle:
 
 
 def filter_problem(named: str, found: Diagnostic) -> str:
-    """What is wrong with a row filter. The line is the bundle's, so the column within the filter is told."""
+    """The message about a row filter. The line is that of the bundle, so the message has the column in the filter."""
     where = "" if found.span is None else f" at column {found.span.column}"
     return f"{named}{where}: {found.code}: {found.message}"
 
@@ -113,9 +110,9 @@ SERVER_ACTIONS: Final = frozenset({PolicyAction.GRAPH_LIST})
 
 
 class WithoutRules:
-    """A scope to which no rules are bound: those who prove who they are may read, and nothing else is governed.
+    """The gate of a scope without a bundle: an authenticated actor may read, and do nothing else.
 
-    With `actor` None nobody has to prove anything, so everything is allowed.
+    Without an actor there is no authentication at all, so everything is allowed.
     """
 
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
@@ -131,6 +128,6 @@ WITHOUT_RULES: Final = WithoutRules()
 
 
 def require(decision: Decision) -> None:
-    """Raise what a caller gets to see when the answer is no."""
+    """Raise `PolicyError` for a denial."""
     if not decision.allowed:
         raise PolicyError(decision.message, decision.reasons)

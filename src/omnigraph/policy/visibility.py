@@ -1,7 +1,7 @@
-"""What rules show of a graph: `rows` and `hide`, checked against a schema and put together for an actor.
+"""Row filters and column masks (`rows` and `hide`), checked against a schema and combined for an actor.
 
-Rules add up. A row is seen if any of the matching rules shows it, and a rule that says nothing of a type shows all of
-it. A property is hidden only if every matching rule hides it.
+Rules add up: a row is visible if any matching rule shows it, and a rule without a filter for a type shows all of it. A
+property is masked only if every matching rule masks it. `gate` is the only caller.
 """
 
 from __future__ import annotations
@@ -32,96 +32,96 @@ _MOST_REMEMBERED: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class _RuleRestrictions:
-    """What one rule shows, by type key: the rows it narrows, and the properties it hides."""
+    """The row filters and the masked properties of one rule, by type key."""
 
     rows: dict[str, RowFilter]
     masked: dict[str, frozenset[str]]
 
 
 class Restrictions:
-    """The narrowing rules of a bundle. Remembers what it made of them; safe to share between threads."""
+    """The restrictions of a bundle, with a cache. Safe to share between threads."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
         self._lock = Lock()
-        self._shown: OrderedDict[str, dict[str, _RuleRestrictions]] = OrderedDict()
+        self._resolved: OrderedDict[str, dict[str, _RuleRestrictions]] = OrderedDict()
         self._visibilities: OrderedDict[tuple[str, tuple[str, ...], str], Visibility] = OrderedDict()
 
     def visibility(self, actor: str, rules: Sequence[Rule], catalog: Catalog) -> Visibility:
-        """What the actor sees by the rules that allow what it does. Raises `CompileError` when they narrow
-        and the bundle does not fit the schema: a rule that can't be understood must not show more than was meant."""
+        """The visibility of an actor by the rules that allow its request. Raises `CompileError` when these rules have
+        restrictions that don't fit the schema: a broken rule must not show more than it was meant to."""
         if not rules:
-            raise ValueError("without a rule that allows it there is nothing to see")
+            raise ValueError("an actor without a rule sees nothing")
         if not all(rule.restricts for rule in rules):
             return UNRESTRICTED
         key = (actor, tuple(rule.id for rule in rules), catalog.digest)
         with self._lock:
-            found = self._visibilities.get(key)
-        if found is None:
-            shown = self._checked(catalog)
-            found = _combine([shown[rule.id] for rule in rules], actor, catalog)
+            visibility = self._visibilities.get(key)
+        if visibility is None:
+            restrictions = self._resolve(catalog)
+            visibility = _combine([restrictions[rule.id] for rule in rules], actor, catalog)
             with self._lock:
-                self._visibilities[key] = found
+                self._visibilities[key] = visibility
                 if len(self._visibilities) > _MOST_REMEMBERED:
                     self._visibilities.popitem(last=False)
-        return found
+        return visibility
 
-    def _checked(self, catalog: Catalog) -> dict[str, _RuleRestrictions]:
+    def _resolve(self, catalog: Catalog) -> dict[str, _RuleRestrictions]:
         with self._lock:
-            found = self._shown.get(catalog.digest)
-        if found is None:
-            found = resolve_restrictions(self._bundle, catalog)
+            resolved = self._resolved.get(catalog.digest)
+        if resolved is None:
+            resolved = resolve_restrictions(self._bundle, catalog)
             with self._lock:
-                self._shown[catalog.digest] = found
-                if len(self._shown) > _MOST_REMEMBERED:
-                    self._shown.popitem(last=False)
-        return found
+                self._resolved[catalog.digest] = resolved
+                if len(self._resolved) > _MOST_REMEMBERED:
+                    self._resolved.popitem(last=False)
+        return resolved
 
 
 def check_restrictions(bundle: Bundle, catalog: Catalog) -> None:
-    """Whether the `rows` and `hide` of a bundle fit a schema. Raises `CompileError` with everything that does not."""
+    """Check the restrictions of a bundle against a schema. Raises `CompileError` with every mistake."""
     resolve_restrictions(bundle, catalog)
 
 
 def resolve_restrictions(bundle: Bundle, catalog: Catalog) -> dict[str, _RuleRestrictions]:
-    """What every rule shows, by its id."""
+    """The restrictions of every rule, by its id."""
     findings = _Findings(bundle)
-    shown = {rule.id: _resolve_rule(rule, catalog, findings) for rule in bundle.rules}
+    resolved = {rule.id: _resolve_rule(rule, catalog, findings) for rule in bundle.rules}
     findings.raise_any()
-    return shown
+    return resolved
 
 
 class _Findings:
-    """Collects what does not fit, at the places of the bundle."""
+    """Collects mistakes with their positions in the bundle."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        self._found: list[Diagnostic] = []
+        self._diagnostics: list[Diagnostic] = []
 
     def add(self, message: str, at: TextSpan, suggestion: str | None = None) -> None:
         source = self._bundle.source
-        self._found.append(source.diagnostic(INVALID, message, at.start, at.end, suggestion=suggestion))
+        self._diagnostics.append(source.diagnostic(INVALID, message, at.start, at.end, suggestion=suggestion))
 
     def raise_any(self) -> None:
-        if self._found:
-            raise CompileError(self._found)
+        if self._diagnostics:
+            raise CompileError(self._diagnostics)
 
 
 def _resolve_rule(rule: Rule, catalog: Catalog, findings: _Findings) -> _RuleRestrictions:
     rows: dict[str, RowFilter] = {}
-    for written in rule.rows:
-        named = f"policy rule '{rule.id}', rows of {written.type_name}"
-        type_ = _type(written.type_name, written.at, named, catalog, findings)
+    for clause in rule.rows:
+        named = f"policy rule '{rule.id}', rows of {clause.type_name}"
+        type_ = _type(clause.type_name, clause.at, named, catalog, findings)
         if type_ is None:
             continue
         if type_.type_key in rows:
-            findings.add(f"{named}: the type is listed twice", written.at)
+            findings.add(f"{named}: the type is listed twice", clause.at)
             continue
         try:
-            rows[type_.type_key] = check_row_filter(written.filter, type_, catalog)
+            rows[type_.type_key] = check_row_filter(clause.filter, type_, catalog)
         except CompileError as error:
-            for found in error.diagnostics:
-                findings.add(filter_problem(named, found), written.at, found.suggestion)
+            for problem in error.diagnostics:
+                findings.add(filter_problem(named, problem), clause.at, problem.suggestion)
     masked: dict[str, frozenset[str]] = {}
     for hide in rule.hide:
         named = f"policy rule '{rule.id}', hide of {hide.type_name}"
@@ -149,25 +149,25 @@ def _type(name: str, at: TextSpan, named: str, catalog: Catalog, findings: _Find
 def _masked_properties(
     type_: NodeType | EdgeType, names: Iterable[str], named: str, at: TextSpan, findings: _Findings
 ) -> frozenset[str]:
-    """The hidden properties, with the vectors that are made from them."""
+    """The masked properties, with the vectors that are embedded from them."""
     masked = set()
     for name in names:
         if name not in type_.properties:
             findings.add(f"{named}: {type_.kind} type '{type_.name}' has no property '{name}'", at)
         elif isinstance(type_, NodeType) and name in type_.key:
-            findings.add(f"{named}: '{name}' belongs to the key, which everybody reads off the id", at)
+            findings.add(f"{named}: '{name}' is part of the key, which the id shows to everybody", at)
         else:
             masked.add(name)
     return with_vectors(type_, masked)
 
 
-def _combine(shown: Sequence[_RuleRestrictions], actor: str, catalog: Catalog) -> Visibility:
-    restricted_keys = dict.fromkeys(key for rule in shown for key in (*rule.rows, *rule.masked))
+def _combine(restrictions: Sequence[_RuleRestrictions], actor: str, catalog: Catalog) -> Visibility:
+    restricted_keys = dict.fromkeys(key for rule in restrictions for key in (*rule.rows, *rule.masked))
     visibilities = []
     for key in restricted_keys:
-        filters = [for_actor(rule.rows[key], actor) for rule in shown if key in rule.rows]
-        masked = frozenset.intersection(*(rule.masked.get(key, frozenset()) for rule in shown))
-        everything = len(filters) < len(shown)
+        filters = [for_actor(rule.rows[key], actor) for rule in restrictions if key in rule.rows]
+        masked = frozenset.intersection(*(rule.masked.get(key, frozenset()) for rule in restrictions))
+        everything = len(filters) < len(restrictions)
         type_ = catalog.type_named(key)
         visibilities.append(
             TypeVisibility(type_, masked=masked) if everything else TypeVisibility(type_, any_of(filters), masked)

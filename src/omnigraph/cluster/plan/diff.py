@@ -91,8 +91,8 @@ DEPENDENCY: Final = "dependency_not_applied"
 UNSUPPORTED: Final = "apply_unsupported_kind"
 
 GATE_REASONS: Final = {
-    Kind.GRAPH: "deleting a deployed graph removes all its data and needs an approval",
-    Kind.SCHEMA: "deleting a deployed schema definition needs an approval",
+    Kind.GRAPH: "deleting a deployed graph removes all its data; it must be approved",
+    Kind.SCHEMA: "deleting a deployed schema definition must be approved",
 }
 
 
