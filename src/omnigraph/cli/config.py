@@ -1,12 +1,7 @@
-"""What the operator of this machine has set: `config.yaml` in the operator directory.
+"""The operator's configuration (`config.yaml`) and tokens (`credentials`), in the operator directory.
 
-Read by the scope resolution, the actor rule and the output formats. An absent file is an empty configuration, an
-unknown key is a warning, and a profile is judged only when it is used.
-
-The tokens of this operator: one section per server in the `credentials` file, readable by its owner alone.
-
-A token that is kept for a server goes to URLs of that server and nowhere else. The environment comes first, so that a
-job needs no file.
+Resolution, the actor of a write and the output formats read them. An absent file is an empty configuration, an unknown
+key is a warning, and a profile is checked only when it is used. A token is never sent to a URL of another server.
 """
 
 from __future__ import annotations

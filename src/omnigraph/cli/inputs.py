@@ -1,17 +1,6 @@
-"""Reads and writes the source files a command names; every failure is a sentence with the path in it.
+"""The texts and files that commands read: sources, JSON, query parameters; and the safe replacement of a file.
 
-`-` is stdin wherever a file is read, once per command line.
-
-A JSON object that an operator gives on the command line or in a file.
-
-Which state a read is of: a branch's head, or its past by commit, version or moment.
-
-What `query` and `mutate` run: the source text, the name in it, and the parameters.
-
-Puts a complete file in the place of another one, or leaves that one alone.
-
-A baseline and the cursor that belongs to it are only useful together: the cursor is printed after the file is durably
-in place, and a writer that loses a race for the place must not print one.
+`-` is stdin wherever a file is read, once per command line. Every failure is a message that names the path.
 """
 
 from __future__ import annotations

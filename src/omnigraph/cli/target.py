@@ -1,18 +1,7 @@
-"""Which graph a command line means: explicit address, profile, or the operator's default, in this order.
+"""Which graph a command line means, and the running command that opens it.
 
-Resolution is pure: it looks at flags and configuration, never at a store or a server. `Invocation.open` turns the
-result into a graph.
-
-One running command: its flags, its configuration, the graph it addresses, and its manners when it writes.
-
-Every command that touches a graph starts from `Invocation.of(ctx)`. The write-target echo and the consent to a
-destructive write live here, so that no command can forget a part of them.
-
-Graphs that belong to a cluster: where they lie, and that their schemas are the cluster's to change.
-
-Graphs behind servers, as commands open them: with the operator's token, and without a second attempt.
-
-A command tells what happened once; whoever runs it decides about running it again.
+Resolution is pure: an explicit address, then a profile, then the operator's default; it never looks at a store or a
+server. `Invocation` turns the result into a graph, echoes where a write goes and asks for consent.
 """
 
 from __future__ import annotations

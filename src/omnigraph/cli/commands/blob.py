@@ -1,4 +1,4 @@
-"""`omnigraph blob`: the bytes of one blob property, or what is known of them."""
+"""The `blob` commands write the bytes of one blob property, or show its size and address."""
 
 from __future__ import annotations
 

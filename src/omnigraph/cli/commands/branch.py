@@ -1,4 +1,4 @@
-"""`omnigraph branch`: lines of work on the whole graph."""
+"""The `branch` commands create, list, delete and merge branches of the whole graph."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`omnigraph changes`: following a branch commit by commit, from a baseline or from a cursor.
-
-`omnigraph diff`: the net difference between two states of the graph.
-"""
+"""The `changes` commands follow a branch commit by commit, from a baseline or a cursor; `diff` compares snapshots."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`omnigraph commit`: the history of a graph.
-
-`omnigraph snapshot`: which tables, at which versions, a state of the graph is made of.
-"""
+"""The `commit` commands show the history of a graph; `snapshot` lists the tables of a snapshot with their versions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""`omnigraph profile`: the scopes that the operator configuration names.
-
-`omnigraph login` and `logout`: the token that is kept for a server.
-
-`omnigraph graphs`: what a server serves.
+"""The commands about connections: `profile` shows the operator's profiles, `login` and `logout` store and delete the
+token of a server, and `graphs list` lists the graphs of a server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`omnigraph embed`: files of graph records get the vectors of their texts, before anything is loaded."""
+"""`omnigraph embed`: adds the vectors of their texts to files of graph records, before they are loaded."""
 
 from __future__ import annotations
 

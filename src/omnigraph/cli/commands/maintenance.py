@@ -1,4 +1,4 @@
-"""`omnigraph optimize`, `repair` and `cleanup`: keeping a graph quick, sound and small."""
+"""The maintenance commands `optimize`, `repair` and `cleanup` keep a graph fast, complete and small."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`omnigraph policy`: check rules, test them, and ask them why.
-
-The rules that a `policy` command is about: a bundle that is applied to a cluster, or a file that is not yet.
-"""
+"""The `policy` commands check, test and explain rules: of a bundle that is applied to a cluster, or of a file."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`omnigraph query`: runs one read query on one pinned state.
-
-`omnigraph mutate`: runs one mutation query as one commit.
-
-`omnigraph shell`: a conversation with a graph.
-"""
+"""The commands that run queries: `query` reads one snapshot, `mutate` makes one commit, and `shell` is interactive."""
 
 from __future__ import annotations
 

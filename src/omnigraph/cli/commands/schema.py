@@ -1,7 +1,4 @@
-"""`omnigraph schema`: the accepted schema of a graph, and what a change of it would do.
-
-`omnigraph init`: a new graph from a schema file.
-"""
+"""The `schema` commands show, plan and apply the schema of a graph; `init` creates a graph from a schema file."""
 
 from __future__ import annotations
 

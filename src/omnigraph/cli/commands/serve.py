@@ -1,4 +1,4 @@
-"""`omnigraph serve`: an HTTP server over the graphs of a cluster, or over one graph. `omnigraph-server` is the same."""
+"""`omnigraph serve`: an HTTP server for the graphs of a cluster, or for one graph. `omnigraph-server` is the same."""
 
 from __future__ import annotations
 

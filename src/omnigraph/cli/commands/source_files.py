@@ -1,6 +1,5 @@
-"""`omnigraph fmt`: writes `.pg` and `.gq` files in their canonical layout.
-
-`omnigraph lint`: type-checks the queries of a file against a schema, or a schema alone.
+"""The commands on source files: `fmt` writes `.pg` and `.gq` files in their canonical layout, and `lint` checks the
+queries of a file against a schema, or a schema alone.
 """
 
 from __future__ import annotations

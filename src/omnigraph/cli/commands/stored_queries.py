@@ -1,6 +1,5 @@
-"""`omnigraph queries`: the stored queries that a cluster has applied, or that a server offers.
-
-`omnigraph alias`: stored reads of a server under short names of the operator's own.
+"""The `queries` commands list and check the stored queries of a cluster or a server; `alias` runs a stored query of a
+server by a name of the operator's own.
 """
 
 from __future__ import annotations

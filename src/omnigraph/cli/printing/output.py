@@ -1,6 +1,6 @@
-"""How commands speak: JSON as documented, lines for people, colour only on a terminal.
+"""How commands print: JSON as documented, lines for people, colour only on a terminal.
 
-How a failure is told: one `Error:` line with its notes on stderr; a stack trace only with `--debug`.
+A failure is one `Error:` line with its notes on stderr; a stack trace is printed only with `--debug`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""The rows of a query on stdout: in the format that was chosen, as wide as the terminal, or as configured where nobody
-watches.
+"""The rows of a query on stdout, in the chosen format and as wide as the terminal; with a profile on stderr if wanted.
 
-How wide the columns of a table may be so that a row of it fits into a terminal.
-
-A read with what each of its operators did: the rows on stdout, the rest on stderr, on storage and on servers.
-
-Only the process that runs a query can measure it. A server answers with rows or with a profile, so there the read runs
-twice, the second time on the commit that the rows are of.
+Only the process that runs a query can measure it. A server returns rows or a profile, so there the query runs twice,
+the second time on the commit of the rows.
 """
 
 from __future__ import annotations
