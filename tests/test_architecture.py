@@ -199,7 +199,7 @@ DELETES_OTHER_OBJECTS = {
     "cli/config.py": "its own temporary files",
     "cli/inputs.py": "its own temporary files",
     "engine/export.py": "its own temporary files",
-    "cluster/ledger/ledger.py": "the lock of a command that ended",
+    "cluster/state_ledger.py": "the lock of a command that ended",
     "cluster/commands/status.py": "a lock that somebody breaks",
     "embeddings/vector_store.py": "vectors of a finished job; a damaged cache",
     "server/runtime/run_directory.py": "its own temporary files",

@@ -58,9 +58,16 @@ from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.values import plain_id
 from omnigraph.engine.blobs import BlobRead, read_blob
 from omnigraph.engine.export import export_files, export_lines, export_text, write_lines
-from omnigraph.engine.history.branches import branch_names, create_branch, delete_branch, find_or_create
 from omnigraph.engine.history.changes import changes_of_types, commit_changes_page
-from omnigraph.engine.history.commits import receipts, summaries, summary
+from omnigraph.engine.history.commits import (
+    branch_names,
+    create_branch,
+    delete_branch,
+    find_or_create,
+    receipts,
+    summaries,
+    summary,
+)
 from omnigraph.engine.history.diff import diff_of
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import (

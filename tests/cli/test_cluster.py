@@ -123,7 +123,7 @@ def test_flags_that_mean_nothing_here_are_refused(cli: Cli, flags: tuple[str, st
 
 
 def test_a_lock_is_removed_by_its_id(cli: Cli, applied: ClusterFiles) -> None:
-    from omnigraph.cluster.ledger.ledger import acquire
+    from omnigraph.cluster.state_ledger import acquire
 
     lock = acquire(applied.objects, "apply")
     assert f"  lock: held (id={lock.lock_id}, operation=apply" in cli("cluster", "status", CONFIG, applied.source).out

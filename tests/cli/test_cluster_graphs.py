@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
-from omnigraph.cluster.ledger.state import Resource, ResourceStatus, StatusKind
+from omnigraph.cluster.payloads import PayloadStore, query_path
 from omnigraph.cluster.resources import graph_address
+from omnigraph.cluster.state import Resource, ResourceStatus, StatusKind
 from omnigraph.cluster.storage_root import make_root
 from tests.cli.conftest import Cli
 from tests.conftest import Place

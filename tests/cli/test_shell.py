@@ -12,7 +12,7 @@ import pexpect
 import pytest
 
 from omnigraph import Graph
-from omnigraph.cli.shell.session import Names, as_query, statements
+from omnigraph.cli.shell_session import Names, as_query, statements
 from tests.cli.conftest import QUERIES, SCHEMA, Cli, Outcome
 from tests.support.waiting import wait_until
 

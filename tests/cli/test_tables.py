@@ -14,7 +14,7 @@ from omnigraph import Graph
 from omnigraph.api.enums import CellLayout, ReadFormat
 from omnigraph.api.queries import ReadOutput, ReadTargetOutput
 from omnigraph.api.values import cut_to_width, one_line, text_width
-from omnigraph.engine.query.output import TableStyle, render_read
+from omnigraph.cli.printing.rows import TableStyle, render_read
 from tests.cli.conftest import Cli
 from tests.golden import assert_golden
 

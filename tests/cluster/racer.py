@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from omnigraph.cluster.ledger.ledger import Ledger
 from omnigraph.cluster.resources import ClusterError
+from omnigraph.cluster.state_ledger import Ledger
 from omnigraph.cluster.storage_root import make_root
 from tests.support.child import say
 

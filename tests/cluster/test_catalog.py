@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cluster.ledger.payloads import PayloadStore, policy_path, query_path
-from omnigraph.cluster.ledger.state import file_digest
+from omnigraph.cluster.payloads import PayloadStore, policy_path, query_path
+from omnigraph.cluster.state import file_digest
 from omnigraph.cluster.storage_root import make_root, object_names
 from omnigraph.errors import IntegrityError, NotFoundError
 from tests.conftest import Place

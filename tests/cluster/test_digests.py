@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from omnigraph.cluster.ledger.state import (
+from omnigraph.cluster.state import (
     AppliedRevision,
     BlobBase,
     BlobPolicy,

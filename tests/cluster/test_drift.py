@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.cluster.ledger.state import GraphObservation, GraphTombstone
 from omnigraph.cluster.serving import read_serving
+from omnigraph.cluster.state import GraphObservation, GraphTombstone
 from omnigraph.engine.managed_graph import schema_made_by
 from tests.server.test_pipeline_route import ran
 from tests.support.cluster_files import (

@@ -21,12 +21,12 @@ import omnigraph
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation, Severity
 from omnigraph.api.service.cluster import ClusterChange
 from omnigraph.cluster.commands.apply import _approval
-from omnigraph.cluster.ledger.ledger import LOCK_PATH, Ledger, acquire
-from omnigraph.cluster.ledger.state import StateBuilder
+from omnigraph.cluster.commands.plan import Preview
 from omnigraph.cluster.plan.approvals import Gates
-from omnigraph.cluster.plan.preview import Preview
 from omnigraph.cluster.plan.reconcile import GraphViews, Reconciliation
 from omnigraph.cluster.resources import ClusterError
+from omnigraph.cluster.state import StateBuilder
+from omnigraph.cluster.state_ledger import LOCK_PATH, Ledger, acquire
 from omnigraph.cluster.storage_root import make_root
 from omnigraph.errors import StorageError, StorageErrorKind
 from tests.cluster.test_configuration import CASES_OF_CONFIG

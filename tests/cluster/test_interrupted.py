@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph
-from omnigraph.cluster.ledger.state import file_digest
 from omnigraph.cluster.plan.reconcile import graph_folders
 from omnigraph.cluster.resources import ClusterError
 from omnigraph.cluster.serving import read_serving
+from omnigraph.cluster.state import file_digest
 from omnigraph.engine.managed_graph import Standing, look_at
 from omnigraph.storage.log.writer_queue import FairLocks
 from tests.conftest import Place

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from omnigraph.cluster.ledger.ledger import Ledger, LedgerRevision
-from omnigraph.cluster.ledger.state import (
+from omnigraph.cluster.resources import ClusterError
+from omnigraph.cluster.state import (
     AppliedRevision,
     BlobBase,
     BlobPolicy,
@@ -24,7 +24,7 @@ from omnigraph.cluster.ledger.state import (
     State,
     StatusKind,
 )
-from omnigraph.cluster.resources import ClusterError
+from omnigraph.cluster.state_ledger import Ledger, LedgerRevision
 from omnigraph.cluster.storage_root import enclosing_cluster, make_root
 from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope

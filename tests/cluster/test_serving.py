@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from omnigraph.cluster.ledger.payloads import PayloadStore, policy_path, query_path
-from omnigraph.cluster.ledger.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
+from omnigraph.cluster.payloads import PayloadStore, policy_path, query_path
 from omnigraph.cluster.resources import ClusterError, Severity
 from omnigraph.cluster.serving import ClusterGraph, ClusterPipeline, find_pipeline, read_serving
+from omnigraph.cluster.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
 from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
 from omnigraph.errors import BadRequestError

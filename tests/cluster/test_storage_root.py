@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cluster.config.reader import storage_root
+from omnigraph.cluster.configuration import storage_root
 from omnigraph.cluster.resources import ClusterError
 from omnigraph.cluster.serving import read_serving
 from tests.support.clusters import make_cluster

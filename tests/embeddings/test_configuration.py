@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from omnigraph.embeddings import EmbeddingConfig, EnvironmentEmbedder, ProviderKind, config_from_environment
-from omnigraph.embeddings.retries import RetrySettings, TransientError
+from omnigraph.embeddings.provider import RetrySettings, TransientError
 from omnigraph.errors import EmbeddingError
 
 OPENROUTER = "https://openrouter.ai/api/v1"

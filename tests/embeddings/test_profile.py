@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cluster.config.files import check_profile
+from omnigraph.cluster.config_files import check_profile
 from omnigraph.embeddings.configuration import EmbeddingProfile, ProviderKind
 from omnigraph.errors import EmbeddingError
 

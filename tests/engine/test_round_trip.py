@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from omnigraph import Graph
 from omnigraph.api.enums import ReadFormat
 from omnigraph.api.service.routes import Media
-from omnigraph.engine.query.output import render_read
+from omnigraph.cli.printing.rows import render_read
 from omnigraph.engine.query.result import QueryResult
 from omnigraph.server.http.streaming import row_chunks
 from tests.engine.every_type import SCHEMA

@@ -14,7 +14,7 @@ from omnigraph import Graph
 from omnigraph.api.queries import LONGEST_READ
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BlobRangeError
-from omnigraph.server.handlers.blobs import Delivery, delivery
+from omnigraph.server.handlers.reads import Delivery, delivery
 from tests.server import raw
 from tests.server.running import RunningServer, faultless, running
 from tests.server.sample import PEOPLE, PHOTO, SCHEMA, blob, people, person

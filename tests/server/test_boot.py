@@ -18,8 +18,8 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision, Gate, Limits, QueryLimits
-from omnigraph.cluster.ledger.payloads import PayloadStore
-from omnigraph.cluster.ledger.state import (
+from omnigraph.cluster.payloads import PayloadStore
+from omnigraph.cluster.state import (
     BlobBase,
     BlobPolicy,
     Resource,

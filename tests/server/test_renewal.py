@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
-from omnigraph.cluster.ledger.state import Resource, ResourceStatus, StatusKind, file_digest
+from omnigraph.cluster.payloads import PayloadStore, query_path
 from omnigraph.cluster.resources import graph_address
+from omnigraph.cluster.state import Resource, ResourceStatus, StatusKind, file_digest
 from omnigraph.errors import BootRefusedError
 from omnigraph.policy.rules import WITHOUT_RULES
 from omnigraph.server.catalog import RuntimeState, Serving

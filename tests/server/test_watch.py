@@ -12,8 +12,8 @@ from pathlib import Path
 
 import httpx
 
-from omnigraph.cluster.ledger.payloads import PayloadStore
-from omnigraph.cluster.ledger.state import Resource
+from omnigraph.cluster.payloads import PayloadStore
+from omnigraph.cluster.state import Resource
 from tests.server.test_metrics import samples
 from tests.server.test_workers import fetched
 from tests.support.cluster_files import LARGER_SCHEMA, QUERIES, SCHEMA, ClusterFiles, Declared

@@ -20,8 +20,8 @@ from omnigraph.cluster.commands.apply import apply
 from omnigraph.cluster.commands.plan import approve, plan, validate
 from omnigraph.cluster.commands.refresh import import_, refresh
 from omnigraph.cluster.commands.status import force_unlock, history, status
-from omnigraph.cluster.ledger.ledger import Ledger
-from omnigraph.cluster.ledger.state import State
+from omnigraph.cluster.state import State
+from omnigraph.cluster.state_ledger import Ledger
 from omnigraph.cluster.storage_root import graph_uri, make_root
 from omnigraph.storage.objects import Objects
 

@@ -17,9 +17,9 @@ import msgspec
 
 import omnigraph
 from omnigraph.api.governance import Limits
-from omnigraph.cluster.ledger.ledger import Ledger, LedgerRevision
-from omnigraph.cluster.ledger.payloads import PayloadStore
-from omnigraph.cluster.ledger.state import (
+from omnigraph.cluster.payloads import PayloadStore
+from omnigraph.cluster.resources import graph_address, schema_address
+from omnigraph.cluster.state import (
     AppliedRevision,
     BlobPolicy,
     Resource,
@@ -28,7 +28,7 @@ from omnigraph.cluster.ledger.state import (
     embedding_provider_digest,
     file_digest,
 )
-from omnigraph.cluster.resources import graph_address, schema_address
+from omnigraph.cluster.state_ledger import Ledger, LedgerRevision
 from omnigraph.cluster.storage_root import graph_uri, make_root
 from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.query.search.embedder import Embedder

@@ -17,7 +17,7 @@ from omnigraph import Graph, errors
 from omnigraph.api.branches import Resolutions
 from omnigraph.api.history import ChangeBlock
 from omnigraph.api.maintenance import MaintenancePolicy, Retention
-from omnigraph.engine.history.branches import create_branch
+from omnigraph.engine.history.commits import create_branch
 from omnigraph.storage.models import BranchRef
 from tests.torture.choices import CHOOSING, MUTATING, Arguments
 from tests.torture.model import records

@@ -251,7 +251,7 @@ def _nothing_addressed(request: Request, config: OperatorConfig) -> str:
 
 def graph_of(scope: ClusterScope) -> StoreScope:
     """The storage of a cluster's graph: the named one, or the only one. Looks at the ledger and at nothing else."""
-    from omnigraph.cluster.ledger.ledger import read_applied
+    from omnigraph.cluster.state_ledger import read_applied
 
     applied = read_applied(scope.root)
     return StoreScope(applied.graph_uri(applied.one_graph(scope.graph)))

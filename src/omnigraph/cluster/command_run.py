@@ -13,9 +13,12 @@ from typing import TypeVar
 import msgspec
 
 from omnigraph.api.service.cluster import DesiredRevision, Diagnostics, StateObservations, is_ok
-from omnigraph.cluster.config.desired import Desired, ReadPipeline, load_desired
-from omnigraph.cluster.config.reader import ConfigFile, absolute_directory, read_config, survey_config
-from omnigraph.cluster.ledger.ledger import (
+from omnigraph.cluster.configuration import ConfigFile, absolute_directory, read_config, survey_config
+from omnigraph.cluster.desired import Desired, ReadPipeline, load_desired
+from omnigraph.cluster.payloads import PayloadStore
+from omnigraph.cluster.resources import ClusterError, Diagnostic, Severity, error, graph_address, warning
+from omnigraph.cluster.state import State, composite_digest
+from omnigraph.cluster.state_ledger import (
     LOCK_PATH,
     STATE_FOLDER,
     Ledger,
@@ -27,9 +30,6 @@ from omnigraph.cluster.ledger.ledger import (
     release,
     revision_path,
 )
-from omnigraph.cluster.ledger.payloads import PayloadStore
-from omnigraph.cluster.ledger.state import State, composite_digest
-from omnigraph.cluster.resources import ClusterError, Diagnostic, Severity, error, graph_address, warning
 from omnigraph.cluster.storage_root import make_root, open_root
 from omnigraph.storage.objects import Objects
 

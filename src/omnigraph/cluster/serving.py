@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from omnigraph.cluster.config.reader import CONFIG_FILE, read_root
-from omnigraph.cluster.ledger.ledger import read_applied, revision_path
-from omnigraph.cluster.ledger.payloads import PayloadStore, pipeline_path, policy_path, query_path
-from omnigraph.cluster.ledger.state import BlobPolicy, Resource, State, composite_digest, embedding_provider_digest
+from omnigraph.cluster.configuration import CONFIG_FILE, read_root
+from omnigraph.cluster.payloads import PayloadStore, pipeline_path, policy_path, query_path
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
+from omnigraph.cluster.state import BlobPolicy, Resource, State, composite_digest, embedding_provider_digest
+from omnigraph.cluster.state_ledger import read_applied, revision_path
 from omnigraph.cluster.storage_root import graph_uri
 from omnigraph.embeddings.client import open_client
 from omnigraph.embeddings.configuration import EmbeddingProfile

@@ -22,10 +22,21 @@ from omnigraph.embeddings.configuration import (
     logger,
     model_from_environment,
 )
-from omnigraph.embeddings.provider import BatchRefusedError, MockProvider, Provider, Role, Usage, unit_vector
-from omnigraph.embeddings.retries import DEADLINE_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, TIMEOUT_MS, RetrySettings
+from omnigraph.embeddings.http_provider import GeminiFormat, OpenAIFormat, WireFormat
+from omnigraph.embeddings.provider import (
+    DEADLINE_MS,
+    RETRY_ATTEMPTS,
+    RETRY_BACKOFF_MS,
+    TIMEOUT_MS,
+    BatchRefusedError,
+    MockProvider,
+    Provider,
+    RetrySettings,
+    Role,
+    Usage,
+    unit_vector,
+)
 from omnigraph.embeddings.vector_store import CACHE, CACHE_MIB, Space, VectorStore, shared_store
-from omnigraph.embeddings.wire_formats import GeminiFormat, OpenAIFormat, WireFormat
 from omnigraph.errors import EmbeddingError
 
 MOST_TEXTS: Final = 64

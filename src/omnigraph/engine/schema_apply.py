@@ -19,8 +19,8 @@ from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.rows.columns import table_field, table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.change import RequestDigest, receipt_of
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
-from omnigraph.engine.write.receipts import RequestDigest, receipt_of
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.schema.migration import Evolution, evolve

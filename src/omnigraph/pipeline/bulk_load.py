@@ -19,8 +19,8 @@ from omnigraph.api.service.pipeline import PipelineReport, Progress
 from omnigraph.engine.rows.kernels.decoder import ends_of
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
+from omnigraph.engine.write.change import receipt_of
 from omnigraph.engine.write.load import load_mode
-from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConstraintRule, KeyConflictError, RowsRejectedError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.pipeline.execution.run import require_permission, run

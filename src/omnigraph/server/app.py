@@ -26,7 +26,7 @@ from omnigraph.api.service.routes import ROUTES, Body, Media, Route
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import ErrorCode, NotFoundError, OmniGraphError, UnavailableError, UnsupportedMediaTypeError
 from omnigraph.server.admission import Budgets, Cap, Pools, WriteTurns
-from omnigraph.server.handlers import blobs, changes, reads, service, writes
+from omnigraph.server.handlers import changes, reads, service, writes
 from omnigraph.server.handlers.changes import Feeds, feed_graph
 from omnigraph.server.handlers.writes import load_target, row_format
 from omnigraph.server.http.call import HANDLERS, Call, ReceivedFile, Services
@@ -135,7 +135,7 @@ def _child(node: _Node, segment: str) -> _Node:
 ROUTER: Final = Router()
 
 
-HANDLER_MODULES: Final = (blobs, changes, reads, service, writes)
+HANDLER_MODULES: Final = (changes, reads, service, writes)
 """Importing them registers the handlers."""
 
 Result = TypeVar("Result")

@@ -19,8 +19,8 @@ from obstore.store import ObjectStore
 
 from omnigraph.errors import ExternalBlobSourceError, NotFoundError, StorageError, StorageErrorKind
 from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.local_disk import reason_of, storage_failure
 from omnigraph.storage.location import Location
-from omnigraph.storage.store_errors import reason_of, storage_failure
 
 _REMEMBERED_BUCKETS: Final = 64
 

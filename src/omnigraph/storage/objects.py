@@ -18,9 +18,8 @@ import obstore
 from obstore import exceptions as oops
 
 from omnigraph.errors import NotFoundError, StorageError, StorageErrorKind
-from omnigraph.storage.local_disk import LocalDisk
+from omnigraph.storage.local_disk import LocalDisk, reason_of, storage_failure
 from omnigraph.storage.location import Location
-from omnigraph.storage.store_errors import reason_of, storage_failure
 
 Result = TypeVar("Result")
 DELETED_AT_ONCE: Final = 1_000

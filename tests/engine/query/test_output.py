@@ -10,7 +10,7 @@ import pytest
 from omnigraph.api import wire
 from omnigraph.api.enums import CellLayout, ReadFormat
 from omnigraph.api.queries import ReadOutput
-from omnigraph.engine.query.output import TableStyle, render_read
+from omnigraph.cli.printing.rows import TableStyle, render_read
 
 ROWS: list[dict[str, Any]] = [
     {"title": "Lichen, field guide", "pages": 12, "tags": ["a", "b"], "price": None},

@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph import Graph, Limits, QueryLimits
 from omnigraph.engine.query.operators import pushdown
-from omnigraph.engine.write.receipts import RequestDigest
+from omnigraph.engine.write.change import RequestDigest
 from omnigraph.errors import BadRequestError, CompileError
 from tests.engine.oversized import ANSWERED, SCHEMA, nested, read
 from tests.support.processes import Process

@@ -25,8 +25,7 @@ from omnigraph import __version__
 from omnigraph.api.values import counted
 from omnigraph.cli.config import OperatorConfig, active_profile_name, load_config
 from omnigraph.cli.params import GlobalFlags, json_option, uri_argument
-from omnigraph.cli.printing.output import print_json, print_lines
-from omnigraph.cli.printing.reports import Check, DoctorReport, Health
+from omnigraph.cli.printing.output import Check, DoctorReport, Health, print_json, print_lines
 from omnigraph.cli.registry import Capability
 from omnigraph.cli.target import ClusterScope, Invocation, Request, ServerScope, open_served, pass_invocation, resolve
 from omnigraph.errors import OmniGraphError, PolicyError, UnauthorizedError
@@ -181,7 +180,7 @@ def _check_storage(uri: str) -> Iterator[Check]:
 
 def _check_cluster(scope: ClusterScope) -> Iterator[Check]:
     """The storage of a cluster, and the named graph or every applied one."""
-    from omnigraph.cluster.ledger.ledger import read_applied
+    from omnigraph.cluster.state_ledger import read_applied
 
     try:
         applied = read_applied(scope.root)

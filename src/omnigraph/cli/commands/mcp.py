@@ -112,7 +112,7 @@ def _access(invocation: Invocation, uri: str | None, texts: list[tuple[str, str]
 def _open_cluster_graph(invocation: Invocation) -> Iterator[GraphApi]:
     """The graph of `--cluster` that `--graph` names, or its only one, for the actor of `--as`. Without a policy, access
     to the storage is enough to do everything."""
-    from omnigraph.cluster.ledger.ledger import read_applied
+    from omnigraph.cluster.state_ledger import read_applied
     from omnigraph.server.loader import load_graph
 
     scope, actor = invocation.cluster(), invocation.actor

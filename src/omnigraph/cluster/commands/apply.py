@@ -21,19 +21,10 @@ import msgspec
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.api.service.cluster import ClusterApplied, ClusterChange, GraphObservation
 from omnigraph.cluster.command_run import CommandRun, Session, refuse_uncovered, require_state
-from omnigraph.cluster.config.desired import Desired, ReadPipeline
-from omnigraph.cluster.config.files import Source
-from omnigraph.cluster.ledger.ledger import LedgerRevision, timestamp
-from omnigraph.cluster.ledger.payloads import Damage, payload_path
-from omnigraph.cluster.ledger.state import (
-    ApprovalRecord,
-    GraphTombstone,
-    Resource,
-    StateBuilder,
-    StatusKind,
-    Written,
-    file_digest,
-)
+from omnigraph.cluster.commands.plan import Preview, leftover_findings, make_preview
+from omnigraph.cluster.config_files import Source
+from omnigraph.cluster.desired import Desired, ReadPipeline
+from omnigraph.cluster.payloads import Damage, payload_path
 from omnigraph.cluster.plan.approvals import Approval, mark_spent
 from omnigraph.cluster.plan.diff import (
     RECOVERY_PENDING,
@@ -44,7 +35,6 @@ from omnigraph.cluster.plan.diff import (
     difference,
     unapplied_findings,
 )
-from omnigraph.cluster.plan.preview import Preview, leftover_findings, make_preview
 from omnigraph.cluster.plan.reconcile import GraphView, GraphViews
 from omnigraph.cluster.resources import (
     Address,
@@ -56,6 +46,16 @@ from omnigraph.cluster.resources import (
     schema_address,
     warning,
 )
+from omnigraph.cluster.state import (
+    ApprovalRecord,
+    GraphTombstone,
+    Resource,
+    StateBuilder,
+    StatusKind,
+    Written,
+    file_digest,
+)
+from omnigraph.cluster.state_ledger import LedgerRevision, timestamp
 from omnigraph.cluster.storage_root import graph_folder, remove_graph_folder
 from omnigraph.engine.export import RUNNING_EXPORTS
 from omnigraph.engine.managed_graph import change_schema, look_at, make

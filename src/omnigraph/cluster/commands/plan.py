@@ -2,11 +2,16 @@
 
 `validate` reads files only. `plan` shows what an apply would do, with the steps of each schema change. `approve` stores
 the approval of one delete.
+
+The changes that an apply would make: from the recorded state and the observed graphs to the desired state.
+
+`plan` prints a `Preview`, `approve` looks up one change in it, and `apply` carries it out. Making one writes nothing.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,17 +28,87 @@ from omnigraph.api.service.cluster import (
     is_ok,
 )
 from omnigraph.cluster.command_run import CommandRun, Session, require_state
-from omnigraph.cluster.config.desired import Desired, ReadPipeline, default_deny, load_desired
-from omnigraph.cluster.config.reader import CONFIG_FILE, ConfigFile, absolute_directory, survey_config
-from omnigraph.cluster.ledger.payloads import PayloadStore, payload_path
-from omnigraph.cluster.plan.approvals import Approval, root_of
+from omnigraph.cluster.configuration import CONFIG_FILE, ConfigFile, absolute_directory, survey_config
+from omnigraph.cluster.desired import Desired, ReadPipeline, default_deny, keep_unchanged_queries, load_desired
+from omnigraph.cluster.payloads import DamagedPayload, PayloadStore, damaged_payloads, payload_path
+from omnigraph.cluster.plan.approvals import Approval, Gates, find_gates, root_of
 from omnigraph.cluster.plan.approvals import approve as write_approval
-from omnigraph.cluster.plan.diff import blast_radius, changed_settings, is_gated
-from omnigraph.cluster.plan.preview import Preview, leftover_findings, make_preview, not_recorded_yet
-from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, warning
+from omnigraph.cluster.plan.diff import PlanContext, blast_radius, changed_settings, classify, difference, is_gated
+from omnigraph.cluster.plan.reconcile import PENDING, ROLLED_FORWARD, GraphViews, Reconciliation, observe, reconcile
+from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, schema_address, warning
+from omnigraph.cluster.state import Resource, StateBuilder
 from omnigraph.engine.managed_graph import preview_change
 from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, OmniGraphError, StorageError
 from omnigraph.storage.location import Location
+
+
+@dataclass(frozen=True)
+class Preview:
+    reconciliation: Reconciliation
+    before: Mapping[str, Resource]
+    """The resources that the changes start from."""
+    changes: tuple[ClusterChange, ...]
+    gates: Gates
+    damaged: tuple[DamagedPayload, ...]
+    """Damaged payloads of resources that do not change."""
+
+    @property
+    def builder(self) -> StateBuilder:
+        return self.reconciliation.builder
+
+
+def make_preview(session: Session, desired: Desired, *, actor: str | None = None, holds_up: bool = True) -> Preview:
+    """Compare the recorded state, reconciled with the observed graphs, with the desired state. Writes nothing.
+
+    With `holds_up` false, pending graphs block no change: a plan shows the wanted changes and the pending graphs.
+    """
+    recorded = session.recorded
+    if recorded is None:
+        reconciliation = Reconciliation(StateBuilder(), GraphViews({}))
+    else:
+        views = observe(session.objects, recorded.state, desired.file.config.graphs)
+        reconciliation = reconcile(StateBuilder.of(recorded.state), views, desired_schemas(desired), actor)
+        if reconciliation.findings:
+            session.ledger.refuse_overtaken(recorded)
+    before = reconciliation.builder.state().resources
+    keep_unchanged_queries(desired, before, session.catalog)
+    after = desired.resources
+    changes = difference(before, after)
+    gates = find_gates(session.objects, changes, desired.config_digest, reconciliation.builder)
+    pending = reconciliation.pending if holds_up else set()
+    decided = classify(changes, PlanContext(before, after, pending, gates.approvals))
+    changing = {change.resource for change in changes}
+    staying = {address: resource for address, resource in before.items() if address not in changing}
+    return Preview(reconciliation, before, decided, gates, tuple(damaged_payloads(session.catalog, staying)))
+
+
+def desired_schemas(desired: Desired) -> dict[str, str]:
+    """The digests of the declared schemas, by graph."""
+    return {
+        graph_id: desired.resources[schema_address(graph_id)].digest
+        for graph_id in desired.file.config.graphs
+        if schema_address(graph_id) in desired.resources
+    }
+
+
+def not_recorded_yet(findings: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings of a reconciliation that is not recorded: the next apply will record it."""
+
+    def adapt(finding: Diagnostic) -> Diagnostic:
+        if finding.code != ROLLED_FORWARD:
+            return finding
+        message = finding.message.replace("it is recorded now", "the next apply records it")
+        return msgspec.structs.replace(finding, code=PENDING, message=message)
+
+    return [adapt(finding) for finding in findings]
+
+
+def leftover_findings(views: GraphViews) -> list[Diagnostic]:
+    """A finding for each folder that an unfinished delete left behind."""
+    return [
+        warning("graph_delete_incomplete", folder, "files of a graph that was deleted are still there")
+        for folder in views.leftovers
+    ]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Literal, TypeAlias
 
 from omnigraph.api.service.cluster import ClusterObserved, GraphObservation, is_ok
 from omnigraph.cluster.command_run import CommandRun, Session, refuse_uncovered, require_state
-from omnigraph.cluster.config.desired import Desired, ReadPipeline
-from omnigraph.cluster.ledger.ledger import timestamp
-from omnigraph.cluster.ledger.payloads import Damage, damaged_payloads
-from omnigraph.cluster.ledger.state import StateBuilder, StatusKind, Written
-from omnigraph.cluster.plan.preview import desired_schemas
+from omnigraph.cluster.commands.plan import desired_schemas
+from omnigraph.cluster.desired import Desired, ReadPipeline
+from omnigraph.cluster.payloads import Damage, damaged_payloads
 from omnigraph.cluster.plan.reconcile import ROLLED_FORWARD, GraphView, observe, reconcile
 from omnigraph.cluster.resources import ClusterError, error, graph_address, schema_address
+from omnigraph.cluster.state import StateBuilder, StatusKind, Written
+from omnigraph.cluster.state_ledger import timestamp
 from omnigraph.cluster.storage_root import graph_folders
 from omnigraph.engine.managed_graph import Standing
 

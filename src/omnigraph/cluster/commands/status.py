@@ -27,8 +27,13 @@ from omnigraph.api.service.cluster import (
     is_ok,
 )
 from omnigraph.cluster.command_run import UNREAD, Session, note_lock_holder, open_read_only
-from omnigraph.cluster.config.reader import absolute_directory
-from omnigraph.cluster.ledger.ledger import (
+from omnigraph.cluster.configuration import absolute_directory
+from omnigraph.cluster.payloads import PayloadStore, damaged_payloads, pipeline_path, query_path
+from omnigraph.cluster.plan.diff import difference
+from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
+from omnigraph.cluster.serving import ClusterPipeline
+from omnigraph.cluster.state import EMPTY, Resource
+from omnigraph.cluster.state_ledger import (
     LOCK_PATH,
     STATE_FOLDER,
     AppliedState,
@@ -37,11 +42,6 @@ from omnigraph.cluster.ledger.ledger import (
     read_lock,
     revision_path,
 )
-from omnigraph.cluster.ledger.payloads import PayloadStore, damaged_payloads, pipeline_path, query_path
-from omnigraph.cluster.ledger.state import EMPTY, Resource
-from omnigraph.cluster.plan.diff import difference
-from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
-from omnigraph.cluster.serving import ClusterPipeline
 from omnigraph.engine.history.commits import last_runs
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, OmniGraphError, StorageError

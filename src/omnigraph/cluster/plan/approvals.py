@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from omnigraph.api.enums import ResourceOperation
 from omnigraph.api.service.cluster import ApprovalRequired, ClusterChange
-from omnigraph.cluster.ledger.ledger import timestamp
-from omnigraph.cluster.ledger.state import ApprovalRecord, StateBuilder
 from omnigraph.cluster.plan.diff import GATE_REASONS, address_of, is_gated
 from omnigraph.cluster.resources import ClusterError, Diagnostic, Kind, warning
+from omnigraph.cluster.state import ApprovalRecord, StateBuilder
+from omnigraph.cluster.state_ledger import timestamp
 from omnigraph.cluster.storage_root import CLUSTER_FOLDER, graph_folder, object_names
 from omnigraph.errors import StorageError
 from omnigraph.storage.identifiers import new_ulid

@@ -16,8 +16,8 @@ import msgspec
 
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.api.service.cluster import BlastRadius, ClusterChange, Dependency
-from omnigraph.cluster.ledger.state import Resource
 from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, Diagnostic, Kind, graph_address, schema_address, warning
+from omnigraph.cluster.state import Resource
 
 MetadataChange: TypeAlias = Literal["policy_bindings", "embedding_profile", "pipeline_graph"]
 

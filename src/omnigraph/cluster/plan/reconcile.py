@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from omnigraph.cluster.ledger.ledger import timestamp
-from omnigraph.cluster.ledger.state import RecoveryRecord, State, StateBuilder, StatusKind, file_digest
 from omnigraph.cluster.resources import (
     Diagnostic,
     error,
@@ -21,6 +19,8 @@ from omnigraph.cluster.resources import (
     schema_address,
     warning,
 )
+from omnigraph.cluster.state import RecoveryRecord, State, StateBuilder, StatusKind, file_digest
+from omnigraph.cluster.state_ledger import timestamp
 from omnigraph.cluster.storage_root import graph_folders, graph_uri
 from omnigraph.engine.managed_graph import Found, Standing, look_at, schema_made_by
 from omnigraph.errors import OmniGraphError, StorageError

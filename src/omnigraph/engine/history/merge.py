@@ -18,11 +18,12 @@ from omnigraph.api.branches import MergeConflict, MergePreview, MergeRequest, Me
 from omnigraph.api.enums import MergeOutcome, PolicyAction
 from omnigraph.api.history import EntityChange
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.history.branches import key_use
+from omnigraph.engine.history.commits import key_use
 from omnigraph.engine.history.diff import diff
 from omnigraph.engine.history.merge_plan import MergePlan, ThreeStates, plan_merge
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.change import RequestDigest, receipt_of
 from omnigraph.engine.write.publish import (
     HeldSource,
     Intent,
@@ -33,7 +34,6 @@ from omnigraph.engine.write.publish import (
     already_published,
     held_source,
 )
-from omnigraph.engine.write.receipts import RequestDigest, receipt_of
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,

@@ -26,7 +26,7 @@ from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.author_visibility import AuthorVisibility
-from omnigraph.engine.write.change import GraphChange, Origin, TypeChange
+from omnigraph.engine.write.change import GraphChange, Origin, RequestDigest, TypeChange, receipt_of
 from omnigraph.engine.write.constraints import FinalImage, check_constraints, refuse_repeated_ids, taken_id
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.publish import (
@@ -38,7 +38,6 @@ from omnigraph.engine.write.publish import (
     begin_repeat,
     earlier_write,
 )
-from omnigraph.engine.write.receipts import RequestDigest, receipt_of
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType

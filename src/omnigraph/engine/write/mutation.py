@@ -17,7 +17,7 @@ from omnigraph.engine.blobs import admit_blobs
 from omnigraph.engine.rows.kernels import TypedRows, check_values
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.author_visibility import AuthorVisibility
-from omnigraph.engine.write.change import GraphChange
+from omnigraph.engine.write.change import GraphChange, RequestDigest, receipt_of
 from omnigraph.engine.write.constraints import FinalImage, check_constraints
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.mutation_statements import Construction, Destruction
@@ -30,7 +30,6 @@ from omnigraph.engine.write.publish import (
     already_published,
     refuse_other_head,
 )
-from omnigraph.engine.write.receipts import RequestDigest, receipt_of
 from omnigraph.errors import ConflictError
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.ir import WritePlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from omnigraph.mcp.tool import Tool
-from omnigraph.mcp.tools import branches, entities, history, queries
+from omnigraph.mcp.tools import branches, entities, queries
 
 TOOLS: Final[dict[str, Tool]] = {
     tool.name: tool
@@ -22,7 +22,7 @@ TOOLS: Final[dict[str, Tool]] = {
         branches.MERGE_PREVIEW,
         branches.MERGE,
         queries.MUTATE,
-        history.HISTORY,
-        history.COMMIT_CHANGES,
+        branches.HISTORY,
+        branches.COMMIT_CHANGES,
     )
 }

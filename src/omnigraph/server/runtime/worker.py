@@ -75,7 +75,7 @@ def _renew(before: Serving, has_tokens: bool, settings: Settings, open_graph: An
 
 
 def _newer_than(cluster_root: str) -> Callable[[int], int | None]:
-    from omnigraph.cluster.ledger.ledger import LedgerFollower
+    from omnigraph.cluster.state_ledger import LedgerFollower
 
     return LedgerFollower(cluster_root).newer_than
 

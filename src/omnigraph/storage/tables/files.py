@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 from lance.blob import BlobType
 
 from omnigraph.errors import IntegrityError, StorageError, StorageErrorKind
+from omnigraph.storage.local_disk import reason_of
 from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects, StoredObject
-from omnigraph.storage.store_errors import reason_of
 from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, damaged_files, stored_files, translate_errors
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import Table

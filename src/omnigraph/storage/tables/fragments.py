@@ -25,9 +25,9 @@ from lance.fragment import write_fragments
 from lance.optimize import Compaction, CompactionTask
 
 from omnigraph.errors import BadRequestError
+from omnigraph.storage.local_disk import reason_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.store_errors import reason_of
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec, create_segment
 from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.lance_metadata import with_fragment_id

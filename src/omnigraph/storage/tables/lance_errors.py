@@ -22,10 +22,10 @@ from omnigraph.errors import (
     StorageError,
     StorageErrorKind,
 )
+from omnigraph.storage.local_disk import reason_of, storage_failure
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.store_errors import reason_of, storage_failure
 
 LANCE_ERRORS: Final = (OSError, ValueError, RuntimeError, pa.ArrowException)
 

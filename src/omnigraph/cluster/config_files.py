@@ -16,8 +16,7 @@ from typing import Final
 
 from msgspec import UnsetType
 
-from omnigraph.cluster.config.reader import ExternalBlobs, NamedQuery, PolicySettings
-from omnigraph.cluster.ledger.state import BlobBase, BlobPolicy, file_digest
+from omnigraph.cluster.configuration import ExternalBlobs, NamedQuery, PolicySettings
 from omnigraph.cluster.resources import (
     CLUSTER_SCOPE,
     RESOURCE_ID,
@@ -30,6 +29,7 @@ from omnigraph.cluster.resources import (
     provider_address,
     warning,
 )
+from omnigraph.cluster.state import BlobBase, BlobPolicy, file_digest
 from omnigraph.embeddings.configuration import EmbeddingProfile, ProviderKind, provider_kind
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope, normal_base
 from omnigraph.errors import BadRequestError, CompileError, EmbeddingError, OmniGraphError

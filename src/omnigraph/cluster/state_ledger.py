@@ -20,9 +20,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from omnigraph.cluster.config.reader import storage_root
-from omnigraph.cluster.ledger.state import State, decode_state, encode_state
+from omnigraph.cluster.configuration import storage_root
 from omnigraph.cluster.resources import ClusterError, error, graph_address
+from omnigraph.cluster.state import State, decode_state, encode_state
 from omnigraph.cluster.storage_root import CLUSTER_FOLDER, graph_uri, object_names, open_root
 from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError, StorageError
 from omnigraph.storage.identifiers import new_ulid

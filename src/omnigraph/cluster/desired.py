@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from omnigraph.api.service.cluster import DeclaredResource, Dependency, is_ok
-from omnigraph.cluster.config.files import (
+from omnigraph.cluster.config_files import (
     QueryFiles,
     Source,
     UnreadableError,
@@ -25,9 +25,8 @@ from omnigraph.cluster.config.files import (
     resolve_provider,
     scopes_of,
 )
-from omnigraph.cluster.config.reader import ConfigFile, PipelineSettings
-from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
-from omnigraph.cluster.ledger.state import Resource, composite_digest, config_digest, embedding_provider_digest
+from omnigraph.cluster.configuration import ConfigFile, PipelineSettings
+from omnigraph.cluster.payloads import PayloadStore, query_path
 from omnigraph.cluster.resources import (
     CLUSTER_SCOPE,
     RESOURCE_ID,
@@ -44,6 +43,7 @@ from omnigraph.cluster.resources import (
     unservable_reason,
     warning,
 )
+from omnigraph.cluster.state import Resource, composite_digest, config_digest, embedding_provider_digest
 from omnigraph.errors import CompileError, IntegrityError, NotFoundError, OmniGraphError, StorageError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.parser import parse_queries

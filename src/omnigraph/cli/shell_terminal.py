@@ -14,7 +14,7 @@ from time import perf_counter
 
 from omnigraph.cli.config import operator_directory
 from omnigraph.cli.printing.output import report_failure
-from omnigraph.cli.shell.session import Leaving, Session, Statement, statements
+from omnigraph.cli.shell_session import Leaving, Session, Statement, statements
 
 _REMEMBERED_LINES = 2000
 # What ends a word: everything but what names, variables, properties and commands are made of.

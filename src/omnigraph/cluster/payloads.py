@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from omnigraph.cluster.ledger.state import Resource, file_digest
 from omnigraph.cluster.resources import Address, Diagnostic, Kind, error, warning
+from omnigraph.cluster.state import Resource, file_digest
 from omnigraph.cluster.storage_root import CLUSTER_FOLDER
 from omnigraph.errors import IntegrityError, NotFoundError, StorageError
 from omnigraph.storage.objects import Objects

@@ -18,7 +18,7 @@ from omnigraph.api.enums import StatusKind as StatusKind
 from omnigraph.api.service.cluster import GraphObservation as GraphObservation
 from omnigraph.api.service.cluster import GraphTombstone as GraphTombstone
 from omnigraph.api.service.cluster import ResourceStatus as ResourceStatus
-from omnigraph.cluster.config.reader import ClusterConfig
+from omnigraph.cluster.configuration import ClusterConfig
 from omnigraph.cluster.resources import Address, Kind, graph_address, schema_address
 from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope

@@ -1,1 +1,0 @@
-"""The interactive shell: statements, what they mean, and the terminal they come from."""

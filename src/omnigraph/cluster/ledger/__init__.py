@@ -1,1 +1,0 @@
-"""The applied state of a cluster: numbered revisions, the lock, and the payloads they name."""
