@@ -6,10 +6,12 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -301,3 +303,130 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     script = "import sys, omnigraph; print(*sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert {"lance", "pyarrow", "numpy", "pandas", "pyspark", "fastapi", "obstore"}.isdisjoint(loaded)
+
+
+# -- The shape of folders and modules
+
+
+MOST_MODULES = 12
+FEWEST_LINES = 40
+CROWDED: dict[str, str] = {"cli/commands": "one module for each group of commands"}
+
+
+def test_a_folder_shows_at_most_twelve_modules() -> None:
+    counts = Counter(path.parent.as_posix() for path, _ in modules() if path.name != "__init__.py")
+    assert {folder: n for folder, n in counts.items() if n > MOST_MODULES and folder not in CROWDED} == {}
+
+
+def test_a_module_is_a_topic() -> None:
+    """A file of 40 lines with one importer belongs to its importer."""
+    sizes = {path.as_posix(): len((SOURCE / path).read_text().splitlines()) for path, _ in modules()}
+    small = {
+        name: n for name, n in sizes.items() if n < FEWEST_LINES and not name.endswith(("__init__.py", "__main__.py"))
+    }
+    assert small == {}
+    assert median(n for name, n in sizes.items() if not name.endswith("__init__.py")) >= 150
+
+
+FAMILIES_THAT_SHARE_NAMES: dict[str, str] = {
+    "language": "`query` and `schema` are twins: the same stages have the same names",
+    "cli": "a command is named like the concept it is about",
+}
+
+
+def test_base_names_are_unique_within_a_package() -> None:
+    names: dict[tuple[str, str], list[str]] = {}
+    for path, _ in modules():
+        if len(path.parts) > 1 and path.name != "__init__.py" and path.parts[0] not in FAMILIES_THAT_SHARE_NAMES:
+            names.setdefault((path.parts[0], path.name), []).append(path.as_posix())
+    assert [places for places in names.values() if len(places) > 1] == []
+
+
+PRIVATE_NAMES_OF_LIBRARIES: dict[str, str] = {
+    "cli/main.py: _exit": "the documented way of `os` to end a process without taking its modules apart",
+    "storage/tables/lance_metadata.py: _from_protos": "Lance has no public way to the field ids of a schema",
+    "storage/tables/rows.py: _take_rows": "the public `take` goes by offsets, which a version does not keep",
+    "storage/tables/version_diff.py: _path": "the public `DataFile.path` parses a location for every file",
+}
+"""`module: name`, with the reason why there is no public way."""
+
+
+def test_libraries_are_used_by_their_public_names() -> None:
+    """A private module or name may change in any release of the library."""
+    strays = []
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("omnigraph"):
+                parts = [*node.module.split("."), *(alias.name for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                parts = [
+                    part
+                    for alias in node.names
+                    if not alias.name.startswith("omnigraph")
+                    for part in alias.name.split(".")
+                ]
+            else:
+                continue
+            strays += [f"{path}: {part}" for part in parts if part.startswith("_") and part != "__future__"]
+    assert {stray for stray in strays if stray not in PRIVATE_NAMES_OF_LIBRARIES} == set()
+
+
+BANNED_IN_NAMES = re.compile(
+    r"(?:^|_)(lens|sight|sighted|unseen|discreet|upkeep|keepers?|tidy|verdict|reclaims|folding|constructive|"
+    r"patience|prospect|draft|surroundings|house|rooms|told|whoever)(?:_|$)"
+)
+BANNED_IN_TEXTS = re.compile(r"\b(is no (?!longer\b|more\b)[a-z]+|whoever|for ever|goes by|is told|are told)\b")
+
+
+def named_things(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def test_names_are_the_words_of_the_glossary() -> None:
+    words = lambda name: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()  # noqa: E731
+    strays = {
+        f"{path}: {name}"
+        for path, tree in modules()
+        for name in named_things(tree)
+        if BANNED_IN_NAMES.search(words(name))
+    }
+    assert strays == set()
+
+
+def test_texts_are_plain_english() -> None:
+    strays = [
+        f"{path}:{node.lineno} {match[0]}"
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for match in BANNED_IN_TEXTS.finditer(node.value)
+        if "there is no" not in node.value[max(0, match.start() - 6) : match.end()].lower()
+    ]
+    assert strays == []
+
+
+def test_no_private_attribute_of_a_library_is_used() -> None:
+    """A private attribute that no class of ours defines belongs to a library."""
+    ours: set[str] = set()
+    for _, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                ours.add(node.name)
+            elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store):
+                ours.add(node.attr if isinstance(node, ast.Attribute) else node.id)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                ours.add(node.value)  # names of slots
+    strays = {
+        f"{path}: {node.attr}"
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
+        if node.attr not in ours
+    }
+    assert {stray for stray in strays if stray not in PRIVATE_NAMES_OF_LIBRARIES} == set()

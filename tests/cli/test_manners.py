@@ -244,7 +244,7 @@ def test_progress_has_a_rate_and_goes_to_stderr(
 ) -> None:
     quiet = cli(*arguments)
     assert (quiet.code, "\x1b[" in quiet.err) == (0, False)
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     watched = cli(*arguments)
@@ -255,7 +255,7 @@ def test_progress_has_a_rate_and_goes_to_stderr(
 
 
 def test_short_work_draws_nothing(cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 3600)
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 3600)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert cli("load", g, "--data", "d.jsonl", "--mode", "merge", "--quiet").err == ""
 

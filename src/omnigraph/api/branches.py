@@ -227,7 +227,7 @@ def _side(text: object) -> Side:
 
 
 class BranchMergeRequest(Struct, frozen=True, omit_defaults=True):
-    """A merge as a caller asks for it. Who asks, and the key of the request, are told beside it."""
+    """A merge as a caller requests it. The actor and the idempotency key travel beside it."""
 
     source: str
     target: str | None = None

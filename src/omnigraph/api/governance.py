@@ -40,7 +40,7 @@ class Gate(Protocol):
     """The rules of one scope: the server, or one graph."""
 
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
-        """Whether the actor may do it. Raises `PolicyEvaluationError` when that can't be told, which is no denial."""
+        """Decide whether the actor may do it. `PolicyEvaluationError` means undecided, which is not a denial."""
         ...
 
 

@@ -70,7 +70,7 @@ DEFAULT_RETENTION: Final = Retention(keep_versions=100, older_than=timedelta(day
 
 
 class MaintenancePolicy(Struct, frozen=True):
-    """When a table is worth tidying, and which history may go; `retention=None` keeps all of it for ever.
+    """When a table is worth optimizing, and which history may go; `retention=None` keeps all of it.
 
     A cleanup lists every file and opens every retained version, so it waits until `released_versions` of main are
     there to go.

@@ -353,7 +353,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _replace(path: Path, lines: list[str]) -> None:
-    """All of the file at once: whoever reads it meanwhile sees the old one or the new one."""
+    """Replace the file at once: a concurrent reader sees the old file or the new one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".credentials.", dir=path.parent)  # made for its owner alone

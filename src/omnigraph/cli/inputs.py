@@ -49,7 +49,7 @@ def read_source(path: Path) -> str:
 
 
 def read_stdin() -> str:
-    """All of stdin as text. Who reads it a second time would get nothing, and is told."""
+    """All of stdin as text. A second read is an error, because it would get nothing."""
     global _read
     if _read is sys.stdin:
         raise BadRequestError("stdin (-) can be given for one file only")

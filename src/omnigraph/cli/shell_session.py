@@ -1,16 +1,8 @@
 """One session of the shell on one graph: the branch or past state it reads, its formats, and what statements do.
 
-It works on any `GraphApi` and knows no terminal: whoever reads lines gives it statements and shows its errors.
-
-Lines to statements: when what was typed is complete, and what of it is a query.
-
-A line that begins with `:` is a command. A `query … { }` ends with its last brace. Anything else, the body of a query
-or the call of one, ends with its line if its brackets are closed, else with `;` or an empty line.
-
-What Tab offers: the names that fit where the cursor is.
-
-Names of types, properties and edges come from the schema of the current branch, those of branches from the graph. A
-schema that can't be read offers nothing; it never disturbs typing.
+It works on any `GraphApi`; the terminal reads lines, passes statements in and shows errors. A line that begins with `:`
+is a command, a `query … { }` ends with its last brace, and anything else ends with its line if its brackets are closed,
+else with `;` or an empty line. Completion offers names of the schema and of branches and never disturbs typing.
 """
 
 from __future__ import annotations
@@ -311,7 +303,7 @@ class Session:
         source = as_query(text)
         if called is not None and source == text:
             names = f"; :queries FILE takes some: {', '.join(sorted(self.known)) or 'there are none yet'}"
-            raise BadRequestError(f"'{called[0]}' is no query that can be called{names}")
+            raise BadRequestError(f"'{called[0]}' is not a query that can be called{names}")
         queries = parse_queries(source).queries
         if len(queries) != 1:
             raise BadRequestError("one query at a time; :queries FILE takes those of a file")
@@ -393,7 +385,7 @@ class Session:
         try:
             self.printer.format = ReadFormat(name)
         except ValueError:
-            raise UsageError(f"'{name}' is no format; there are {', '.join(ReadFormat)}") from None
+            raise UsageError(f"'{name}' is not a format; use {', '.join(ReadFormat)}") from None
 
     def _params(self, text: str) -> None:
         if text:
@@ -444,7 +436,7 @@ def _arguments(text: str) -> dict[str, Any]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise BadRequestError(f"'{word}' is no argument; write name=value, or a JSON object")
+            raise BadRequestError(f"'{word}' is not an argument; write name=value, or a JSON object")
         try:
             given[name.removeprefix("$")] = json.loads(value)
         except (ValueError, RecursionError):

@@ -45,7 +45,7 @@ class Address:
         """The URL of a server, with the graph's id beside it or at its end: `https://host/graphs/kb`"""
         parts = urlsplit(url.strip())
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadRequestError(f"'{parts.scheme}' is no scheme of a server: give http://host or https://host")
+            raise BadRequestError(f"unsupported URL scheme '{parts.scheme}'; use http:// or https://")
         if parts.username is not None or parts.password is not None:
             raise BadRequestError("a server's URL must not carry a name or a password; give the token beside it")
         if parts.query or parts.fragment:

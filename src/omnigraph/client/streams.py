@@ -87,7 +87,7 @@ class RecordLines:
 
 
 class BaselineLines(RecordLines):
-    """The lines of a baseline. The last one is no record: it has the cursor, and only a whole stream has it."""
+    """The lines of a baseline. The last one is not a record: it holds the cursor, and only a complete stream has it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,12 +188,12 @@ def find_blob(remote: RemoteOperations, /, point: ReadPoint, cell: BlobCell) -> 
         raise UnexpectedAnswerError(reply.status, f"no header {SNAPSHOT_HEADER}, which tells the commit that was read")
     target = BlobTarget(branch=point.branch, snapshot=point.snapshot, resolved_snapshot=commit)
     if reply.status == 302:
-        told = BlobDescription(selector=cell, kind="external", uri=reply.header("location"), target=target)
-        return FoundBlob(told, request)
+        description = BlobDescription(selector=cell, kind="external", uri=reply.header("location"), target=target)
+        return FoundBlob(description, request)
     tag = reply.header("etag")
-    told = BlobDescription(selector=cell, kind="managed", size=_length(reply), etag=tag, target=target)
+    description = BlobDescription(selector=cell, kind="managed", size=_length(reply), etag=tag, target=target)
     pinned = remote._request("getBlob", BlobParameters(**where, snapshot=commit))
-    return FoundBlob(told, pinned if tag is None else pinned.with_headers({"If-Match": tag}))
+    return FoundBlob(description, pinned if tag is None else pinned.with_headers({"If-Match": tag}))
 
 
 def _blob_failure(reply: Reply) -> OmniGraphError:

@@ -180,13 +180,13 @@ class Attempts:
             return self._pause()
         return None
 
-    def _pause(self, told: float | None = None) -> float | None:
+    def _pause(self, retry_after: float | None = None) -> float | None:
         """A random part of a growing span, and as long as the server says; None when it does not fit the time left."""
         if not self.retries or not self.request.can_be_sent or self._made == _MOST_REPEATS:
             return None
         span = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._made)
-        self._made += told is None  # a server that says when to come back expects us
-        pause = max(told or 0.0, (0.5 + self.dice() / 2) * span)
+        self._made += retry_after is None  # a server that says when to come back expects us
+        pause = max(retry_after or 0.0, (0.5 + self.dice() / 2) * span)
         return pause if pause < self.seconds_left else None
 
     def _given_up(self, cause: str, was_sent: bool) -> OmniGraphError:

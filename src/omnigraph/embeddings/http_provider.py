@@ -1,14 +1,9 @@
 """Providers reached over HTTP: one request for some texts, retried as configured, and its failures without secrets.
 
-`open_client` makes it with one of the `wire_formats`. httpx is imported by the first request, so a graph that embeds
-nothing never loads it. Redirects are not followed, because the key goes to the configured address only. A provider may
-quote a request back, whole, in part or escaped, and its message ends in logs and in responses to other people; so every
-piece of it that could come from the key or a text is removed.
-
-The two wire formats of embedding providers: requests for texts, and the vectors in their responses.
-
-The HTTP provider sends them. Formats know no HTTP beyond paths and headers. Gemini has different requests for one text
-and for several, OpenAI one for both.
+`open_client` makes it with one of the two wire formats (Gemini has different requests for one text and for several,
+OpenAI one for both). httpx is imported by the first request, so a graph that embeds nothing never loads it. Redirects
+are not followed, because the key goes to the configured address only. A provider may quote a request back, and its
+message ends in logs and responses; so every piece of it that could come from the key or a text is removed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The provider protocol, the checks that make an answer a unit vector, usage counters, and the mock provider.
+"""The provider protocol, the checks that make a response a unit vector, usage counters, retries, and the mock provider.
 
-The client and all providers use it. The mock makes a vector from the bytes of the text alone, whatever the model and
-role; stored vectors of tests depend on every bit of it, so it must never change.
-
-Retries of a provider: attempts, pauses, a timeout for each attempt and a deadline for all of them.
-
-The HTTP provider calls it. The variables are read for every client, whichever way its provider was chosen.
+The client and all providers use it. Retries have attempts, pauses, a timeout for each attempt and a deadline for all.
+The mock makes a vector from the bytes of the text alone, whatever the model and role; stored vectors of tests depend on
+every bit of it, so it must never change.
 """
 
 from __future__ import annotations

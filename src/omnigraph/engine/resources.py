@@ -73,7 +73,7 @@ class Resources:
     external_blobs: ExternalBlobPolicy = DENY_EXTERNAL_BLOBS
     embedder: Embedder | None = None
     gate: Gate | None = None
-    """The rules that govern writes through this handle. None: whoever has the handle may do everything."""
+    """The rules that govern writes through this handle. None: everything is allowed."""
     caller: Caller | None = None
     """The actor of everything that is done through this handle. The gate then governs reads as well."""
     allowed: frozenset[AccessRequest] = frozenset()

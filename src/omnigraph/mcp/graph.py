@@ -55,8 +55,8 @@ protect a context window."""
 @dataclass(frozen=True, slots=True)
 class Terms:
     """`max_tokens` bounds one answer. `read_only` leaves out every tool that writes. `allow_main` lets mutations go to
-    main; a merge into main is a decision about a branch as a whole and needs no such leave. `main_flag` is how whoever
-    starts the endpoint says so."""
+    main; a merge into main is a decision about a branch as a whole and needs no such leave. `main_flag` is the flag
+    of the command that starts the endpoint."""
 
     max_tokens: int = DEFAULT_MAX_TOKENS
     read_only: bool = False

@@ -108,12 +108,12 @@ def reembed(
     Rows without a text, or with a blank one, keep what they have. When the branch moves meanwhile, only fragments that
     changed are embedded again. `index` brings the declared indexes of the type to full coverage in the same commit.
     """
-    told = {"embed.property": f"{type_name}.{property}"}
+    details = {"embed.property": f"{type_name}.{property}"}
     author = graph._workspace.author(actor)
     workspace = graph._workspace.acting(PolicyAction.CHANGE, branch)
     workspace.require(author, PolicyAction.CHANGE, branch)
     workspace.refuse_restricted("embedding a type")
-    intent = Intent(kind="pipeline", actor=author, message=f"embed {type_name}.{property}", details=told)
+    intent = Intent(kind="pipeline", actor=author, message=f"embed {type_name}.{property}", details=details)
     with spark_session(SparkSettings(), f"omnigraph: embed {type_name}.{property}", spark) as session:
         txn = workspace.begin(branch, intent)
         attempt = _Reembedding(session, EmbedStep(type_name, property), config, only_missing, index)

@@ -82,7 +82,7 @@ Key = TypeVar("Key")
 
 BUSY_RETRY_SECONDS: Final = 2
 """Reads and streams end sooner than the writes that `Admission` counts."""
-_PATIENCE_SECONDS: Final = 0.25
+_WAIT_SECONDS: Final = 0.25
 
 
 def over_budget(actor: str, what: str, limit: int, flag: str) -> TooManyRequestsError:
@@ -153,7 +153,7 @@ class Budgets:
     def open_stream(self, actor: str | None, graph_id: str | None = None) -> Callable[[], None]:
         """Count a stream until what is returned is called, once. One that finds no room waits a moment for another one
         that ends. The bytes of a blob are a stream that takes no slot of its graph."""
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + _WAIT_SECONDS
         with self._changed:
             while (refusal := self._stream_refusal(actor, graph_id)) is not None:
                 if not self._changed.wait(until - time.monotonic()):

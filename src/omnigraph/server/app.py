@@ -351,8 +351,8 @@ class Application:
                 return await self._in_time(exchange, called, work)
             except Exception as error:
                 self._log_failure(exchange, error)
-                told = name_limit(error, self._limits.query_seconds)
-                raise error_output(told, exchange.request_id, call.route).rebuilt() from error
+                named = name_limit(error, self._limits.query_seconds)
+                raise error_output(named, exchange.request_id, call.route).rebuilt() from error
 
         seconds = self._limits.body_seconds
         body = await whole_body(exchange.receive, self._ceiling(call.route), exchange.declared_length, seconds)

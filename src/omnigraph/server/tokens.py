@@ -55,7 +55,7 @@ class Tokens:
             try:
                 digest = hashlib.sha256(token.encode()).digest()
             except UnicodeEncodeError:
-                raise BadRequestError(f"{where} has a token that can't be sent: it is no text") from None
+                raise BadRequestError(f"{where} has a token that can't be sent: it is not a text") from None
             if actor in actors:
                 raise BadRequestError(f"{where} has the same actor as {actors[actor]}; an actor has one token")
             if digest in tokens:

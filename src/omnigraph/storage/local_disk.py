@@ -1,15 +1,10 @@
-"""Files of a graph on a local disk, in the order that survives a power cut.
+"""Files of a graph on a local disk, in the order that survives a power cut, and the failures of disks and stores.
 
 The object seam and staging call it. A file is written under a name that nobody lists, flushed, and only then linked to
 its own name, which is the create-if-absent; then its directory is flushed. So a visible name always has its whole
 content, and a call that returns has made a name that stays. A failure before the link means that nothing happened. A
-failure after it is `StorageErrorKind.UNKNOWN`: the caller asks again, and hears only what the disk has confirmed.
-
-Failures of the disk or the object store: their kind, and what the reader can do about them.
-
-The object seam and `lance_errors` call it. Both libraries below report errors as text. A local one ends in `(os error
-28)`, a remote one in `status code: 403`; nothing else of the text is relied on, except the names that S3 servers give
-to a full store.
+failure after it is `StorageErrorKind.UNKNOWN`: the caller asks again, and gets only what the disk has confirmed.
+Libraries report failures as text, which ends in `(os error 28)` or `status code: 403`; only that is relied on.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_fiel
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True, tag="tombstone", tag_field="entry", omit_defaults=True):
-    """Takes the next slot of a branch's log for ever: the branch is deleted, and writers in flight lose to it."""
+    """Takes the next slot of a branch's log permanently: the branch is deleted, and writers in flight lose to it."""
 
     format: int
     graph_id: str

@@ -316,11 +316,11 @@ class DeclaredQueries(Struct, frozen=True):
         if not self.queries:
             yield "(no stored queries registered)"
         graphs = {query.graph_id for query in self.queries}
-        told = None
+        graph_id = None
         for query in self.queries:
-            if len(graphs) > 1 and query.graph_id != told:
-                told = query.graph_id
-                yield f"graph {told}"
+            if len(graphs) > 1 and query.graph_id != graph_id:
+                graph_id = query.graph_id
+                yield f"graph {graph_id}"
             yield from query.lines()
 
 

@@ -172,9 +172,9 @@ def received_error(data: bytes) -> OmniGraphError:
     try:
         return wire.decode(data, ErrorOutput).rebuilt()
     except (BadRequestError, msgspec.ValidationError):
-        told = wire.decode(data, _ErrorBody)
-        code = ErrorCode(told.code) if told.code in set(ErrorCode) else None
-        return ErrorOutput(error=told.error, code=code).rebuilt()
+        body = wire.decode(data, _ErrorBody)
+        code = ErrorCode(body.code) if body.code in set(ErrorCode) else None
+        return ErrorOutput(error=body.error, code=code).rebuilt()
 
 
 class ChangeErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -244,8 +244,8 @@ def _class_of(output: ErrorOutput) -> type[OmniGraphError]:
         if kind.error_type() == output.type:
             return kind
         waiting += kind.__subclasses__()
-    told = [kind for kind, member in _MEMBERS.items() if getattr(output, member) is not None]
-    return told[0] if told else _NEAREST.get(output.code, OmniGraphError)
+    kinds = [kind for kind, member in _MEMBERS.items() if getattr(output, member) is not None]
+    return kinds[0] if kinds else _NEAREST.get(output.code, OmniGraphError)
 
 
 def _field_shapes(kind: type[OmniGraphError]) -> dict[str, Any]:
@@ -273,7 +273,7 @@ Positive = Annotated[int, Meta(ge=1)]
 
 
 class CommitsParameters(Struct, frozen=True):
-    """`limit` and `before` page through a long history; without them it is told whole."""
+    """`limit` and `before` page through a long history; without them the response has all of it."""
 
     branch: str | None = None
     limit: Positive | None = None
@@ -382,12 +382,12 @@ class EntityParameters(ReadPoint, frozen=True, kw_only=True):
 
 def retry_after_seconds(header: str | None) -> float | None:
     """The seconds that a `Retry-After` asks to wait, given as their number or as a date. None when it says nothing."""
-    told = (header or "").strip()
-    if told.isascii() and told.isdigit():
-        return float(told)
+    text = (header or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
     from email.utils import parsedate_to_datetime  # as large as the whole contract, and hardly ever needed
 
     try:
-        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except ValueError:
         return None

@@ -188,7 +188,7 @@ def shown_path(path: str) -> str:
 
 
 def _table(types: tuple[TypeCounts, ...]) -> Iterator[str]:
-    """A row per type and their sum. What no type has is no column, except for what a reader looks for."""
+    """A row per type and their sum. A count that is zero for every type may have no column."""
     columns = ["read", "accepted", "rejected", "inserted", "updated"]
     columns += [name for name in ("deleted", "superseded") if any(getattr(t, name) for t in types)]
     rows = [(t.type_key, *(f"{getattr(t, name):,}" for name in columns)) for t in types]

@@ -91,11 +91,11 @@ def embed(
         )
         return
     done = f"embedded {counted(outcome.embedded, 'record')} (selected {outcome.selected}, cleaned {outcome.cleaned})"
-    told = f"{done} from {job.input} -> {job.output} [{outcome.mode} {job.spec.dimension}d]"
+    summary = f"{done} from {job.input} -> {job.output} [{outcome.mode} {job.spec.dimension}d]"
     if job.output == STREAM:
-        print(told, file=sys.stderr)
+        print(summary, file=sys.stderr)
     else:
-        print_lines([told])
+        print_lines([summary])
     if usage.requests:
         tokens = "" if usage.tokens is None else f", {usage.tokens:,} tokens"
         asked = f"{usage.texts - usage.reused:,} of {usage.texts:,} texts"

@@ -83,14 +83,16 @@ def export(
         if engine is Engine.SPARK:
             files = _from_executors(graph, out, format, types, point, epoch=epoch, force=force)
         else:
-            with steps("exporting") as told:
+            with steps("exporting") as progress:
                 chosen = types
-                files = graph.export_files(out, format=format.value, types=chosen, force=force, progress=told, **point)
+                files = graph.export_files(
+                    out, format=format.value, types=chosen, force=force, progress=progress, **point
+                )
     print_lines(f"{file.path}: {counted(file.rows, 'entity', 'entities')}" for file in files)
 
 
 def _counted(graph: GraphApi, types: Sequence[str], point: ReadPoint) -> AbstractContextManager[ByteWriter]:
-    """Stdout, with a bar for whoever does not see the lines themselves."""
+    """Stdout, with a progress bar when the lines themselves don't go to the terminal."""
     if sys.stdout.isatty():
         return nullcontext(sys.stdout.buffer)
     return writing(sys.stdout.buffer, lambda: entities(graph, types=types, **point))

@@ -222,7 +222,7 @@ def _shown(inputs: list[DataInput]) -> str:
 
 
 def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) -> bool:
-    """Which engine takes the data; a choice that was made for the user is told."""
+    """Choose the engine that loads the data, and report a choice that the user did not make."""
     formats = {each.format for each in inputs}
     beyond = ((each, each.why_not_in_process()) for each in inputs)
     reason = next((f"'{each.given}' {why}" for each, why in beyond if why is not None), None)

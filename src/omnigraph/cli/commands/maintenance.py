@@ -45,7 +45,7 @@ def optimize(invocation: Invocation, uri: str | None, branch: str, engine: Engin
     if json:
         print_json(report)
     else:
-        print_lines(_optimize_lines(report), _upkeep_style)
+        print_lines(_optimize_lines(report), _style)
 
 
 def _optimized(graph: Graph, branch: str) -> OptimizeReport:
@@ -74,10 +74,10 @@ def repair(invocation: Invocation, uri: str | None, confirm: bool, force: bool, 
     if json:
         print_json(report)
     else:
-        print_lines(_repair_lines(report), _upkeep_style)
+        print_lines(_repair_lines(report), _style)
     if report.refused:
-        told = f"repair refused {report.refused} of {counted(len(report.datasets), 'dataset')}; see the report above"
-        print(f"Error: {told}", file=sys.stderr)
+        message = f"repair refused {report.refused} of {counted(len(report.datasets), 'dataset')}; see the report above"
+        print(f"Error: {message}", file=sys.stderr)
         raise Exit(BadRequestError.exit_code)  # the report is the output; a second object would not parse
 
 
@@ -118,7 +118,7 @@ def cleanup(
     if json:
         print_json(report)
     else:
-        print_lines(_cleanup_lines(report, policy, "would remove" if dry_run else "removed"), _upkeep_style)
+        print_lines(_cleanup_lines(report, policy, "would remove" if dry_run else "removed"), _style)
 
 
 def _named(report: Report, uri: str) -> Report:
@@ -173,7 +173,7 @@ def _cleanup_lines(report: CleanupReport, policy: str, removes: str) -> Iterator
             yield f"  {subject(row.type_key):<40} {removed}"
 
 
-def _upkeep_style(line: str) -> str:
+def _style(line: str) -> str:
     if line.endswith("✓"):
         return "green"
     return (

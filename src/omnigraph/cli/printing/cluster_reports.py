@@ -1,9 +1,8 @@
-"""What people see of a cluster: the reports of its commands as lines.
+"""Prints the reports of cluster commands as lines.
 
 Piped, a plan has the form that scripts know. On a terminal it is for review: marks in front of the changes, schema
-steps in words, the settings and lines of files that differ, and what has to be done before it can be applied.
-
-How reports of a cluster look on a terminal: a colour by what a line says, and long lines broken between words.
+steps in words, differing settings and lines of files, and the steps to take before it can be applied; lines have
+colours and are broken between words.
 """
 
 from __future__ import annotations
@@ -111,8 +110,8 @@ def applied(report: reports.ClusterApplied, *, for_review: bool) -> list[str]:
         if for_review:
             lines[-1] = lines[-1].replace("  ", f"  {_MARKS[change.operation]} ", 1)
     if state.state_found:
-        told = f"converged: {_flag(report.converged)}, written: {_flag(report.state_written)}"
-        lines.append(f"  state: revision {state.state_revision}, {told}")
+        flags = f"converged: {_flag(report.converged)}, written: {_flag(report.state_written)}"
+        lines.append(f"  state: revision {state.state_revision}, {flags}")
     return [*lines, *_findings(report.diagnostics)]
 
 

@@ -1,12 +1,8 @@
-"""Commits for people: all pages of a branch's line, the whole reachable history, and what one commit changed.
+"""Prints commits and entity changes: a branch's history, the graph of merges, and the changes of one commit.
 
-Draws a history with its merges as lanes of text, the way `git log --graph` does.
-
-Pure: commits in, lines out. Commits come children first; each lane waits for the next commit of one line of parents.
-
-Entity changes for people: who changed what in which commit, as lines that read like a diff.
-
-Pure: change blocks in, lines out; so a page from a server reads the same as a local one.
+Merges are drawn as lanes of text, the way `git log --graph` does; each lane waits for the next commit of one line of
+parents. Changes read like a diff. All of it is pure, commits or change blocks in and lines out, so a page from a server
+reads the same as a local one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """How commands print: JSON as documented, lines for people, colour only on a terminal.
 
-A failure is one `Error:` line with its notes on stderr; a stack trace is printed only with `--debug`.
-
-Reports that only the command line makes: of formatted files, profiles and embedded records.
+A failure is one `Error:` line with its notes on stderr; a stack trace is printed only with `--debug`. The reports that
+only the command line makes, of formatted files, profiles and embedded records, are defined here too.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ _debugging = False
 
 
 def show_traces(wanted: bool) -> None:
-    """Whether failures are told with where they come from."""
+    """Print the traceback of failures, or don't."""
     global _debugging
     _debugging = wanted
 
@@ -117,8 +116,8 @@ def report_failure(error: BaseException) -> int:
     if _debugging:
         traceback.print_exception(error)
     if isinstance(error, OmniGraphError | UsageError):
-        told = str(error).removeprefix("ERROR ")  # as a finding of a cluster begins
-        print("\n".join([f"Error: {told}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        message = str(error).removeprefix("ERROR ")  # as a finding of a cluster begins
+        print("\n".join([f"Error: {message}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return error.exit_code if isinstance(error, OmniGraphError) else WRONG_USAGE
     hint = "" if _debugging else "; --debug shows where"
     print(f"Error: {describe_fault(error)}{hint}", file=sys.stderr)

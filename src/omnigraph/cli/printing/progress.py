@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.api.service.pipeline import StageEvent
 
 
-PATIENCE_SECONDS = 1.0
+QUIET_SECONDS = 1.0
 _NARROW: Final = 70
 """Columns of a terminal that has no room for a bar and for the time that has passed."""
 
@@ -79,9 +79,9 @@ class _Line:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Draw the line from the first second on, until the work is done."""
-        timer = threading.Timer(PATIENCE_SECONDS, self._draw)
+        timer = threading.Timer(QUIET_SECONDS, self._draw)
         timer.daemon = True
-        if PATIENCE_SECONDS:
+        if QUIET_SECONDS:
             timer.start()
         else:
             self._draw()
@@ -206,8 +206,8 @@ def working(what: str) -> Iterator[None]:
 def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[StageEvent], None]]:
     """A line per stage of work on Spark: a spinner while it runs, its time when it is done.
 
-    `beginning` is shown until the first stage begins: starting Java takes seconds in which nothing else is told. When
-    nobody watches, only the address of Spark's UI is told.
+    `beginning` is shown until the first stage begins: starting Java takes seconds in which nothing else is
+    printed. Without a terminal, only the address of Spark's UI is printed.
     """
     announced = _Announcement()
     if not sys.stderr.isatty():

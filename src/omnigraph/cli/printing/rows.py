@@ -1,12 +1,8 @@
-"""The rows of a query on stdout, in the chosen format and as wide as the terminal; with a profile on stderr if wanted.
+"""Prints the rows of a query in a chosen format: table, kv, csv, ndjson, jsonl or json.
 
-Only the process that runs a query can measure it. A server returns rows or a profile, so there the query runs twice,
-the second time on the commit of the rows.
-
-Read output as text for people and pipes: table, kv, csv, ndjson, jsonl, json.
-
-Pure functions over a read output as HTTP and the engine give it, so that a served answer and an embedded one look
-the same. Called by the CLI; all it knows of a terminal is the width it is given.
+The formatters are pure functions over a read output as HTTP and the engine give it, so that a served result and an
+embedded one look the same. With a profile, a served query runs twice, the second time on the commit of the rows,
+because a server returns rows or a profile.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """`cluster validate`, `cluster plan` and `cluster approve`: commands that change neither graphs nor the ledger.
 
-`validate` reads files only. `plan` shows what an apply would do, with the steps of each schema change. `approve` stores
-the approval of one delete.
-
-The changes that an apply would make: from the recorded state and the observed graphs to the desired state.
-
-`plan` prints a `Preview`, `approve` looks up one change in it, and `apply` carries it out. Making one writes nothing.
+`validate` reads files only. `plan` prints a `Preview`, the changes from the recorded state and the observed graphs to
+the desired state, with the steps of each schema change. `approve` stores the approval of one delete. `apply` carries a
+preview out.
 """
 
 from __future__ import annotations
@@ -122,7 +119,7 @@ class PlanReview:
 
 def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) -> PlanReview:
     command_run = CommandRun(source)
-    sight = command_run.run("plan", read_pipeline, partial(_plan_changes, for_review=for_review)) or _PlannedChanges()
+    review = command_run.run("plan", read_pipeline, partial(_plan_changes, for_review=for_review)) or _PlannedChanges()
     planned = command_run.desired
     edges = planned.edges() if planned is not None else ()
     output = ClusterPlan(
@@ -132,12 +129,12 @@ def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) 
         resource_digests=planned.digests if planned is not None else {},
         dependencies=edges,
         state_observations=command_run.state_observations,
-        changes=sight.changes,
-        blast_radius=blast_radius(sight.changes, edges),
-        approvals_required=sight.gates,
+        changes=review.changes,
+        blast_radius=blast_radius(review.changes, edges),
+        approvals_required=review.gates,
         diagnostics=command_run.diagnostics,
     )
-    return PlanReview(output, sight.texts, sight.settings)
+    return PlanReview(output, review.texts, review.settings)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,8 @@
-"""Commits as they are listed and shown: author, time, kind, and how many entities of each type changed.
+"""Branches and commits as users see them: branches are created, listed and deleted, commits listed and shown.
 
 A fast-forward merge stores no counts, because it reads no data; they are computed from the difference to its first
-parent on request. A restricted reader gets the counts of the rows it sees. `PipelineRuns` finds the last commit of
-each pipeline and remembers what it has walked.
-
-Branches as users see them: created from a branch or a commit, listed, deleted.
-
-The protocol of names and ref generations is in `storage.log.branches`; this module finds the fork point and holds it
-until the branch exists. A request with an idempotency key is carried out once, and a repeat gets the earlier result.
+parent on request. A restricted reader gets the counts of the rows it sees. The protocol of branch names is in
+`storage.log.branches`; this module finds the fork point of a branch and holds it until the branch exists.
 """
 
 from __future__ import annotations

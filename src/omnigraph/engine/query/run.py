@@ -238,7 +238,7 @@ class ReadRun:
                     read = [c.value for c in plan.columns if not _counts_rows(c.value)]
                     values = [v.argument if isinstance(v, ir.AggregateValue) else v for v in read]
                     needed = {name for value in values for name in ir.variables_of(value)}
-                    table = aggregate_rows(plan, self._rows(plan.input, needed, folding=True), self._context)
+                    table = aggregate_rows(plan, self._rows(plan.input, needed, counts_only=True), self._context)
                 case _:
                     raise AssertionError(f"{type(plan).__name__} does not stand above an aggregate")
             entry.rows = len(table)
@@ -247,7 +247,7 @@ class ReadRun:
     # ---- bound rows -------------------------------------------------------------------------------------
 
     def _rows(
-        self, plan: ir.ReadOperator, needed: AbstractSet[str], *, folding: bool = False, limit: int | None = None
+        self, plan: ir.ReadOperator, needed: AbstractSet[str], *, counts_only: bool = False, limit: int | None = None
     ) -> Bindings:
         """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough.
 
@@ -270,7 +270,7 @@ class ReadRun:
                 if rows is None:
                     rows = self._leaf(operator, wanted, limit if operator is plan else None)
                 else:
-                    rows = self._extend(operator, rows, wanted, folding)
+                    rows = self._extend(operator, rows, wanted, counts_only)
                 self._context.budget.step(rows.nbytes)
                 entry.rows += rows.length
                 running.close()
@@ -299,27 +299,27 @@ class ReadRun:
                 return self._limit(plan, needed)
         raise AssertionError(f"{type(plan).__name__} yields no bindings")
 
-    def _extend(self, plan: ir.ReadOperator, rows: Bindings, needed: frozenset[str], folding: bool) -> Bindings:
+    def _extend(self, plan: ir.ReadOperator, rows: Bindings, needed: frozenset[str], counts_only: bool) -> Bindings:
         """The rows of an operator that extends, keeps or drops each of `rows`, those of its input."""
         match plan:
             case ir.Expand():
-                return expand(plan, rows, needed, folding, self._context)
+                return expand(plan, rows, needed, counts_only, self._context)
             case ir.Filter():
                 return filter_rows(rows, plan.predicates, self._context)
             case ir.CrossJoin():
-                return self._cross(plan, rows, needed, folding)
+                return self._cross(plan, rows, needed, counts_only)
             case ir.AntiJoin():
                 return self._without(plan, rows)
         raise AssertionError(f"{type(plan).__name__} extends no rows")
 
-    def _cross(self, plan: ir.CrossJoin, left: Bindings, needed: frozenset[str], folding: bool) -> Bindings:
+    def _cross(self, plan: ir.CrossJoin, left: Bindings, needed: frozenset[str], counts_only: bool) -> Bindings:
         # The right side does not depend on the left one, so pieces of the left share it.
         right = self._kept.get(id(plan.right))
         if right is None:
-            right = self._kept[id(plan.right)] = self._rows(plan.right, needed, folding=folding)
-        if folding and not right.rows.keys() & needed:
+            right = self._kept[id(plan.right)] = self._rows(plan.right, needed, counts_only=counts_only)
+        if counts_only and not right.rows.keys() & needed:
             return left.with_weights(np.full(left.length, right.total))
-        if folding and not left.rows.keys() & needed:
+        if counts_only and not left.rows.keys() & needed:
             return right.with_weights(np.full(right.length, left.total))
         right = right.only(needed)
         width = len(left.rows) + len(right.rows) + 2
@@ -341,7 +341,7 @@ class ReadRun:
         leaf = _outer_leaf(plan.inner)
         if leaf is not None:
             self._given[id(leaf)] = outer
-        inner = self._rows(plan.inner, {tag}, folding=True)
+        inner = self._rows(plan.inner, {tag}, counts_only=True)
         self._depth -= 1
         if tag not in inner.rows:
             return rows.slice(0, 0) if inner.length else rows
@@ -428,7 +428,7 @@ class ReadRun:
                 if nodes_found.length > few:
                     continue
                 self._given[id(root)] = nodes_found
-            reached = self._rows(start, {nodes.variable}, folding=True).rows[nodes.variable]
+            reached = self._rows(start, {nodes.variable}, counts_only=True).rows[nodes.variable]
             self._given.pop(id(root), None)
             near = distinct(reached)
             if len(near) * _WHOLE_SHARE <= total:

@@ -1,12 +1,8 @@
-"""What one write does to the graph, typed and in memory: per type the rows it writes and the ids it removes.
+"""One write in memory: per type the rows it writes and the ids it removes; its receipt, and the digest of its request.
 
 Loads, mutations and merges build a `GraphChange`; the constraint stage checks it against the pinned snapshot and
 `staging_jobs` turn it into staged table versions. Nothing here reads the graph or decides whether a change is valid.
-
-Receipts of commits for callers, and the digest of a request that an idempotency key keeps.
-
-The digest tells a repeat of a request from another request with the same key. Preconditions, such as the expected
-head, and the actor are not part of it.
+The digest distinguishes a repeat of a request from another request with the same idempotency key.
 """
 
 from __future__ import annotations

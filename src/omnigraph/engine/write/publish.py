@@ -59,7 +59,7 @@ LOSSES_BEFORE_QUEUE = 3
 class Intent:
     """What is known of a write before it looks at the graph. Stable over every retry.
 
-    `request_digest` says what was asked for, so that another request under the same idempotency key is told apart
+    `request_digest` says what was asked for, so that another request under the same idempotency key is distinguished
     from a repeat of the first.
     """
 

@@ -1,12 +1,8 @@
-"""The handlers that read one snapshot of a graph: queries, entities, listings, exports, history and pipelines.
+"""The handlers that read one snapshot of a graph: queries, entities, listings, exports, blobs, history and pipelines.
 
 Each one decodes its request, makes one call of the graph for the actor of the request, and encodes the result. Large
-results are streams, which are made while the client reads them.
-
-The handler of blobs: the bytes of a value by range, or a redirect to a value that is stored elsewhere.
-
-Preconditions and ranges of HTTP are evaluated in the order of the standard. `delivery` is pure: it takes the headers of
-a request, the tag and the length of the value, and returns the status and the part to send.
+results are streams, which are made while the client reads them. Preconditions and ranges of blobs are evaluated in the
+order of the HTTP standard.
 """
 
 from __future__ import annotations

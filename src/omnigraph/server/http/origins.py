@@ -41,7 +41,7 @@ from omnigraph.server.settings import is_loopback
 
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<name>[^:\[\]\s]+))(?::\d*)?")
 _EVERY: Final = "*"
-_TOLD: Final = (
+_EXPOSED_HEADERS: Final = (
     *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
     *("Content-Range", "Accept-Ranges", QUERY_HEADER),
 )
@@ -128,7 +128,7 @@ def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
         allow_origins=list(origins),
         allow_methods=["GET", "HEAD", "POST", "DELETE"],
         allow_headers=list(_ASKED),
-        expose_headers=list(_TOLD),
+        expose_headers=list(_EXPOSED_HEADERS),
     )
 
 

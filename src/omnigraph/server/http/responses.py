@@ -29,7 +29,7 @@ from omnigraph.errors import (
 
 Headers: TypeAlias = Mapping[str, str]
 
-_TOLD_THOUGH_INTERNAL: Final = (EmbeddingError, UnavailableError)
+_REPORTED_ALTHOUGH_INTERNAL: Final = (EmbeddingError, UnavailableError)
 _UNKNOWN_OUTCOME: Final = (
     "the store did not confirm commit {commit}; look the commit up, or repeat the request with the same Idempotency-Key"
 )
@@ -106,7 +106,9 @@ def error_output(error: Exception, request_id: str, route: Route | None = None) 
             type=error.error_type(),
             fields={**identity, "kind": error.kind, "commit_id": error.commit_id},
         )
-    if isinstance(error, OmniGraphError) and (error.http_status < 500 or isinstance(error, _TOLD_THOUGH_INTERNAL)):
+    if isinstance(error, OmniGraphError) and (
+        error.http_status < 500 or isinstance(error, _REPORTED_ALTHOUGH_INTERNAL)
+    ):
         output = ErrorOutput.of(error)
         if error.http_status < 500:
             return output

@@ -29,7 +29,9 @@ _ROWS_PER_CHECK = 1 << 18
 _SPARSE_ENDS = 16
 
 
-def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: bool, context: ReadContext) -> Bindings:
+def expand(
+    plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], counts_only: bool, context: ReadContext
+) -> Bindings:
     """The rows of `plan` over `rows`, binding at least the `needed` variables.
 
     `folding`: the result is only counted, so an end that no later operator reads may become a weight.
@@ -45,13 +47,13 @@ def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: b
         expanded = _over_edges(plan, kept, nodes, adjacency, context)
     elif plan.closing:
         expanded = _close(plan, kept, nodes, adjacency, context)
-    elif plan.max_hops > 1 and folding and plan.destination not in looked_at:
+    elif plan.max_hops > 1 and counts_only and plan.destination not in looked_at:
         return kept.with_weights(_count_reachable(plan, nodes, adjacency, context))
     elif plan.max_hops > 1:
         expanded = _within_hops(plan, kept, nodes, adjacency, context)
-    elif folding and plan.destination not in looked_at:
+    elif counts_only and plan.destination not in looked_at:
         return kept.with_weights(adjacency.counts(nodes))
-    elif folding and not kept.rows:
+    elif counts_only and not kept.rows:
         expanded = _merge_ends(plan, kept, nodes, adjacency, context)
     else:
         expanded = _next_to(plan, kept, nodes, adjacency, context, bind=plan.destination in looked_at)

@@ -1,7 +1,7 @@
 """Turning texts into vectors, of a `nearest` or of rows that are written: what the engine expects of a client.
 
-The engine never chooses a provider and never reads the environment; whoever opens a graph hands a client in. Vectors
-given as numbers don't come through here.
+The engine never chooses a provider and never reads the environment; the caller that opens a graph passes a
+client in. Vectors given as numbers don't come through here.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ _LARGEST_LAYER: Final = 1 << 16
 _LARGEST_SHARE: Final = 64
 _SMALL_BASE_SHARE: Final = 4
 # Reading this share of all entries in sequence, folding first costs less than gathering them.
-_FOLDING_SHARE: Final = 4
+_SEQUENTIAL_SHARE: Final = 4
 
 
 class Pairs(NamedTuple):
@@ -312,7 +312,7 @@ class LayeredAdjacency:
             total = int(counts.sum())
             if total == self.size:
                 return Entries(counts, slice(0, total))
-            if side_by_side(positions) and total * _FOLDING_SHARE > self.size:
+            if side_by_side(positions) and total * _SEQUENTIAL_SHARE > self.size:
                 return self.merged.entries_of(positions)
         spans = self._spans(positions)
         return Entries(spans.counts, spread(*spans))

@@ -414,8 +414,9 @@ def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[l
 
 def _codec(encoding: str) -> codecs.CodecInfo:
     codec = codecs.lookup(encoding)
-    if not codec._is_text_encoding or codec.name in _NOT_OF_FILES:
+    if codec.name in _NOT_OF_FILES:
         raise LookupError(encoding)
+    "".encode(encoding)  # a LookupError if the codec is not one of texts
     return codec
 
 

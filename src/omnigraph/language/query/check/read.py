@@ -80,7 +80,7 @@ def _free_name(name: str, read: ast.Read) -> str:
 
 
 def executed_name(expression: ast.Expression) -> str:
-    """The name of an unaliased column in results. An aggregate goes by its argument."""
+    """The name of an unaliased column in results. An aggregate is named after its argument."""
     match expression:
         case ast.PropertyAccess():
             return f"{expression.variable.name}.{expression.property.text}"

@@ -63,7 +63,7 @@ class Scope:
         self.findings.report(code, message, (at.start, at.end), suggestion=suggestion)
 
     def binds(self, variable: str) -> bool:
-        """Whether a node or an edge goes by this name."""
+        """Whether a node or an edge has this name."""
         return variable in self.nodes or variable in self.edges
 
     def variables(self) -> dict[str, NodeType | EdgeType]:
