@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.cli.commands.cluster import read_pipeline_text
 from omnigraph.cli.printing import cluster_reports
-from omnigraph.cli.printing.cluster_reports import folded, style
+from omnigraph.cli.printing.cluster_reports import style, wrap
 from omnigraph.cluster.commands.plan import plan
 from tests.cli.conftest import Cli
 from tests.support.cluster_files import LARGER_SCHEMA, PIPELINE, POLICY, QUERIES, SCHEMA, ClusterFiles, Declared
@@ -140,7 +140,7 @@ def changed(files: ClusterFiles) -> None:
 
 
 def review(files: ClusterFiles) -> list[str]:
-    return cluster_reports.planned(plan(files.source, read_pipeline_text, for_review=True), for_review=True)
+    return cluster_reports.plan_lines(plan(files.source, read_pipeline_text, for_review=True), for_review=True)
 
 
 def test_a_plan_for_review_shows_steps_and_lines(applied: ClusterFiles) -> None:
@@ -230,21 +230,21 @@ def test_a_plan_for_review_says_what_has_to_be_done_first(files: ClusterFiles) -
 )
 def test_colours_go_with_what_a_line_says(line: str, wanted: str) -> None:
     assert style(line) == wanted
-    assert style(folded(line, 20)) == wanted
+    assert style(wrap(line, 20)) == wanted
 
 
 def test_long_lines_are_broken_between_words(applied: ClusterFiles) -> None:
     applied.write({})
     report = applied.apply()
-    for line in cluster_reports.applied(report, for_review=True):
-        pieces = folded(line, 60).splitlines()
+    for line in cluster_reports.apply_lines(report, for_review=True):
+        pieces = wrap(line, 60).splitlines()
         assert all(len(piece) <= 60 for piece in pieces)
         assert all(piece.startswith("      ") for piece in pieces[1:])
         assert " ".join(" ".join(pieces).split()) == " ".join(line.split())
     of_a_file = f"        +{'x y ' * 40}"
-    assert folded(of_a_file, 60) == of_a_file
+    assert wrap(of_a_file, 60) == of_a_file
     excerpt = f"      return {{ {'$p.name, ' * 10} }}\n             ^^^^^^"
-    assert folded(f"ERROR query_typecheck_error q: no\n{excerpt}", 60).endswith(excerpt)
+    assert wrap(f"ERROR query_typecheck_error q: no\n{excerpt}", 60).endswith(excerpt)
 
 
 def test_status_on_a_terminal_lists_everything(applied: ClusterFiles) -> None:
@@ -261,8 +261,8 @@ def test_status_on_a_terminal_lists_everything(applied: ClusterFiles) -> None:
 
 def test_an_import_on_a_terminal_says_how_to_go_on(files: ClusterFiles) -> None:
     report = files.import_()
-    assert cluster_reports.observed(report, for_review=True)[-1] == "  the next apply makes what is missing"
-    assert len(cluster_reports.observed(report, for_review=False)) == 3
+    assert cluster_reports.refresh_lines(report, for_review=True)[-1] == "  the next apply makes what is missing"
+    assert len(cluster_reports.refresh_lines(report, for_review=False)) == 3
 
 
 def test_piped_steps_are_compact_json(cli: Cli, applied: ClusterFiles) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cli.printing.history import Node, dag_style, drawn
+from omnigraph.cli.printing.history import Node, dag_style, draw
 
 
 def nodes(*texts: str) -> list[Node]:
@@ -39,7 +39,7 @@ def nodes(*texts: str) -> list[Node]:
     ],
 )
 def test_pictures(history: list[str], picture: list[str]) -> None:
-    assert list(drawn(nodes(*history))) == picture
+    assert list(draw(nodes(*history))) == picture
 
 
 def test_only_the_strokes_are_coloured() -> None:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from omnigraph.api.enums import ConflictKind, EntityKind, MergeOutcome, Side
 from omnigraph.api.history import CommitReceipt, EntityChange, counts_by_type
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.api.wire import LOCAL
 from omnigraph.errors import BadRequestError, ConstraintRule
 
@@ -289,7 +289,7 @@ class MergePreview(Struct, frozen=True):
     conflicts: tuple[MergeConflict, ...]
 
     def __repr__(self) -> str:
-        found = f"{counted(len(self.changes), 'change')}, {counted(len(self.conflicts), 'conflict')}"
+        found = f"{count_noun(len(self.changes), 'change')}, {count_noun(len(self.conflicts), 'conflict')}"
         return f"<merging '{self.source}' into '{self.target}' would be {self.outcome.value}: {found}>"
 
     @classmethod
@@ -345,5 +345,7 @@ class SnapshotListing(Struct, frozen=True):
 
     def __repr__(self) -> str:
         tables = [f"  {each.entity_kind} {each.type_name}: {each.entity_count:,}" for each in self.datasets]
-        head = f"<branch '{self.graph_branch}', version {self.graph_manifest_version}: {counted(len(tables), 'table')}>"
+        head = (
+            f"<branch '{self.graph_branch}', version {self.graph_manifest_version}: {count_noun(len(tables), 'table')}>"
+        )
         return "\n".join([head, *tables])

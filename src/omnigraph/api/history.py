@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Struct, field
 
 from omnigraph.api.enums import EntityKind, Operation
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.errors import BadRequestError
 
 _NOT_IN_AN_ID: Final = frozenset('"*,')
@@ -151,7 +151,7 @@ def _commit_lines(commits: Sequence[CommitReceipt], next_version: int | None) ->
     hidden = len(commits) - len(shown)
     more = [f"  … {hidden} more"] if hidden else []
     older = "" if next_version is None else f"; older ones: before={next_version}"
-    return "\n".join([f"<{counted(len(commits), 'commit')}{older}>", *shown, *more])
+    return "\n".join([f"<{count_noun(len(commits), 'commit')}{older}>", *shown, *more])
 
 
 class ChangeScope(Struct, frozen=True, omit_defaults=True):
@@ -389,7 +389,7 @@ class CommitChangesPage(Struct, frozen=True, omit_defaults=True):
 
     def __repr__(self) -> str:
         state = "the last page" if self.next_page_token is None else "more to come"
-        return f"<{counted(len(self.changes), 'change')} of commit {self.cause.graph_commit_id}, {state}>"
+        return f"<{count_noun(len(self.changes), 'change')} of commit {self.cause.graph_commit_id}, {state}>"
 
     @property
     def block(self) -> ChangeBlock:
@@ -423,7 +423,7 @@ class ChangePoll(Struct, frozen=True, omit_defaults=True):
     def __repr__(self) -> str:
         changes = sum(len(block.changes) for block in self.blocks)
         state = "caught up" if self.caught_up else "more to come"
-        return f"<{counted(changes, 'change')} of {counted(len(self.blocks), 'commit')}, {state}>"
+        return f"<{count_noun(changes, 'change')} of {count_noun(len(self.blocks), 'commit')}, {state}>"
 
     def followed_by(self, page: ChangePoll) -> ChangePoll:
         """Two pages as one; a commit that was split over them is one block again."""

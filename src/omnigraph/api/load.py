@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from omnigraph.api.enums import Grammar, LoadMode
 from omnigraph.api.history import CommitReceipt
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.errors import BadRequestError, NotFoundError, RequestShapeError
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class MutationReceipt(Struct, frozen=True, omit_defaults=True):
     WIRE_NAME: ClassVar[str] = "ChangeOutput"
 
     def __repr__(self) -> str:
-        changed = f"{counted(self.affected_nodes, 'node')}, {counted(self.affected_edges, 'edge')}"
+        changed = f"{count_noun(self.affected_nodes, 'node')}, {count_noun(self.affected_edges, 'edge')}"
         done = "nothing to change" if self.commit is None else f"changed {changed}, commit {self.commit.id}"
         again = ", replayed" if self.replayed else ""
         return f"<{self.query_name} on '{self.branch}': {done}{again}>"
@@ -236,7 +236,7 @@ def require_records(data: Any) -> None:
         raise BadRequestError(f"can't load graph records from '{type(data).__name__}'; give text, bytes or a path")
 
 
-def encoded(piece: Any) -> bytes:
+def encode_piece(piece: Any) -> bytes:
     """A piece of the records as bytes."""
     if isinstance(piece, Mapping):
         raise _dictionaries()

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from omnigraph.api.enums import Action, Classification
 from omnigraph.api.history import CommitReceipt
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.api.wire import LOCAL
 from omnigraph.errors import BadRequestError
 
@@ -132,9 +132,9 @@ class OptimizeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __repr__(self) -> str:
         changed = sum(row.committed for row in self.datasets)
-        done = "nothing to do" if self.commit is None else f"{counted(changed, 'table')}, commit {self.commit.id}"
+        done = "nothing to do" if self.commit is None else f"{count_noun(changed, 'table')}, commit {self.commit.id}"
         waiting = sum(len(row.pending_indexes) for row in self.datasets)
-        pending = f", {counted(waiting, 'index', 'indexes')} pending" if waiting else ""
+        pending = f", {count_noun(waiting, 'index', 'indexes')} pending" if waiting else ""
         return f"<optimized '{self.branch}': {done}{pending}>"
 
     @classmethod
@@ -173,7 +173,7 @@ class CleanupReport(Struct, frozen=True):
 
     def __repr__(self) -> str:
         verb = "would remove" if self.dry_run else "removed"
-        what = f"{counted(self.versions_removed, 'version')}, {counted(self.bytes_removed, 'byte')}"
+        what = f"{count_noun(self.versions_removed, 'version')}, {count_noun(self.bytes_removed, 'byte')}"
         failed = sum(row.error is not None for row in self.datasets)
         return f"<cleanup {verb} {what}{f', {failed} failed' if failed else ''}>"
 
@@ -220,9 +220,9 @@ class Verification(Struct, frozen=True):
     problems: tuple[Problem, ...]
 
     def __repr__(self) -> str:
-        seen = f"{counted(self.branches, 'branch', 'branches')}, {counted(self.tables, 'table')}"
-        seen = f"{seen}, {counted(self.files, 'file')}"
-        found = counted(len(self.problems), "problem") if self.problems else "clean"
+        seen = f"{count_noun(self.branches, 'branch', 'branches')}, {count_noun(self.tables, 'table')}"
+        seen = f"{seen}, {count_noun(self.files, 'file')}"
+        found = count_noun(len(self.problems), "problem") if self.problems else "clean"
         lines = [f"  {problem.where}: {problem.reason}" for problem in self.problems[:10]]
         return "\n".join([f"<verified {seen}: {found}>", *lines])
 
@@ -260,7 +260,7 @@ class RepairReport(Struct, frozen=True):
 
     def __repr__(self) -> str:
         found = [f"  {row.type_key} {row.classification.value}: {row.action.value}" for row in self.datasets]
-        return "\n".join([f"<repair of {counted(len(found), 'table')}, {self.refused} refused>", *found])
+        return "\n".join([f"<repair of {count_noun(len(found), 'table')}, {self.refused} refused>", *found])
 
     @property
     def refused(self) -> int:

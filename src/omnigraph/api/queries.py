@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, field, structs
 
 from omnigraph.api.enums import Dates, Integers
 from omnigraph.api.history import shorten
-from omnigraph.api.values import Columns, counted, html_table, rendered, text_table
+from omnigraph.api.values import Columns, count_noun, html_table, render_column, text_table
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class OperatorProfile(Struct, frozen=True):
         return f"<profile of {shorten(self.operator, 60)}: {self._cost()}; lines() shows its operators>"
 
     def _cost(self) -> str:
-        return f"{counted(self.rows, 'row')}, {self.milliseconds:.2f} ms, {counted(self.requests, 'request')}"
+        return f"{count_noun(self.rows, 'row')}, {self.milliseconds:.2f} ms, {count_noun(self.requests, 'request')}"
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """A readable tree, the last operator first."""
@@ -266,7 +266,7 @@ class StoredQueries(Struct, frozen=True):
 
     def __repr__(self) -> str:
         lines = [f"  {'mutation' if each.mutation else 'query'} {each.name}" for each in self.queries]
-        return "\n".join([f"<{counted(len(lines), 'stored query', 'stored queries')}>", *lines])
+        return "\n".join([f"<{count_noun(len(lines), 'stored query', 'stored queries')}>", *lines])
 
 
 class InvokeStoredQueryRequest(Struct, frozen=True, omit_defaults=True):
@@ -403,7 +403,7 @@ class ArrowRows(_Columns):
     def _shown(self) -> tuple[Columns, int, list[list[Any]]]:
         """Names and types of the columns, the number of rows, and the values of as many as are shown."""
         head = self.table.slice(0, MOST_SHOWN_ROWS)
-        values = [rendered(head.column(i)) for i in range(len(self.typed_columns))]
+        values = [render_column(head.column(i)) for i in range(len(self.typed_columns))]
         return self.typed_columns, len(self), values
 
 
@@ -419,7 +419,7 @@ def json_rows(
     table: pa.Table | pa.RecordBatch, names: Sequence[str], integers: Integers = Integers.NATIVE
 ) -> list[dict[str, Any]]:
     """Rows as dictionaries of plain values."""
-    columns = [rendered(table.column(i), integers) for i in range(len(names))]
+    columns = [render_column(table.column(i), integers) for i in range(len(names))]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
@@ -521,4 +521,4 @@ class ExportedFile(Struct, frozen=True):
     rows: int
 
     def __repr__(self) -> str:
-        return f"<{counted(self.rows, 'row')} of {self.type_key} in {self.path}>"
+        return f"<{count_noun(self.rows, 'row')} of {self.type_key} in {self.path}>"

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from omnigraph.api.history import CommitReceipt
 from omnigraph.api.maintenance import CleanupReport
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.api.wire import LOCAL
 from omnigraph.errors import Diagnostic
 
@@ -226,7 +226,9 @@ class SchemaPlan(Struct, frozen=True):
 
     def __repr__(self) -> str:
         state = "" if self.supported else ", not possible"
-        return "\n".join([f"<{counted(len(self.steps), 'step')}{state}>", *(f"  {step.line()}" for step in self.steps)])
+        return "\n".join(
+            [f"<{count_noun(len(self.steps), 'step')}{state}>", *(f"  {step.line()}" for step in self.steps)]
+        )
 
     @property
     def first_blocker(self) -> UnsupportedChange | None:
@@ -266,7 +268,7 @@ class SchemaApplied(Struct, frozen=True, omit_defaults=True):
     WIRE_NAME: ClassVar[str] = "SchemaApplyOutput"
 
     def __repr__(self) -> str:
-        done = f"applied {counted(self.step_count, 'step')}" if self.applied else "nothing to change"
+        done = f"applied {count_noun(self.step_count, 'step')}" if self.applied else "nothing to change"
         again = ", replayed" if self.replayed else ""
         return f"<schema: {done}, version {self.graph_manifest_version}{again}>"
 

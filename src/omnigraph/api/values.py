@@ -165,7 +165,7 @@ def not_finite(number: float) -> str:
 _JS_SAFE: Final = 2**53 - 1
 
 
-def rendered(column: pa.Array | pa.ChunkedArray, integers: Integers = Integers.NATIVE) -> list[Any]:
+def render_column(column: pa.Array | pa.ChunkedArray, integers: Integers = Integers.NATIVE) -> list[Any]:
     """One JSON value per row."""
     import pyarrow as pa
 
@@ -249,7 +249,7 @@ def _csv_cell(value: Any) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def counted(count: int, one: str, more: str | None = None) -> str:
+def count_noun(count: int, one: str, more: str | None = None) -> str:
     """`1 row`, `2 rows`; `more` is a plural that is not made with an s."""
     return f"1 {one}" if count == 1 else f"{count} {more or one + 's'}"
 
@@ -287,7 +287,7 @@ def first_piece(text: str) -> str:
     return next(_pieces(text), ("", 0))[0]
 
 
-def padded(text: str, width: int) -> str:
+def pad(text: str, width: int) -> str:
     return text + " " * (width - text_width(text))
 
 
@@ -395,7 +395,7 @@ def _fitting(widths: Sequence[int]) -> list[tuple[int | None, int]]:
 def _align(text: str, width: int, to_the_right: bool) -> str:
     if text_width(text) > width:
         text = cut_to_width(text, width - 1) + _MORE
-    return " " * (width - text_width(text)) + text if to_the_right else padded(text, width)
+    return " " * (width - text_width(text)) + text if to_the_right else pad(text, width)
 
 
 def _is_number(value: object) -> bool:

@@ -101,7 +101,7 @@ class OperatorConfig:
 
     def profile(self, name: str) -> Profile:
         if name not in self.profiles:
-            raise BadRequestError(f"unknown profile '{name}'; defined profiles: {listed(self.profiles)}")
+            raise BadRequestError(f"unknown profile '{name}'; defined profiles: {list_names(self.profiles)}")
         return self.profiles[name]
 
 
@@ -115,7 +115,7 @@ def active_profile_name() -> str | None:
     return os.environ.get("OMNIGRAPH_PROFILE", "").strip() or None
 
 
-def listed(names: Mapping[str, object]) -> str:
+def list_names(names: Mapping[str, object]) -> str:
     return "[" + ", ".join(sorted(names)) + "]"
 
 
@@ -199,8 +199,8 @@ def _config(document: _Document) -> OperatorConfig:
         path=document.path,
         actor=document.text(operator, "actor", "operator"),
         defaults=_defaults(document),
-        servers=_named(document, "servers", "url"),
-        clusters=_named(document, "clusters", "root"),
+        servers=_read_names(document, "servers", "url"),
+        clusters=_read_names(document, "clusters", "root"),
         profiles={name: _profile(document, name) for name in document.section(root, "profiles", "profiles")},
         aliases={name: _alias(document, name) for name in document.section(root, "aliases", "aliases")},
     )
@@ -227,7 +227,7 @@ def _defaults(document: _Document) -> Defaults:
     return defaults
 
 
-def _named(document: _Document, section: str, key: str) -> dict[str, str]:
+def _read_names(document: _Document, section: str, key: str) -> dict[str, str]:
     found = {}
     for name in document.section(document.root, section, section):
         entry = document.section(document.root[section], name, f"{section}.{name}")
@@ -278,10 +278,10 @@ def token_for(url: str, config: OperatorConfig, environment: Mapping[str, str] =
     server = _server_of(url, config)
     if server is not None:
         variable = f"OMNIGRAPH_TOKEN_{server.upper().replace('-', '_')}"
-        kept = _given(environment.get(variable)) or _given(stored_tokens().get(server))
+        kept = _nonblank(environment.get(variable)) or _nonblank(stored_tokens().get(server))
         if kept is not None:
             return kept
-    return _given(environment.get("OMNIGRAPH_BEARER_TOKEN"))
+    return _nonblank(environment.get("OMNIGRAPH_BEARER_TOKEN"))
 
 
 def _server_of(url: str, config: OperatorConfig) -> str | None:
@@ -291,7 +291,7 @@ def _server_of(url: str, config: OperatorConfig) -> str | None:
     return max(fitting, key=lambda name: len(found[name]), default=None)
 
 
-def _given(value: str | None) -> str | None:
+def _nonblank(value: str | None) -> str | None:
     return (value or "").strip() or None
 
 
@@ -303,7 +303,7 @@ def stored_tokens() -> dict[str, str]:
         if (heading := _SECTION.fullmatch(line)) is not None:
             section = heading["name"].strip()
         elif section is not None and (entry := _ENTRY.fullmatch(line)) is not None:
-            tokens[section] = _unquoted(entry["value"])
+            tokens[section] = _unquote(entry["value"])
     return tokens
 
 
@@ -371,7 +371,7 @@ def _replace(path: Path, lines: list[str]) -> None:
         raise
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     for quote in ('"', "'"):
         if len(value) > 1 and value.startswith(quote) and value.endswith(quote):
             return value[1:-1]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import click
 
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.cli.params import Function, ReadPoint, UsageError, at_most_one, file_option
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, open_served
@@ -171,7 +171,7 @@ class Parameters:
         return self._read({} if found is None else {parameter.name: parameter.kind for parameter in found.params})
 
     def _read(self, types: Mapping[str, str]) -> dict[str, Any]:
-        return {**self.values, **{name: _typed(name, text, types.get(name)) for name, text in self.texts.items()}}
+        return {**self.values, **{name: _parse_value(name, text, types.get(name)) for name, text in self.texts.items()}}
 
 
 query_file_option = file_option("--query", help="A .gq file that holds the query.")
@@ -198,12 +198,12 @@ def parameter_options(function: Function) -> Function:
     return command
 
 
-def affected(receipt: MutationReceipt) -> str:
+def describe_affected(receipt: MutationReceipt) -> str:
     """How many entities a mutation changed, for a person."""
-    return f"{counted(receipt.affected_nodes, 'node')}, {counted(receipt.affected_edges, 'edge')}"
+    return f"{count_noun(receipt.affected_nodes, 'node')}, {count_noun(receipt.affected_edges, 'edge')}"
 
 
-def _typed(name: str, text: str, type_: str | None) -> Any:
+def _parse_value(name: str, text: str, type_: str | None) -> Any:
     if type_ is None or type_.lower() in _TEXTS:
         return text
     try:
@@ -221,7 +221,7 @@ def refuse_where_unsafe() -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not."""
-    with _locked(path), _temporary(path) as (file, temporary):
+    with _lock(path), _temporary(path) as (file, temporary):
         yield file
         file.flush()
         os.fsync(file.fileno())
@@ -233,7 +233,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     """One installer at a time. The lock file stays: removing it would let two hold a lock of the same name."""
     import fcntl
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.api.enums import ReadFormat
 from omnigraph.api.graph import GraphApi
-from omnigraph.cli.inputs import affected, json_object, read_source
+from omnigraph.cli.inputs import describe_affected, json_object, read_source
 from omnigraph.cli.params import ReadPoint, UsageError, read_point
 from omnigraph.cli.printing.output import print_lines, print_text
 from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
@@ -335,7 +335,7 @@ class Session:
             receipt = cast("MutationReceipt", answer)
         else:
             receipt = self.graph.mutate(known.source, known.name, given, branch=self.branch, actor=self.actor)
-        print_lines([f"changed {receipt.branch}: {affected(receipt)}"])
+        print_lines([f"changed {receipt.branch}: {describe_affected(receipt)}"])
 
     # ---- commands
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import click
 
-from omnigraph.cli.config import OperatorConfig, active_profile_name, listed, load_config, token_for
+from omnigraph.cli.config import OperatorConfig, active_profile_name, list_names, load_config, token_for
 from omnigraph.cli.params import GlobalFlags, UsageError, at_most_one
 from omnigraph.cli.registry import COMMANDS, Capability, Command
 from omnigraph.errors import BadRequestError, ConflictError, OmniGraphError
@@ -104,14 +104,14 @@ def resolve(request: Request, config: OperatorConfig) -> Scope:
     if len(given) > 1:
         raise BadRequestError(f"{' and '.join(given)} are mutually exclusive; address the graph one way")
     if flags.cluster is not None:
-        return _bound(
+        return _bind_scope(
             request, ClusterScope(config.clusters.get(flags.cluster, flags.cluster), flags.graph), "--cluster"
         )
     if (direct := uri or flags.store) is not None:
         return _explicit_store(request, direct)
     if flags.server is not None:
-        return _bound(request, server_scope(flags.server, flags.graph, config), "--server")
-    return _configured(request, config)
+        return _bind_scope(request, server_scope(flags.server, flags.graph, config), "--server")
+    return _configured_scope(request, config)
 
 
 def resolve_cluster(request: Request, config: OperatorConfig, *, or_server: bool) -> ClusterScope:
@@ -172,7 +172,7 @@ def _explicit_store(request: Request, uri: str) -> StoreScope:
     return StoreScope(uri)
 
 
-def _configured(request: Request, config: OperatorConfig) -> Scope:
+def _configured_scope(request: Request, config: OperatorConfig) -> Scope:
     graph = request.flags.graph
     profile_name = request.flags.profile or active_profile_name()
     if profile_name is not None:
@@ -192,15 +192,15 @@ def _configured(request: Request, config: OperatorConfig) -> Scope:
 
 def _binding(request: Request, kind: str, target: str, graph: str | None, config: OperatorConfig, origin: str) -> Scope:
     if kind == "server":
-        return _bound(request, server_scope(target, graph, config), origin)
+        return _bind_scope(request, server_scope(target, graph, config), origin)
     if kind == "cluster":
-        return _bound(request, ClusterScope(config.clusters.get(target, target), graph), origin)
+        return _bind_scope(request, ClusterScope(config.clusters.get(target, target), graph), origin)
     if graph is not None:
         raise BadRequestError(f"--graph does not apply to a store scope: {origin} is one graph, '{target}'")
-    return _bound(request, StoreScope(target), origin)
+    return _bind_scope(request, StoreScope(target), origin)
 
 
-def _bound(request: Request, scope: Scope, origin: str) -> Scope:
+def _bind_scope(request: Request, scope: Scope, origin: str) -> Scope:
     """A scope that the command's class can work on."""
     if request.capability is Capability.SERVED and not isinstance(scope, ServerScope):
         instead = "; `omnigraph cluster status` tells of a cluster" if isinstance(scope, ClusterScope) else ""
@@ -225,7 +225,7 @@ def server_scope(given: str, graph: str | None, config: OperatorConfig) -> Serve
     elif given in config.servers:
         base = config.servers[given]
     else:
-        raise BadRequestError(f"unknown server '{given}'; defined servers: {listed(config.servers)}")
+        raise BadRequestError(f"unknown server '{given}'; defined servers: {list_names(config.servers)}")
     base = base.rstrip("/")
     if graph is None:
         return ServerScope(given, base, None)

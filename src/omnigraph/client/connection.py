@@ -23,7 +23,7 @@ import msgspec
 
 from omnigraph.api import wire
 from omnigraph.api.calls import Author, Call
-from omnigraph.api.load import encoded, file_pieces, require_records
+from omnigraph.api.load import encode_piece, file_pieces, require_records
 from omnigraph.api.queries import ReadPoint
 from omnigraph.api.service.http import received_error
 from omnigraph.api.service.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Media, Route, route
@@ -102,12 +102,12 @@ class Upload:
         self._opened = True
         data = self._data
         if isinstance(data, str | bytes | bytearray | memoryview):
-            whole = encoded(data)
+            whole = encode_piece(data)
             yield from (whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES))
         elif isinstance(data, os.PathLike):
             yield from file_pieces(data, _PIECE_BYTES)
         else:
-            yield from map(encoded, data)
+            yield from map(encode_piece, data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from omnigraph.client.streams import (
     RecordLines,
     RemoteBlob,
     baseline_request,
-    counted,
+    count_lines,
     export_request,
     find_blob,
     texts,
@@ -74,7 +74,7 @@ class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, 
         entities = 0
         for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
             writer.write(block)
-            entities += counted(block)
+            entities += count_lines(block)
         return entities
 
     def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
@@ -121,7 +121,7 @@ class _AsyncResults(GraphApi[Rows, AsyncRemoteBatches | AsyncJsonBatches, Remote
     list_graphs = RemoteOperations.list_graphs
 
 
-def awaited(
+def await_call(
     call: Callable[Concatenate[_AsyncResults, Given], Result],
 ) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]:
     """A public method whose operation gives a coroutine."""
@@ -135,7 +135,7 @@ def awaited(
     return method
 
 
-def iterated(
+def iterate_call(
     call: Callable[Concatenate[_AsyncResults, Given], Iterator[Result]],
 ) -> Callable[Concatenate[Any, Given], AsyncIterator[Result]]:
     """A public method whose operation gives an asynchronous iterator."""
@@ -172,30 +172,30 @@ class AsyncRemoteGraph(RemoteOperations):
     def _run(self, steps: Steps[Result], *, reads_input: bool = False) -> Any:
         return self._transport.run(steps, reads_input=reads_input)
 
-    query = awaited(_AsyncResults.query)
-    stream = awaited(_AsyncResults.stream)
-    explain = awaited(_AsyncResults.explain)
-    profile = awaited(_AsyncResults.profile)
-    entity = awaited(_AsyncResults.entity)
-    count = awaited(_AsyncResults.count)
-    snapshot = awaited(_AsyncResults.snapshot)
-    at = awaited(_AsyncResults.at)
-    listing = awaited(_AsyncResults.listing)
-    resolve_snapshot = awaited(_AsyncResults.resolve_snapshot)
-    version_of = awaited(_AsyncResults.version_of)
-    read_blob = awaited(_AsyncResults.read_blob)
-    export = iterated(_AsyncResults.export)
-    export_to = awaited(_AsyncResults.export_to)
+    query = await_call(_AsyncResults.query)
+    stream = await_call(_AsyncResults.stream)
+    explain = await_call(_AsyncResults.explain)
+    profile = await_call(_AsyncResults.profile)
+    entity = await_call(_AsyncResults.entity)
+    count = await_call(_AsyncResults.count)
+    snapshot = await_call(_AsyncResults.snapshot)
+    at = await_call(_AsyncResults.at)
+    listing = await_call(_AsyncResults.listing)
+    resolve_snapshot = await_call(_AsyncResults.resolve_snapshot)
+    version_of = await_call(_AsyncResults.version_of)
+    read_blob = await_call(_AsyncResults.read_blob)
+    export = iterate_call(_AsyncResults.export)
+    export_to = await_call(_AsyncResults.export_to)
     export_files = _AsyncResults.export_files
-    mutate = awaited(_AsyncResults.mutate)
-    load = awaited(_AsyncResults.load)
-    load_lenient = awaited(_AsyncResults.load_lenient)
-    invoke = awaited(_AsyncResults.invoke)
-    branch = awaited(_AsyncResults.branch)
-    create_branch = awaited(_AsyncResults.create_branch)
-    delete_branch = awaited(_AsyncResults.delete_branch)
-    merge = awaited(_AsyncResults.merge)
-    preview_merge = awaited(_AsyncResults.preview_merge)
+    mutate = await_call(_AsyncResults.mutate)
+    load = await_call(_AsyncResults.load)
+    load_lenient = await_call(_AsyncResults.load_lenient)
+    invoke = await_call(_AsyncResults.invoke)
+    branch = await_call(_AsyncResults.branch)
+    create_branch = await_call(_AsyncResults.create_branch)
+    delete_branch = await_call(_AsyncResults.delete_branch)
+    merge = await_call(_AsyncResults.merge)
+    preview_merge = await_call(_AsyncResults.preview_merge)
 
     # Responses that come in pieces
 
@@ -213,7 +213,7 @@ class AsyncRemoteGraph(RemoteOperations):
         entities = 0
         async for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
             writer.write(block)
-            entities += counted(block)
+            entities += count_lines(block)
         return entities
 
     async def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:

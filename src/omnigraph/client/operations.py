@@ -339,7 +339,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
 
     @operation
     def _merge(self, request: MergeRequest) -> Steps[MergeResult]:
-        resolutions = _given(request.resolutions)
+        resolutions = _unless_empty(request.resolutions)
         body = BranchMergeRequest(request.source, request.target, request.delete_branch, resolutions, request.message)
         author = Author(request.actor, request.idempotency_key)
         reply = yield self._writing(self._request("mergeBranches", body=body), author)
@@ -351,7 +351,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
 
     @operation
     def _preview_merge(self, request: MergeRequest) -> Steps[MergePreview]:
-        body = MergePreviewRequest(request.source, request.target, _given(request.resolutions))
+        body = MergePreviewRequest(request.source, request.target, _unless_empty(request.resolutions))
         return (yield self._request("previewMerge", body=body)).decoded(MergePreview)
 
     @operation
@@ -372,7 +372,9 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
 
     @operation
     def diff(self, before: Any, after: Any, filter: ChangeScope | None = None) -> Steps[ChangeSet]:
-        asked = parameters.DiffParameters(before=_named(before), after=_named(after), **_scope(filter or EVERYTHING))
+        asked = parameters.DiffParameters(
+            before=_state_name(before), after=_state_name(after), **_scope(filter or EVERYTHING)
+        )
         reply = yield self._request("diff", asked)
         whole = page = reply.decoded(ChangeSet)
         while page.next_page_token is not None:
@@ -454,11 +456,11 @@ def _mode(text: str) -> LoadMode:
         raise BadRequestError(f"unknown load mode '{text}'; use one of: {', '.join(LoadMode)}") from None
 
 
-def _given(resolutions: Resolutions) -> Resolutions | None:
+def _unless_empty(resolutions: Resolutions) -> Resolutions | None:
     return None if resolutions == NO_RESOLUTIONS else resolutions
 
 
-def _named(state: Any) -> str:
+def _state_name(state: Any) -> str:
     """A branch or a commit by its name; a snapshot by its commit."""
     name: str = state.commit_id if isinstance(state, RemoteSnapshot) else state
     return name

@@ -114,7 +114,7 @@ def texts(lines: bytes) -> list[str]:
     return [f"{line.decode()}\n" for line in lines.split(b"\n")[:-1]]
 
 
-def counted(lines: bytes) -> int:
+def count_lines(lines: bytes) -> int:
     return lines.count(b"\n")
 
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision, Gate
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.query.row_filter import Visibility
 from omnigraph.policy.gate import NearestRule, PolicyGate, describe_lacks, nearest_rule
@@ -144,7 +144,7 @@ class CaseReport:
 
     def lines(self) -> tuple[str, ...]:
         if self.passed:
-            return (f"policy tests passed: {counted(self.cases, 'case')}",)
+            return (f"policy tests passed: {count_noun(self.cases, 'case')}",)
         return ("policy tests failed:", *self.failures)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.api.values import rendered
+from omnigraph.api.values import render_column
 from omnigraph.engine.query import run
 from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.operators import expand, projection, pushdown
@@ -254,7 +254,7 @@ def _run(graph: Graph, text: str, values: dict[str, Any], mode: str, small: bool
 
 
 def _rendered(result: QueryResult, index: int) -> list[Any]:
-    return rendered(result.table.column(index))
+    return render_column(result.table.column(index))
 
 
 def test_both_kinds_of_topology_take_part(graphs: list[tuple[Graph, ReferenceGraph]]) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from omnigraph.api import wire
 from omnigraph.api.enums import Integers
-from omnigraph.api.values import rendered
+from omnigraph.api.values import render_column
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.projection import codes_of, first_in_order
 from omnigraph.engine.query.properties import Located
@@ -124,13 +124,13 @@ def test_values_render_as_specified(graph: Graph) -> None:
 def test_numbers_in_both_renderings(value: Any, type_: Scalar, native: Any, js_safe: Any) -> None:
     kinds = {Scalar.I64: pa.int64(), Scalar.U64: pa.uint64(), Scalar.U32: pa.uint32(), Scalar.F64: pa.float64()}
     array = pa.array([value], kinds[type_])
-    assert rendered(array) == [native]
-    assert rendered(array, Integers.JS_SAFE) == [js_safe]
+    assert render_column(array) == [native]
+    assert render_column(array, Integers.JS_SAFE) == [js_safe]
 
 
 def test_dates_beyond_what_python_knows_still_render() -> None:
     days = [3_000_000, -800_000]
-    texts = rendered(pa.array([None, *days], pa.date32()))
+    texts = render_column(pa.array([None, *days], pa.date32()))
     assert texts[0] is None
     assert [text[:6] for text in texts[1:]] == ["+10183", "-0221-"]
     assert [parse_date(text) for text in texts[1:]] == days

@@ -113,7 +113,7 @@ class RejectedSample(Struct, frozen=True, kw_only=True):
     def place(self) -> str:
         """`file:line`, as editors take it, and the row where it differs; `file:row` where rows have no lines. A file
         below the working directory is named as it would be typed there."""
-        file = shown_path(self.file) if self.file else self.source
+        file = display_path(self.file) if self.file else self.source
         row = f" (row {self.row})" if self.line not in (None, self.row) else ""
         return f"{file}:{self.line or self.row}{row}"
 
@@ -157,7 +157,7 @@ class PipelineReport(Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """The report as text for a terminal."""
-        yield f"{self.pipeline} → {shown_path(self.graph)}, branch {self.branch}, mode {self.mode}"
+        yield f"{self.pipeline} → {display_path(self.graph)}, branch {self.branch}, mode {self.mode}"
         if self.types:
             yield ""
             yield from _table(self.types)
@@ -167,7 +167,7 @@ class PipelineReport(Struct, frozen=True, kw_only=True):
             yield f"{_count_text(self.rejected, 'row')} rejected{shown}:"
             yield from _align([(f"  {s.place()}", s.type_key or "", s.reason) for s in self.samples], right=())
         if self.quarantine:
-            yield f"all of them are in {shown_path(self.quarantine)}"
+            yield f"all of them are in {display_path(self.quarantine)}"
         yield ""
         yield self._outcome()
 
@@ -182,7 +182,7 @@ class PipelineReport(Struct, frozen=True, kw_only=True):
         return f"commit {self.commit_id} on {self.branch}{made}, version {self.version}, {took}"
 
 
-def shown_path(path: str) -> str:
+def display_path(path: str) -> str:
     """A path below the working directory as it would be typed there; any other as it is."""
     return os.path.relpath(path) if path.startswith(f"{os.getcwd()}/") else path
 

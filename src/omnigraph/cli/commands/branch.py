@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import json_object, read_source
 from omnigraph.cli.params import UsageError, complete_branch, file_option, json_option, uri_argument_or_option
 from omnigraph.cli.printing.history import branch_heads, head_lines
@@ -193,7 +193,7 @@ def _preview_lines(planned: MergePreview) -> Iterator[str]:
         ends = f" {change.src} -> {change.dst}" if change.src is not None else ""
         yield f"  {marks[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
     if planned.conflicts:
-        yield counted(len(planned.conflicts), "conflict")
+        yield count_noun(len(planned.conflicts), "conflict")
         for conflict in planned.conflicts:
             yield f"  ! {conflict.kind}: {conflict.message}"
             yield from _value_lines(conflict)

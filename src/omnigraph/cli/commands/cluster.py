@@ -31,7 +31,7 @@ def validate(config: str, json: bool) -> None:
     from omnigraph.cluster.commands.plan import validate as run
 
     report = run(config, read_pipeline_text)
-    _print(report, lambda: cluster_reports.validated(report), json=json)
+    _print(report, lambda: cluster_reports.validate_lines(report), json=json)
 
 
 @config_option
@@ -42,7 +42,7 @@ def plan(config: str, json: bool) -> None:
 
     for_review = _is_for_review(json=json)
     planned = run(config, read_pipeline_text, for_review=for_review)
-    _print(planned.output, lambda: cluster_reports.planned(planned, for_review=for_review), json=json)
+    _print(planned.output, lambda: cluster_reports.plan_lines(planned, for_review=for_review), json=json)
 
 
 @config_option
@@ -54,7 +54,7 @@ def apply(invocation: Invocation, config: str, json: bool) -> None:
 
     report = run(config, read_pipeline_text, actor=invocation.actor)
     for_review = _is_for_review(json=json)
-    _print(report, lambda: cluster_reports.applied(report, for_review=for_review), json=json)
+    _print(report, lambda: cluster_reports.apply_lines(report, for_review=for_review), json=json)
 
 
 @click.argument("resource", help="What is to be deleted, such as graph.kb.")
@@ -69,7 +69,7 @@ def approve(invocation: Invocation, resource: str, config: str, json: bool) -> N
     from omnigraph.cluster.commands.plan import approve as run
 
     report = run(config, resource, read_pipeline_text, approver=approver)
-    _print(report, lambda: cluster_reports.approved(report), json=json)
+    _print(report, lambda: cluster_reports.approve_lines(report), json=json)
 
 
 @config_option
@@ -105,7 +105,7 @@ def _observe(invocation: Invocation, operation: str, config: str, *, json: bool)
     run = refreshing.refresh if operation == "refresh" else refreshing.import_
     report = run(config, read_pipeline_text, actor=invocation.config.actor)
     for_review = _is_for_review(json=json)
-    _print(report, lambda: cluster_reports.observed(report, for_review=for_review), json=json)
+    _print(report, lambda: cluster_reports.refresh_lines(report, for_review=for_review), json=json)
 
 
 @click.argument("lock_id", help="The lock's id, as `cluster status` shows it.")
@@ -116,7 +116,7 @@ def force_unlock(lock_id: str, config: str, json: bool) -> None:
     from omnigraph.cluster.commands.status import force_unlock as run
 
     report, lock = run(config, lock_id)
-    _print(report, lambda: cluster_reports.unlocked(report, lock), json=json)
+    _print(report, lambda: cluster_reports.unlock_lines(report, lock), json=json)
 
 
 @config_option
@@ -142,13 +142,13 @@ def read_pipeline_text(text: str, path: str) -> Callable[[Catalog], None]:
 
 
 def _print(report: Any, lines: Callable[[], Iterable[str]], *, json: bool) -> None:
-    from omnigraph.cli.printing.cluster_reports import folded, style
+    from omnigraph.cli.printing.cluster_reports import style, wrap
 
     if json:
         print_json(report)
     elif _is_for_review(json=json):
         columns = get_terminal_size().columns
-        print_lines([folded(line, columns) for line in lines()], style)
+        print_lines([wrap(line, columns) for line in lines()], style)
     else:
         print_lines(lines())
     if not report.ok:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.api.enums import Operation
-from omnigraph.api.values import counted as count_noun
+from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import STDIN, refuse_where_unsafe, replacing
 from omnigraph.cli.params import (
     ReadPoint,
@@ -32,12 +32,12 @@ from omnigraph.cli.params import (
 from omnigraph.cli.printing.history import (
     block_lines,
     change_style,
-    counted,
     dag_style,
-    described,
+    describe_branch,
     diff_style,
-    drawn,
+    draw,
     feed_lines,
+    format_counts,
     newest_first,
     reachable,
 )
@@ -66,10 +66,10 @@ def list_(invocation: Invocation, uri: str | None, branch: str, limit: int | Non
     _, graph = invocation.open(uri)
     with graph:
         if dag:
-            print_lines(drawn(reachable(graph, branch, limit)), dag_style)
+            print_lines(draw(reachable(graph, branch, limit)), dag_style)
             return
         if not json and sys.stdout.isatty():
-            print_lines(described(graph, branch, limit), dag_style)
+            print_lines(describe_branch(graph, branch, limit), dag_style)
             return
         commits = newest_first(graph, branch, limit)
     if json:
@@ -102,7 +102,7 @@ def show(invocation: Invocation, commit_id: str, uri: str | None, json: bool) ->
     if shown.changes is None:
         lines.append("changes: can't be counted any more, cleanup has reclaimed the data")
     for type_key, counts in sorted((shown.changes or {}).items()):
-        lines.append(f"  {type_key}: {counted(counts)}")
+        lines.append(f"  {type_key}: {format_counts(counts)}")
     print_lines(lines)
 
 

@@ -22,7 +22,7 @@ from urllib.request import urlopen
 from click.exceptions import Exit
 
 from omnigraph import __version__
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.cli.config import OperatorConfig, active_profile_name, load_config
 from omnigraph.cli.params import GlobalFlags, json_option, uri_argument
 from omnigraph.cli.printing.output import Check, DoctorReport, Health, print_json, print_lines
@@ -71,7 +71,7 @@ def _lines(report: DoctorReport) -> Iterator[str]:
     if report.ok and not warnings:
         yield f"omnigraph {report.version}: everything is in order"
     else:
-        yield f"omnigraph {report.version}: {broken} broken, {counted(warnings, 'warning')}"
+        yield f"omnigraph {report.version}: {broken} broken, {count_noun(warnings, 'warning')}"
 
 
 def _style(line: str) -> str:
@@ -189,7 +189,7 @@ def _check_cluster(scope: ClusterScope) -> Iterator[Check]:
         remedy = "check the address; `omnigraph cluster status` shows the applied resources"
         yield Check.broken("cluster", str(error).removeprefix("ERROR "), remedy)
         return
-    yield Check.fine("cluster", f"{scope.root}: {counted(len(graphs), 'graph')}")
+    yield Check.fine("cluster", f"{scope.root}: {count_noun(len(graphs), 'graph')}")
     yield from map(_check_store, graphs[:1])
     yield from map(_check_graph, graphs)
 
@@ -226,7 +226,7 @@ def _check_graph(uri: str) -> Check:
 
     try:
         with omnigraph.open(uri) as graph:
-            branches = counted(len(graph.list_branches()), "branch", "branches")
+            branches = count_noun(len(graph.list_branches()), "branch", "branches")
             return Check.fine("graph", f"opens; main is at version {graph.version_of()}, {branches}")
     except OmniGraphError as error:
         return Check.broken("graph", str(error), f"omnigraph repair --store {uri} explains damage")
@@ -255,7 +255,7 @@ def _check_access(scope: ServerScope, config: OperatorConfig) -> Check:
             if names_graph:
                 return Check.fine("access", f"the graph opens; main is at version {graph.version_of()}")
             ids = [each.graph_id for each in graph.list_graphs()]
-            return Check.fine("access", f"{counted(len(ids), 'graph')}: {', '.join(ids)}")
+            return Check.fine("access", f"{count_noun(len(ids), 'graph')}: {', '.join(ids)}")
     except UnauthorizedError as error:
         remedy = "store a token with `omnigraph login NAME`, or set OMNIGRAPH_BEARER_TOKEN"
         return Check.broken("access", str(error), remedy)

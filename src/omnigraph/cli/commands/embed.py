@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import STDIN
 from omnigraph.cli.params import UsageError, at_most_one, json_option
 from omnigraph.cli.printing.output import print_json, print_lines, print_note
@@ -90,7 +90,7 @@ def embed(
             )
         )
         return
-    done = f"embedded {counted(outcome.embedded, 'record')} (selected {outcome.selected}, cleaned {outcome.cleaned})"
+    done = f"embedded {count_noun(outcome.embedded, 'record')} (selected {outcome.selected}, cleaned {outcome.cleaned})"
     summary = f"{done} from {job.input} -> {job.output} [{outcome.mode} {job.spec.dimension}d]"
     if job.output == STREAM:
         print(summary, file=sys.stderr)
@@ -99,7 +99,7 @@ def embed(
     if usage.requests:
         tokens = "" if usage.tokens is None else f", {usage.tokens:,} tokens"
         asked = f"{usage.texts - usage.reused:,} of {usage.texts:,} texts"
-        sent = f"{counted(usage.requests, 'request')}, {counted(usage.retries, 'retry', 'retries')}"
+        sent = f"{count_noun(usage.requests, 'request')}, {count_noun(usage.retries, 'retry', 'retries')}"
         print_note(f"asked for {asked}: {sent}{tokens}")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.cli.params import (
     Engine,
     ReadPoint,
@@ -74,7 +74,7 @@ def export(
     if out is None:
         _, source = invocation.open(uri)
         with source:
-            with _counted(source, types, point) as lines:
+            with _stdout(source, types, point) as lines:
                 source.export_to(lines, **point, types=types, epoch=epoch)
             sys.stdout.buffer.flush()
         return
@@ -88,10 +88,10 @@ def export(
                 files = graph.export_files(
                     out, format=format.value, types=chosen, force=force, progress=progress, **point
                 )
-    print_lines(f"{file.path}: {counted(file.rows, 'entity', 'entities')}" for file in files)
+    print_lines(f"{file.path}: {count_noun(file.rows, 'entity', 'entities')}" for file in files)
 
 
-def _counted(graph: GraphApi, types: Sequence[str], point: ReadPoint) -> AbstractContextManager[ByteWriter]:
+def _stdout(graph: GraphApi, types: Sequence[str], point: ReadPoint) -> AbstractContextManager[ByteWriter]:
     """Stdout, with a progress bar when the lines themselves don't go to the terminal."""
     if sys.stdout.isatty():
         return nullcontext(sys.stdout.buffer)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, excess, names_data
 from omnigraph.cli.params import UsageError, branch_option, choice_option, json_option, uri_argument
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_warning
@@ -124,7 +124,7 @@ def load(
                 only_here = first.given == STDIN or first.format is DataFormat.ARROW
                 if engine is not LoadEngine.AUTO or only_here or not error.resource.startswith("load "):
                     raise
-                print_note(f"{_shown(inputs)} is too large for an in-process load ({error}): loading on Spark")
+                print_note(f"{_describe(inputs)} is too large for an in-process load ({error}): loading on Spark")
         if receipt is None:
             from omnigraph.pipeline import load_on_spark
 
@@ -143,7 +143,10 @@ def _tell_loaded(target: Target, receipt: LoadReceipt, mode: LoadMode, *, json: 
         print_json(LoadOutput.of(target.uri, receipt))
         return
     loaded = f"loaded {target.uri} on branch {receipt.branch} with {mode}: {_entities(receipt)}"
-    nodes, edges = counted(len(receipt.nodes_loaded), "node type"), counted(len(receipt.edges_loaded), "edge type")
+    nodes, edges = (
+        count_noun(len(receipt.nodes_loaded), "node type"),
+        count_noun(len(receipt.edges_loaded), "edge type"),
+    )
     lines = [f"{loaded} across {nodes} and {edges}"]
     if receipt.branch_created:
         lines.append(f"branch {receipt.branch} created from {receipt.base_branch}")
@@ -151,7 +154,7 @@ def _tell_loaded(target: Target, receipt: LoadReceipt, mode: LoadMode, *, json: 
 
 
 def _entities(receipt: LoadReceipt) -> str:
-    return counted(receipt.total_entities, "entity", "entities")
+    return count_noun(receipt.total_entities, "entity", "entities")
 
 
 def _load_served(
@@ -217,7 +220,7 @@ def _load_rows(graph: GraphApi, data: DataInput, source: str, type_name: str, wh
     return graph.load(rows, type=type_name, format=data.row_format, csv=data.dialect(source), **where)
 
 
-def _shown(inputs: list[DataInput]) -> str:
+def _describe(inputs: list[DataInput]) -> str:
     return f"'{inputs[0].given}'" if len(inputs) == 1 else f"the data of {len(inputs)} inputs"
 
 
@@ -235,7 +238,7 @@ def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) 
     if engine is LoadEngine.AUTO and reason is None:
         files = [file for each in inputs for file in each.files()]
         if (too_much := excess(files, inputs[0].format, limits)) is not None:
-            reason = f"{_shown(inputs)} {too_much}"
+            reason = f"{_describe(inputs)} {too_much}"
     if engine is LoadEngine.AUTO and reason is not None:
         print_note(f"{reason}: loading on Spark")
     return engine is LoadEngine.SPARK or reason is not None

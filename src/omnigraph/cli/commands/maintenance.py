@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 from click.exceptions import Exit
 
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.cli.params import (
     Engine,
     UsageError,
@@ -40,15 +40,15 @@ Report = TypeVar("Report", "OptimizeReport", "RepairReport", "CleanupReport")
 def optimize(invocation: Invocation, uri: str | None, branch: str, engine: Engine, json: bool) -> None:
     target, graph = invocation.maintain_storage(uri)
     with graph:
-        done = _optimized_on_spark(graph, branch) if engine is Engine.SPARK else _optimized(graph, branch)
-        report = _named(done, target.uri)
+        done = _optimized_on_spark(graph, branch) if engine is Engine.SPARK else _optimize(graph, branch)
+        report = _with_uri(done, target.uri)
     if json:
         print_json(report)
     else:
         print_lines(_optimize_lines(report), _style)
 
 
-def _optimized(graph: Graph, branch: str) -> OptimizeReport:
+def _optimize(graph: Graph, branch: str) -> OptimizeReport:
     with steps("optimize") as progress:
         return graph.maintenance.optimize(branch, progress=progress)
 
@@ -70,13 +70,15 @@ def repair(invocation: Invocation, uri: str | None, confirm: bool, force: bool, 
         raise UsageError("--force only goes with --confirm; look at the preview first")
     target, graph = invocation.maintain_storage(uri)
     with graph, steps("repair") as progress:
-        report = _named(graph.maintenance.repair(confirm=confirm, force=force, progress=progress), target.uri)
+        report = _with_uri(graph.maintenance.repair(confirm=confirm, force=force, progress=progress), target.uri)
     if json:
         print_json(report)
     else:
         print_lines(_repair_lines(report), _style)
     if report.refused:
-        message = f"repair refused {report.refused} of {counted(len(report.datasets), 'dataset')}; see the report above"
+        message = (
+            f"repair refused {report.refused} of {count_noun(len(report.datasets), 'dataset')}; see the report above"
+        )
         print(f"Error: {message}", file=sys.stderr)
         raise Exit(BadRequestError.exit_code)  # the report is the output; a second object would not parse
 
@@ -114,14 +116,14 @@ def cleanup(
         invocation.require_consent(target, "cleanup --confirm", json=json)
     with open_graph(target) as graph, steps("cleanup") as progress:
         done = graph.maintenance.cleanup(keep_versions=keep, older_than=age, dry_run=dry_run, progress=progress)
-        report = _named(done, target.uri)
+        report = _with_uri(done, target.uri)
     if json:
         print_json(report)
     else:
         print_lines(_cleanup_lines(report, policy, "would remove" if dry_run else "removed"), _style)
 
 
-def _named(report: Report, uri: str) -> Report:
+def _with_uri(report: Report, uri: str) -> Report:
     """The report with the graph as it was addressed."""
     from msgspec.structs import replace
 
@@ -135,12 +137,12 @@ def subject(type_key: str) -> str:
 
 
 def _policy(keep: int | None, older_than: str | None) -> str:
-    parts = [f"keep {counted(keep, 'version')}"] if keep is not None else []
+    parts = [f"keep {count_noun(keep, 'version')}"] if keep is not None else []
     return ", ".join(parts + ([f"older than {older_than}"] if older_than is not None else []))
 
 
 def _optimize_lines(report: OptimizeReport) -> Iterator[str]:
-    yield f"optimize {report.uri} — {counted(len(report.listed), 'dataset')}"
+    yield f"optimize {report.uri} — {count_noun(len(report.listed), 'dataset')}"
     for row in report.listed:
         what = f"frags {row.fragments_removed} → {row.fragments_added} ✓" if row.committed else "no-op"
         what = f"skipped ({row.skipped})" if row.skipped is not None else what
@@ -153,7 +155,7 @@ def _optimize_lines(report: OptimizeReport) -> Iterator[str]:
 
 def _repair_lines(report: RepairReport) -> Iterator[str]:
     mode = "confirm" if report.confirm else "preview"
-    yield f"repair {report.uri} — {mode} mode, {counted(len(report.datasets), 'dataset')}"
+    yield f"repair {report.uri} — {mode} mode, {count_noun(len(report.datasets), 'dataset')}"
     for row in report.datasets:
         yield f"  {subject(row.type_key):<40} {row.classification}: {row.action}"
         yield from (f"    {operation}" for operation in row.operations)
@@ -162,14 +164,14 @@ def _repair_lines(report: RepairReport) -> Iterator[str]:
 
 
 def _cleanup_lines(report: CleanupReport, policy: str, removes: str) -> Iterator[str]:
-    removed = f"{counted(report.versions_removed, 'version')} ({counted(report.bytes_removed, 'byte')})"
-    across = counted(len(report.datasets), "dataset")
+    removed = f"{count_noun(report.versions_removed, 'version')} ({count_noun(report.bytes_removed, 'byte')})"
+    across = count_noun(len(report.datasets), "dataset")
     yield f"cleanup {report.uri} ({policy}) — {removes} {removed} across {across}"
     for row in report.datasets:
         if row.error is not None:
             yield f"  {subject(row.type_key):<40} failed: {row.error}"
         elif row.old_versions_removed or row.bytes_removed:
-            removed = f"{counted(row.old_versions_removed, 'version')}, {counted(row.bytes_removed, 'byte')}"
+            removed = f"{count_noun(row.old_versions_removed, 'version')}, {count_noun(row.bytes_removed, 'byte')}"
             yield f"  {subject(row.type_key):<40} {removed}"
 
 

@@ -66,7 +66,7 @@ def mcp(
     names = [host_flag(name) for name in allowed_host or ()]
     if names and http is None:
         raise UsageError("--allowed-host is about --http; stdin and stdout are the caller's own")
-    place = None if http is None else _place(http, unauthenticated)
+    place = None if http is None else _bind_address(http, unauthenticated)
     texts = [(str(path), read_source(path)) for path in queries or ()]
     with _what_is_installed(), ExitStack() as opened:
         from omnigraph.mcp.connections import serve_http, serve_stdio
@@ -127,7 +127,7 @@ def _open_cluster_graph(invocation: Invocation) -> Iterator[GraphApi]:
             yield graph.acting_for(actor)
 
 
-def _place(bind: str, unauthenticated: bool) -> tuple[str, int]:
+def _bind_address(bind: str, unauthenticated: bool) -> tuple[str, int]:
     host, port = address(bind, "--http")
     if host not in _LOOPBACK and not unauthenticated:
         raise BadRequestError(

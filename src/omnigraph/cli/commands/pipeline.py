@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import STDIN, read_source
 from omnigraph.cli.params import at_most_one, json_option, uri_argument
 from omnigraph.cli.printing.output import print_json, print_json_line, print_lines
@@ -59,7 +59,7 @@ def run(
 ) -> None:
     from omnigraph.pipeline import run as run_pipeline
 
-    with _meant(invocation, file, uri) as meant, _progress(json=json) as progress:
+    with _resolve_run(invocation, file, uri) as meant, _progress(json=json) as progress:
         report = run_pipeline(
             meant.pipeline,
             graph=meant.graph(invocation, branch),
@@ -86,14 +86,16 @@ def run(
 def validate(invocation: Invocation, file: Path, uri: str | None, json: bool) -> None:
     from omnigraph.pipeline import validate as validate_pipeline
 
-    with _meant(invocation, file, uri) as meant:
+    with _resolve_run(invocation, file, uri) as meant:
         model = validate_pipeline(meant.pipeline, graph=meant.target)
     if json:
         from omnigraph.api.service.pipeline import PipelineValidated
 
         print_json(PipelineValidated(str(file), model.name))
     else:
-        print_lines([f"OK {file}: {counted(len(model.sources), 'source')}, {counted(len(model.mappings), 'mapping')}"])
+        print_lines(
+            [f"OK {file}: {count_noun(len(model.sources), 'source')}, {count_noun(len(model.mappings), 'mapping')}"]
+        )
 
 
 @file_argument
@@ -103,7 +105,7 @@ def validate(invocation: Invocation, file: Path, uri: str | None, json: bool) ->
 def explain(invocation: Invocation, file: Path, uri: str | None, json: bool) -> None:
     from omnigraph.pipeline import explain as explain_pipeline
 
-    with _meant(invocation, file, uri) as meant:
+    with _resolve_run(invocation, file, uri) as meant:
         plan = explain_pipeline(meant.pipeline, graph=meant.target)
     if json:
         print_json(plan)
@@ -126,7 +128,7 @@ class _Meant:
 
 
 @contextmanager
-def _meant(invocation: Invocation, file: Path, uri: str | None) -> Iterator[_Meant]:
+def _resolve_run(invocation: Invocation, file: Path, uri: str | None) -> Iterator[_Meant]:
     flags = invocation.flags
     at_most_one(("URI", uri), ("--cluster", flags.cluster), ("--store", flags.store))
     if flags.cluster is None:

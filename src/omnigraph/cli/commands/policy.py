@@ -59,12 +59,12 @@ def chosen_bundle(invocation: Invocation, file: Path | None) -> ChosenBundle:
     from omnigraph.cluster.serving import read_serving
 
     applied = read_serving(root)
-    policy = _selected(applied.policies, graph_id, root)
+    policy = _select(applied.policies, graph_id, root)
     uri = next((graph.uri for graph in applied.graphs if graph.graph_id == graph_id), None)
     return ChosenBundle(policy.name, policy.source, f"policy '{policy.name}'", graph_id or _NO_GRAPH, uri)
 
 
-def _selected(policies: Sequence[ClusterPolicy], graph_id: str | None, root: str) -> ClusterPolicy:
+def _select(policies: Sequence[ClusterPolicy], graph_id: str | None, root: str) -> ClusterPolicy:
     if graph_id is None:
         if not policies:
             raise NotFoundError(f"'{root}' has no applied policy bundles")

@@ -16,10 +16,10 @@ import click
 from click.exceptions import Exit
 
 from omnigraph.api.enums import ReadFormat
-from omnigraph.cli.config import Alias, OperatorConfig, listed, load_config
+from omnigraph.cli.config import Alias, OperatorConfig, list_names, load_config
 from omnigraph.cli.inputs import (
     Parameters,
-    affected,
+    describe_affected,
     name_and_uri,
     open_stored,
     parameter_options,
@@ -134,7 +134,7 @@ def mutate(
     invocation.query_name = name
     source = query_source(name, query, query_string, kind="mutation")
     if source is None:
-        receipt = _stored(invocation, str(name), parameters, branch, if_commit, uri)
+        receipt = _run_stored(invocation, str(name), parameters, branch, if_commit, uri)
     else:
         target, graph = invocation.open(uri)
         with graph, working("changing the graph"):
@@ -144,13 +144,13 @@ def mutate(
     if json:
         print_json(receipt)
         return
-    lines = [f"changed {receipt.branch} via {receipt.query_name}: {affected(receipt)}"]
+    lines = [f"changed {receipt.branch} via {receipt.query_name}: {describe_affected(receipt)}"]
     if receipt.actor_id is not None:
         lines.append(f"actor_id: {receipt.actor_id}")
     print_lines(lines)
 
 
-def _stored(
+def _run_stored(
     invocation: Invocation, name: str, given: Parameters, branch: str, if_commit: str | None, uri: str | None
 ) -> MutationReceipt:
     """A mutation that the server has under this name."""
@@ -250,7 +250,7 @@ def _head(uri: str) -> Iterator[Snapshot]:
 def alias(name: str, args: tuple[str, ...], parameters: Parameters, format: ReadFormat | None, json: bool) -> None:
     at_most_one(("--format", format), ("--json", json))
     config = load_config()
-    found = _declared(config, name)
+    found = _find_alias(config, name)
     shown = ReadFormat.JSON if json else format or (None if found.format is None else ReadFormat(found.format))
     with open_served(server_scope(found.server, found.graph, config), config) as graph, working("running the query"):
         given = {**found.params, **_positional(found, args or []), **parameters.of_stored(graph, found.query)}
@@ -258,9 +258,9 @@ def alias(name: str, args: tuple[str, ...], parameters: Parameters, format: Read
     ReadPrinter.chosen(shown, config.defaults).show(rows)  # type: ignore[arg-type]  # a mutation was refused
 
 
-def _declared(config: OperatorConfig, name: str) -> Alias:
+def _find_alias(config: OperatorConfig, name: str) -> Alias:
     if name not in config.aliases:
-        raise BadRequestError(f"unknown alias '{name}'; defined aliases: {listed(config.aliases)}")
+        raise BadRequestError(f"unknown alias '{name}'; defined aliases: {list_names(config.aliases)}")
     return config.aliases[name]
 
 

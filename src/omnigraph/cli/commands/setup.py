@@ -130,7 +130,7 @@ def show_profile(name: str | None, json: bool) -> None:
         raise BadRequestError(profile.flaw)
     from msgspec import structs
 
-    shown = _shown(profile, config)
+    shown = _describe(profile, config)
     if json:
         print_json(shown)
     else:
@@ -154,7 +154,7 @@ def _row(profile: Profile, active: str | None) -> ListedProfile:
     )
 
 
-def _shown(profile: Profile | None, config: OperatorConfig) -> ShownProfile:
+def _describe(profile: Profile | None, config: OperatorConfig) -> ShownProfile:
     from omnigraph.cli.printing.output import ShownProfile
 
     defaults = config.defaults

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.api import wire
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.api.service import cluster as reports
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.dates import format_datetime
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MARKS = {ResourceOperation.CREATE: "+", ResourceOperation.UPDATE: "~", ResourceOperation.DELETE: "-"}
 
 
-def validated(report: reports.ClusterValidated) -> list[str]:
+def validate_lines(report: reports.ClusterValidated) -> list[str]:
     if not report.ok:
         return ["cluster config invalid", *_findings(report.diagnostics)]
     edges = len(report.dependencies)
@@ -33,7 +33,7 @@ def validated(report: reports.ClusterValidated) -> list[str]:
     return [head, *_findings(report.diagnostics)]
 
 
-def planned(plan: PlanReview, *, for_review: bool) -> list[str]:
+def plan_lines(plan: PlanReview, *, for_review: bool) -> list[str]:
     report = plan.output
     lines = [f"cluster plan: {len(report.changes)} change(s), {len(report.approvals_required)} approval gate(s)"]
     if not report.ok:
@@ -98,7 +98,7 @@ def _steps(change: reports.ClusterChange, *, for_review: bool) -> list[str]:
     ]
 
 
-def applied(report: reports.ClusterApplied, *, for_review: bool) -> list[str]:
+def apply_lines(report: reports.ClusterApplied, *, for_review: bool) -> list[str]:
     state = report.state_observations
     lines = [f"cluster apply: {report.applied_count} applied, {report.deferred_count} deferred/blocked"]
     if not report.ok:
@@ -115,7 +115,7 @@ def applied(report: reports.ClusterApplied, *, for_review: bool) -> list[str]:
     return [*lines, *_findings(report.diagnostics)]
 
 
-def approved(report: reports.ClusterApproved) -> list[str]:
+def approve_lines(report: reports.ClusterApproved) -> list[str]:
     if not report.ok:
         return ["cluster approve failed", *_findings(report.diagnostics)]
     head = f"cluster approve: {report.operation} {report.resource} approved by {report.approved_by}"
@@ -152,7 +152,7 @@ def _pipeline(pipeline: reports.AppliedPipeline) -> str:
     return f"  pipeline.{pipeline.name} -> graph.{pipeline.graph_id}{branch}: {last}"
 
 
-def observed(report: reports.ClusterObserved, *, for_review: bool) -> list[str]:
+def refresh_lines(report: reports.ClusterObserved, *, for_review: bool) -> list[str]:
     state = report.state_observations
     head = f"cluster {report.operation}: revision {state.state_revision}, {state.resource_count} resource(s)"
     if not report.ok:
@@ -163,7 +163,7 @@ def observed(report: reports.ClusterObserved, *, for_review: bool) -> list[str]:
     return [*lines, *_findings(report.diagnostics)]
 
 
-def unlocked(report: reports.ClusterUnlocked, lock: object) -> list[str]:
+def unlock_lines(report: reports.ClusterUnlocked, lock: object) -> list[str]:
     if not report.ok:
         return ["cluster force-unlock failed", *_findings(report.diagnostics)]
     return [f"cluster force-unlock: removed lock ({lock})", *_findings(report.diagnostics)]
@@ -172,7 +172,7 @@ def unlocked(report: reports.ClusterUnlocked, lock: object) -> list[str]:
 def history(report: reports.ClusterHistory) -> list[str]:
     if not report.ok:
         return ["cluster history failed", *_findings(report.diagnostics)]
-    lines = [f"cluster history: {counted(len(report.revisions), 'revision')}"]
+    lines = [f"cluster history: {count_noun(len(report.revisions), 'revision')}"]
     for revision in report.revisions:
         who = f" by {revision.actor}" if revision.actor is not None else ""
         what = f"{revision.operation or 'unknown'}{who}"
@@ -223,7 +223,7 @@ def style(line: str) -> str:
     return "dim" if text.endswith("[Derived]") else _BY_MARK.get(mark, "")
 
 
-def folded(line: str, columns: int) -> str:
+def wrap(line: str, columns: int) -> str:
     """A line that is wider than the terminal, broken between words, with what follows further in. Lines of files stay
     as they are, also the excerpt that a finding ends with."""
     line, newline, excerpt = line.partition("\n")

@@ -47,7 +47,7 @@ class Node:
     text: str
 
 
-def drawn(nodes: Sequence[Node]) -> Iterator[str]:
+def draw(nodes: Sequence[Node]) -> Iterator[str]:
     known = {node.id for node in nodes}
     lanes: list[str] = []
     for node in nodes:
@@ -129,7 +129,7 @@ def _line(listed: Callable[..., Any], branch: str, limit: int | None) -> Iterato
         before = page.next_version
 
 
-def described(graph: GraphApi, branch: str, limit: int | None) -> Iterator[str]:
+def describe_branch(graph: GraphApi, branch: str, limit: int | None) -> Iterator[str]:
     """The same line for a person, as `reachable` tells of each commit."""
     for commit in itertools.islice(_line(_history(graph), branch, limit), limit):
         yield _text(commit)
@@ -253,10 +253,10 @@ def _distance(branch: _Line, main: _Line, branched: Mapping[str, CommitReceipt])
     """The commits since the branch left main's line, without those that a merge has taken over since."""
     fork = next((commit.id for commit in itertools.islice(branch, len(branch.own), None)), None)
     since = list(itertools.takewhile(lambda commit: commit.id != fork, main))
-    return _until(branch.own, _merged(since, branched)), _until(since, _merged(branch.own, branched))
+    return _until(branch.own, _merged_commits(since, branched)), _until(since, _merged_commits(branch.own, branched))
 
 
-def _merged(line: Sequence[CommitReceipt], branched: Mapping[str, CommitReceipt]) -> set[str]:
+def _merged_commits(line: Sequence[CommitReceipt], branched: Mapping[str, CommitReceipt]) -> set[str]:
     """What was merged into a line, also by way of another branch, down to where it left main's line."""
     found: set[str] = set()
     waiting = [commit.merged_parent_commit_id for commit in line if commit.merged_parent_commit_id is not None]
@@ -274,7 +274,7 @@ def _until(line: Sequence[CommitReceipt], merged: Set[str]) -> int:
     return next((n for n, commit in enumerate(line) if commit.id in merged), len(line))
 
 
-def counted(counts: EntityCounts) -> str:
+def format_counts(counts: EntityCounts) -> str:
     parts = ((counts.inserted, "inserted"), (counts.updated, "updated"), (counts.deleted, "deleted"))
     return ", ".join(f"{count} {what}" for count, what in parts if count) or "no entities"
 

@@ -79,10 +79,10 @@ def print_lines(lines: Iterable[str], style: Style = report_style) -> None:
             print(line)
         return
     for line in lines:
-        print(_coloured(line, style(line)))
+        print(_colour(line, style(line)))
 
 
-def _coloured(line: str, style: str) -> str:
+def _colour(line: str, style: str) -> str:
     codes = ";".join(str(_CODES[word]) for word in style.split())
     return f"\x1b[{codes}m{line}\x1b[0m" if codes else line
 

@@ -36,7 +36,7 @@ def _no_amounts() -> list[ProgressColumn]:
     return []
 
 
-def _counted() -> list[ProgressColumn]:
+def _count_columns() -> list[ProgressColumn]:
     from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TimeRemainingColumn
     from rich.text import Text
 
@@ -47,7 +47,7 @@ def _counted() -> list[ProgressColumn]:
     return [BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn()]
 
 
-def _weighed() -> list[ProgressColumn]:
+def _byte_columns() -> list[ProgressColumn]:
     from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
     return [BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
@@ -57,7 +57,7 @@ class _Line:
     """What goes on, how much of it is done and of how much; told from any thread, drawn when somebody waits for it."""
 
     def __init__(
-        self, what: str, total: int | None = None, amounts: Callable[[], list[ProgressColumn]] = _counted
+        self, what: str, total: int | None = None, amounts: Callable[[], list[ProgressColumn]] = _count_columns
     ) -> None:
         self._what = what
         self._done = 0
@@ -133,7 +133,7 @@ def reading(name: str, size: int | None) -> Iterator[Callable[[bytes], bytes]]:
     if not _is_watched():
         yield lambda piece: piece
         return
-    line, read = _Line(f"reading {name}", size, _weighed), 0
+    line, read = _Line(f"reading {name}", size, _byte_columns), 0
 
     def advance(piece: bytes) -> bytes:
         nonlocal read

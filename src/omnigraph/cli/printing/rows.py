@@ -21,12 +21,12 @@ from omnigraph.api.queries import ReadHeader, ReadOutput
 from omnigraph.api.values import (
     cell_text,
     compact_json,
-    counted,
+    count_noun,
     csv_line,
     cut_to_width,
     first_piece,
     one_line,
-    padded,
+    pad,
     text_width,
 )
 from omnigraph.cli.config import Defaults
@@ -138,7 +138,7 @@ def columns_of(output: ReadOutput) -> list[str]:
 def _headline(output: ReadOutput) -> str:
     target = output.target
     where = f"branch {target.branch}" if target.branch else f"snapshot {target.snapshot}"
-    return f"{counted(output.row_count, 'row')} from {where} via {output.query_name}"
+    return f"{count_noun(output.row_count, 'row')} from {where} via {output.query_name}"
 
 
 # ---- table ----------------------------------------------------------------------------------------------
@@ -163,9 +163,7 @@ def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -
     pieces = [fit(cell, width) for cell, width in zip(cells, widths, strict=True)]
     height = max(len(piece) for piece in pieces)
     return [
-        " | ".join(
-            padded(piece[i] if i < len(piece) else "", width) for piece, width in zip(pieces, widths, strict=True)
-        )
+        " | ".join(pad(piece[i] if i < len(piece) else "", width) for piece, width in zip(pieces, widths, strict=True))
         for i in range(height)
     ]
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from omnigraph.api.branches import MergeConflict, PropertyConflict
 from omnigraph.api.enums import ConflictKind, EntityKind, Operation, Side
 from omnigraph.api.history import EntityChange
-from omnigraph.api.values import rendered
+from omnigraph.api.values import render_column
 from omnigraph.engine.history.diff import TypeDelta, ends_of, equal_entities
 from omnigraph.engine.rows.columns import equal_values
 from omnigraph.engine.rows.type_state import TypeState
@@ -365,7 +365,7 @@ def _read(state: TypeState, ids: Sequence[str]) -> Iterable[tuple[str, Entity]]:
     columns = {_ENDS[end]: rows.column(end).to_pylist() for end in state.keys[1:]}
     for prop in state.type.property_list:
         if not prop.type.is_blob:
-            columns[prop.name] = rendered(rows.column(prop.column))
+            columns[prop.name] = render_column(rows.column(prop.column))
         elif prop.column in state.table.columns:
             cells = state.table.take(row_ids, [prop.column]).column(prop.column).to_pylist()
             columns[prop.name] = [_blob(cell) for cell in cells]

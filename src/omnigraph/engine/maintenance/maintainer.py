@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from omnigraph.api.maintenance import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, Retention
-from omnigraph.api.values import counted
+from omnigraph.api.values import count_noun
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.maintenance.cleanup import cleanup, first_retained
 from omnigraph.engine.maintenance.declared_indexes import declared_indexes, table_types
@@ -64,7 +64,7 @@ def _reason(policy: MaintenancePolicy, table: TableCondition) -> str | None:
     if table.small_fragments > policy.small_fragments:
         return f"{table.small_fragments} small fragments"
     if table.uncovered_rows > policy.uncovered_rows:
-        return f"{counted(table.uncovered_rows, 'row')} outside an index"
+        return f"{count_noun(table.uncovered_rows, 'row')} outside an index"
     if table.deleted_rows > policy.deleted_share * (table.rows + table.deleted_rows):
         return f"{table.deleted_rows} deleted rows beside {table.rows}"
     return None

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.enums import Dates
-from omnigraph.api.values import rendered
+from omnigraph.api.values import render_column
 from omnigraph.engine.rows.kernels.coerce import MANAGED_PREFIX
 from omnigraph.errors import ConstraintError
 from omnigraph.language.catalog import Property, TableType
@@ -79,7 +79,7 @@ def _json_values(type_: TableType, prop: Property, rows: pa.Table, dates: Dates 
     if prop.type.scalar in FLOATS or prop.type.is_vector:
         _refuse_non_finite(type_, prop, rows)
     if dates is Dates.ISO and prop.type.scalar in _EPOCH:
-        return rendered(column)
+        return render_column(column)
     if (as_number := _EPOCH.get(prop.type.scalar)) is not None:
         column = column.cast(pa.list_(as_number) if prop.type.list else as_number)
     values: list[Any] = column.to_pylist()

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
-from omnigraph.api.load import LoadReceipt, encoded, file_pieces, require_records
+from omnigraph.api.load import LoadReceipt, encode_piece, file_pieces, require_records
 from omnigraph.engine.blobs import admit_blobs
 from omnigraph.engine.rows.kernels import DecodedInput, TypedRows, decode
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
@@ -106,14 +106,14 @@ def record_input(data: Any) -> Callable[[], bytes | Iterable[bytes]]:
 def reopenable(data: LoadInput) -> Callable[[], bytes | Iterable[bytes]]:
     """An input as bytes. Text and bytes can be read any number of times, an iterator once."""
     if isinstance(data, str | bytes | bytearray | memoryview):
-        whole = encoded(data)
+        whole = encode_piece(data)
         return lambda: whole
     pieces: list[Iterable[str | bytes]] = [data]
 
     def open_once() -> Iterator[bytes]:
         if not pieces:
             raise ConflictError("the schema changed while an iterator was being loaded; nothing was written, try again")
-        return map(encoded, pieces.pop())
+        return map(encode_piece, pieces.pop())
 
     return open_once
 

@@ -246,7 +246,7 @@ def _plan_type_notes(old: NodeType | EdgeType, new: NodeType | EdgeType) -> Iter
 def _plan_new_property(owner: AnyType, prop: Property) -> SchemaStep:
     if prop.type.nullable:
         return AddProperty(owner.kind, owner.name, prop.name, type_output(prop.type))
-    return _unsupported(
+    return _unsupported_change(
         _entity(owner, prop),
         f"a new property of an existing type must be nullable: declare it as {prop.type.as_nullable()}",
         MigrationCode.ADD_REQUIRED_PROPERTY,
@@ -259,14 +259,14 @@ def _plan_type_change(owner: AnyType, old: Property, new: Property) -> SchemaSte
         added = sorted(set(after.enum_values) - set(before.enum_values))
         if added and set(before.enum_values) <= set(after.enum_values):
             return ExtendEnum(owner.kind, owner.name, new.name, tuple(added))
-    return _unsupported(
+    return _unsupported_change(
         _entity(owner, new),
         f"the type can't be changed from {before} to {after}",
         MigrationCode.CHANGE_PROPERTY_TYPE,
     )
 
 
-def _unsupported(entity: str, reason: str, code: MigrationCode) -> UnsupportedChange:
+def _unsupported_change(entity: str, reason: str, code: MigrationCode) -> UnsupportedChange:
     return UnsupportedChange(entity, reason, code.value, code.tier.value)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.api.service.pipeline import PipelinePlan, PipelineStep, shown_path
+from omnigraph.api.service.pipeline import PipelinePlan, PipelineStep, display_path
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.errors import BadRequestError, BranchNotFoundError
@@ -53,7 +53,7 @@ def explain(
             columns = {name: [] if model.sources[name].is_graph else frames.columns(name) for name in model.sources}
             for mapping in model.mappings:
                 frames.map_rows(mapping)
-        shown = f"{shown_path(workspace.uri)}, branch {model.branch}, mode {model.mode}"
+        shown = f"{display_path(workspace.uri)}, branch {model.branch}, mode {model.mode}"
         steps = tuple(_steps(model, workspace))
         return PipelinePlan(
             pipeline=model.name,
