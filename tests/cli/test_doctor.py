@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from omnigraph.cli.commands.doctor import check_java, check_packages, check_python
-from omnigraph.cli.printing.output import Check, Health
+from omnigraph.cli.printing.reports import Check, Health
 from tests.cli.conftest import Cli, Outcome
 from tests.conftest import Place
 from tests.support.s3 import S3Server

@@ -21,7 +21,7 @@ from omnigraph.api.queries import BlobDescription, ReadOutput
 from omnigraph.api.schema import SchemaApplied, SchemaPlanOutput, SchemaSource
 from omnigraph.api.service.http import ChangeErrorOutput, ErrorOutput
 from omnigraph.api.service.pipeline import PipelineValidated
-from omnigraph.cli.printing.output import DoctorReport, FormatReport, ListedProfile, Quickstart, ShownProfile
+from omnigraph.cli.printing.reports import DoctorReport, FormatReport, ListedProfile, Quickstart, ShownProfile
 from omnigraph.language.lint import LintReport
 from tests.cli.conftest import Cli
 

@@ -15,7 +15,7 @@ ROOT = Path(omnigraph.language.__file__).parent
 ALLOWED = (
     "lark",
     "msgspec",
-    "omnigraph.api.governance",
+    "omnigraph.api",
     "omnigraph.dates",
     "omnigraph.errors",
     "omnigraph.language",

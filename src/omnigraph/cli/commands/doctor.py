@@ -25,7 +25,8 @@ from omnigraph import __version__
 from omnigraph.api.values import count_noun
 from omnigraph.cli.config import OperatorConfig, active_profile_name, load_config
 from omnigraph.cli.params import GlobalFlags, json_option, uri_argument
-from omnigraph.cli.printing.output import Check, DoctorReport, Health, print_json, print_lines
+from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.printing.reports import Check, DoctorReport, Health
 from omnigraph.cli.registry import Capability
 from omnigraph.cli.target import ClusterScope, Invocation, Request, ServerScope, open_served, pass_invocation, resolve
 from omnigraph.errors import OmniGraphError, PolicyError, UnauthorizedError

@@ -69,7 +69,7 @@ def embed(
         outcome = embed_file(job, selection, mode, os.environ, advance)
     usage = outcome.usage
     if json:
-        from omnigraph.cli.printing.output import EmbedReport
+        from omnigraph.cli.printing.reports import EmbedReport
 
         print_json(
             EmbedReport(

@@ -26,7 +26,7 @@ from omnigraph.errors import BadRequestError, ConflictError
 
 if TYPE_CHECKING:
     from omnigraph.cli.config import OperatorConfig, Profile
-    from omnigraph.cli.printing.output import ListedProfile, Quickstart, ShownProfile
+    from omnigraph.cli.printing.reports import ListedProfile, Quickstart, ShownProfile
 
 
 _README = "README.md"
@@ -75,7 +75,7 @@ def _write(directory: Path, files: dict[str, bytes]) -> None:
 
 def _report(directory: Path, files: dict[str, bytes]) -> Quickstart:
     """The written files, and the commands of the README under its headings."""
-    from omnigraph.cli.printing.output import NextCommands, Quickstart
+    from omnigraph.cli.printing.reports import NextCommands, Quickstart
 
     sections: list[tuple[str, list[str]]] = []
     for match in _SECTION.finditer(files[_README].decode()):
@@ -138,7 +138,7 @@ def show_profile(name: str | None, json: bool) -> None:
 
 
 def _row(profile: Profile, active: str | None) -> ListedProfile:
-    from omnigraph.cli.printing.output import ListedProfile
+    from omnigraph.cli.printing.reports import ListedProfile
 
     valid = profile.flaw is None
     kind, target = profile.bindings[0] if valid else ("invalid", None)
@@ -155,7 +155,7 @@ def _row(profile: Profile, active: str | None) -> ListedProfile:
 
 
 def _describe(profile: Profile | None, config: OperatorConfig) -> ShownProfile:
-    from omnigraph.cli.printing.output import ShownProfile
+    from omnigraph.cli.printing.reports import ShownProfile
 
     defaults = config.defaults
     if profile is not None:
@@ -199,7 +199,7 @@ def login(name: str, token: str | None, json: bool) -> None:
     if not declared:
         print_note(f"no server is called '{name}' in {config.path}; declare it there to use the token")
     if json:
-        from omnigraph.cli.printing.output import LoggedIn
+        from omnigraph.cli.printing.reports import LoggedIn
 
         print_json(LoggedIn(name, str(path), declared))
     else:
@@ -211,7 +211,7 @@ def login(name: str, token: str | None, json: bool) -> None:
 def logout(name: str, json: bool) -> None:
     path = forget_token(name)
     if json:
-        from omnigraph.cli.printing.output import LoggedOut
+        from omnigraph.cli.printing.reports import LoggedOut
 
         print_json(LoggedOut(name, str(path)))
     else:

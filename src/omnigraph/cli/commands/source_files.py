@@ -23,7 +23,7 @@ from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 if TYPE_CHECKING:
-    from omnigraph.cli.printing.output import FormatReport
+    from omnigraph.cli.printing.reports import FormatReport
     from omnigraph.errors import Diagnostic
     from omnigraph.language.lint import LintReport
 
@@ -77,7 +77,7 @@ def fmt(paths: tuple[Path, ...], check: bool, diff: bool, language: Language | N
 
 
 def _report(outcomes: list[_Outcome]) -> FormatReport:
-    from omnigraph.cli.printing.output import FormatReport, FormattedFile
+    from omnigraph.cli.printing.reports import FormatReport, FormattedFile
 
     files = [(str(each.path), each.changed, None if each.error is None else str(each.error)) for each in outcomes]
     return FormatReport(tuple(FormattedFile(*file) for file in files), sum(each.changed for each in outcomes))
