@@ -124,7 +124,12 @@ def test_an_error_ends_a_statement_and_not_the_shell(piped: Any) -> None:
     errors = [line for line in done.err.splitlines() if line.startswith("Error:")]
     fragments = (
         *("Persn", "branch 'nope' not found", "versions 1 to 2", "not a point in time", "'xml' is not a format"),
-        *("there is no :bransh; did you mean ':branch'?", "'q' is not a query", "'age' is no argument", "no type 'Nope'"),
+        *(
+            "there is no :bransh; did you mean ':branch'?",
+            "'q' is not a query",
+            "'age' is not an argument",
+            "no type 'Nope'",
+        ),
         *(":params is not JSON", "", "the past can't be changed"),
     )
     assert len(errors) == len(fragments)

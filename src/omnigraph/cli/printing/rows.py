@@ -15,9 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from omnigraph.api import wire
 from omnigraph.api.enums import CellLayout, ReadFormat
-from omnigraph.api.queries import ReadHeader, ReadOutput
 from omnigraph.api.values import (
     cell_text,
     compact_json,
@@ -35,6 +33,7 @@ from omnigraph.cli.printing.output import print_lines, print_text
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import GraphApi, QueryRows
+    from omnigraph.api.queries import ReadOutput
 
 
 _BETWEEN_COLUMNS = 3
@@ -199,6 +198,9 @@ def _csv(output: ReadOutput) -> str:
 
 
 def _jsonl(output: ReadOutput) -> str:
+    from omnigraph.api import wire
+    from omnigraph.api.queries import ReadHeader
+
     return "\n".join(map(compact_json, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
 
 
@@ -207,6 +209,8 @@ def _ndjson(output: ReadOutput) -> str:
 
 
 def _json(output: ReadOutput) -> str:
+    from omnigraph.api import wire
+
     return json.dumps(wire.to_builtins(output), ensure_ascii=False, indent=2)
 
 
