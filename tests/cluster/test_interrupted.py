@@ -238,6 +238,7 @@ LATE = {
     "state_cas_mismatch",
     "graph_create_failed",
     "schema_apply_failed",
+    "resource_content_changed",  # its threads may read a file in the moment in which the others write it
 }
 
 
