@@ -344,9 +344,9 @@ def test_base_names_are_unique_within_a_package() -> None:
 
 PRIVATE_NAMES_OF_LIBRARIES: dict[str, str] = {
     "cli/main.py: _exit": "the documented way of `os` to end a process without taking its modules apart",
-    "storage/tables/lance_metadata.py: _from_protos": "Lance has no public way to the field ids of a schema",
-    "storage/tables/rows.py: _take_rows": "the public `take` goes by offsets, which a version does not keep",
-    "storage/tables/version_diff.py: _path": "the public `DataFile.path` parses a location for every file",
+    "storage/tables/lance_metadata.py: _from_protos": "makes a schema with chosen field ids",
+    "storage/tables/rows.py: _take_rows": "takes rows by row id; the public `take` takes offsets",
+    "storage/tables/version_diff.py: _path": "reading `DataFile.path` makes a new class every time",
 }
 """`module: name`, with the reason why there is no public way."""
 
