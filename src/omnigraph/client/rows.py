@@ -73,7 +73,7 @@ class ArrowFrames:
 def _measure(data: bytes) -> tuple[int | None, int]:
     """The kind and the length of the first message, 0 for the end; None and the length needed to tell, if it is short.
 
-    The length of the body is in the message's own table (a flatbuffer), which stands behind the two lengths.
+    The length of the body is in the message's own table (a flatbuffer), which follows the two lengths.
     """
     mark, metadata = struct.unpack_from("<II", data)
     if mark != _CONTINUES:
