@@ -94,6 +94,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
         "omnigraph.errors",
         "omnigraph.api",
         "omnigraph.api.enums",
+        "omnigraph.process",
     }
 
 
@@ -107,6 +108,49 @@ def test_listing_branches_loads_few_modules_and_no_lance(tmp_path: Path) -> None
     assert branch == "main"
     assert {"lance", "pyarrow", "pandas", "lark"}.isdisjoint(names)
     assert len([name for name in names if name.split(".")[0] == "omnigraph"]) < 120
+
+
+QUERY_AND_REPORT = """
+import atexit, sys
+from omnigraph.cli.main import main
+atexit.register(lambda: print("too late"))
+try:
+    main(["query", "-e", "query n() { match { $b: Book } return { count($b) as n } }", "--store", sys.argv[1]])
+finally:
+    atexit.register(lambda: print("pandas" in sys.modules, end=""))
+"""
+
+
+def test_a_command_in_its_own_process_leaves_pandas_out_and_ends_quickly(tmp_path: Path) -> None:
+    """Exit functions that a command registers still run, and their output arrives; the modules are not taken apart,
+    which is why a function that was registered before the command does not run."""
+    (tmp_path / "s.pg").write_text(SCHEMA)
+    assert omnigraph("init", "--schema", "s.pg", "graph", cwd=tmp_path).returncode == 0
+    command = [sys.executable, "-c", QUERY_AND_REPORT, "graph"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "False"
+    assert "too late" not in done.stdout
+
+
+def test_pandas_can_still_be_used_after_arrow_was_imported_without_it() -> None:
+    program = """
+from omnigraph.process import PROCESS
+PROCESS.take()
+PROCESS.import_arrow()
+import sys, pyarrow
+assert not {"pandas", "dateutil"} & sys.modules.keys()
+frame = pyarrow.table({"a": [1, None]}).to_pandas()
+print(type(frame).__name__, pyarrow.Table.from_pandas(frame).num_rows)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "DataFrame 2\n"
+
+
+def test_a_process_of_somebody_else_keeps_pandas() -> None:
+    program = "import sys, omnigraph.process as p; p.PROCESS.import_arrow(); print('pyarrow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_a_piped_run_end_to_end(tmp_path: Path) -> None:

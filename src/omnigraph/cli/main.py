@@ -31,6 +31,7 @@ from omnigraph.cli.printing.output import describe_fault, print_json, print_json
 from omnigraph.cli.registry import COMMANDS, FAMILIES, Command, check_flags, current_name, legend
 from omnigraph.cli.target import Invocation, branch_names, complete_names
 from omnigraph.errors import BadRequestError, OmniGraphError
+from omnigraph.process import PROCESS
 
 INTERRUPTED: Final = 130
 
@@ -182,6 +183,8 @@ def app(ctx: click.Context, /, *, debug: bool, **flags: Any) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
+    PROCESS.take()
+    PROCESS.end_quickly()
     gc.set_threshold(50_000)  # imports make many objects and little garbage
     _open_closed_streams()
     if COMPLETION_VARIABLE in os.environ:
@@ -195,9 +198,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         code = 1
     if code == INTERRUPTED:
         # An interrupted command does not wait for its threads; a commit is complete or does not exist.
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+        PROCESS.exit_at_once(code)
+    PROCESS.exit(code)
 
 
 def serve() -> None:

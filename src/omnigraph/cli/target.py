@@ -22,6 +22,7 @@ from omnigraph.cli.config import OperatorConfig, active_profile_name, list_names
 from omnigraph.cli.params import GlobalFlags, UsageError, at_most_one
 from omnigraph.cli.registry import COMMANDS, Capability, Command
 from omnigraph.errors import BadRequestError, ConflictError, OmniGraphError
+from omnigraph.process import PROCESS
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import GraphApi
@@ -462,6 +463,7 @@ def open_graph(target: StoreScope) -> Graph:
     """As Python programs do: the same settings, the same embedding provider."""
     import omnigraph
 
+    PROCESS.import_arrow()
     return omnigraph.open(target.uri)
 
 

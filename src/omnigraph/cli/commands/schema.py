@@ -11,6 +11,7 @@ from omnigraph.cli.params import ReadPoint, branch_option, file_option, json_opt
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, open_graph, pass_invocation, refuse_inside_cluster
+from omnigraph.process import PROCESS
 
 
 @uri_argument
@@ -125,5 +126,6 @@ def init(invocation: Invocation, schema: Path, uri: str | None, force: bool) -> 
     refuse_inside_cluster(place)
     import omnigraph
 
+    PROCESS.import_arrow()
     omnigraph.init(place, source, force=force).close()
     print_lines([f"initialized {place}"])
