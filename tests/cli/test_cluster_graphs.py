@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cluster.payloads import PayloadStore, query_path
+from omnigraph.cluster.payloads import PayloadStore, payload_path
 from omnigraph.cluster.resources import graph_address
 from omnigraph.cluster.state import Resource, ResourceStatus, StatusKind
 from omnigraph.cluster.storage_root import make_root
@@ -44,7 +44,7 @@ def without(*addresses: str) -> Callable[[dict[str, Resource]], None]:
 
 
 def store_query(cluster: Cluster, graph_id: str, name: str, text: str) -> None:
-    digest = PayloadStore(cluster.objects).write_query(graph_id, name, text.encode())
+    digest = PayloadStore(cluster.objects).write(f"query.{graph_id}.{name}", text.encode())
     cluster.record(lambda resources: resources.update({f"query.{graph_id}.{name}": Resource(digest=digest)}))
 
 
@@ -206,7 +206,7 @@ def test_queries_are_checked_against_the_schema_that_their_graph_has(cli: Cli, b
 
 def test_a_payload_that_is_gone_breaks_its_query_alone(cli: Cli, box: Cluster) -> None:
     digest = box.newest.state.resources["query.kb.find"].digest
-    Path("box", query_path("kb", "find", digest)).unlink()
+    Path("box", payload_path("query.kb.find", digest)).unlink()
     report = cli("queries", "validate", "--cluster", "box", "--graph", "kb", "--json").json
     assert [b["query"] for b in report["breakages"]] == ["find"]
     refused = cli("queries", "list", "--cluster", "box", "--json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cluster.payloads import PayloadStore, policy_path, query_path
+from omnigraph.cluster.payloads import PayloadStore, payload_path
 from omnigraph.cluster.state import file_digest
 from omnigraph.cluster.storage_root import make_root, object_names
 from omnigraph.errors import IntegrityError, NotFoundError
@@ -14,12 +14,12 @@ from tests.conftest import Place
 def test_texts_are_stored_under_their_digest_once(place: Place) -> None:
     objects = make_root(place.uri)
     catalog = PayloadStore(objects)
-    digest = catalog.write_query("kb", "find", b"query find() {}")
-    assert digest == file_digest(b"query find() {}") == catalog.write_query("kb", "find", b"query find() {}")
-    path = query_path("kb", "find", digest)
+    digest = catalog.write("query.kb.find", b"query find() {}")
+    assert digest == file_digest(b"query find() {}") == catalog.write("query.kb.find", b"query find() {}")
+    path = payload_path("query.kb.find", digest)
     assert path == f"__cluster/resources/query/kb/find/{digest}.gq"
-    assert catalog.read(path, digest) == b"query find() {}"
-    rules = catalog.write_policy("main", b"rules: []")
+    assert catalog.read("query.kb.find", digest) == b"query find() {}"
+    rules = catalog.write("policy.main", b"rules: []")
     assert objects.get(f"__cluster/resources/policy/main/{rules}.yaml") == b"rules: []"
     assert sorted(object_names(objects, "__cluster/resources")) == [
         f"policy/main/{rules}.yaml",
@@ -30,11 +30,11 @@ def test_texts_are_stored_under_their_digest_once(place: Place) -> None:
 def test_another_text_is_found_out_and_written_anew(place: Place) -> None:
     objects = make_root(place.uri)
     catalog = PayloadStore(objects)
-    digest = catalog.write_policy("main", b"rules: []")
-    objects.put(policy_path("main", digest), b"rules: [everything]", durable=True)
+    digest = catalog.write("policy.main", b"rules: []")
+    objects.put(payload_path("policy.main", digest), b"rules: [everything]", durable=True)
     with pytest.raises(IntegrityError, match="cluster apply"):
-        catalog.read(policy_path("main", digest), digest)
-    catalog.write_policy("main", b"rules: []")
-    assert catalog.read(policy_path("main", digest), digest) == b"rules: []"
+        catalog.read("policy.main", digest)
+    catalog.write("policy.main", b"rules: []")
+    assert catalog.read("policy.main", digest) == b"rules: []"
     with pytest.raises(NotFoundError, match="is missing"):
-        catalog.read(policy_path("other", digest), digest)
+        catalog.read("policy.other", digest)

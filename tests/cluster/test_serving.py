@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from omnigraph.cluster.payloads import PayloadStore, policy_path, query_path
+from omnigraph.cluster.payloads import PayloadStore, payload_path
 from omnigraph.cluster.resources import ClusterError, Severity
 from omnigraph.cluster.serving import ClusterGraph, ClusterPipeline, find_pipeline, read_serving
 from omnigraph.cluster.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
@@ -169,9 +169,9 @@ def test_the_digest_of_a_graph_covers_what_is_recorded_of_it(cluster: Cluster, c
 def test_payloads_are_hashed_again_and_all_findings_come_at_once(cluster: Cluster) -> None:
     resources = cluster.newest.state.resources
     cluster.objects.put(
-        query_path("kb", "find", resources["query.kb.find"].digest), b"query find() { all }", durable=True
+        payload_path("query.kb.find", resources["query.kb.find"].digest), b"query find() { all }", durable=True
     )
-    cluster.objects.put(policy_path("top", resources["policy.top"].digest), b"allow: everything", durable=True)
+    cluster.objects.put(payload_path("policy.top", resources["policy.top"].digest), b"allow: everything", durable=True)
     cluster.record(with_members("graph.lab", embedding_provider="provider.embedding.q"))
     error = refused(cluster)
     assert [(d.code, d.path) for d in error.diagnostics] == [
@@ -183,7 +183,7 @@ def test_payloads_are_hashed_again_and_all_findings_come_at_once(cluster: Cluste
 
 def test_a_payload_that_is_no_text(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, queries={}, init=False)
-    digest = PayloadStore(cluster.objects).write_query("kb", "odd", b"\xff")
+    digest = PayloadStore(cluster.objects).write("query.kb.odd", b"\xff")
     cluster.record(lambda resources: resources.update({"query.kb.odd": Resource(digest=digest)}))
     assert refused(cluster).codes == ["catalog_payload_read_error"]
 

@@ -302,7 +302,7 @@ def load_rules(source: str, kind: str, label: str, graph_id: str | None = None) 
 def bound(cluster: Cluster, **policies: tuple[str, tuple[str, ...]]) -> Cluster:
     def change(resources: dict[str, Resource]) -> None:
         for name, (source, scopes) in policies.items():
-            digest = PayloadStore(cluster.objects).write_policy(name, source.encode())
+            digest = PayloadStore(cluster.objects).write(f"policy.{name}", source.encode())
             resources[f"policy.{name}"] = Resource(digest=digest, applies_to=scopes)
 
     cluster.record(change)
@@ -409,7 +409,7 @@ def reserve(resources: dict[str, Resource]) -> None:
 
 def stored(source: str) -> Callable[[Cluster], None]:
     def change(cluster: Cluster) -> None:
-        digest = PayloadStore(cluster.objects).write_query("kb", "find", source.encode())
+        digest = PayloadStore(cluster.objects).write("query.kb.find", source.encode())
         cluster.record(with_members("query.kb.find", digest=digest))
 
     return change

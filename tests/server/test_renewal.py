@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.cluster.payloads import PayloadStore, query_path
+from omnigraph.cluster.payloads import PayloadStore, payload_path
 from omnigraph.cluster.resources import graph_address
 from omnigraph.cluster.state import Resource, ResourceStatus, StatusKind, file_digest
 from omnigraph.errors import BootRefusedError
@@ -66,7 +66,7 @@ def site(cluster: Cluster) -> Iterator[Site]:
 
 
 def store_query(cluster: Cluster, name: str, text: str, graph_id: str = "kb") -> None:
-    digest = PayloadStore(cluster.objects).write_query(graph_id, name, text.encode())
+    digest = PayloadStore(cluster.objects).write(f"query.{graph_id}.{name}", text.encode())
     cluster.record(lambda resources: resources.update({f"query.{graph_id}.{name}": Resource(digest=digest)}))
 
 
@@ -169,7 +169,7 @@ def test_a_graph_in_doubt_refuses_it(site: Site) -> None:
 def test_a_payload_that_is_missing_refuses_it(site: Site) -> None:
     store_query(site.cluster, "again", MORE)
     digest = site.cluster.newest.state.resources["query.kb.again"].digest
-    Path(site.cluster.root, query_path("kb", "again", digest)).unlink()
+    Path(site.cluster.root, payload_path("query.kb.again", digest)).unlink()
     assert "catalog_payload_missing query.kb.again" in site.refused()
 
 

@@ -43,8 +43,8 @@ def applied(files: ClusterFiles) -> int:
 
 def tear(files: ClusterFiles) -> int:
     """A revision with a query that fits no schema, as no apply would make it."""
-    digest = PayloadStore(files.objects).write_query(
-        "kb", "torn", b"query torn() { match { $p: Nobody } return { $p.name } }"
+    digest = PayloadStore(files.objects).write(
+        "query.kb.torn", b"query torn() { match { $p: Nobody } return { $p.name } }"
     )
     return Cluster(files.root, files.objects).record(
         lambda known: known.update({"query.kb.torn": Resource(digest=digest)})

@@ -135,13 +135,13 @@ def make_cluster(
             external_blob_policy=(blobs or {}).get(graph_id),
         )
         for name, source in queries.get(graph_id, {}).items():
-            digest = catalog.write_query(graph_id, name, source.encode())
+            digest = catalog.write(f"query.{graph_id}.{name}", source.encode())
             resources[f"query.{graph_id}.{name}"] = Resource(digest=digest)
     for name, (source, scopes) in (policies or {}).items():
-        digest = catalog.write_policy(name, source.encode())
+        digest = catalog.write(f"policy.{name}", source.encode())
         resources[f"policy.{name}"] = Resource(digest=digest, applies_to=tuple(sorted(scopes)))
     for name, (source, graph_id) in (pipelines or {}).items():
-        digest = catalog.write_pipeline(name, source.encode())
+        digest = catalog.write(f"pipeline.{name}", source.encode())
         resources[f"pipeline.{name}"] = Resource(digest=digest, pipeline_graph=graph_address(graph_id))
     cluster._create(resources, None, True, {})
     return cluster

@@ -26,7 +26,6 @@ from omnigraph.cluster.state_ledger import (
     Lock,
     LockHeldError,
     acquire,
-    read_lock,
     release,
     revision_path,
 )
@@ -57,13 +56,8 @@ class Session:
     holder: Lock | None = None
     recorded: LedgerRevision | None = None
 
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(self.objects)
-
-    @property
-    def catalog(self) -> PayloadStore:
-        return PayloadStore(self.objects)
+    def __post_init__(self) -> None:
+        self.ledger, self.catalog = Ledger(self.objects), PayloadStore(self.objects)
 
     def observations(self) -> StateObservations:
         """The ledger and the lock in the form of reports."""
@@ -87,19 +81,6 @@ class Session:
         )
 
 
-def open_session(source: str) -> Session:
-    """The cluster of a configuration directory. A missing local storage root is created."""
-    file = read_config(source)
-    return Session(file, make_root(file.storage_root))
-
-
-def open_read_only(source: str) -> Session | None:
-    """Like `open_session`, for commands that change nothing; None when the local storage root does not exist."""
-    file = read_config(source)
-    objects = open_root(file.storage_root)
-    return None if objects is None else Session(file, objects)
-
-
 @contextmanager
 def hold_lock(session: Session, operation: str) -> Iterator[None]:
     """Hold the lock while the block runs, and release it in any case."""
@@ -120,19 +101,11 @@ def hold_lock(session: Session, operation: str) -> Iterator[None]:
             release(session.objects, lock)
         except ClusterError as problem:
             # The command has succeeded or failed already; a lock that stays must not change that.
-            session.findings += [_as_warning(finding) for finding in problem.diagnostics]
+            session.findings += as_warnings(problem)
 
 
-def note_lock_holder(session: Session) -> None:
-    """Note the holder of the lock without acquiring it. A damaged lock is a warning."""
-    try:
-        session.holder = read_lock(session.objects)
-    except ClusterError as problem:
-        session.findings += [_as_warning(finding) for finding in problem.diagnostics]
-
-
-def _as_warning(finding: Diagnostic) -> Diagnostic:
-    return msgspec.structs.replace(finding, severity=Severity.WARNING)
+def as_warnings(problem: ClusterError) -> list[Diagnostic]:
+    return [msgspec.structs.replace(finding, severity=Severity.WARNING) for finding in problem.diagnostics]
 
 
 Outcome = TypeVar("Outcome")
@@ -145,29 +118,42 @@ class CommandRun:
     source: str
     desired: Desired | None = None
     session: Session | None = None
-    _refused: list[Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """A `ClusterError` ends the block and becomes part of the report."""
+        try:
+            yield
+        except ClusterError as problem:
+            self.findings += problem.diagnostics
+
+    def open_read_only(self) -> Session | None:
+        """The cluster, for a command that changes nothing; None when the local storage root does not exist."""
+        file = read_config(self.source)
+        objects = open_root(file.storage_root)
+        self.session = None if objects is None else Session(file, objects)
+        return self.session
 
     def run(
         self, operation: str, read_pipeline: ReadPipeline, work: Callable[[Session, Desired], Outcome]
     ) -> Outcome | None:
-        """Load the configuration, acquire the lock, read the ledger and do the work. A `ClusterError` ends the run and
-        becomes part of the report."""
-        try:
+        """Load the configuration, acquire the lock, read the ledger and do the work. A missing local storage root is
+        created."""
+        with self.reporting():
             self.desired = desired = load_desired(survey_config(self.source), read_pipeline)
             if not desired.is_valid:
                 raise ClusterError(desired.findings)
-            self.session = session = open_session(self.source)
-            session.findings += desired.findings
+            file = read_config(self.source)
+            self.session = session = Session(file, make_root(file.storage_root), list(desired.findings))
             with hold_lock(session, operation):
                 session.recorded = session.ledger.newest()
                 return work(session, desired)
-        except ClusterError as problem:
-            self._refused += problem.diagnostics
-            return None
+        return None
 
     @property
     def diagnostics(self) -> Diagnostics:
-        return (*(self.session.findings if self.session is not None else ()), *self._refused)
+        return (*(self.session.findings if self.session is not None else ()), *self.findings)
 
     @property
     def ok(self) -> bool:

@@ -26,7 +26,7 @@ from omnigraph.cluster.config_files import (
     scopes_of,
 )
 from omnigraph.cluster.configuration import ConfigFile, PipelineSettings
-from omnigraph.cluster.payloads import PayloadStore, query_path
+from omnigraph.cluster.payloads import PayloadStore
 from omnigraph.cluster.resources import (
     CLUSTER_SCOPE,
     RESOURCE_ID,
@@ -120,7 +120,7 @@ def keep_unchanged_queries(desired: Desired, before: Mapping[str, Resource], cat
     declared: dict[str, dict[str, object]] = {}
     for (graph_id, recorded), addresses in edited.items():
         try:
-            payload = catalog.read(query_path(graph_id, addresses[0].name, recorded), recorded).decode("utf-8")
+            payload = catalog.read(str(addresses[0]), recorded).decode("utf-8")
             applied = frozenset(parse_queries(payload, graph_id).queries)
         except (NotFoundError, IntegrityError, StorageError, CompileError, UnicodeDecodeError):
             continue

@@ -20,28 +20,21 @@ from omnigraph.storage.objects import Objects
 RESOURCES_FOLDER: Final = f"{CLUSTER_FOLDER}/resources"
 
 
-def query_path(graph_id: str, name: str, digest: str) -> str:
-    return f"{RESOURCES_FOLDER}/query/{graph_id}/{name}/{digest}.gq"
+_FOLDERS_AND_ENDINGS: Final = {
+    Kind.QUERY: ("query", "gq"),
+    Kind.POLICY: ("policy", "yaml"),
+    Kind.PIPELINE: ("pipeline", "yaml"),
+}
 
 
-def policy_path(name: str, digest: str) -> str:
-    return f"{RESOURCES_FOLDER}/policy/{name}/{digest}.yaml"
-
-
-def pipeline_path(name: str, digest: str) -> str:
-    return f"{RESOURCES_FOLDER}/pipeline/{name}/{digest}.yaml"
-
-
-def payload_path(address: Address, digest: str) -> str | None:
+def payload_path(resource: str, digest: str) -> str | None:
     """The path of a resource's payload; None when its kind has none."""
-    match address.kind:
-        case Kind.QUERY:
-            return query_path(address.graph or "", address.name, digest)
-        case Kind.POLICY:
-            return policy_path(address.name, digest)
-        case Kind.PIPELINE:
-            return pipeline_path(address.name, digest)
-    return None
+    address = Address.parse(resource)
+    if address is None or address.kind not in _FOLDERS_AND_ENDINGS:
+        return None
+    folder, ending = _FOLDERS_AND_ENDINGS[address.kind]
+    within = f"{address.graph}/" if address.graph is not None else ""
+    return f"{RESOURCES_FOLDER}/{folder}/{within}{address.name}/{digest}.{ending}"
 
 
 class PayloadStore:
@@ -50,33 +43,25 @@ class PayloadStore:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    def read(self, path: str, digest: str) -> bytes:
+    def read(self, resource: str, digest: str) -> bytes:
         """A payload. Raises `NotFoundError` when it is missing, `IntegrityError` when its digest differs."""
-        data = self._objects.get(path)
+        path = payload_path(resource, digest)
+        data = self._objects.get(path) if path is not None else None
         if data is None:
             raise NotFoundError(f"{path} is missing; run `omnigraph cluster apply` to store it again")
         if (found := file_digest(data)) != digest:
-            raise IntegrityError(path, f"its content has the digest {found}; run `omnigraph cluster apply`")
+            raise IntegrityError(str(path), f"its content has the digest {found}; run `omnigraph cluster apply`")
         return data
 
-    def write(self, path: str, data: bytes) -> str:
-        """Store a payload under the path of its digest; returns the digest."""
+    def write(self, resource: str, data: bytes) -> str:
+        """Store the payload of a resource under its digest; returns the digest."""
+        digest = file_digest(data)
+        path = payload_path(resource, digest)
+        assert path is not None, "only files of queries, policies and pipelines are stored"
         # The name determines the content, so any other content is damage, and replacing it is safe.
         if not self._objects.claim(path, data) and self._objects.get(path) != data:
             self._objects.put(path, data, durable=True)
-        return file_digest(data)
-
-    def write_query(self, graph_id: str, name: str, data: bytes) -> str:
-        """Store the file of a query; returns its digest."""
-        return self.write(query_path(graph_id, name, file_digest(data)), data)
-
-    def write_pipeline(self, name: str, data: bytes) -> str:
-        """Store the file of a pipeline; returns its digest."""
-        return self.write(pipeline_path(name, file_digest(data)), data)
-
-    def write_policy(self, name: str, data: bytes) -> str:
-        """Store the file of a policy; returns its digest."""
-        return self.write(policy_path(name, file_digest(data)), data)
+        return digest
 
 
 _READS_AT_ONCE: Final = 8
@@ -104,13 +89,12 @@ def damaged_payloads(catalog: PayloadStore, resources: Mapping[str, Resource]) -
     """The damaged payloads of these resources, sorted by address. One read per payload."""
 
     def look(address: str) -> DamagedPayload | None:
-        parsed = Address.parse(address)
         digest = resources[address].digest
-        path = payload_path(parsed, digest) if parsed is not None else None
+        path = payload_path(address, digest)
         if path is None:
             return None
         try:
-            catalog.read(path, digest)
+            catalog.read(address, digest)
         except NotFoundError:
             return DamagedPayload(address, Damage.MISSING, f"{path} is missing")
         except IntegrityError:

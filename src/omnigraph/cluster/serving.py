@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from omnigraph.cluster.configuration import CONFIG_FILE, read_root
-from omnigraph.cluster.payloads import PayloadStore, pipeline_path, policy_path, query_path
+from omnigraph.cluster.payloads import PayloadStore, payload_path
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
 from omnigraph.cluster.state import BlobPolicy, Resource, State, composite_digest, embedding_provider_digest
 from omnigraph.cluster.state_ledger import read_applied, revision_path
@@ -214,16 +214,15 @@ class _Verification:
         return ((a, pipeline) for a, pipeline in pipelines if not _is_unserved_graph(pipeline.pipeline_graph, served))
 
     def _query(self, address: Address, resource: Resource) -> ClusterQuery | None:
-        graph_id = address.graph or ""
-        source = self._payload(address, query_path(graph_id, address.name, resource.digest), resource.digest)
-        return None if source is None else ClusterQuery(graph_id, address.name, source)
+        source = self._payload(address, resource)
+        return None if source is None else ClusterQuery(address.graph or "", address.name, source)
 
     def _policy(self, address: Address, resource: Resource) -> ClusterPolicy | None:
         if not resource.applies_to:
             message = "the applied state has no bindings for it; run `omnigraph cluster apply`"
             self._findings.append(error("policy_bindings_missing", str(address), message))
             return None
-        source = self._payload(address, policy_path(address.name, resource.digest), resource.digest)
+        source = self._payload(address, resource)
         return None if source is None else ClusterPolicy(address.name, source, resource.applies_to)
 
     def _pipeline(self, address: Address, resource: Resource) -> ClusterPipeline | None:
@@ -232,12 +231,12 @@ class _Verification:
             message = f"'{resource.pipeline_graph}' is not a graph; run `omnigraph cluster apply`"
             self._findings.append(error("unknown_pipeline_graph", str(address), message))
             return None
-        source = self._payload(address, pipeline_path(address.name, resource.digest), resource.digest)
+        source = self._payload(address, resource)
         return None if source is None else ClusterPipeline(address.name, graph.name, resource.digest, source)
 
-    def _payload(self, address: Address, path: str, digest: str) -> str | None:
+    def _payload(self, address: Address, resource: Resource) -> str | None:
         try:
-            return self._catalog.read(path, digest).decode("utf-8")
+            return self._catalog.read(str(address), resource.digest).decode("utf-8")
         except NotFoundError as problem:
             finding = error("catalog_payload_missing", str(address), str(problem))
         except IntegrityError as problem:
@@ -245,6 +244,7 @@ class _Verification:
         except StorageError as problem:
             finding = error("catalog_payload_read_error", str(address), str(problem))
         except UnicodeDecodeError:
+            path = payload_path(str(address), resource.digest)
             finding = error("catalog_payload_read_error", str(address), f"{path} is not UTF-8 text")
         self._findings.append(finding)
         return None

@@ -105,6 +105,10 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def resources(self) -> dict[str, Resource]:
         return self.applied_revision.resources
 
+    @property
+    def digests(self) -> dict[str, str]:
+        return {address: resource.digest for address, resource in self.resources.items()}
+
     def of_kind(self, kind: Kind) -> Iterator[tuple[Address, Resource]]:
         """The applied resources of a kind, sorted by address."""
         for text in sorted(self.resources):

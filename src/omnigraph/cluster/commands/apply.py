@@ -273,13 +273,12 @@ class _Run:
         repaired = [damaged.address for damaged in preview.damaged if damaged.damage is not Damage.READ_ERROR]
 
         def write(resource: str) -> list[Diagnostic]:
-            address, source = Address.parse(resource), self.desired.sources.get(resource)
-            path = payload_path(address, source.digest) if address is not None and source is not None else None
-            if path is None or source is None:
+            source = self.desired.sources.get(resource)
+            if source is None or payload_path(resource, source.digest) is None:
                 return []
             try:
                 source.refuse_changed(resource)
-                self.session.catalog.write(path, source.data)
+                self.session.catalog.write(resource, source.data)
             except ClusterError as problem:
                 return list(problem.diagnostics)
             except StorageError as problem:

@@ -22,12 +22,11 @@ from omnigraph.api.service.cluster import (
     ClusterChange,
     ClusterPlan,
     ClusterValidated,
-    is_ok,
 )
 from omnigraph.cluster.command_run import CommandRun, Session, require_state
-from omnigraph.cluster.configuration import CONFIG_FILE, ConfigFile, absolute_directory, survey_config
+from omnigraph.cluster.configuration import CONFIG_FILE, survey_config
 from omnigraph.cluster.desired import Desired, ReadPipeline, default_deny, keep_unchanged_queries, load_desired
-from omnigraph.cluster.payloads import DamagedPayload, PayloadStore, damaged_payloads, payload_path
+from omnigraph.cluster.payloads import DamagedPayload, PayloadStore, damaged_payloads
 from omnigraph.cluster.plan.approvals import Approval, Gates, find_gates, root_of
 from omnigraph.cluster.plan.approvals import approve as write_approval
 from omnigraph.cluster.plan.diff import PlanContext, blast_radius, changed_settings, classify, difference, is_gated
@@ -192,15 +191,13 @@ def _text_differences(
     """The changed lines of every updated query, policy and pipeline."""
     differences = {}
     for change in changes:
-        address = Address.parse(change.resource)
         before, source = change.before_digest, desired.sources.get(change.resource)
-        path = payload_path(address, before) if address is not None and before is not None else None
-        if path is None or before is None or source is None or before == change.after_digest:
+        if before is None or source is None or before == change.after_digest:
             continue
         try:
-            old = catalog.read(path, before).decode("utf-8")
+            old = catalog.read(change.resource, before).decode("utf-8")
         except (NotFoundError, IntegrityError, StorageError, UnicodeDecodeError):
-            continue  # damaged payloads are reported elsewhere
+            continue  # schemas have no payload, and damaged payloads are reported elsewhere
         lines = difflib.unified_diff(old.splitlines(), source.text.splitlines(), "applied", source.shown, lineterm="")
         differences[change.resource] = list(lines)
     return differences
@@ -234,32 +231,25 @@ def _approve(session: Session, desired: Desired, *, resource: str, approver: str
 
 
 def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
+    command_run = CommandRun(source)
     desired: Desired | None = None
-    findings: list[Diagnostic] = []
-    try:
+    with command_run.reporting():
         file = survey_config(source)
         desired = load_desired(file, read_pipeline)
-        findings += [*(() if file.findings else _storage_findings(file)), *desired.findings]
-        if is_ok(tuple(findings)):
-            findings += default_deny(desired)
-    except ClusterError as problem:
-        findings += problem.diagnostics
-    directory = absolute_directory(source)
+        if not file.findings:
+            try:
+                Location.parse(file.storage_root)  # its syntax; nothing is opened
+            except BadRequestError as problem:
+                command_run.findings.append(error("storage_root_invalid", "storage", str(problem)))
+        command_run.findings += desired.findings
+        if command_run.ok:
+            command_run.findings += default_deny(desired)
     return ClusterValidated(
-        ok=is_ok(tuple(findings)),
-        config_dir=directory,
-        config_file=str(Path(directory) / CONFIG_FILE),
+        ok=command_run.ok,
+        config_dir=command_run.config_dir,
+        config_file=str(Path(command_run.config_dir) / CONFIG_FILE),
         resource_digests=desired.digests if desired is not None else {},
         resources=desired.listed() if desired is not None else (),
         dependencies=desired.edges() if desired is not None else (),
-        diagnostics=tuple(findings),
+        diagnostics=command_run.diagnostics,
     )
-
-
-def _storage_findings(file: ConfigFile) -> list[Diagnostic]:
-    """Check the syntax of the storage root, without opening it."""
-    try:
-        Location.parse(file.storage_root)
-    except BadRequestError as problem:
-        return [error("storage_root_invalid", "storage", str(problem))]
-    return []

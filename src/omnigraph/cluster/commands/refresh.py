@@ -40,7 +40,7 @@ def _run(operation: Operation, source: str, read_pipeline: ReadPipeline, actor: 
         operation=operation,
         config_dir=command_run.config_dir,
         state_observations=command_run.state_observations,
-        resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
+        resource_digests=state.digests if state is not None else {},
         resource_statuses=state.resource_statuses if state is not None else {},
         observations=state.observations if state is not None else {},
         diagnostics=command_run.diagnostics,

@@ -24,11 +24,9 @@ from omnigraph.api.service.cluster import (
     DeclaredQuery,
     QueriesValidated,
     QueryNote,
-    is_ok,
 )
-from omnigraph.cluster.command_run import UNREAD, Session, note_lock_holder, open_read_only
-from omnigraph.cluster.configuration import absolute_directory
-from omnigraph.cluster.payloads import PayloadStore, damaged_payloads, pipeline_path, query_path
+from omnigraph.cluster.command_run import CommandRun, Session, as_warnings
+from omnigraph.cluster.payloads import PayloadStore, damaged_payloads, payload_path
 from omnigraph.cluster.plan.diff import difference
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
 from omnigraph.cluster.serving import ClusterPipeline
@@ -84,9 +82,8 @@ def _readable(applied: AppliedState) -> list[ClusterPipeline]:
     payloads, pipelines = PayloadStore(applied.objects), []
     for address, resource in applied.state.of_kind(Kind.PIPELINE):
         graph = Address.parse(resource.pipeline_graph or "")
-        path = pipeline_path(address.name, resource.digest)
         try:
-            source = payloads.read(path, resource.digest).decode("utf-8")
+            source = payloads.read(str(address), resource.digest).decode("utf-8")
         except (NotFoundError, IntegrityError, StorageError, UnicodeDecodeError):
             continue
         if graph is not None:
@@ -96,37 +93,34 @@ def _readable(applied: AppliedState) -> list[ClusterPipeline]:
 
 def status(source: str, revision: int | None = None) -> ClusterStatus:
     """The newest state, or that of one revision."""
-    session: Session | None = None
-    findings: list[Diagnostic] = []
+    command_run = CommandRun(source)
     pipelines: tuple[AppliedPipeline, ...] = ()
-    try:
-        session = open_read_only(source)
+    with command_run.reporting():
+        session = command_run.open_read_only()
         if session is not None:
-            note_lock_holder(session)
-            ledger = session.ledger
-            session.recorded = ledger.newest() if revision is None else ledger.revision(revision)
+            try:
+                session.holder = read_lock(session.objects)
+            except ClusterError as problem:  # a damaged lock
+                session.findings += as_warnings(problem)
+            session.recorded = session.ledger.newest() if revision is None else session.ledger.revision(revision)
         if session is None or session.recorded is None:
-            findings.append(_missing(revision))
+            command_run.findings.append(_missing(revision))
         else:
             damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
-            findings += [payload.finding("the next apply stores it again") for payload in damaged]
+            command_run.findings += [payload.finding("the next apply stores it again") for payload in damaged]
             if revision is None:  # graphs of an earlier state may be deleted
                 pipelines, unknown = pipelines_with_runs(AppliedState(session.objects, session.recorded.state))
-                findings += unknown
-    except ClusterError as problem:
-        findings += problem.diagnostics
-    if session is not None:
-        findings = [*session.findings, *findings]
-    state = session.recorded.state if session is not None and session.recorded is not None else None
+                command_run.findings += unknown
+    state = command_run.state
     return ClusterStatus(
-        ok=is_ok(tuple(findings)),
-        config_dir=absolute_directory(source),
-        state_observations=session.observations() if session is not None else UNREAD,
-        resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
+        ok=command_run.ok,
+        config_dir=command_run.config_dir,
+        state_observations=command_run.state_observations,
+        resource_digests=state.digests if state is not None else {},
         resource_statuses=state.resource_statuses if state is not None else {},
         observations=state.observations if state is not None else {},
         pipelines=pipelines,
-        diagnostics=tuple(findings),
+        diagnostics=command_run.diagnostics,
     )
 
 
@@ -138,23 +132,20 @@ def _missing(revision: int | None) -> Diagnostic:
 
 def history(source: str, limit: int | None = None) -> ClusterHistory:
     """The revisions of a cluster with their changes, newest first, at most `limit` of them."""
-    session: Session | None = None
+    command_run = CommandRun(source)
     revisions: tuple[ClusterRevision, ...] = ()
-    findings: list[Diagnostic] = []
-    try:
-        session = open_read_only(source)
+    with command_run.reporting():
+        session = command_run.open_read_only()
         numbers = session.ledger.revisions() if session is not None else []
         if session is None or not numbers:
-            findings.append(_missing(None))
+            command_run.findings.append(_missing(None))
         else:
             revisions = _revisions(session, numbers, limit)
-    except ClusterError as problem:
-        findings += problem.diagnostics
     return ClusterHistory(
-        ok=is_ok(tuple(findings)),
-        config_dir=absolute_directory(source),
+        ok=command_run.ok,
+        config_dir=command_run.config_dir,
         revisions=revisions,
-        diagnostics=tuple(findings),
+        diagnostics=command_run.diagnostics,
     )
 
 
@@ -183,36 +174,31 @@ def _revision(before: LedgerRevision | None, after: LedgerRevision) -> ClusterRe
 
 def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | None]:
     """Remove the lock with this id; returns the report and the removed lock."""
-    session: Session | None = None
-    held: Lock | None = None
-    removed = False
-    findings: list[Diagnostic] = []
-    try:
-        session = open_read_only(source)
+    command_run = CommandRun(source)
+    removed: Lock | None = None
+    with command_run.reporting():
+        session = command_run.open_read_only()
         held = read_lock(session.objects) if session is not None else None
         if session is None or held is None:
             raise ClusterError.of("state_lock_missing", LOCK_PATH, "there is no lock")
         session.holder = held
         if held.lock_id != lock_id:
-            message = f"the lock has another id ({held})"
-            raise ClusterError.of("state_lock_id_mismatch", LOCK_PATH, message)
+            raise ClusterError.of("state_lock_id_mismatch", LOCK_PATH, f"the lock has another id ({held})")
         try:
             session.objects.delete(LOCK_PATH)
         except StorageError as problem:
             raise ClusterError.of("state_lock_error", LOCK_PATH, str(problem)) from problem
-        session.holder, removed = None, True
+        session.holder, removed = None, held
         # Last, and for the report only: an unreadable ledger must not keep the cluster locked.
         session.recorded = session.ledger.newest()
-    except ClusterError as problem:
-        findings += problem.diagnostics
     output = ClusterUnlocked(
-        ok=is_ok(tuple(findings)),
-        config_dir=absolute_directory(source),
-        state_observations=session.observations() if session is not None else UNREAD,
-        lock_removed=removed,
-        diagnostics=tuple(findings),
+        ok=command_run.ok,
+        config_dir=command_run.config_dir,
+        state_observations=command_run.state_observations,
+        lock_removed=removed is not None,
+        diagnostics=command_run.diagnostics,
     )
-    return output, held if removed else None
+    return output, removed
 
 
 Head: TypeAlias = Callable[[str], AbstractContextManager[Snapshot]]
@@ -297,11 +283,10 @@ def _stored_queries(applied: AppliedState, graph_ids: Iterable[str]) -> Iterator
 
 
 def _source(applied: AppliedState, address: Address, resource: Resource) -> str:
-    path = query_path(address.graph or "", address.name, resource.digest)
     try:
-        return PayloadStore(applied.objects).read(path, resource.digest).decode("utf-8")
+        return PayloadStore(applied.objects).read(str(address), resource.digest).decode("utf-8")
     except UnicodeDecodeError:
-        raise IntegrityError(path, "it is not UTF-8 text") from None
+        raise IntegrityError(str(payload_path(str(address), resource.digest)), "it is not UTF-8 text") from None
 
 
 def _code(flaw: Exception) -> str:
