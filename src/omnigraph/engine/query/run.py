@@ -44,13 +44,8 @@ def inputs_of(plan: ir.ReadOperator) -> tuple[ir.ReadOperator, ...]:
             return (plan.input,)
 
 
-def operators_in(plan: ir.ReadOperator) -> Iterator[ir.ReadOperator]:
-    """Every operator, each before its inputs."""
-    return (operator for operator, _ in plan_levels(plan))
-
-
 def plan_levels(plan: ir.ReadOperator) -> Iterator[tuple[ir.ReadOperator, int]]:
-    """The same, each with how many operators are above it. A loop, because a plan may be as deep as a query is long."""
+    """Every operator before its inputs, and how many are above it. A loop: a plan is as deep as a query is long."""
     waiting = [(plan, 0)]
     while waiting:
         operator, depth = waiting.pop()
@@ -60,7 +55,7 @@ def plan_levels(plan: ir.ReadOperator) -> Iterator[tuple[ir.ReadOperator, int]]:
 
 def binders(plan: ir.ReadOperator) -> Iterator[tuple[str, NodeType | EdgeType]]:
     """Every variable with the type of what it is bound to."""
-    for operator in operators_in(plan):
+    for operator, _ in plan_levels(plan):
         match operator:
             case ir.Scan():
                 yield operator.variable, operator.type
@@ -72,7 +67,7 @@ def binders(plan: ir.ReadOperator) -> Iterator[tuple[str, NodeType | EdgeType]]:
 
 def values_in(plan: ir.ReadOperator) -> Iterator[ir.Value]:
     """Every value that some operator reads."""
-    for operator in operators_in(plan):
+    for operator, _ in plan_levels(plan):
         match operator:
             case ir.Scan() | ir.Expand() | ir.Filter():
                 for predicate in operator.predicates:
@@ -102,6 +97,9 @@ def property_values(part: object) -> Iterator[ir.PropertyValue]:
             waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
 
 
+_ARROWS = {ir.Direction.OUT: "-[{}]->", ir.Direction.IN: "<-[{}]-", ir.Direction.BOTH: "-[{}]-"}
+
+
 def label(plan: ir.ReadOperator) -> str:
     """What an operator does, in a few words."""
     match plan:
@@ -110,7 +108,10 @@ def label(plan: ir.ReadOperator) -> str:
         case ir.Outer():
             return "Outer " + ", ".join(f"${v}" for v in plan.variables)
         case ir.Expand():
-            return _expand_label(plan)
+            edge = (f"${plan.edge_variable}:" if plan.edge_variable else "") + plan.edge.name
+            hops = "" if (plan.min_hops, plan.max_hops) == (1, 1) else f"{{{plan.min_hops},{plan.max_hops}}}"
+            kind, arrow = "Close" if plan.closing else "Expand", _ARROWS[plan.direction].format(edge + hops)
+            return f"{kind} ${plan.source} {arrow} ${plan.destination}" + _tests(plan.predicates)
         case ir.CrossJoin():
             return "CrossJoin"
         case ir.Filter():
@@ -118,68 +119,50 @@ def label(plan: ir.ReadOperator) -> str:
         case ir.AntiJoin():
             return "AntiJoin on " + ", ".join(f"${v}" for v in plan.correlated)
         case ir.Rank():
-            return f"Rank by {_rank(plan.rank)}"
+            return f"Rank by {_text(plan.rank)}"
         case ir.BestNodes():
             return f"BestNodes {plan.count} of ${plan.variable}"
         case ir.Fuse():
-            return f"Fuse {_rank(plan.rank.first)} and {_rank(plan.rank.second)}, best {plan.limit}"
+            return f"Fuse {_text(plan.rank.first)} and {_text(plan.rank.second)}, best {plan.limit}"
         case ir.Sort():
-            keys = [f"{_value(key.value)}{' desc' if key.descending else ''}" for key in plan.keys]
+            keys = [f"{_text(key.value)}{' desc' if key.descending else ''}" for key in plan.keys]
             return "Sort by " + ", ".join((*keys, *(f"${v}.id" for v in plan.tie_break)))
         case ir.Limit():
             return f"Limit {plan.count}"
-        case ir.Project():
-            return "Project " + ", ".join(column.name for column in plan.columns)
-        case ir.Aggregate():
-            return "Aggregate " + ", ".join(column.name for column in plan.columns)
-
-
-def _expand_label(plan: ir.Expand) -> str:
-    arrow = {ir.Direction.OUT: "-[{}]->", ir.Direction.IN: "<-[{}]-", ir.Direction.BOTH: "-[{}]-"}[plan.direction]
-    edge = (f"${plan.edge_variable}:" if plan.edge_variable else "") + plan.edge.name
-    hops = "" if (plan.min_hops, plan.max_hops) == (1, 1) else f"{{{plan.min_hops},{plan.max_hops}}}"
-    kind = "Close" if plan.closing else "Expand"
-    return f"{kind} ${plan.source} {arrow.format(edge + hops)} ${plan.destination}" + _tests(plan.predicates)
+        case ir.Project() | ir.Aggregate():
+            return f"{type(plan).__name__} " + ", ".join(column.name for column in plan.columns)
 
 
 def _tests(predicates: tuple[ir.Predicate, ...]) -> str:
-    return " where " + " and ".join(_predicate(p) for p in predicates) if predicates else ""
+    return " where " + " and ".join(map(_text, predicates)) if predicates else ""
 
 
-def _predicate(predicate: ir.Predicate) -> str:
-    if isinstance(predicate, ir.TextMatch):
-        return _value(predicate)
-    return f"{_value(predicate.left)} {predicate.operator.value} {_value(predicate.right)}"
-
-
-def _value(value: ir.Value) -> str:
-    match value:
+def _text(part: ir.Value | ir.Ranking | ir.Predicate) -> str:
+    match part:
+        case ir.Compare():
+            return f"{_text(part.left)} {part.operator.value} {_text(part.right)}"
         case ir.PropertyValue():
-            return f"${value.variable}.{value.prop.name}"
+            return f"${part.variable}.{part.prop.name}"
         case ir.NodeId():
-            return f"${value.variable}"
+            return f"${part.variable}"
         case ir.ParameterValue():
-            return f"${value.name}"
+            return f"${part.name}"
         case ir.Constant():
-            return repr(value.value)
+            return repr(part.value)
         case ir.Now():
             return "now()"
         case ir.TextMatch():
-            return f"{value.function.value}({_value(value.field)}, {_value(value.query)})"
+            return f"{part.function.value}({_text(part.field)}, {_text(part.query)})"
         case ir.Score():
-            return _rank(value.rank)
+            return _text(part.rank)
         case ir.OutputValue():
-            return f"column {value.index + 1}"
-
-
-def _rank(rank: ir.Ranking) -> str:
-    match rank:
+            return f"column {part.index + 1}"
         case ir.NearestRank():
-            return f"nearest({_value(rank.field)}, {_value(rank.query)})"
+            return f"nearest({_text(part.field)}, {_text(part.query)})"
         case ir.Bm25Rank():
-            return f"bm25({_value(rank.field)}, {_value(rank.query)})"
+            return f"bm25({_text(part.field)}, {_text(part.query)})"
         case ir.FusedRank():
-            return f"rrf({_rank(rank.first)}, {_rank(rank.second)})"
+            return f"rrf({_text(part.first)}, {_text(part.second)})"
 
 
 # Rows that go through a plan together: few at first, since each may become many and a limit may end it soon.
@@ -240,7 +223,7 @@ class ReadRun:
                     needed = {name for value in values for name in ir.variables_of(value)}
                     table = aggregate_rows(plan, self._rows(plan.input, needed, counts_only=True), self._context)
                 case _:
-                    raise AssertionError(f"{type(plan).__name__} does not stand above an aggregate")
+                    raise AssertionError(f"{type(plan).__name__} is not an operator above an aggregate")
             entry.rows = len(table)
             return table
 
@@ -285,8 +268,10 @@ class ReadRun:
                 return scan(plan, self._values, context, limit=limit)
             case ir.Outer():
                 return _ONE_EMPTY_ROW
+            case ir.Rank(input=ir.Scan() as nodes):
+                return next(self._ranked_parts(plan, nodes, limit))
             case ir.Rank():
-                return self._rank(plan, needed, limit)
+                return rank_rows(plan, self._rows(plan.input, needed | {plan.rank.field.variable}), context)
             case ir.BestNodes():
                 return self._of_best_nodes(plan, needed)
             case ir.Fuse():
@@ -294,7 +279,8 @@ class ReadRun:
                 first, second = self._rows(plan.first, both), self._rows(plan.second, both)
                 return fuse(plan, first.only(both), second.only(both), context)
             case ir.Sort():
-                return self._sort(plan, needed, limit)
+                below = needed | set(plan.tie_break) | {n for key in plan.keys for n in ir.variables_of(key.value)}
+                return sorted_rows(plan, self._rows(plan.input, below), self._owners, limit, context)
             case ir.Limit():
                 return self._limit(plan, needed)
         raise AssertionError(f"{type(plan).__name__} yields no bindings")
@@ -338,8 +324,8 @@ class ReadRun:
         self._depth += 1
         tag = f"#outer:{self._depth}"
         outer = Bindings({v: rows.rows[v] for v in plan.correlated} | {tag: np.arange(rows.length)}, rows.length)
-        leaf = _outer_leaf(plan.inner)
-        if leaf is not None:
+        # A negation reads its outer row through its leftmost leaf.
+        if isinstance(leaf := _row_wise_leaf(plan.inner), ir.Outer):
             self._given[id(leaf)] = outer
         inner = self._rows(plan.inner, {tag}, counts_only=True)
         self._depth -= 1
@@ -348,16 +334,6 @@ class ReadRun:
         alone = np.ones(rows.length, dtype=bool)
         alone[inner.rows[tag]] = False
         return rows.where(alone)
-
-    def _rank(self, plan: ir.Rank, needed: frozenset[str], limit: int | None) -> Bindings:
-        if isinstance(plan.input, ir.Scan):
-            return next(self._ranked_parts(plan, plan.input, limit))
-        return rank_rows(plan, self._rows(plan.input, needed | {plan.rank.field.variable}), self._context)
-
-    def _sort(self, plan: ir.Sort, needed: frozenset[str], limit: int | None) -> Bindings:
-        below = needed | set(plan.tie_break) | {n for key in plan.keys for n in ir.variables_of(key.value)}
-        rows = self._rows(plan.input, below)
-        return sorted_rows(plan, rows, self._owners, limit, self._context)
 
     def _limit(self, plan: ir.Limit, needed: frozenset[str]) -> Bindings:
         if not plan.count:
@@ -444,7 +420,7 @@ class ReadRun:
         """The rows of an operator, at least one piece, each binding just `needed`. Where every operator below treats
         rows one by one, the rows of the leaf go through in pieces."""
         leaf = _row_wise_leaf(plan)
-        if leaf is None or leaf is plan:
+        if not isinstance(leaf, ir.Scan | ir.Rank) or leaf is plan:
             yield self._rows(plan, needed, limit=limit).only(needed)
             return
         size = _FIRST_PIECE
@@ -459,10 +435,8 @@ class ReadRun:
                 del self._given[id(leaf)]
                 yield rows
                 # As many rows come out of a piece as may go in, however many each of them becomes.
-                start, size = (
-                    start + size,
-                    min(_PIECE, size * _GROWTH, max(1, piece.length * _PIECE // max(1, rows.length))),
-                )
+                start += size
+                size = min(_PIECE, size * _GROWTH, max(1, piece.length * _PIECE // max(1, rows.length)))
                 if start >= whole.length:
                     break
         self._context.share = 1.0
@@ -508,28 +482,13 @@ def _below(plan: ir.ReadOperator, needed: frozenset[str]) -> tuple[ir.ReadOperat
     return None
 
 
-def _outer_leaf(plan: ir.ReadOperator) -> ir.Outer | None:
-    """The leaf through which a negation reads its outer row: the leftmost one."""
-    while not isinstance(plan, ir.Outer):
-        match plan:
-            case ir.Expand() | ir.Filter() | ir.AntiJoin():
-                plan = plan.input
-            case ir.CrossJoin():
-                plan = plan.left
-            case _:
-                return None
-    return plan
-
-
-def _row_wise_leaf(plan: ir.ReadOperator) -> ir.ReadOperator | None:
-    """The scan or ranking below operators that each extend, keep or drop one row at a time."""
+def _row_wise_leaf(plan: ir.ReadOperator) -> ir.ReadOperator:
+    """The first operator below those that each extend, keep or drop one row at a time."""
     while True:
         match plan:
             case ir.Expand() | ir.Filter() | ir.AntiJoin():
                 plan = plan.input
             case ir.CrossJoin():
                 plan = plan.left
-            case ir.Scan() | ir.Rank():
-                return plan
             case _:
-                return None
+                return plan

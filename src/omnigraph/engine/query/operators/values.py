@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Bindings, Mask, RowSpace
-from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.context import ReadContext, scalar_constant
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.ranking import matching_rows, scores_of
 from omnigraph.engine.query.properties import Located
@@ -57,7 +57,7 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
         case ir.OutputValue():
             raise AssertionError("an output column is sorted by its aggregate")
         case _:
-            return context.scalar(value)
+            return scalar_constant(value, context.parameters)
 
 
 def entity_ids(variable: str, owner: NodeType | EdgeType, rows: Bindings, context: ReadContext) -> Located:
