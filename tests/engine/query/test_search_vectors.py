@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.search import Candidates, RankedRows, nearest
-from omnigraph.engine.query.search.ranked_rows import round_measures
+from omnigraph.engine.query.search.ranked_rows import Candidates, RankedRows, round_measures
+from omnigraph.engine.query.search.vectors import nearest
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
 from omnigraph.language.catalog import Metric

@@ -20,9 +20,10 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.aggregate import aggregate_rows
 from omnigraph.engine.query.operators.expand import expand
 from omnigraph.engine.query.operators.projection import output_schema, project, sorted_rows, sorted_table
-from omnigraph.engine.query.operators.ranking import best_nodes, fuse, leaves_out_invisible, rank_rows, rank_scan
+from omnigraph.engine.query.operators.ranking import best_nodes, fuse, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import filter_rows, names_one_node, scan, scan_candidates
 from omnigraph.engine.query.result import OperatorProfile
+from omnigraph.engine.query.search.ranked_rows import Candidates
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
@@ -364,22 +365,23 @@ class ReadRun:
         context = self._context
         near = self._near_nodes(plan, nodes, known=True)
         if near is not None:
-            yield rank_scan(plan, None, near, None, context)
+            yield rank_scan(plan, None, Candidates(rows=near), context)
             return
-        rows, filter_ = scan_candidates(nodes, context, visible_only=not leaves_out_invisible(plan.rank))
-        if filter_ is not None:
-            context.profiler.note(f"prefilter: {filter_}")
+        # A ranking that counts words leaves out invisible rows by itself.
+        candidates = scan_candidates(nodes, context, visible_only=not isinstance(plan.rank, ir.Bm25Rank))
+        if candidates.filter is not None:
+            context.profiler.note(f"prefilter: {candidates.filter}")
         keep, given = limit, 0
         while True:
             context.cancellation.check()
-            ranked = rank_scan(plan, keep, rows, filter_, context)
+            ranked = rank_scan(plan, keep, candidates, context)
             yield ranked.slice(given, ranked.length)
             if keep is None or ranked.length < keep:
                 return
             if not given and (near := self._near_nodes(plan, nodes, known=False)) is not None:
                 # What was given is all that ranks before the rest of them.
                 others = near[~is_member(near, ranked.rows[nodes.variable])]
-                yield rank_scan(plan, None, others, None, context, some=True)
+                yield rank_scan(plan, None, Candidates(rows=others), context, some=True)
                 return
             given, keep = ranked.length, keep * _GROWTH
             if keep * _WHOLE_SHARE >= context.table(nodes.type).state.rows:

@@ -20,6 +20,7 @@ from omnigraph.engine.query.operators.pushdown import row_filter_text, split_pus
 from omnigraph.engine.query.operators.ranking import matching_rows
 from omnigraph.engine.query.operators.values import Evaluated, compare, compare_sides, evaluate, load_together
 from omnigraph.engine.query.properties import Located, gathering_parts
+from omnigraph.engine.query.search.ranked_rows import Candidates
 from omnigraph.language.query import ir
 from omnigraph.language.query.row_filter import EVERY_ROW, AllOf, RowFilter, sides
 from omnigraph.storage.tables.indexes import index_coverage
@@ -116,7 +117,7 @@ def select_scan(plan: ir.Scan, context: ReadContext, *, visible_only: bool = Tru
     rows: RowIds | None = None
     for predicate in [p for p in rest if isinstance(p, ir.TextMatch)]:
         # Two text predicates are a conjunction: the second searches among what the first found.
-        rows = matching_rows(predicate, rows, context, filter=filter_)
+        rows = matching_rows(predicate, Candidates(filter_, rows), context)
     rest = tuple(p for p in rest if not isinstance(p, ir.TextMatch))
     return ScanSelection(filter_ if rows is None else None, rows, rest, row_test)
 
@@ -161,15 +162,13 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
     return matches if part.row_test is None else matches.where(holds(part.row_test, matches, context))
 
 
-def scan_candidates(
-    plan: ir.Scan, context: ReadContext, *, visible_only: bool = True
-) -> tuple[RowIds | None, str | None]:
-    """What a ranking above the scan may choose from: row ids, or a filter text, or neither. A ranking that leaves out
-    invisible rows by itself passes `visible_only=False`."""
+def scan_candidates(plan: ir.Scan, context: ReadContext, *, visible_only: bool = True) -> Candidates:
+    """What a ranking above the scan may choose from. One that leaves out invisible rows by itself passes
+    `visible_only=False`."""
     part = select_scan(plan, context, visible_only=visible_only)
     if part.is_exact:
-        return part.rows, part.filter
-    return scan(plan, (), context).rows[plan.variable], None
+        return Candidates(part.filter, part.rows)
+    return Candidates(rows=scan(plan, (), context).rows[plan.variable])
 
 
 def eager_columns(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext) -> list[str]:

@@ -19,6 +19,7 @@ from omnigraph.engine.query.context import ReadContext, scalar_constant
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.ranking import matching_rows, scores_of
 from omnigraph.engine.query.properties import Located
+from omnigraph.engine.query.search.ranked_rows import Candidates
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
@@ -42,9 +43,8 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
         case ir.TextMatch():
             bound = rows.rows[value.field.variable]
             candidates = RowSpace.of(bound)
-            matching = RowSpace(matching_rows(value, candidates.rows, context))
-            flags = matching.contains(candidates.rows)
-            return Located(pa.array(flags), candidates.positions(bound))
+            matching = RowSpace(matching_rows(value, Candidates(rows=candidates.rows), context))
+            return Located(pa.array(matching.contains(candidates.rows)), candidates.positions(bound))
         case ir.Score():
             variable = next(ir.variables_of(value))
             bound = rows.rows[variable]

@@ -8,7 +8,7 @@ kept in shared memory: a fragment never changes, so a new table version costs th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -93,26 +93,25 @@ def query_words(text: str, check: Callable[[], None] = lambda: None) -> list[tup
     The word is what an index has to be given: it analyses it once more, and stemming a stem may change it.
     """
     words: list[str] = []
-    for part in _parts(text):
+    start = 0
+    while start < len(text):  # in parts that end with a space, so that each has whole words
         check()
-        words += [word for word, _ in text_tokens(part, _WORDS_ONLY)]
+        space = text.find(" ", start + _CHARACTERS_PER_CALL)
+        stop = len(text) if space < 0 else space + 1
+        words += [word for word, _ in text_tokens(text[start:stop], _WORDS_ONLY)]
+        start = stop
     tokens_by_word = _tokens_of_words(set(words), check)
     return [(word, token) for word in words for token in tokens_by_word[word]]
 
 
-def _parts(text: str) -> Iterator[str]:
-    """A text in parts that end with a space, so that each has whole words."""
-    start = 0
-    while start < len(text):
-        space = text.find(" ", start + _CHARACTERS_PER_CALL)
-        stop = len(text) if space < 0 else space + 1
-        yield text[start:stop]
-        start = stop
-
-
-def is_plain_word(token: str) -> bool:
-    """Whether splitting and lower-casing leave a token as it is. Folding can make others: `⑴` becomes `(1)`."""
-    return token == token.lower() and [word for word, _ in text_tokens(token, _WORDS_ONLY)] == [token]
+def are_plain_words(tokens: Sequence[str], check: Callable[[], None]) -> bool:
+    """Whether splitting and lower-casing leave tokens as they are. Folding can make others: `⑴` becomes `(1)`."""
+    for number, token in enumerate(tokens):
+        if not number % _TOKENS_PER_CHECK:
+            check()
+        if token != token.lower() or [word for word, _ in text_tokens(token, _WORDS_ONLY)] != [token]:
+            return False
+    return True
 
 
 def counts_of(texts: Iterable[str | None], check: Callable[[], None] = lambda: None) -> list[dict[str, int]]:
@@ -231,7 +230,7 @@ class Postings:
     the sum of those.
     """
 
-    __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "lengths", "row_ids", "tokens")
+    __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "documents", "lengths", "row_ids", "tokens")
 
     def __init__(self, rows: pa.Table, column: str, budget: MemoryBudget | None = None) -> None:
         budget = budget or MemoryBudget()
@@ -247,6 +246,7 @@ class Postings:
         place[order] = np.arange(order.size)
         self.row_ids: RowIds = all_ids[order]
         self.lengths: NDArray[np.int64] = lengths[order].astype(np.int64)
+        self.documents = int(self.row_ids.size)
         self.tokens = int(self.lengths.sum())
         self._numbers = {token: number for number, token in enumerate(analysed.vocabulary)}
         # Pairs are sorted as one number each; a token's rows come out ascending.
@@ -263,11 +263,7 @@ class Postings:
         return list(self._numbers)
 
     @property
-    def documents(self) -> int:
-        return int(self.row_ids.size)
-
-    @property
-    def cost(self) -> int:
+    def nbytes(self) -> int:
         """Bytes in memory; a token of the vocabulary is a Python string in a dictionary."""
         arrays = (self.row_ids, self.lengths, self._documents, self._frequencies, self._starts)
         return sum(array.nbytes for array in arrays) + 150 * len(self._numbers) + 1024
@@ -298,4 +294,5 @@ def fragment_postings(
     if (cached := _POSTINGS.get(key)) is not None:
         return cached
     rows = table.read([column], row_ids=True, fragments=[fragment.fragment_id])
-    return _POSTINGS.keep(key, Postings(rows, column, budget))
+    postings = Postings(rows, column, budget)
+    return _POSTINGS.keep(key, postings, postings.nbytes)

@@ -71,20 +71,18 @@ def best_first(table: Table, row_ids: RowIds, costs: Measures, k: int | None = N
     equal_to_next = ordered[1:] == ordered[:-1]
     tied = np.flatnonzero(np.append(equal_to_next, False) | np.append(False, equal_to_next))
     if tied.size:
-        by_id = np.lexsort((_id_order(table, row_ids[chosen[tied]]), ordered[tied]))
-        chosen[tied] = chosen[tied[by_id]]
+        rows = table.select(row_ids[chosen[tied]], ["id"])
+        # Arrow compares UTF-8, which is code point order.
+        ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy()
+        by_id = ranks[positions_in(row_ids_of(rows), row_ids[chosen[tied]])]
+        chosen[tied] = chosen[tied[np.lexsort((by_id, ordered[tied]))]]
     return chosen[:k]
 
 
-def _id_order(table: Table, row_ids: RowIds) -> NDArray[np.int64]:
-    """The rank of each row's entity id among these rows. Arrow compares UTF-8, which is code point order."""
-    rows = table.select(row_ids, ["id"])
-    ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy().astype(np.int64)
-    stored = row_ids_of(rows)
+def positions_in(stored: RowIds, wanted: RowIds) -> NDArray[np.int64]:
+    """The position of each wanted row id among stored ones, which hold all of them in any order."""
     order = np.argsort(stored)
-    positions, _ = find_positions(stored[order], row_ids)
-    ordered: NDArray[np.int64] = ranks[order][positions]
-    return ordered
+    return order[find_positions(stored[order], wanted)[0]]
 
 
 DEFAULT_FUSION_K: Final = 60
@@ -100,7 +98,7 @@ class FusedRows(NamedTuple):
     scores: Measures
 
 
-def fuse(first: RowIds, second: RowIds, limit: int, k: int = DEFAULT_FUSION_K) -> FusedRows:
+def fuse_ranks(first: RowIds, second: RowIds, limit: int, k: int = DEFAULT_FUSION_K) -> FusedRows:
     """Reciprocal rank fusion of two arms, each given as the row id of the ranked node of every one of its rows.
 
     Nodes are numbered by first appearance in each arm and score the sum of 1 / (k + r + 1); ties keep the order of the

@@ -32,7 +32,6 @@ from omnigraph.storage.tables.indexes import VECTOR_INDEX_KIND, VectorLengths, m
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, row_ids_of
 from omnigraph.storage.tables.search import (
     DISTANCE,
-    ColumnIndex,
     FragmentContent,
     fragment_contents,
     index_of,
@@ -53,6 +52,7 @@ _STEP_BYTES: Final = 24
 _MEASURED_BYTES: Final = 4 * 8
 _SPARE_MEASURES: Final = 16 << 10
 _LENGTH_BYTES: Final = 4 << 20
+_BYTES_PER_LENGTHS: Final = 256
 
 _LENGTHS: Final[ByteBoundCache[VectorLengths]] = SHARED_MEMORY.add("vector lengths", ByteBoundCache(_LENGTH_BYTES))
 
@@ -88,10 +88,15 @@ def nearest(
     if metric is Metric.L2:
         return _propose(table, column, closest, k, candidates)
     # Under the other metrics a row that single precision can't measure is missing from what Lance proposes, silently.
-    lengths = _known_lengths(table, column)
-    if lengths is None and candidates.filter is None:
-        return _measured_all(table, column, closest)
-    lengths = lengths or _all_lengths(table, column, closest.budget)
+    fragments = {fragment: _LENGTHS.get(_name(fragment, column)) for fragment in fragment_contents(table)}
+    if None in fragments.values() and candidates.filter is None:
+        # Measures all rows and learns how long the vectors are: the next query need not read them all.
+        for fragment in fragments:
+            _read_fragment(table, column, fragment, closest.budget, closest)
+        return closest.rank(table)
+    lengths = VectorLengths()
+    for fragment, known in fragments.items():
+        lengths |= _read_fragment(table, column, fragment, closest.budget) if known is None else known
     if lengths.are_ordinary:
         return _propose(table, column, closest, k, candidates, lengths.greatest)
     return _measure(table, column, closest, candidates)
@@ -102,7 +107,9 @@ def _propose(
 ) -> RankedRows:
     """The k closest by what Lance proposes; no vector of the table is longer than `longest`, if the metric asks."""
     metric, query = closest.metric, closest.query
-    index = _usable_index(table, column, metric)
+    index = index_of(table, column, VECTOR_INDEX_KIND)
+    if index is not None and index.parameters.get("metric_type", "").lower() != metric.value:
+        index = None  # Lance would ignore an index of another metric, loudly
     count = k + _SPARE_PROPOSALS
     while count * _SCAN_SHARE < table.state.rows:
         rows = nearest_rows(
@@ -135,12 +142,6 @@ def _certain(metric: Metric, query: NDArray[np.float32], proposed: float, longes
             return proposed - _PROPOSAL_ERROR
         case Metric.DOT:
             return proposed - _PROPOSAL_ERROR * (1 + float(np.linalg.norm(query.astype(np.float64))) * longest)
-
-
-def _usable_index(table: Table, column: str, metric: Metric) -> ColumnIndex | None:
-    """An index of another metric would be ignored by Lance, loudly; one of another kind would not be exact."""
-    index = index_of(table, column, VECTOR_INDEX_KIND)
-    return index if index is not None and index.parameters.get("metric_type", "").lower() == metric.value else None
 
 
 # ---- exact measures -------------------------------------------------------------------------------------
@@ -206,34 +207,6 @@ def _measure(table: Table, column: str, closest: _Closest, candidates: Candidate
     return closest.rank(table)
 
 
-def _measured_all(table: Table, column: str, closest: _Closest) -> RankedRows:
-    """The k closest of all rows. Learns how long the vectors are: the next query need not read them all."""
-    for fragment in fragment_contents(table):
-        _read_fragment(table, column, fragment, closest.budget, closest)
-    return closest.rank(table)
-
-
-# ---- lengths --------------------------------------------------------------------------------------------
-
-
-def _known_lengths(table: Table, column: str) -> VectorLengths | None:
-    """How long the vectors of a table are, as far as that was measured before; None when a fragment was not."""
-    lengths = VectorLengths()
-    for fragment in fragment_contents(table):
-        if (cached := _LENGTHS.get(_name(fragment, column))) is None:
-            return None
-        lengths |= cached
-    return lengths
-
-
-def _all_lengths(table: Table, column: str, budget: MemoryBudget) -> VectorLengths:
-    lengths = VectorLengths()
-    for fragment in fragment_contents(table):
-        cached = _LENGTHS.get(_name(fragment, column))
-        lengths |= cached if cached is not None else _read_fragment(table, column, fragment, budget)
-    return lengths
-
-
 def _read_fragment(
     table: Table, column: str, fragment: FragmentContent, budget: MemoryBudget, closest: _Closest | None = None
 ) -> VectorLengths:
@@ -249,7 +222,7 @@ def _read_fragment(
             ids = batch.column(ROW_ID).filter(vectors.is_valid())
             living = np.asarray(ids.is_valid())
             closest.measure(ids.drop_null().to_numpy().astype(np.int64), matrix[living])
-    return _LENGTHS.keep(_name(fragment, column), lengths)
+    return _LENGTHS.keep(_name(fragment, column), lengths, _BYTES_PER_LENGTHS)
 
 
 def _steps(matrix: NDArray[np.float32]) -> Iterator[slice]:

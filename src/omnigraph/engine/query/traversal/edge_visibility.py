@@ -8,7 +8,6 @@ reads the clock is never remembered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -37,34 +36,13 @@ _FIND, _FIND_PER_ROW = 2e-3, 1.5e-7
 _Key: TypeAlias = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _VisibleRows:
-    """Ascending."""
-
-    rows: RowIds
-
-    @property
-    def cost(self) -> int:
-        return int(self.rows.nbytes)
-
-
-_VISIBLE: Final[ByteBoundCache[_VisibleRows]] = SHARED_MEMORY.add("visible rows", ByteBoundCache(_BYTES))
+_VISIBLE: Final[ByteBoundCache[RowIds]] = SHARED_MEMORY.add("visible rows", ByteBoundCache(_BYTES))
 _SPENT: Final[RecentlyUsed[_Key, float]] = RecentlyUsed(_REMEMBERED_COSTS)
 
 
 def at_hand(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
     """The visible rows of a type, ascending, if they have been found before."""
-    if context.visibility.reads_the_clock:
-        return None
-    cached = _VISIBLE.get(_key(type_, context))
-    return None if cached is None else cached.rows
-
-
-def keep(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext) -> RowIds:
-    """Remember what was found."""
-    if not context.visibility.reads_the_clock:
-        _VISIBLE.keep(_key(type_, context), _VisibleRows(rows))
-    return rows
+    return None if context.visibility.reads_the_clock else _VISIBLE.get(_key(type_, context))
 
 
 def pays(type_: NodeType | EdgeType, looks: int, context: ReadContext) -> bool:
@@ -137,7 +115,11 @@ def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
     """Find them, and remember them for the next reader with an equal visibility."""
     text = row_filter_text(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
     rows = np.sort(row_ids_of(context.table(type_).read([], filter=text, row_ids=True)))
-    return keep(type_, rows if text is not None else rows[_looked_at(type_, rows, context)], context)
+    if text is None:
+        rows = rows[_looked_at(type_, rows, context)]
+    if not context.visibility.reads_the_clock:
+        _VISIBLE.keep(_key(type_, context), rows, rows.nbytes)
+    return rows
 
 
 def visible_adjacency(
