@@ -115,5 +115,8 @@ def test_a_layer_shares_the_arrays_it_lies_on_and_is_folded_once_it_grows(monkey
         assert found.base is base
         assert len(found.layer.targets) == 2 * steps, "the lists of the nodes that changed and no others"
     assert steps == size // 4 // 3 + 1, "a list has two entries, and counts as a node besides"
+    own = found.nbytes
+    assert own < base.nbytes
     assert len(found.merged.targets) == size + steps
+    assert found.nbytes == own + found.merged.offsets.nbytes + found.merged.targets.nbytes
     assert not np.shares_memory(found.merged.targets, base.targets)

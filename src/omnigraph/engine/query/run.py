@@ -19,11 +19,12 @@ from omnigraph.engine.query.bindings import Bindings, concatenate
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.aggregate import aggregate_rows
 from omnigraph.engine.query.operators.expand import expand
-from omnigraph.engine.query.operators.projection import output_schema, project, sorted_rows, sorted_table
+from omnigraph.engine.query.operators.projection import project, sorted_rows, sorted_table
 from omnigraph.engine.query.operators.ranking import best_nodes, fuse, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import filter_rows, names_one_node, scan, scan_candidates
 from omnigraph.engine.query.result import OperatorProfile
 from omnigraph.engine.query.search.ranked_rows import Candidates
+from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
@@ -189,7 +190,7 @@ class ReadRun:
         self._given: dict[int, Bindings] = {}
         self._kept: dict[int, Bindings] = {}
         self._depth = 0
-        self.schema = output_schema(plan)
+        self.schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in plan.columns])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The result, a batch at a time, each made when it is asked for."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Bindings, Counts, Indices, added_up, readable, total
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.operators.values import evaluate, gathered_in_parts, load_together
+from omnigraph.engine.query.operators.values import evaluate, load_together
 from omnigraph.engine.query.properties import Located
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.errors import ResourceLimitError
@@ -71,7 +71,7 @@ def aggregate_rows(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> 
         if isinstance(column.value, ir.AggregateValue):
             array = _aggregate(column.value, groups, rows, context)
         else:
-            array = gathered_in_parts(evaluate(column.value, heads, context), heads.length, budget)
+            array = _located(column.value, heads, context).in_parts(budget)
         typed.append(_with_one_zero(array.cast(arrow_type(column.value.type))))
         budget.hold(typed[-1].nbytes)
     # The caller that takes the table counts it from now on.
@@ -91,25 +91,19 @@ def _group(keys: tuple[ir.Value, ...], rows: Bindings, context: ReadContext) -> 
             distinct, _, codes = factorize(codes)
             width = len(distinct)
         codes, width = codes * size + own, width * size
-    if width <= max(_WIDEST_TABLE * rows.length, 1 << 16):
-        return _grouped_by_table(codes, width)
-    _, first, of_row = factorize(codes)
-    order = np.argsort(first)
-    rank_of = np.empty(len(order), np.int64)
-    rank_of[order] = np.arange(len(order))
-    return Groups(rank_of[of_row], first[order])
-
-
-def _grouped_by_table(codes: NDArray[np.int64], width: int) -> Groups:
-    absent = len(codes)
-    first = np.full(width, absent, np.int64)
-    # Assigned backwards: where a code repeats, its first row is written last and stays.
-    first[codes[::-1]] = np.arange(absent - 1, -1, -1)
-    present = np.flatnonzero(first < absent)
-    present = present[np.argsort(first[present])]
-    code_of = np.empty(width, np.int64)
-    code_of[present] = np.arange(len(present))
-    return Groups(code_of[codes], first[present])
+    if width > max(_WIDEST_TABLE * rows.length, 1 << 16):
+        _, first, codes = factorize(codes)
+        present = np.argsort(first)
+    else:
+        absent = rows.length
+        first = np.full(width, absent, np.int64)
+        # Assigned backwards: where a code repeats, its first row is written last and stays.
+        first[codes[::-1]] = np.arange(absent - 1, -1, -1)
+        present = np.flatnonzero(first < absent)
+        present = present[np.argsort(first[present])]
+    group_of = np.empty(len(first), np.int64)
+    group_of[present] = np.arange(len(present))
+    return Groups(group_of[codes], first[present])
 
 
 def _key_codes(key: ir.Value, rows: Bindings, context: ReadContext) -> tuple[NDArray[np.int64], int]:
@@ -147,7 +141,9 @@ def _aggregate(
     size = len(groups.first)
     if plan.function is AggregateFunction.COUNT and isinstance(plan.argument, ir.NodeId):
         return pa.array(_count(groups, size, rows.weights, None))
-    argument = _argument(plan.argument, rows, context)
+    column = _located(plan.argument, rows, context).condense(context.budget)
+    valid = column.values.is_valid().to_numpy(zero_copy_only=False)
+    argument = _Argument(column.values, column.positions, valid[column.positions])
     if plan.function is AggregateFunction.COUNT:
         return pa.array(_count(groups, size, rows.weights, argument.present))
     if plan.function in (AggregateFunction.MIN, AggregateFunction.MAX):
@@ -170,14 +166,11 @@ def _aggregate(
     return pa.array(floats, mask=empty)
 
 
-def _argument(value: ir.Value, rows: Bindings, context: ReadContext) -> _Argument:
+def _located(value: ir.Value, rows: Bindings, context: ReadContext) -> Located:
     evaluated = evaluate(value, rows, context)
     if isinstance(evaluated, Located):
-        column = evaluated.condense(context.budget)
-        valid = column.values.is_valid().to_numpy(zero_copy_only=False)
-        return _Argument(column.values, column.positions, valid[column.positions])
-    values = pa.repeat(evaluated, 1)
-    return _Argument(values, np.zeros(rows.length, np.int64), np.full(rows.length, evaluated.is_valid))
+        return evaluated
+    return Located(pa.repeat(evaluated, 1), np.zeros(rows.length, np.int64))
 
 
 def _count(groups: Groups, size: int, weights: Counts | None, present: NDArray[np.bool_] | None) -> Counts:
@@ -220,7 +213,11 @@ def _exact_sums(
         weights = readable(weights)
         added = total(weights) if total(weights) >= 0 else _LARGEST
         if largest * int(weights.max(initial=0)) > _LARGEST:
-            return _added_one_by_one(groups.of_row, rows, weights, size, budget)
+            budget.step(_INTEGER_BYTES * size)
+            sums = np.zeros(size, object)
+            for part in _added_parts(len(rows), budget):
+                np.add.at(sums, groups.of_row[part], rows[part].astype(object) * weights[part].astype(object))
+            return sums
         rows = rows.astype(np.int64) * weights
     if largest * added < _EXACT_IN_FLOAT:
         return np.bincount(groups.of_row, weights=rows, minlength=size).astype(np.int64)
@@ -237,19 +234,6 @@ def _exact_sums(
             (up << _HALF_BITS) + down for up, down in zip(high[part].tolist(), low[part].tolist(), strict=True)
         ]
     return sums
-
-
-def _added_one_by_one(
-    of_row: Indices, values: NDArray[Any], weights: Counts, size: int, budget: MemoryBudget
-) -> NDArray[Any]:
-    budget.step(_INTEGER_BYTES * size)
-    sums = [0] * size
-    for part in _added_parts(len(of_row), budget):
-        for group, value, weight in zip(
-            of_row[part].tolist(), values[part].tolist(), weights[part].tolist(), strict=True
-        ):
-            sums[group] += value * weight
-    return np.array(sums, object)
 
 
 def _added_parts(length: int, budget: MemoryBudget) -> Iterator[slice]:

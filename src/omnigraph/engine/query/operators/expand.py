@@ -34,44 +34,48 @@ def expand(
 ) -> Bindings:
     """The rows of `plan` over `rows`, binding at least the `needed` variables.
 
-    `folding`: the result is only counted, so an end that no later operator reads may become a weight.
+    With `counts_only` the result is only counted, so an end that no later operator reads may become a weight.
     """
-    own = {plan.destination} | ({plan.edge_variable} if plan.edge_variable else set())
-    looked_at = set(needed) | {name for p in plan.predicates for name in ir.predicate_variables(p)}
     if not rows.length or plan.min_hops > plan.max_hops:
-        return _nothing(rows, own)
-    adjacency = neighbours_of(plan, rows.rows[plan.source], context)
+        own = [plan.destination, *([plan.edge_variable] if plan.edge_variable else [])]
+        return rows.slice(0, 0).binding({variable: np.empty(0, np.int64) for variable in own})
+    looked_at = set(needed) | {name for p in plan.predicates for name in ir.predicate_variables(p)}
+    nodes, reads_end = rows.rows[plan.source], plan.destination in looked_at
+    adjacency = neighbours_of(plan, nodes, context)
     kept = rows.only(looked_at | ({plan.destination} if plan.closing else set()))
-    nodes = rows.rows[plan.source]
     if plan.edge_variable is not None:
-        expanded = _over_edges(plan, kept, nodes, adjacency, context)
+        expanded = _one_hop(plan, kept, nodes, adjacency, context)
     elif plan.closing:
         expanded = _close(plan, kept, nodes, adjacency, context)
-    elif plan.max_hops > 1 and counts_only and plan.destination not in looked_at:
-        return kept.with_weights(_count_reachable(plan, nodes, adjacency, context))
+    elif plan.max_hops > 1 and counts_only and not reads_end:
+        starts = RowSpace.of(nodes)
+        counts = np.concatenate([counts for counts, _ in _searches(plan, starts, adjacency, context)])
+        return kept.with_weights(counts[starts.positions(nodes)])
     elif plan.max_hops > 1:
         expanded = _within_hops(plan, kept, nodes, adjacency, context)
-    elif counts_only and plan.destination not in looked_at:
+    elif counts_only and not reads_end:
         return kept.with_weights(adjacency.counts(nodes))
     elif counts_only and not kept.rows:
         expanded = _merge_ends(plan, kept, nodes, adjacency, context)
     else:
-        expanded = _next_to(plan, kept, nodes, adjacency, context, bind=plan.destination in looked_at)
+        expanded = _one_hop(plan, kept, nodes, adjacency, context, bind=reads_end)
     return filter_rows(expanded, plan.predicates, context)
 
 
-def _nothing(rows: Bindings, fresh: AbstractSet[str]) -> Bindings:
-    empty = rows.slice(0, 0)
-    return empty.binding({variable: np.empty(0, np.int64) for variable in fresh})
-
-
-def _next_to(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext, *, bind: bool
+def _one_hop(
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext, *, bind: bool = True
 ) -> Bindings:
-    """One hop: every neighbour of every row, a self loop being a neighbour like any other."""
+    """A row per neighbour, a self loop being one like any other; with an edge variable a row per stored edge."""
     expanded = _repeat_rows(rows, adjacency.counts(nodes), context)
+    if not bind:
+        return expanded
     _, at = adjacency.entries(nodes)
-    return expanded.binding({plan.destination: adjacency.rows_at(at)}) if bind else expanded
+    ends = adjacency.rows_at(at)
+    if plan.edge_variable is not None:
+        expanded = expanded.binding({plan.edge_variable: adjacency.edges_at(at)})
+        if plan.closing:
+            return expanded.where(expanded.rows[plan.destination] == ends)
+    return expanded.binding({plan.destination: ends})
 
 
 def _merge_ends(
@@ -90,20 +94,6 @@ def _merge_ends(
         ends = np.flatnonzero(met)
         met = met[ends]
     return Bindings({plan.destination: adjacency.ends.rows_at(ends)}, len(ends), met)
-
-
-def _over_edges(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext
-) -> Bindings:
-    """One hop, one row per stored edge."""
-    assert plan.edge_variable is not None
-    expanded = _repeat_rows(rows, adjacency.counts(nodes), context)
-    _, at = adjacency.entries(nodes)
-    ends = adjacency.rows_at(at)
-    expanded = expanded.binding({plan.edge_variable: adjacency.edges_at(at)})
-    if plan.closing:
-        return expanded.where(expanded.rows[plan.destination] == ends)
-    return expanded.binding({plan.destination: ends})
 
 
 def _close(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
@@ -127,37 +117,24 @@ def _within_hops(
 ) -> Bindings:
     """Several hops: one search per distinct node, its result shared by the rows that start there."""
     starts = RowSpace.of(nodes)
-    counts = np.zeros(len(starts), np.int64)
+    counts: list[Counts] = []
     ends: list[Indices] = []
     held = 0
-    for first, owner, reached in _searches(plan, starts, adjacency, context):
-        found = np.bincount(owner)
-        counts[first : first + len(found)] = found
+    for reached_counts, reached in _searches(plan, starts, adjacency, context):
+        counts.append(reached_counts)
         ends.append(reached)
         held += reached.nbytes
         context.budget.step(rows.nbytes + held)
     context.budget.step(rows.nbytes + 2 * held)
-    searched = Adjacency(starts, adjacency.ends, list_bounds(counts), np.concatenate(ends))
-    repeated = _repeat_rows(rows, searched.counts(nodes), context)
-    _, at = searched.entries(nodes)
-    return repeated.binding({plan.destination: searched.rows_at(at)})
-
-
-def _count_reachable(plan: ir.Expand, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Counts:
-    """How many nodes lie within the hops from each."""
-    starts = RowSpace.of(nodes)
-    counts = np.zeros(len(starts), np.int64)
-    for first, owner, _ in _searches(plan, starts, adjacency, context):
-        found = np.bincount(owner)
-        counts[first : first + len(found)] = found
-    return counts[starts.positions(nodes)]
+    searched = Adjacency(starts, adjacency.ends, list_bounds(np.concatenate(counts)), np.concatenate(ends))
+    return _one_hop(plan, rows, nodes, searched, context)
 
 
 def _searches(
     plan: ir.Expand, starts: RowSpace, adjacency: Neighbours, context: ReadContext
-) -> Iterator[tuple[int, Indices, Indices]]:
-    """Breadth-first from every start, as many at a time as there is room for: the number of the first of them, and
-    what they reached, by start, counted from that one."""
+) -> Iterator[tuple[Counts, Indices]]:
+    """Breadth-first from every start, as many at a time as there is room for: how many nodes each of them reached, and
+    the nodes, start after start."""
     size = len(adjacency.sources)
     batch = max(1, min(_VISITED_BYTES, context.budget.available // 4) // max(1, size))
     positions = adjacency.sources.positions(starts.rows)
@@ -166,7 +143,8 @@ def _searches(
     for first in range(0, len(starts), batch):
         context.cancellation.check()
         part = positions[first : first + batch]
-        yield first, *_search(part, adjacency, plan.min_hops, plan.max_hops, visited, context)
+        owner, reached = _search(part, adjacency, plan.min_hops, plan.max_hops, visited, context)
+        yield np.bincount(owner, minlength=len(part)), reached
 
 
 def _search(

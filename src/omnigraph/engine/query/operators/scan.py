@@ -18,7 +18,7 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.pushdown import row_filter_text, split_pushdown
 from omnigraph.engine.query.operators.ranking import matching_rows
-from omnigraph.engine.query.operators.values import Evaluated, compare, compare_sides, evaluate, load_together
+from omnigraph.engine.query.operators.values import compare, compare_sides, evaluate, load_together
 from omnigraph.engine.query.properties import Located, gathering_parts
 from omnigraph.engine.query.search.ranked_rows import Candidates
 from omnigraph.language.query import ir
@@ -46,43 +46,36 @@ def filter_rows(rows: Bindings, predicates: Sequence[ir.Predicate], context: Rea
 def predicate_mask(predicate: ir.Predicate, rows: Bindings, context: ReadContext) -> Mask:
     if isinstance(predicate, ir.TextMatch):
         predicate = ir.Compare(predicate, ir.Operator.EQUAL, ir.Constant(True, ir.BOOL))
-    left = evaluate(predicate.left, rows, context)
-    right = evaluate(predicate.right, rows, context)
-    if not isinstance(left, Located) or not isinstance(right, Located):
-        return _compare(left, predicate.operator, right, rows.length, context.budget)
-    parts = gathering_parts([left, right], rows.length, context.budget, most_rows=_ROWS_PER_CHECK)
-    operator = predicate.operator
-    return np.concatenate([compare(left.part(p).gather(), operator, right.part(p).gather()) for p in parts])
+    left, right = evaluate(predicate.left, rows, context), evaluate(predicate.right, rows, context)
+    operator, budget = predicate.operator, context.budget
+    if isinstance(left, Located) and isinstance(right, Located):
+        parts = gathering_parts([left, right], rows.length, budget, most_rows=_ROWS_PER_CHECK)
+        return np.concatenate([compare(left.part(p).gather(), operator, right.part(p).gather()) for p in parts])
+    if isinstance(left, Located):
+        return _test_column(left, lambda values: compare_sides(values, operator, right, len(values)), budget)
+    if not isinstance(right, Located):
+        return compare_sides(left, operator, right, rows.length)
+    beside = pa.repeat(left, 1).nbytes
+    if operator is ir.Operator.MEMBER:
+        budget.step(_LISTED_COPIES * beside)
+        beside = 0  # a list is had once for all rows
+    return _test_column(right, lambda values: compare_sides(left, operator, values, len(values)), budget, beside)
 
 
 def holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
     """Which rows satisfy a filter made of several comparisons."""
     load_together(sides(test), rows, context)
-    return _holds(test, rows, context)
+    return combine_masks(test, rows.length, lambda comparison: predicate_mask(comparison, rows, context))
 
 
-def _holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
+def combine_masks(test: RowFilter, length: int, mask_of: Callable[[ir.Compare], Mask]) -> Mask:
+    """The mask of a filter from those of its comparisons."""
     if isinstance(test, ir.Compare):
-        return predicate_mask(test, rows, context)
-    masks = [_holds(part, rows, context) for part in test.tests]
+        return mask_of(test)
+    masks = [combine_masks(part, length, mask_of) for part in test.tests]
     if isinstance(test, AllOf):
-        return np.logical_and.reduce(masks) if masks else np.ones(rows.length, dtype=bool)
-    return np.logical_or.reduce(masks) if masks else np.zeros(rows.length, dtype=bool)
-
-
-def _compare(left: Evaluated, operator: ir.Operator, right: Evaluated, length: int, budget: MemoryBudget) -> Mask:
-    """Where at most one side is a column."""
-    if isinstance(left, Located) and not isinstance(right, Located):
-        return _test_column(left, lambda values: compare_sides(values, operator, right, len(values)), budget)
-    if isinstance(right, Located) and not isinstance(left, Located):
-        beside = pa.repeat(left, 1).nbytes
-        if operator is ir.Operator.MEMBER:
-            budget.step(_LISTED_COPIES * beside)
-            beside = 0  # a list is had once for all rows
-        return _test_column(right, lambda values: compare_sides(left, operator, values, len(values)), budget, beside)
-    assert not isinstance(left, Located)
-    assert not isinstance(right, Located)
-    return compare_sides(left, operator, right, length)
+        return np.logical_and.reduce(masks) if masks else np.ones(length, dtype=bool)
+    return np.logical_or.reduce(masks) if masks else np.zeros(length, dtype=bool)
 
 
 def _test_column(column: Located, test: Callable[[pa.Array], Mask], budget: MemoryBudget, beside: int = 0) -> Mask:
@@ -113,28 +106,20 @@ class ScanSelection:
 def select_scan(plan: ir.Scan, context: ReadContext, *, visible_only: bool = True) -> ScanSelection:
     """`visible_only` leaves out invisible rows."""
     filter_, rest = split_pushdown(plan.predicates, context)
-    filter_, row_test = _visible_filter(plan, filter_, context) if visible_only else (filter_, None)
+    row_test: RowFilter | None = None
+    if visible_only and (visibility := context.visibility.of(plan.type)).rows != EVERY_ROW:
+        row_test = visibility.rows_of(plan.variable)
+        # A single node is tested itself: asking an index for all visible rows would cost more than the node.
+        of_one = filter_ is not None and names_one_node(plan)
+        text = None if of_one else row_filter_text(row_test, context)
+        if text is not None:
+            filter_, row_test = text if filter_ is None else f"{filter_} AND {text}", None
     rows: RowIds | None = None
     for predicate in [p for p in rest if isinstance(p, ir.TextMatch)]:
         # Two text predicates are a conjunction: the second searches among what the first found.
         rows = matching_rows(predicate, Candidates(filter_, rows), context)
     rest = tuple(p for p in rest if not isinstance(p, ir.TextMatch))
     return ScanSelection(filter_ if rows is None else None, rows, rest, row_test)
-
-
-def _visible_filter(plan: ir.Scan, filter_: str | None, context: ReadContext) -> tuple[str | None, RowFilter | None]:
-    """The filter of a scan together with the visible rows of the type. A filter that can't be pushed is returned, to be
-    tested on rows."""
-    visibility = context.visibility.of(plan.type)
-    if visibility.rows == EVERY_ROW:
-        return filter_, None
-    test = visibility.rows_of(plan.variable)
-    # A single node is tested itself: asking an index for all visible rows would cost more than the node.
-    of_one = filter_ is not None and names_one_node(plan)
-    text = None if of_one else row_filter_text(test, context)
-    if text is None:
-        return filter_, test
-    return (text if filter_ is None else f"{filter_} AND {text}"), None
 
 
 def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, limit: int | None = None) -> Bindings:
@@ -190,11 +175,9 @@ def _note_indexes(plan: ir.Scan, context: ReadContext) -> None:
     table = context.table(plan.type)
     compared = [side for p in plan.predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
     for prop in dict.fromkeys(side.prop for side in compared if isinstance(side, ir.PropertyValue)):
-        coverage = index_coverage(table, prop.column)
-        indexed, total = coverage.indexed_rows, table.state.rows
-        context.profiler.note(
-            f"{prop.name}: index on {indexed} of {total} rows" if indexed else f"{prop.name}: no index"
-        )
+        indexed = index_coverage(table, prop.column).indexed_rows
+        known = f"index on {indexed} of {table.state.rows} rows" if indexed else "no index"
+        context.profiler.note(f"{prop.name}: {known}")
 
 
 def names_one_node(plan: ir.Scan) -> bool:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Bindings, Mask, RowSpace
 from omnigraph.engine.query.context import ReadContext, scalar_constant
-from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.ranking import matching_rows, scores_of
 from omnigraph.engine.query.properties import Located
 from omnigraph.engine.query.search.ranked_rows import Candidates
@@ -39,7 +38,8 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
             table = context.table(value.owner)
             return context.properties.locate(table, value.variable, value.prop.column, rows.rows[value.variable])
         case ir.NodeId():
-            return entity_ids(value.variable, value.owner, rows, context)
+            table = context.table(value.owner)
+            return context.properties.locate(table, value.variable, _ID, rows.rows[value.variable])
         case ir.TextMatch():
             bound = rows.rows[value.field.variable]
             candidates = RowSpace.of(bound)
@@ -58,23 +58,6 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
             raise AssertionError("an output column is sorted by its aggregate")
         case _:
             return scalar_constant(value, context.parameters)
-
-
-def entity_ids(variable: str, owner: NodeType | EdgeType, rows: Bindings, context: ReadContext) -> Located:
-    """The `id` of the node or edge bound to a variable."""
-    return context.properties.locate(context.table(owner), variable, _ID, rows.rows[variable])
-
-
-def gather(evaluated: Evaluated, length: int) -> pa.Array:
-    """One value per row."""
-    return evaluated.gather() if isinstance(evaluated, Located) else pa.repeat(evaluated, length)
-
-
-def gathered_in_parts(evaluated: Evaluated, length: int, budget: MemoryBudget) -> pa.ChunkedArray:
-    """The same in chunks, within the budget."""
-    if not isinstance(evaluated, Located):
-        evaluated = Located(pa.repeat(evaluated, 1), np.zeros(length, np.int64))
-    return evaluated.in_parts(budget)
 
 
 def load_together(values: Iterable[ir.Value], rows: Bindings, context: ReadContext) -> None:
@@ -118,10 +101,10 @@ def compare(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
     match operator:
         case Operator.MEMBER:
             return _member(left, right)
-        case Operator.SUBSTRING:
-            return _each(left, right, lambda text, part: part in text)
-        case Operator.PREFIX:
-            return _each(left, right, lambda text, part: text.startswith(part))
+        case Operator.SUBSTRING | Operator.PREFIX:
+            test = str.__contains__ if operator is Operator.SUBSTRING else str.startswith
+            pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+            return np.fromiter((a is not None and b is not None and test(a, b) for a, b in pairs), bool, len(left))
     if _is_number(left.type) and left.type != right.type:
         valid = as_mask(pc.and_(left.is_valid(), right.is_valid()))
         return valid & _SIGN[operator](_sign(_numbers(left), _numbers(right)))
@@ -137,14 +120,12 @@ def compare_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Arra
         return np.repeat(_compare_constant(left, operator, pa.repeat(right, 1)), length)
     if isinstance(left, pa.Scalar):
         return _compare_constant(left, operator, right)
-    return (
-        _compared_with_constant(left, operator, right)
-        if isinstance(right, pa.Scalar)
-        else compare(left, operator, right)
-    )
+    if isinstance(right, pa.Scalar):
+        return _compare_with_constant(left, operator, right)
+    return compare(left, operator, right)
 
 
-def _compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
+def _compare_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
     """`left operator right` where `right` is one non-null value."""
     match operator:
         case Operator.SUBSTRING:
@@ -152,10 +133,8 @@ def _compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar
         case Operator.PREFIX:
             return as_mask(pc.starts_with(left, right.as_py()))
         case Operator.MEMBER:
-            parents = pc.list_parent_indices(left)
-            return _mark_lists(
-                len(left), parents, _compared_with_constant(pc.list_flatten(left), Operator.EQUAL, right)
-            )
+            equal = _compare_with_constant(pc.list_flatten(left), Operator.EQUAL, right)
+            return _mark_lists(len(left), pc.list_parent_indices(left), equal)
     if _is_number(left.type) and left.type != right.type:
         return compare(left, operator, pa.repeat(right, len(left)))
     return as_mask(ARROW_TESTS[operator](left, right))
@@ -248,21 +227,12 @@ def _one_of(values: pa.Array, items: pa.Array) -> Mask:
     """Which values are in a list. Items of another number type count where the type of the values holds them exactly;
     the two zeros of a float are one."""
     if _is_number(values.type):
-        items = pa.array(_exactly(items.drop_null().to_pylist(), values.type), values.type)
-        if pa.types.is_floating(values.type):
-            values, items = (pc.add(side, pa.scalar(0.0, side.type)) for side in (values, items))
+        numbers, kind = items.drop_null().to_pylist(), values.type.to_pandas_dtype()
+        if pa.types.is_integer(values.type):
+            low, high = np.iinfo(kind).min, np.iinfo(kind).max
+            items = pa.array([int(n) for n in numbers if low <= n <= high and n == int(n)], values.type)
+        else:
+            with np.errstate(over="ignore"):
+                exact = [float(kind(n)) for n in numbers if float(kind(n)) == n]
+            values, items = (pc.add(side, pa.scalar(0.0, side.type)) for side in (values, pa.array(exact, values.type)))
     return as_mask(pc.and_(pc.is_in(values, value_set=items), values.is_valid()))
-
-
-def _exactly(numbers: list[int | float], type_: pa.DataType) -> list[int | float]:
-    if pa.types.is_integer(type_):
-        bounds = np.iinfo(type_.to_pandas_dtype())
-        return [int(n) for n in numbers if bounds.min <= n <= bounds.max and n == int(n)]
-    kind = type_.to_pandas_dtype()
-    with np.errstate(over="ignore"):
-        return [float(kind(n)) for n in numbers if float(kind(n)) == n]
-
-
-def _each(left: pa.Array, right: pa.Array, test: Callable[[str, str], bool]) -> Mask:
-    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-    return np.fromiter((a is not None and b is not None and test(a, b) for a, b in pairs), bool, len(left))

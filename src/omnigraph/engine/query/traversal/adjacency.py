@@ -7,10 +7,10 @@ run on the same structure. A layer holds the neighbour lists that differ from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,22 +23,11 @@ Positions: TypeAlias = NDArray[Any]
 """Indices, 32 bits wide wherever they fit: these arrays are most of a topology."""
 
 
-def join_row_ids(parts: Sequence[RowIds]) -> RowIds:
-    """Row ids that were found piece by piece."""
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-
 class Entries(NamedTuple):
     """Which entries belong to some nodes: how many each has, and where they stand, node after node."""
 
     counts: NDArray[np.int64]
     at: Indices | slice
-
-
-class Counting(Protocol):
-    """What an adjacency asks of its reverse."""
-
-    def all_counts(self) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +44,7 @@ class Adjacency:
     targets: Positions
     ranks: Positions | None = None
     edges: RowIds | None = None
-    reverse: Counting | None = None
+    reverse: Neighbours | None = None
     """The same pairs from the other end, if known."""
 
     @property
@@ -110,8 +99,7 @@ class Adjacency:
 
     def end_counts(self, at: Indices | slice, weights: Counts | None) -> Counts:
         """How often each end occurs in these entries, each entry counted by its weight."""
-        everything = isinstance(at, slice) and (at.start, at.stop) == (0, len(self.targets))
-        if everything and weights is None and self.reverse is not None:
+        if weights is None and self.reverse is not None and _is_all(at, len(self.targets)):
             return self.reverse.all_counts()
         return added_up(self.targets[at], weights, len(self.ends))
 
@@ -133,7 +121,7 @@ def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Posit
     if len(keys):
         keys = keys[np.concatenate(([True], keys[1:] != keys[:-1]))]
     neighbours = (keys & ((1 << bits) - 1)).astype(position_type(ends))
-    return Adjacency(sources, ends, _offsets(keys >> bits, len(sources)), neighbours)
+    return Adjacency(sources, ends, list_bounds(np.bincount(keys >> bits, minlength=len(sources))), neighbours)
 
 
 def of_edges(
@@ -141,34 +129,49 @@ def of_edges(
 ) -> Adjacency:
     """One entry per stored edge. `ranks` is the position of each entry's edge in the order of edge ids."""
     order = np.lexsort((ranks, source))
-    return Adjacency(
-        sources,
-        ends,
-        _offsets(source, len(sources)),
-        target[order].astype(position_type(ends)),
-        ranks[order].astype(np.int32 if len(edges) < 2**31 else np.int64),
-        edges,
-    )
+    targets = target[order].astype(position_type(ends))
+    ranks = ranks[order].astype(np.int32 if len(edges) < 2**31 else np.int64)
+    return Adjacency(sources, ends, list_bounds(np.bincount(source, minlength=len(sources))), targets, ranks, edges)
 
 
 def either_way(out: Adjacency, back: Adjacency) -> Adjacency:
     """Neighbours along or against the edges of a type whose ends are one node type; a self loop is one edge."""
-    size = len(out.sources)
-    leaving, arriving = owners(out), owners(back)
+    leaving, arriving = (np.repeat(np.arange(len(way.sources)), way.all_counts()) for way in (out, back))
     if out.ranks is None or back.ranks is None:
-        return of_pairs(
-            out.sources,
-            out.ends,
-            np.concatenate((leaving, arriving)),
-            np.concatenate((out.targets, back.targets)).astype(np.int64),
-        )
+        targets = np.concatenate((out.targets, back.targets)).astype(np.int64)
+        return of_pairs(out.sources, out.ends, np.concatenate((leaving, arriving)), targets)
     assert out.edges is not None
     proper = back.targets != arriving
     source = np.concatenate((leaving, arriving[proper]))
     target = np.concatenate((out.targets, back.targets[proper]))
     ranks = np.concatenate((out.ranks, back.ranks[proper]))
-    assert size == len(back.sources)
     return of_edges(out.sources, out.ends, source, target, ranks, out.edges)
+
+
+def walk(
+    nodes: RowIds, hops: int, step: Callable[[RowIds], tuple[RowIds, RowIds]], *, one_type: bool
+) -> tuple[RowSpace, RowSpace, Indices, Indices]:
+    """All edges within some hops of the nodes, as the nodes at either end and the positions of each edge in them.
+
+    `step` finds the edges that begin at some nodes: their sources and their ends, by row id.
+    """
+    frontier = visited = RowSpace.of(nodes)
+    met = [(nodes[:0], nodes[:0])]
+    for _ in range(hops):
+        if not len(frontier):
+            break
+        met.append(step(frontier.rows))
+        fresh = distinct(met[-1][1])
+        frontier = RowSpace(fresh[~visited.contains(fresh)])
+        visited = RowSpace(union(visited.rows, frontier.rows))
+    source, end = (np.concatenate(parts) for parts in zip(*met, strict=True))
+    sources = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
+    ends = sources if one_type else RowSpace.of(end)
+    return sources, ends, sources.positions(source), ends.positions(end)
+
+
+def _is_all(at: Indices | slice, size: int) -> bool:
+    return isinstance(at, slice) and (at.start, at.stop) == (0, size)
 
 
 def position_type(space: RowSpace) -> type[np.integer]:
@@ -197,14 +200,6 @@ def stands_between(low: Indices, high: Indices, wanted: Indices, targets_at: Cal
         high = np.where(open_ & ~less, middle, high)
     mask: Mask = (low < end) & (targets_at(np.minimum(low, last)) == wanted)
     return mask
-
-
-def owners(adjacency: Adjacency) -> Indices:
-    return np.repeat(np.arange(len(adjacency.sources)), np.diff(adjacency.offsets))
-
-
-def _offsets(owner: Indices, size: int) -> NDArray[np.int64]:
-    return list_bounds(np.bincount(owner, minlength=size))
 
 
 def list_bounds(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -244,13 +239,6 @@ class Lists(NamedTuple):
         return self.nodes.nbytes + self.offsets.nbytes + self.targets.nbytes
 
 
-class _Spans(NamedTuple):
-    """Where lists begin and how long they are. Entries of the layer are numbered on behind those of the base."""
-
-    starts: Indices
-    counts: NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class LayeredAdjacency:
     """`base` with the lists of some nodes replaced. Its nodes keep their numbers; later ones follow them."""
@@ -259,14 +247,14 @@ class LayeredAdjacency:
     ends: RowSpace
     base: Adjacency
     layer: Lists
-    reverse: Counting | None = None
+    reverse: Neighbours | None = None
 
     @property
     def nbytes(self) -> int:
         """Of its own, without what it shares with the base."""
-        folded = self.__dict__.get("folded")
+        merged = self.__dict__.get("merged")  # only if it has been made
         own = self.layer.nbytes + 8 * (_late(self.sources) + _late(self.ends))
-        return own + (0 if folded is None else folded.offsets.nbytes + folded.targets.nbytes)
+        return own + (0 if merged is None else merged.offsets.nbytes + merged.targets.nbytes)
 
     @property
     def is_due_for_merge(self) -> bool:
@@ -314,25 +302,25 @@ class LayeredAdjacency:
                 return Entries(counts, slice(0, total))
             if side_by_side(positions) and total * _SEQUENTIAL_SHARE > self.size:
                 return self.merged.entries_of(positions)
-        spans = self._spans(positions)
-        return Entries(spans.counts, spread(*spans))
+        starts, counts = self._spans(positions)
+        return Entries(counts, spread(starts, counts))
 
     def counts_of(self, positions: Indices) -> NDArray[np.int64]:
         """How many neighbours the nodes at these positions have."""
         if len(positions) and side_by_side(positions):
             return self._counts_between(int(positions[0]), int(positions[-1]) + 1)
-        return self._spans(positions).counts
+        return self._spans(positions)[1]
 
     def _counts_between(self, first: int, stop: int) -> NDArray[np.int64]:
-        early = np.diff(self.base.offsets[first : stop + 1])
-        counts = (
-            early if len(early) == stop - first else np.append(early, np.zeros(stop - first - len(early), np.int64))
-        )
+        counts = np.diff(self.base.offsets[first : stop + 1])
+        if len(counts) < stop - first:
+            counts = np.append(counts, np.zeros(stop - first - len(counts), np.int64))
         low, high = np.searchsorted(self.layer.nodes, (first, stop))
         counts[self.layer.nodes[low:high] - first] = np.diff(self.layer.offsets[low : high + 1])
         return counts
 
-    def _spans(self, positions: Indices) -> _Spans:
+    def _spans(self, positions: Indices) -> tuple[Indices, NDArray[np.int64]]:
+        """Where lists begin and how long they are. Entries of the layer are numbered on behind those of the base."""
         base, layer = self.base, self.layer
         early = (positions >= 0) & (positions < len(base.sources))
         at = np.where(early, positions, 0)
@@ -343,7 +331,7 @@ class LayeredAdjacency:
             slots = slots[changed]
             starts[changed] = len(base.targets) + layer.offsets[slots]
             counts[changed] = layer.offsets[slots + 1] - layer.offsets[slots]
-        return _Spans(starts, counts)
+        return starts, counts
 
     def targets_at(self, at: Indices | slice) -> Positions:
         if isinstance(at, slice):
@@ -363,8 +351,7 @@ class LayeredAdjacency:
         raise AssertionError("a topology of single edges is never layered")
 
     def end_counts(self, at: Indices | slice, weights: Counts | None) -> Counts:
-        everything = isinstance(at, slice) and (at.start, at.stop) == (0, self.size)
-        if everything and weights is None and self.reverse is not None:
+        if weights is None and self.reverse is not None and _is_all(at, self.size):
             return self.reverse.all_counts()
         return added_up(self.targets_at(at), weights, len(self.ends))
 
@@ -387,19 +374,17 @@ def change_layer(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pai
     base, layer = (older, _NO_LISTS) if isinstance(older, Adjacency) else (older.base, older.layer)
     nodes = distinct(np.concatenate((lost.sources, added.sources)))
     before = LayeredAdjacency(sources, ends, base, layer)
-    spans = before._spans(nodes)
+    starts, counts = before._spans(nodes)
     bits = max(1, len(ends)).bit_length()
 
-    def keys(slots: Indices, targets: Positions) -> Indices:
-        return (slots << bits) | targets
+    def keys(pairs: Pairs) -> Indices:
+        return distinct((find_positions(nodes, pairs.sources)[0] << bits) | pairs.ends)
 
-    held = keys(np.repeat(np.arange(len(nodes)), spans.counts), before.targets_at(spread(*spans)))
-    gone = distinct(keys(find_positions(nodes, lost.sources)[0], lost.ends))
-    fresh = distinct(keys(find_positions(nodes, added.sources)[0], added.ends))
-    held = union(held[~is_member(held, gone)], fresh)
-    counts = np.bincount(held >> bits, minlength=len(nodes))
+    held = (np.repeat(np.arange(len(nodes)), counts) << bits) | before.targets_at(spread(starts, counts))
+    held = union(held[~is_member(held, keys(lost))], keys(added))
     targets = (held & ((1 << bits) - 1)).astype(position_type(ends))
-    return LayeredAdjacency(sources, ends, base, _replace(layer, Lists(nodes, list_bounds(counts), targets)))
+    newer = Lists(nodes, list_bounds(np.bincount(held >> bits, minlength=len(nodes))), targets)
+    return LayeredAdjacency(sources, ends, base, _replace(layer, newer))
 
 
 def either_way_layered(base: Adjacency, out: LayeredAdjacency, back: LayeredAdjacency) -> LayeredAdjacency:
@@ -408,8 +393,8 @@ def either_way_layered(base: Adjacency, out: LayeredAdjacency, back: LayeredAdja
     plain = LayeredAdjacency(out.sources, out.ends, base, Lists(nodes, np.zeros(len(nodes) + 1, np.int64), _NO_TARGETS))
     pairs = []
     for way in (out, back):
-        spans = way._spans(nodes)
-        pairs.append(Pairs(np.repeat(nodes, spans.counts), way.targets_at(spread(*spans)).astype(np.int64)))
+        starts, counts = way._spans(nodes)
+        pairs.append(Pairs(np.repeat(nodes, counts), way.targets_at(spread(starts, counts)).astype(np.int64)))
     both = Pairs(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
     return change_layer(plain, out.sources, out.ends, Pairs(nodes[:0], nodes[:0]), both)
 

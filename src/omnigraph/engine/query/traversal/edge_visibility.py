@@ -17,7 +17,7 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.pushdown import row_filter_text
 from omnigraph.engine.query.operators.scan import holds
 from omnigraph.engine.query.operators.values import load_together
-from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, join_row_ids, of_edges, of_pairs
+from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
@@ -130,17 +130,12 @@ def visible_adjacency(
     `with_edges` says whether entries are single edges: those are needed to look at edges, and are not kept when the
     plan does not bind them.
     """
-    sources: list[RowIds] = []
-    ends: list[RowIds] = []
-    ranks: list[RowIds] = []
-    frontier = RowSpace.of(nodes)
-    visited = frontier
-    for _ in range(plan.max_hops):
-        if not len(frontier):
-            break
+    ranks = [np.empty(0, np.int64)]
+
+    def step(frontier: RowIds) -> tuple[RowIds, RowIds]:
         context.cancellation.check()
-        entries = neighbours.entries(frontier.rows)
-        source = np.repeat(frontier.rows, entries.counts)
+        entries = neighbours.entries(frontier)
+        source = np.repeat(frontier, entries.counts)
         end = neighbours.rows_at(entries.at)
         context.budget.step(source.nbytes + end.nbytes)
         mask = visible_mask(plan.destination_type, end, context, plan.destination)
@@ -149,29 +144,11 @@ def visible_adjacency(
             assert neighbours.ranks is not None
             mask &= visible_mask(plan.edge, neighbours.edges_at(entries.at), context)
             ranks.append(np.asarray(neighbours.ranks[entries.at], np.int64)[mask])
-        sources.append(source[mask])
-        ends.append(end[mask])
-        fresh = RowSpace.of(end[mask])
-        frontier = RowSpace(fresh.rows[~visited.contains(fresh.rows)])
-        visited = RowSpace(union(visited.rows, frontier.rows))
-    return _adjacency(nodes, sources, ends, ranks, plan, neighbours)
+        return source[mask], end[mask]
 
-
-def _adjacency(
-    nodes: RowIds,
-    sources: list[RowIds],
-    ends: list[RowIds],
-    ranks: list[RowIds],
-    plan: ir.Expand,
-    neighbours: Neighbours,
-) -> Adjacency:
-    source, end = join_row_ids(sources), join_row_ids(ends)
-    one_type = plan.edge.is_symmetric
-    near = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
-    far = near if one_type else RowSpace.of(end)
-    at, to = near.positions(source), far.positions(end)
+    near, far, at, to = walk(nodes, plan.max_hops, step, one_type=plan.edge.is_symmetric)
     if plan.edge_variable is None:
         return of_pairs(near, far, at, to)
     assert isinstance(neighbours, Adjacency)
     assert neighbours.edges is not None
-    return of_edges(near, far, at, to, join_row_ids(ranks), neighbours.edges)
+    return of_edges(near, far, at, to, np.concatenate(ranks), neighbours.edges)

@@ -86,38 +86,25 @@ class Topology:
         """Whose arrays it shares."""
         self._both: Neighbours | None = None
 
-    @classmethod
-    def over(cls, older: Topology, key: TopologyKey, ways: TwoWays) -> Topology:
-        """A change of an older topology; one that has grown large becomes a topology of its own."""
-        layers = [way for way in (ways.out, ways.back) if isinstance(way, LayeredAdjacency)]
-        if not any(layer.is_due_for_merge for layer in layers):
-            return cls(key, ways, older.base or older)
-        return cls(key, _merge_layers(ways))
-
     @property
     def ways(self) -> TwoWays:
         return TwoWays(self.out, self.back, self.dangling)
 
     def towards(self, direction: Direction) -> Neighbours:
-        match direction:
-            case Direction.OUT:
-                return self.out
-            case Direction.IN:
-                return self.back
+        if direction is not Direction.BOTH:
+            return self.out if direction is Direction.OUT else self.back
         if self._both is None:
-            self._both = self._either_way()
+            out, back = self.out, self.back
+            if isinstance(out, Adjacency) and isinstance(back, Adjacency):
+                self._both = either_way(out, back)
+            else:
+                assert self.base is not None
+                assert isinstance(out, LayeredAdjacency)
+                assert isinstance(back, LayeredAdjacency)
+                base = self.base.towards(Direction.BOTH)
+                assert isinstance(base, Adjacency)
+                self._both = either_way_layered(base, out, back)
         return self._both
-
-    def _either_way(self) -> Neighbours:
-        out, back = self.out, self.back
-        if isinstance(out, Adjacency) and isinstance(back, Adjacency):
-            return either_way(out, back)
-        assert self.base is not None
-        assert isinstance(out, LayeredAdjacency)
-        assert isinstance(back, LayeredAdjacency)
-        base = self.base.towards(Direction.BOTH)
-        assert isinstance(base, Adjacency)
-        return either_way_layered(base, out, back)
 
     @property
     def nbytes(self) -> int:
@@ -153,17 +140,16 @@ class Topology:
 
 def _merge_layers(ways: TwoWays) -> TwoWays:
     """The same in arrays of its own."""
-    out, back = ways.out, ways.back
-    if isinstance(out, Adjacency) and isinstance(back, Adjacency):
+    if isinstance(ways.out, Adjacency) and isinstance(ways.back, Adjacency):
         return ways
-    sources = RowSpace(out.sources.rows)
-    ends = sources if out.ends is out.sources else RowSpace(out.ends.rows)
-    return TwoWays(_plain(out, sources, ends), _plain(back, ends, sources), ways.dangling)
-
-
-def _plain(way: Neighbours, sources: RowSpace, ends: RowSpace) -> Adjacency:
-    adjacency = way.merged if isinstance(way, LayeredAdjacency) else way
-    return replace(adjacency, sources=sources, ends=ends, reverse=None)
+    sources = RowSpace(ways.out.sources.rows)
+    ends = sources if ways.out.ends is ways.out.sources else RowSpace(ways.out.ends.rows)
+    out, back = (way.merged if isinstance(way, LayeredAdjacency) else way for way in (ways.out, ways.back))
+    return TwoWays(
+        replace(out, sources=sources, ends=ends, reverse=None),
+        replace(back, sources=ends, ends=sources, reverse=None),
+        ways.dangling,
+    )
 
 
 class Nearest(NamedTuple):
@@ -190,7 +176,7 @@ class TopologyCache:
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
         self._absent: OrderedDict[TopologyKey, _Absent] = OrderedDict()
         self._making: dict[TopologyKey, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def peek(self, key: TopologyKey) -> Topology | None:
         with self._lock:
@@ -245,7 +231,8 @@ class TopologyCache:
 
     def held_bytes(self) -> int:
         with self._lock:
-            return self._held_bytes()
+            owners = {id(t): t for held in self._held.values() for t in (held, held.base) if t is not None}
+            return sum(owner.nbytes for owner in owners.values())
 
     def clear(self) -> None:
         """Forget everything, as a restart does."""
@@ -300,7 +287,8 @@ class TopologyCache:
             related = [t for t in reversed(self._held.values()) if _is_related(t.key, key)]
         nearest: Nearest | None = None
         for older in related:
-            rows = _rows_between(root, older.key, key)
+            before = _open_older(root, older.key)
+            rows = None if before is None else rows_to_read(before, _open_tables(root, key))
             if rows is not None and (nearest is None or rows < nearest.rows):
                 nearest = Nearest(older, rows)
             if nearest is not None and nearest.rows <= _FEW_ROWS:
@@ -314,12 +302,8 @@ class TopologyCache:
             related = [key for key in self._held if _is_related(key, topology.key)]
             for key in related[:-_HELD_PER_TABLE]:
                 del self._held[key]
-            while len(self._held) > 1 and self._held_bytes() > self.limit:
+            while len(self._held) > 1 and self.held_bytes() > self.limit:
                 self._held.popitem(last=False)
-
-    def _held_bytes(self) -> int:
-        owners = {id(t): t for held in self._held.values() for t in (held, held.base) if t is not None}
-        return sum(owner.nbytes for owner in owners.values())
 
     def _stored_older(self, files: TopologyFiles, key: TopologyKey) -> Iterator[Topology]:
         """Stored builds of the same edge table at other versions, the newest first."""
@@ -356,27 +340,26 @@ def _load(files: TopologyFiles, key: TopologyKey, description: TopologyDescripti
     return None if arrays is None else Topology.of_arrays(key, arrays, description.dangling)
 
 
-def _rows_between(root: GraphRoot, older: TopologyKey, key: TopologyKey) -> int | None:
-    if (before := _opened_older(root, older)) is None:
-        return None
-    return rows_to_read(before, _open_tables(root, key))
-
-
 def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | None:
-    if (before := _opened_older(root, older.key)) is None:
+    """A layer over the older one; a layer that has grown large becomes a topology of its own."""
+    if (before := _open_older(root, older.key)) is None:
         return None
     try:
         ways = derive(older.ways, before, _open_tables(root, key))
     except (HistoricalVersionReclaimedError, IntegrityError):
         return None  # the older version is gone or damaged; if the asked one is, building it says so
-    return None if ways is None else Topology.over(older, key, ways)
+    if ways is None:
+        return None
+    if any(isinstance(way, LayeredAdjacency) and way.is_due_for_merge for way in (ways.out, ways.back)):
+        return Topology(key, _merge_layers(ways))
+    return Topology(key, ways, older.base or older)
 
 
 def _open_tables(root: GraphRoot, key: TopologyKey) -> Tables:
     return root.reader.open(key.edges), root.reader.open(key.sources), root.reader.open(key.targets)
 
 
-def _opened_older(root: GraphRoot, key: TopologyKey) -> Tables | None:
+def _open_older(root: GraphRoot, key: TopologyKey) -> Tables | None:
     try:
         return _open_tables(root, key)
     except (HistoricalVersionReclaimedError, IntegrityError):
