@@ -112,7 +112,9 @@ def _torn_log(
         return _unverifiable(row, f"{reason}. This store never leaves half of an object: somebody changed it")
     if len(log.problems) > 1:
         return _unverifiable(row, f"{reason}. More of the log is damaged: {log.problems[0].reason}")
-    if (broken := _first_problem(examination, log.head)) is not None:
+    states = [] if log.head is None else log.head.tables.values()
+    broken = next((p.reason for s in states for p in examination.tables[s.path, s.version].problems), None)
+    if broken is not None:
         # A cleanup releases the commit before the head only after it has read the head.
         return _unverifiable(row, f"{reason}. It was whole once, because the commit before it was released: {broken}")
     if not confirm:
@@ -123,12 +125,6 @@ def _torn_log(
     away = f"{_DAMAGED}/{log.ref.branch_id}-{log.newest:020d}-{new_ulid()}.json"
     root.objects.set_aside(torn, away)
     return replace(row, action=Action.FORCED, error=f"{torn}: was set aside as {away}")
-
-
-def _first_problem(examination: Examination, head: LogEntry | None) -> str | None:
-    states = [] if head is None else head.tables.values()
-    problems = (p for s in states for p in examination.tables[s.path, s.version].problems)
-    return next((problem.reason for problem in problems), None)
 
 
 def _topology_row(root: GraphRoot, main: CheckedLog, folder: str, problem: Problem, confirm: bool) -> TableRepaired:
@@ -226,7 +222,16 @@ def _act(
                 version = commit.graph_manifest_version
         except OmniGraphError as error:
             refusal = str(error)
-    return version, [_repair_report(finding, unhealed if finding.damaged_segments else refusal) for finding in findings]
+    rows = []
+    for finding in findings:
+        row, failure = finding.row, unhealed if finding.damaged_segments else refusal
+        if row.classification is Classification.VERIFIED_MAINTENANCE:
+            row = replace(row, action=Action.HEALED)
+        elif finding.missing is not None or finding.damaged_segments:
+            done = Action.FORCED if finding.missing is not None else Action.HEALED
+            row = replace(row, action=done) if failure is None else replace(row, action=Action.REFUSED, error=failure)
+        rows.append(row)
+    return version, rows
 
 
 def _rebuild_indexes(
@@ -236,31 +241,19 @@ def _rebuild_indexes(
     if not findings:
         return None, None
 
+    def reindex(finding: _Finding) -> Callable[[TableState], StagedTable]:
+        assert finding.type is not None
+        maintenance, specs = workspace.root.table_maintenance, declared_indexes(finding.type)
+        return lambda state: maintenance.reindex(state, finding.damaged_segments, specs).staged
+
     def prepare(txn: WriteTxn) -> PublishPlan:
-        return PublishPlan(txn.stage({f.row.type_key: _reindexing(workspace.root, f) for f in findings}))
+        return PublishPlan(txn.stage({finding.row.type_key: reindex(finding) for finding in findings}))
 
     try:
         published = workspace.commit(MAIN, prepare, Intent(kind="repair", actor=actor))
     except OmniGraphError as error:
         return None, str(error)
     return None if published is None else published.version, None
-
-
-def _reindexing(root: GraphRoot, finding: _Finding) -> Callable[[TableState], StagedTable]:
-    assert finding.type is not None
-    specs = declared_indexes(finding.type)
-    return lambda state: root.table_maintenance.reindex(state, finding.damaged_segments, specs).staged
-
-
-def _repair_report(finding: _Finding, refusal: str | None) -> TableRepaired:
-    row = finding.row
-    if row.classification is Classification.VERIFIED_MAINTENANCE:
-        return replace(row, action=Action.HEALED)
-    if finding.missing is None and not finding.damaged_segments:
-        return row
-    if refusal is not None:
-        return replace(row, action=Action.REFUSED, error=refusal)
-    return replace(row, action=Action.FORCED if finding.missing is not None else Action.HEALED)
 
 
 def _records(finding: _Finding) -> Iterator[str]:

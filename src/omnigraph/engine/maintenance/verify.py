@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -109,7 +110,10 @@ def _examine(root: GraphRoot, progress: Progress | None) -> Examination:
             where, wanted = f"{type_key} on branch {log.ref.branch}", columns.get(type_key, frozenset())
             states.setdefault((state.path, state.version), (where, state, wanted))
     for digest, branch in digests.items():
-        problems += _schema_problems(root, f"branch {branch}", digest)
+        try:
+            root.stored_schema(digest)
+        except OmniGraphError as error:
+            problems.append(_problem(f"branch {branch}", error))
     reader = TableReader(root.location)
     looked_at = Tally(progress, "checking tables", len(states))
 
@@ -129,10 +133,14 @@ def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
     try:
         refs = root.branches.all()
     except OmniGraphError as damage:
-        problems += [_problem(f"branch {name}", error) for name, error in _blank_refs(root)]
+        with suppress(OmniGraphError):  # refs can't be listed, which is reported below
+            problems += [_problem(f"branch {name}", error) for name, error in root.branches.damage()]
         if str(damage) not in {problem.reason for problem in problems}:
             problems.append(_problem("branches", damage))
-        for name in _branch_names(root):
+        names: list[str] = []
+        with suppress(OmniGraphError):  # a ref that can't be read is reported already
+            names = root.branches.names()[1:]
+        for name in names:
             try:
                 refs.append(root.branches.head(name).ref)
             except OmniGraphError as error:
@@ -152,20 +160,6 @@ def _orphans(known: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tupl
     """Branches whose history lies in the log of an unknown branch."""
     ids = {ref.branch_id for ref in known}
     return [(ref, point.branch_id) for ref in refs for point in ref.lineage if point.branch_id not in ids]
-
-
-def _blank_refs(root: GraphRoot) -> list[tuple[str, IntegrityError]]:
-    try:
-        return root.branches.damage()
-    except OmniGraphError:
-        return []  # refs can't be listed, which is reported already
-
-
-def _branch_names(root: GraphRoot) -> list[str]:
-    try:
-        return root.branches.names()[1:]
-    except OmniGraphError:
-        return []  # reported already: a ref that can't be read
 
 
 # Logs
@@ -273,22 +267,12 @@ def _problem(where: str, error: OmniGraphError) -> Problem:
     return Problem(where, str(error), error.path if isinstance(error, IntegrityError) else None)
 
 
-def _schema_problems(root: GraphRoot, where: str, digest: str) -> Iterable[Problem]:
-    try:
-        root.stored_schema(digest)
-    except OmniGraphError as error:
-        yield _problem(where, error)
-
-
 def _damaged_topologies(root: GraphRoot) -> dict[str, Problem]:
     files = TopologyFiles(root.objects)
     folders = files.all_folders()
     damages = zip(folders, root.workers.map(files.damage, folders), strict=True)
-    return {
-        folder: Problem("topology", f"{damage[0]}: {damage[1]}", damage[0])
-        for folder, damage in damages
-        if damage is not None
-    }
+    found = [(folder, *damage) for folder, damage in damages if damage is not None]
+    return {folder: Problem("topology", f"{path}: {reason}", path) for folder, path, reason in found}
 
 
 # Tables
