@@ -163,8 +163,6 @@ class _Cleanup:
             )
         return theirs
 
-    # Marking
-
     def _roots(self) -> _Roots:
         """Pins are read before branches: a writer that removed its pin meanwhile has published, and is seen there."""
         roots = _Roots()
@@ -237,8 +235,6 @@ class _Cleanup:
             list(self.root.workers.map(self.root.reader.open, roots.heads.values()))
         except OmniGraphError as error:
             raise ConflictError(f"nothing was removed: the head of a live branch can't be opened ({error})") from error
-
-    # Sweeping
 
     def _list(self, table: _Table) -> None:
         table.files = [table_file(table.folder, stored) for stored in self.root.objects.below(table.folder)]

@@ -83,9 +83,6 @@ def repair(
     return RepairReport(workspace.uri, confirm, force, version, (*rows, *of_logs, *others))
 
 
-# The log
-
-
 def _graph_row(log: CheckedLog) -> TableRepaired:
     """A row for what belongs to no table: the last version that can be read, and the one that the log should reach."""
     readable = 0 if log.head is None else log.head.version
@@ -134,9 +131,6 @@ def _topology_row(root: GraphRoot, main: CheckedLog, folder: str, problem: Probl
         return replace(row, action=Action.PREVIEW, error=f"{problem.reason}; {offer}")
     TopologyFiles(root.objects).remove(folder)
     return replace(row, action=Action.HEALED, error=f"{problem.reason}; the build was removed")
-
-
-# The tables
 
 
 def _tables_of_main(

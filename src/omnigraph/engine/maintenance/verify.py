@@ -162,9 +162,6 @@ def _orphans(known: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tupl
     return [(ref, point.branch_id) for ref in refs for point in ref.lineage if point.branch_id not in ids]
 
 
-# Logs
-
-
 def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
     """Read a branch's own log from the store: numbers without a gap, every entry readable and the child of the last."""
     where, first = f"branch {ref.branch}", ref.first_own_version
@@ -273,9 +270,6 @@ def _damaged_topologies(root: GraphRoot) -> dict[str, Problem]:
     damages = zip(folders, root.workers.map(files.damage, folders), strict=True)
     found = [(folder, *damage) for folder, damage in damages if damage is not None]
     return {folder: Problem("topology", f"{path}: {reason}", path) for folder, path, reason in found}
-
-
-# Tables
 
 
 @dataclass(frozen=True, slots=True)

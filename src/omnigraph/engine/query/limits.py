@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from omnigraph.errors import QueryCancelledError, ResourceLimitError
@@ -48,25 +49,22 @@ class Cancellation:
     def waiting_for(self, work: Callable[[], Result]) -> Result:
         """The result of `work`, which runs in a thread of its own; the caller returns when the query is over."""
         self.check()
-        results: list[Result] = []
-        failures: list[BaseException] = []
+        outcome: Future[Result] = Future()
 
         def run() -> None:
             try:
-                results.append(work())
+                outcome.set_result(work())
             except BaseException as failure:
-                failures.append(failure)
+                outcome.set_exception(failure)
             with self._news:
                 self._news.notify_all()
 
         threading.Thread(target=run, name="omnigraph-query").start()
         with self._news:
-            while not results and not failures:
+            while not outcome.done():
                 self.check()  # before it waits: the news may have come while the thread was started
                 self._news.wait(None if self._deadline is None else max(0.0, self._deadline - time.monotonic()))
-        if failures:
-            raise failures[0]
-        return results[0]
+        return outcome.result()
 
 
 class MemoryBudget:

@@ -208,8 +208,6 @@ class ReadRun:
                     yield batch
             budget.release(rows.nbytes)
 
-    # ---- aggregate rows ---------------------------------------------------------------------------------
-
     def _table(self, plan: ir.ReadOperator, limit: int | None = None) -> pa.Table:
         """Operators from the aggregate up, which work on few rows of values."""
         with self._context.profiler.operator(plan, label(plan)) as entry:
@@ -221,15 +219,13 @@ class ReadRun:
                     table = sorted_table(plan.keys, self._table(plan.input), limit, self._context.budget)
                 case ir.Aggregate():
                     read = [c.value for c in plan.columns if not _counts_rows(c.value)]
-                    values = [v.argument if isinstance(v, ir.AggregateValue) else v for v in read]
-                    needed = {name for value in values for name in ir.variables_of(value)}
+                    inner = [v.argument if isinstance(v, ir.AggregateValue) else v for v in read]
+                    needed = {name for value in inner for name in ir.variables_of(value)}
                     table = aggregate_rows(plan, self._rows(plan.input, needed, counts_only=True), self._context)
                 case _:
                     raise AssertionError(f"{type(plan).__name__} is not an operator above an aggregate")
             entry.rows = len(table)
             return table
-
-    # ---- bound rows -------------------------------------------------------------------------------------
 
     def _rows(
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, counts_only: bool = False, limit: int | None = None
@@ -358,8 +354,6 @@ class ReadRun:
                 return best
         return concatenate(parts)
 
-    # ---- ranked nodes -----------------------------------------------------------------------------------
-
     def _ranked_parts(self, plan: ir.Rank, nodes: ir.Scan, limit: int | None) -> Iterator[Bindings]:
         """The nodes of a ranking in its order. With a limit as many at first, and more with every part: what is above
         may drop any of them, and takes what it needs. Together the parts are the whole ranking."""
@@ -414,8 +408,6 @@ class ReadRun:
                 context.profiler.note(f"candidates: {len(near)} nodes, reached from ${root.variable}")
                 return near
         return None
-
-    # ---- pieces -----------------------------------------------------------------------------------------
 
     def _pieces(
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, limit: int | None = None

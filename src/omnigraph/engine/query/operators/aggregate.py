@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Bindings, Counts, Indices, added_up, readable, total
+from omnigraph.engine.query.bindings import Bindings, Counts, Indices, Mask, added_up, readable, total
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.values import evaluate, load_together
@@ -49,14 +49,6 @@ class Groups(NamedTuple):
 
     of_row: Indices
     first: Indices
-
-
-class _Argument(NamedTuple):
-    """An aggregate's argument: distinct stored values, the position of each row's value, and which rows have one."""
-
-    values: pa.Array
-    positions: Indices
-    present: NDArray[np.bool_]
 
 
 def aggregate_rows(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> pa.Table:
@@ -143,25 +135,26 @@ def _aggregate(
         return pa.array(_count(groups, size, rows.weights, None))
     column = _located(plan.argument, rows, context).condense(context.budget)
     valid = column.values.is_valid().to_numpy(zero_copy_only=False)
-    argument = _Argument(column.values, column.positions, valid[column.positions])
-    if plan.function is AggregateFunction.COUNT:
-        return pa.array(_count(groups, size, rows.weights, argument.present))
+    present = valid[column.positions]
     if plan.function in (AggregateFunction.MIN, AggregateFunction.MAX):
-        return _extreme(argument, groups, size, largest=plan.function is AggregateFunction.MAX, budget=context.budget)
-    counts = _count(groups, size, rows.weights, argument.present)
+        largest = plan.function is AggregateFunction.MAX
+        return _extreme(column, present, groups, size, largest=largest, budget=context.budget)
+    counts = _count(groups, size, rows.weights, present)
+    if plan.function is AggregateFunction.COUNT:
+        return pa.array(counts)
     empty = counts == 0
     averages = plan.function is AggregateFunction.AVG
-    if pa.types.is_integer(argument.values.type):
-        sums = _exact_sums(argument, groups, size, rows.weights, context.budget)
+    if pa.types.is_integer(column.values.type):
+        sums = _exact_sums(column, groups, size, rows.weights, context.budget)
         exact = _divide(sums, counts, context.budget) if averages else _fitting(sums, plan, context.budget)
         return pa.array(exact, mask=empty)
-    context.budget.step(_ADDED_COPIES * 8 * len(argument.positions))
-    floats = _sum(argument, groups, size, rows.weights)
+    context.budget.step(_ADDED_COPIES * 8 * len(column.positions))
+    floats = _sum(column, groups, size, rows.weights)
     if averages:
         divisors = np.where(empty, 1, counts)
         floats = floats / divisors
         if not np.isfinite(floats).all():  # a sum may be too large for a float, its mean never is
-            parts = _sum(argument, groups, size, rows.weights, divisors[groups.of_row])
+            parts = _sum(column, groups, size, rows.weights, divisors[groups.of_row])
             floats = np.where(np.isfinite(floats), floats, parts)
     return pa.array(floats, mask=empty)
 
@@ -184,11 +177,11 @@ def _count(groups: Groups, size: int, weights: Counts | None, present: NDArray[n
 
 
 def _sum(
-    argument: _Argument, groups: Groups, size: int, weights: Counts | None, divisors: Counts | None = None
+    column: Located, groups: Groups, size: int, weights: Counts | None, divisors: Counts | None = None
 ) -> NDArray[np.float64]:
     """The sums of floats, or of the quotients by some divisors."""
-    stored = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False).astype(np.float64)
-    values = stored[argument.positions]
+    stored = pc.fill_null(column.values, 0).to_numpy(zero_copy_only=False).astype(np.float64)
+    values = stored[column.positions]
     if divisors is not None:
         values = values / divisors
     if weights is not None:
@@ -197,16 +190,16 @@ def _sum(
 
 
 def _exact_sums(
-    argument: _Argument, groups: Groups, size: int, weights: Counts | None, budget: MemoryBudget
+    column: Located, groups: Groups, size: int, weights: Counts | None, budget: MemoryBudget
 ) -> NDArray[Any]:
     """The sums of integers, exactly: of 64 bits where all that is added fits, else of Python's own integers."""
-    budget.step(_ADDED_COPIES * 8 * len(argument.positions))
-    values: NDArray[Any] = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False)
+    budget.step(_ADDED_COPIES * 8 * len(column.positions))
+    values: NDArray[Any] = pc.fill_null(column.values, 0).to_numpy(zero_copy_only=False)
     if not len(values):
         return np.zeros(size, np.int64)
     values = values if values.dtype == np.uint64 else values.astype(np.int64)
     largest = max(abs(int(values.min())), abs(int(values.max())))
-    rows = values[argument.positions]
+    rows = values[column.positions]
     if weights is None:
         added = len(rows)
     else:
@@ -272,19 +265,19 @@ def _fitting(sums: NDArray[Any], plan: ir.AggregateValue, budget: MemoryBudget) 
     return sums.astype(np.int64)
 
 
-def _extreme(argument: _Argument, groups: Groups, size: int, *, largest: bool, budget: MemoryBudget) -> pa.ChunkedArray:
+def _extreme(
+    column: Located, present: Mask, groups: Groups, size: int, *, largest: bool, budget: MemoryBudget
+) -> pa.ChunkedArray:
     """Smallest or largest by rank among the distinct values, which works alike for numbers and texts."""
-    budget.step(_ENCODED_COPIES * argument.values.nbytes + 3 * len(argument.positions) * 8)
-    encoded = argument.values.dictionary_encode()
+    budget.step(_ENCODED_COPIES * column.values.nbytes + 3 * len(column.positions) * 8)
+    encoded = column.values.dictionary_encode()
     ascending = pc.array_sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(ascending), np.int64)
     rank[ascending] = np.arange(len(ascending))
     codes: NDArray[Any] = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
     ranks = rank[codes] if len(rank) else np.zeros(len(codes), np.int64)
-    of_row = groups.of_row[argument.present]
     extremes = np.full(size, -1 if largest else len(ascending), np.int64)
-    (np.maximum if largest else np.minimum).at(extremes, of_row, ranks[argument.positions][argument.present])
-    none = (extremes < 0) | (extremes >= len(ascending))
+    (np.maximum if largest else np.minimum).at(extremes, groups.of_row[present], ranks[column.positions][present])
     # One value more, the null of groups without any.
     values = pa.concat_arrays([encoded.dictionary.take(pa.array(ascending)), pa.nulls(1, encoded.dictionary.type)])
-    return Located(values, np.where(none, len(ascending), extremes)).in_parts(budget)
+    return Located(values, np.where(extremes < 0, len(ascending), extremes)).in_parts(budget)

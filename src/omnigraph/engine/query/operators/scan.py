@@ -8,7 +8,6 @@ few rows are expected.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -87,24 +86,11 @@ def _test_column(column: Located, test: Callable[[pa.Array], Mask], budget: Memo
     return mask[column.positions] if shared else mask
 
 
-@dataclass(frozen=True, slots=True)
-class ScanSelection:
-    """The rows of a scan before they are read: a filter text, row ids that a search found, predicates still to test."""
-
-    filter: str | None
-    rows: RowIds | None
-    rest: tuple[ir.Predicate, ...]
-    row_test: RowFilter | None = None
-    """The row filter of the visibility, where the scan can't apply it."""
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the filter and the row ids say everything."""
-        return not self.rest and self.row_test is None
-
-
-def select_scan(plan: ir.Scan, context: ReadContext, *, visible_only: bool = True) -> ScanSelection:
-    """`visible_only` leaves out invisible rows."""
+def select_scan(
+    plan: ir.Scan, context: ReadContext, *, visible_only: bool = True
+) -> tuple[Candidates, tuple[ir.Predicate, ...], RowFilter | None]:
+    """The rows of a scan before they are read: candidates, predicates still to test, and the row filter of the
+    visibility where the candidates do not keep it. `visible_only` leaves out invisible rows."""
     filter_, rest = split_pushdown(plan.predicates, context)
     row_test: RowFilter | None = None
     if visible_only and (visibility := context.visibility.of(plan.type)).rows != EVERY_ROW:
@@ -119,7 +105,7 @@ def select_scan(plan: ir.Scan, context: ReadContext, *, visible_only: bool = Tru
         # Two text predicates are a conjunction: the second searches among what the first found.
         rows = matching_rows(predicate, Candidates(filter_, rows), context)
     rest = tuple(p for p in rest if not isinstance(p, ir.TextMatch))
-    return ScanSelection(filter_ if rows is None else None, rows, rest, row_test)
+    return Candidates(filter_ if rows is None else None, rows), rest, row_test
 
 
 def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, limit: int | None = None) -> Bindings:
@@ -127,32 +113,30 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
 
     `limit` is how many rows are enough, whichever they are.
     """
-    part = select_scan(plan, context)
-    if part.filter is not None:
-        context.profiler.note(f"filter: {part.filter}")
+    candidates, rest, row_test = select_scan(plan, context)
+    if candidates.filter is not None:
+        context.profiler.note(f"filter: {candidates.filter}")
         if context.profiler.detailed:
             _note_indexes(plan, context)
-    rows = part.rows
+    rows = candidates.rows
     if rows is None:
-        looked_at = () if part.row_test is None else sides(part.row_test)
-        columns = eager_columns(plan, [*wanted, *looked_at], context)
+        columns = eager_columns(plan, [*wanted, *(() if row_test is None else sides(row_test))], context)
         table = context.table(plan.type)
-        enough = limit if part.is_exact else None
-        read = by_row_id(table.read(columns, filter=part.filter, limit=enough, row_ids=True))
+        enough = None if rest or row_test is not None else limit
+        read = by_row_id(table.read(columns, filter=candidates.filter, limit=enough, row_ids=True))
         rows = row_ids_of(read)
         context.budget.step(rows.nbytes)
         context.properties.remember(table, plan.variable, rows, read)
-    bound = Bindings({plan.variable: rows}, len(rows))
-    matches = filter_rows(bound, part.rest, context)
-    return matches if part.row_test is None else matches.where(holds(part.row_test, matches, context))
+    matches = filter_rows(Bindings({plan.variable: rows}, len(rows)), rest, context)
+    return matches if row_test is None else matches.where(holds(row_test, matches, context))
 
 
 def scan_candidates(plan: ir.Scan, context: ReadContext, *, visible_only: bool = True) -> Candidates:
     """What a ranking above the scan may choose from. One that leaves out invisible rows by itself passes
     `visible_only=False`."""
-    part = select_scan(plan, context, visible_only=visible_only)
-    if part.is_exact:
-        return Candidates(part.filter, part.rows)
+    candidates, rest, row_test = select_scan(plan, context, visible_only=visible_only)
+    if not rest and row_test is None:
+        return candidates
     return Candidates(rows=scan(plan, (), context).rows[plan.variable])
 
 
@@ -182,12 +166,6 @@ def _note_indexes(plan: ir.Scan, context: ReadContext) -> None:
 
 def names_one_node(plan: ir.Scan) -> bool:
     """Whether the predicates give the whole key."""
-    key = plan.type.key
-    pinned = {
-        predicate.left.prop.name
-        for predicate in plan.predicates
-        if isinstance(predicate, ir.Compare)
-        and predicate.operator is ir.Operator.EQUAL
-        and isinstance(predicate.left, ir.PropertyValue)
-    }
-    return bool(key) and pinned >= set(key)
+    equal = [p.left for p in plan.predicates if isinstance(p, ir.Compare) and p.operator is ir.Operator.EQUAL]
+    pinned = {side.prop.name for side in equal if isinstance(side, ir.PropertyValue)}
+    return bool(plan.type.key) and pinned >= set(plan.type.key)

@@ -144,9 +144,6 @@ def _certain(metric: Metric, query: NDArray[np.float32], proposed: float, longes
             return proposed - _PROPOSAL_ERROR * (1 + float(np.linalg.norm(query.astype(np.float64))) * longest)
 
 
-# ---- exact measures -------------------------------------------------------------------------------------
-
-
 class _Closest:
     """The closest of the rows that it is given, by their stored vectors and in double precision."""
 
