@@ -68,8 +68,8 @@ def repair(
     ]
     reported = {log.torn for log in examination.logs}
     main = next(log for log in examination.logs if log.ref.branch == MAIN)
-    tables = [] if main.head is None else _tables_of_main(workspace, main.head, examination)
-    reported |= {problem.path or problem.reason for finding, problems in tables for problem in problems}
+    findings = [] if main.head is None else _tables_of_main(workspace, main.head, examination)
+    reported |= {problem.path or problem.reason for problem in _problems_of(examination, main.head)}
     reported |= {problem.path for problem in examination.topologies.values()}
     others = [
         replace(_graph_row(main), error=problem.reason)
@@ -77,9 +77,9 @@ def repair(
         if (problem.path or problem.reason) not in reported
     ]
     others += [_topology_row(workspace.root, main, *damage, confirm) for damage in examination.topologies.items()]
-    version, rows = None, [finding.row for finding, _ in tables]
+    version, rows = None, [finding.row for finding in findings]
     if confirm:
-        version, rows = _act(workspace, [finding for finding, _ in tables], force=force, actor=actor)
+        version, rows = _act(workspace, findings, force=force, actor=actor)
     return RepairReport(workspace.uri, confirm, force, version, (*rows, *of_logs, *others))
 
 
@@ -109,11 +109,10 @@ def _torn_log(
         return _unverifiable(row, f"{reason}. This store never leaves half of an object: somebody changed it")
     if len(log.problems) > 1:
         return _unverifiable(row, f"{reason}. More of the log is damaged: {log.problems[0].reason}")
-    states = [] if log.head is None else log.head.tables.values()
-    broken = next((p.reason for s in states for p in examination.tables[s.path, s.version].problems), None)
-    if broken is not None:
+    if broken := _problems_of(examination, log.head):
         # A cleanup releases the commit before the head only after it has read the head.
-        return _unverifiable(row, f"{reason}. It was whole once, because the commit before it was released: {broken}")
+        whole_once = "It was whole once, because the commit before it was released"
+        return _unverifiable(row, f"{reason}. {whole_once}: {broken[0].reason}")
     if not confirm:
         offer = f"confirm with force sets it aside, and the branch goes on from version {log.newest - 1}"
         return replace(row, action=Action.PREVIEW, error=f"{reason}; {offer}")
@@ -133,9 +132,12 @@ def _topology_row(root: GraphRoot, main: CheckedLog, folder: str, problem: Probl
     return replace(row, action=Action.HEALED, error=f"{problem.reason}; the build was removed")
 
 
-def _tables_of_main(
-    workspace: Workspace, head: LogEntry, examination: Examination
-) -> list[tuple[_Finding, tuple[Problem, ...]]]:
+def _problems_of(examination: Examination, head: LogEntry | None) -> list[Problem]:
+    states = [] if head is None else head.tables.values()
+    return [problem for s in states for problem in examination.tables[s.path, s.version].problems]
+
+
+def _tables_of_main(workspace: Workspace, head: LogEntry, examination: Examination) -> list[_Finding]:
     snapshot = Snapshot(workspace, MAIN, head)
     types: dict[str, TableType] = {}
     with contextlib.suppress(OmniGraphError):  # the schema has a row of its own then
@@ -144,13 +146,12 @@ def _tables_of_main(
     with contextlib.suppress(OmniGraphError):  # so has a log that can't be read
         published = snapshot.table_versions()
 
-    def examined(type_key: str) -> tuple[_Finding, tuple[Problem, ...]]:
+    def finding_of(type_key: str) -> _Finding:
         state = head.tables[type_key]
         checked = examination.tables[state.path, state.version]
-        finding = _examine(snapshot, type_key, types.get(type_key), published[type_key], checked)
-        return finding, checked.problems
+        return _examine(snapshot, type_key, types.get(type_key), published[type_key], checked)
 
-    return list(workspace.root.workers.map(examined, sorted(head.tables)))
+    return list(workspace.root.workers.map(finding_of, sorted(head.tables)))
 
 
 def _examine(

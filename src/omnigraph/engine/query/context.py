@@ -99,14 +99,6 @@ class ReadContext:
         """Whether some rows of a type may be invisible to the reader."""
         return self.visibility.of(type_).rows != EVERY_ROW
 
-    def named_of(self, variable: str) -> list[ir.PropertyValue]:
-        """What the plan reads of a variable, without what may be large."""
-        return [
-            value
-            for value in self.named
-            if value.variable == variable and not (value.type.list or value.type.is_vector or value.type.is_blob)
-        ]
-
     def marks(self, size: int) -> Mask:
         """Room for so many marks, all unset. The caller unsets what it sets: fresh pages cost more than that."""
         if len(self._marks) < size:

@@ -77,7 +77,6 @@ class MemoryBudget:
         self.limit = limit
         self._cancellation = cancellation
         self.held = 0
-        self.peak = 0
 
     @property
     def available(self) -> int:
@@ -100,7 +99,6 @@ class MemoryBudget:
                 needed,
                 "narrow the match with pins or filters, add a limit, or raise the query's memory limit",
             )
-        self.peak = max(self.peak, needed)
 
     def hold(self, nbytes: int) -> None:
         """About to keep this much until the query ends."""

@@ -187,10 +187,7 @@ class Properties:
 
     def remember(self, table: Table, variable: str, rows: RowIds, read: pa.Table) -> None:
         """What a scan read along with its row ids; `rows` are ascending."""
-        space = RowSpace(rows)
-        for name in read.column_names:
-            if name != ROW_ID:
-                self._keep(table, variable, name, _Slice(space, self._in_one(read, name)))
+        self._keep(table, variable, RowSpace(rows), read, [name for name in read.column_names if name != ROW_ID])
 
     def locate(self, table: Table, variable: str, column: str, rows: RowIds) -> Located:
         """The values of a stored column for `rows`. The table holds every row it is asked for."""
@@ -211,9 +208,7 @@ class Properties:
         if all(self._whole_is_cheaper(table, c, len(rows)) for c in missing) and self._load_whole(table, missing):
             return
         wanted = RowSpace.of(rows)
-        read = table.take(wanted.rows, missing)
-        for name in missing:
-            self._keep(table, variable, name, _Slice(wanted, self._in_one(read, name)))
+        self._keep(table, variable, wanted, table.take(wanted.rows, missing), missing)
 
     def _load_whole(self, table: Table, columns: Sequence[str]) -> bool:
         """Read columns whole, if they fit: values may be larger than anybody expected, and fewer may do."""
@@ -235,13 +230,14 @@ class Properties:
         self._budget.step(read.nbytes + (column.nbytes if column.num_chunks > 1 else 0))
         return one_array(column)
 
-    def _keep(self, table: Table, variable: str, column: str, slice_: _Slice) -> None:
+    def _keep(self, table: Table, variable: str, space: RowSpace, read: pa.Table, columns: Sequence[str]) -> None:
         """Only the newest partial read of a variable's column stays: rows move on, they seldom come back."""
-        key = (table.key, variable, column)
-        if (old := self._partial.pop(key, None)) is not None:
-            self._budget.release(old.values.nbytes)
-        self._budget.hold(slice_.values.nbytes)
-        self._partial[key] = slice_
+        for name in columns:
+            key, values = (table.key, variable, name), self._in_one(read, name)
+            if (old := self._partial.pop(key, None)) is not None:
+                self._budget.release(old.values.nbytes)
+            self._budget.hold(values.nbytes)
+            self._partial[key] = _Slice(space, values)
 
     def _whole_is_cheaper(self, table: Table, column: str, picks: int) -> bool:
         if (table.key, column) in self._too_large:

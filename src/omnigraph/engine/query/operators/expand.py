@@ -143,17 +143,12 @@ def _searches(
     for first in range(0, len(starts), batch):
         context.cancellation.check()
         part = positions[first : first + batch]
-        owner, reached = _search(part, adjacency, plan.min_hops, plan.max_hops, visited, context)
+        owner, reached = _search(plan, part, adjacency, visited, context)
         yield np.bincount(owner, minlength=len(part)), reached
 
 
 def _search(
-    starts: Indices,
-    adjacency: Neighbours,
-    min_hops: int,
-    max_hops: int,
-    visited: Mask,
-    context: ReadContext,
+    plan: ir.Expand, starts: Indices, adjacency: Neighbours, visited: Mask, context: ReadContext
 ) -> tuple[Indices, Indices]:
     """Breadth-first from every start at once: which start reached which node, by start, distance and node.
 
@@ -165,7 +160,7 @@ def _search(
     frontier = owner * size + starts[owner]
     visited[frontier] = True
     marked, reports = [frontier], []
-    for hop in range(1, max_hops + 1):
+    for hop in range(1, plan.max_hops + 1):
         if not len(frontier):
             break
         context.cancellation.check()
@@ -173,11 +168,11 @@ def _search(
         context.budget.step(int(adjacency.counts_of(node).sum()) * 4 * 8)
         entries = adjacency.entries_of(node)
         keys = np.repeat(owner * size, entries.counts) + adjacency.targets_at(entries.at)
-        loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == min_hops == 1 else keys[:0]
+        loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == plan.min_hops == 1 else keys[:0]
         frontier = distinct(keys[~visited[keys]])
         visited[frontier] = True
         marked.append(frontier)
-        if hop >= min_hops:
+        if hop >= plan.min_hops:
             reports.append(union(frontier, distinct(loops)))
     for keys in marked:
         visited[keys] = False

@@ -85,15 +85,6 @@ ARROW_TESTS: Final[dict[Operator, Callable[..., Any]]] = {
     Operator.GREATER: pc.greater,
     Operator.GREATER_OR_EQUAL: pc.greater_equal,
 }
-_SIGN: Final[dict[Operator, Callable[[NDArray[np.int8]], Mask]]] = {
-    Operator.EQUAL: lambda sign: sign == 0,
-    Operator.NOT_EQUAL: lambda sign: sign != 0,
-    Operator.LESS: lambda sign: sign < 0,
-    Operator.LESS_OR_EQUAL: lambda sign: sign <= 0,
-    Operator.GREATER: lambda sign: sign > 0,
-    Operator.GREATER_OR_EQUAL: lambda sign: sign >= 0,
-}
-_INT64_END = 2.0**63
 
 
 def compare(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
@@ -107,7 +98,8 @@ def compare(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
             return np.fromiter((a is not None and b is not None and test(a, b) for a, b in pairs), bool, len(left))
     if _is_number(left.type) and left.type != right.type:
         valid = as_mask(pc.and_(left.is_valid(), right.is_valid()))
-        return valid & _SIGN[operator](_sign(_numbers(left), _numbers(right)))
+        signs = pa.array(_sign(_numbers(left), _numbers(right)))
+        return valid & as_mask(ARROW_TESTS[operator](signs, pa.scalar(0, pa.int8())))
     return as_mask(ARROW_TESTS[operator](left, right))
 
 
@@ -195,13 +187,11 @@ def _order(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int8]:
 
 def _integer_with_float(left: NDArray[Any], right: NDArray[np.float64]) -> NDArray[np.int8]:
     """Compare with the whole part first; where that is equal, a fraction makes the float the larger one."""
-    if left.dtype == np.uint64:
-        low, high, kind = 0.0, 2.0**64, np.uint64
-    else:
-        low, high, kind = -_INT64_END, _INT64_END, np.int64  # type: ignore[assignment]
+    # As a float, the largest integer of a type becomes the power of two after it.
+    low, end = float(np.iinfo(left.dtype).min), float(np.iinfo(left.dtype).max)
     whole = np.floor(right)
-    inside = (whole >= low) & (whole < high)
-    sign = _order(left, np.where(inside, whole, 0.0).astype(kind))
+    inside = (whole >= low) & (whole < end)
+    sign = _order(left, np.where(inside, whole, 0.0).astype(left.dtype))
     sign = np.where((sign == 0) & (right > whole), np.int8(-1), sign)
     return np.where(inside, sign, np.where(right < low, np.int8(1), np.int8(-1))).astype(np.int8)
 

@@ -92,7 +92,9 @@ def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, v
         variable = variable or f"#visibility:{type_.type_key}"
         test, looked_at = context.visibility.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh))
         if len(fresh) <= _FEW:
-            load_together([*sides(test), *context.named_of(variable)], looked_at, context)
+            named = [value for value in context.named if value.variable == variable]
+            small = [value for value in named if not (value.type.list or value.type.is_vector or value.type.is_blob)]
+            load_together([*sides(test), *small], looked_at, context)
         holding = holds(test, looked_at, context)
         both = RowSpace(union(space.rows, fresh.rows))
         joined = np.zeros(len(both), dtype=bool)

@@ -143,7 +143,7 @@ def _topology_cost(edges: Table, key: TopologyKey, context: ReadContext) -> floa
     """By the cheapest way to come by it. The store is asked only where memory has nothing near."""
     root = context.snapshot.root
     nearest = PROCESS_TOPOLOGIES.nearest(root, key)
-    derive = math.inf if nearest is None else _DERIVE + nearest.rows * _DERIVE_PER_ROW
+    derive = math.inf if nearest is None else _DERIVE + nearest[1] * _DERIVE_PER_ROW
     if derive <= _DERIVED_AT_ONCE:
         return derive
     if PROCESS_TOPOLOGIES.is_stored(root, key):

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
@@ -128,15 +128,6 @@ class Topology:
             arrays |= {"out.ranks": out.ranks, "in.ranks": back.ranks, "edges": out.edges}
         return arrays
 
-    @classmethod
-    def of_arrays(cls, key: TopologyKey, arrays: dict[str, NDArray[Any]], dangling: bool) -> Topology:
-        sources = RowSpace(arrays["sources"])
-        ends = sources if key.sources == key.targets else RowSpace(arrays["targets"])
-        edges = arrays.get("edges")
-        out = Adjacency(sources, ends, arrays["out.offsets"], arrays["out.targets"], arrays.get("out.ranks"), edges)
-        back = Adjacency(ends, sources, arrays["in.offsets"], arrays["in.targets"], arrays.get("in.ranks"), edges)
-        return cls(key, TwoWays(out, back, dangling))
-
 
 def _merge_layers(ways: TwoWays) -> TwoWays:
     """The same in arrays of its own."""
@@ -150,13 +141,6 @@ def _merge_layers(ways: TwoWays) -> TwoWays:
         replace(back, sources=ends, ends=sources, reverse=None),
         ways.dangling,
     )
-
-
-class Nearest(NamedTuple):
-    """A topology in memory, and how many rows have to be read to derive another one from it."""
-
-    older: Topology
-    rows: int
 
 
 @dataclass(slots=True)
@@ -243,11 +227,11 @@ class TopologyCache:
     def _make(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None]) -> tuple[Topology, str]:
         files = TopologyFiles(root.objects)
         held = self.nearest(root, key)
-        if held is not None and held.rows <= _FEW_ROWS and (changed := _derive(root, key, held.older)) is not None:
+        if held is not None and held[1] <= _FEW_ROWS and (changed := _derive(root, key, held[0])) is not None:
             return changed, _DERIVED
         if (loaded := _load(files, key)) is not None:
             return loaded, "from the store"
-        for older in (*([] if held is None else [held.older]), *self._stored_older(files, key)):
+        for older in (*([] if held is None else [held[0]]), *self._stored_older(files, key)):
             if (changed := _derive(root, key, older)) is not None:
                 if files.damage(key.folder) is not None:
                     self._save(files, changed)
@@ -279,20 +263,21 @@ class TopologyCache:
         )
         self._absence(key).stored = True
 
-    def nearest(self, root: GraphRoot, key: TopologyKey) -> Nearest | None:
-        """The topology in memory from which this one is the fewest rows away. None where there is none near enough."""
+    def nearest(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, int] | None:
+        """The topology in memory from which this one can be derived by reading the fewest rows, and how many those are.
+        None where there is none near enough."""
         if key.shape is Shape.EDGES:
             return None  # the order of edge ids runs through all of it, a change has no local effect
         with self._lock:
             related = [t for t in reversed(self._held.values()) if _is_related(t.key, key)]
-        nearest: Nearest | None = None
+        nearest: tuple[Topology, int] | None = None
         for older in related:
             before = _open_older(root, older.key)
             rows = None if before is None else rows_to_read(before, _open_tables(root, key))
-            if rows is not None and (nearest is None or rows < nearest.rows):
-                nearest = Nearest(older, rows)
-            if nearest is not None and nearest.rows <= _FEW_ROWS:
-                break
+            if rows is not None and (nearest is None or rows < nearest[1]):
+                nearest = older, rows
+                if rows <= _FEW_ROWS:
+                    break
         return nearest
 
     def _keep(self, topology: Topology) -> None:
@@ -336,8 +321,14 @@ def _load(files: TopologyFiles, key: TopologyKey, description: TopologyDescripti
     description = description or files.describe(key.folder)
     if description is None:
         return None
-    arrays = files.arrays(key.folder, description)
-    return None if arrays is None else Topology.of_arrays(key, arrays, description.dangling)
+    if (arrays := files.arrays(key.folder, description)) is None:
+        return None
+    sources = RowSpace(arrays["sources"])
+    ends = sources if key.sources == key.targets else RowSpace(arrays["targets"])
+    edges = arrays.get("edges")
+    out = Adjacency(sources, ends, arrays["out.offsets"], arrays["out.targets"], arrays.get("out.ranks"), edges)
+    back = Adjacency(ends, sources, arrays["in.offsets"], arrays["in.targets"], arrays.get("in.ranks"), edges)
+    return Topology(key, TwoWays(out, back, description.dangling))
 
 
 def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | None:
