@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, bui
 from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.topology import TopologyDescription, TopologyFiles, describe_topology, topology_folder
@@ -64,8 +66,17 @@ class TopologyKey:
     targets: TableState
 
     @property
+    def tables(self) -> tuple[TableState, TableState, TableState]:
+        return self.edges, self.sources, self.targets
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The same for all versions of these tables, on any branch."""
+        return self.graph_id, self.shape, *(state.path for state in self.tables)
+
+    @property
     def folder(self) -> str:
-        named = "\n".join(f"{s.path}@{s.version}" for s in (self.edges, self.sources, self.targets))
+        named = "\n".join(f"{state.path}@{state.version}" for state in self.tables)
         return topology_folder(self.edges.table_id, f"{self.shape}-{hashlib.sha256(named.encode()).hexdigest()[:32]}")
 
 
@@ -158,7 +169,7 @@ class TopologyCache:
         self.limit = budget if budget is not None else int(os.environ.get(CACHE_VARIABLE, _DEFAULT_CACHE_BYTES))
         self.lookups = Lookups()
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
-        self._absent: OrderedDict[TopologyKey, _Absent] = OrderedDict()
+        self._absent: RecentlyUsed[TopologyKey, _Absent] = RecentlyUsed(_ABSENT_KNOWN)
         self._making: dict[TopologyKey, threading.Lock] = {}
         self._lock = threading.RLock()
 
@@ -184,10 +195,8 @@ class TopologyCache:
 
     def _absence(self, key: TopologyKey) -> _Absent:
         with self._lock:
-            absence = self._absent.setdefault(key, _Absent())
-            self._absent.move_to_end(key)
-            while len(self._absent) > _ABSENT_KNOWN:
-                self._absent.popitem(last=False)
+            if (absence := self._absent.get(key)) is None:
+                absence = self._absent[key] = _Absent()
             return absence
 
     def get(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None] = lambda: None) -> tuple[Topology, str]:
@@ -236,12 +245,8 @@ class TopologyCache:
                 if files.damage(key.folder) is not None:
                     self._save(files, changed)
                 return changed, _DERIVED
-        ways = build(
-            *_open_tables(root, key),
-            one_type=key.sources == key.targets,
-            with_edges=key.shape is Shape.EDGES,
-            check=check,
-        )
+        one_type, with_edges = key.sources == key.targets, key.shape is Shape.EDGES
+        ways = build(*_open_tables(root, key), one_type=one_type, with_edges=with_edges, check=check)
         topology = Topology(key, ways)
         self._save(files, topology)
         return topology, "built"
@@ -256,11 +261,7 @@ class TopologyCache:
 
     def _save(self, files: TopologyFiles, topology: Topology) -> None:
         key, arrays = topology.key, topology.arrays()
-        files.save(
-            key.folder,
-            describe_topology(key.shape, key.edges, key.sources, key.targets, topology.dangling, arrays),
-            arrays,
-        )
+        files.save(key.folder, describe_topology(key.shape, *key.tables, topology.dangling, arrays), arrays)
         self._absence(key).stored = True
 
     def nearest(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, int] | None:
@@ -269,7 +270,7 @@ class TopologyCache:
         if key.shape is Shape.EDGES:
             return None  # the order of edge ids runs through all of it, a change has no local effect
         with self._lock:
-            related = [t for t in reversed(self._held.values()) if _is_related(t.key, key)]
+            related = [t for t in reversed(self._held.values()) if t.key.line == key.line]
         nearest: tuple[Topology, int] | None = None
         for older in related:
             before = _open_older(root, older.key)
@@ -283,8 +284,8 @@ class TopologyCache:
     def _keep(self, topology: Topology) -> None:
         with self._lock:
             self._held[topology.key] = topology
-            self._absent.pop(topology.key, None)
-            related = [key for key in self._held if _is_related(key, topology.key)]
+            self._absent.pop(topology.key)
+            related = [key for key in self._held if key.line == topology.key.line]
             for key in related[:-_HELD_PER_TABLE]:
                 del self._held[key]
             while len(self._held) > 1 and self.held_bytes() > self.limit:
@@ -294,27 +295,15 @@ class TopologyCache:
         """Stored builds of the same edge table at other versions, the newest first."""
         if key.shape is Shape.EDGES:
             return
-        tried = 0
-        for folder in files.folders(key.edges.table_id):
-            description = files.describe(folder)
-            if description is None or description.shape != key.shape or tried >= _OLDER_BUILDS_TRIED:
-                continue
-            tried += 1
-            older = TopologyKey(key.graph_id, key.shape, description.edges, description.sources, description.targets)
-            if _is_related(older, key) and (loaded := _load(files, older, description)) is not None:
+        described = (files.describe(folder) for folder in files.folders(key.edges.table_id))
+        alike = (found for found in described if found is not None and found.shape == key.shape)
+        for found in islice(alike, _OLDER_BUILDS_TRIED):
+            older = TopologyKey(key.graph_id, key.shape, found.edges, found.sources, found.targets)
+            if older.line == key.line and (loaded := _load(files, older, found)) is not None:
                 yield loaded
 
 
 PROCESS_TOPOLOGIES: Final = SHARED_MEMORY.add("topologies", TopologyCache())
-
-
-def _is_related(older: TopologyKey, key: TopologyKey) -> bool:
-    return (
-        older.graph_id == key.graph_id
-        and older.shape == key.shape
-        and [s.path for s in (older.edges, older.sources, older.targets)]
-        == [s.path for s in (key.edges, key.sources, key.targets)]
-    )
 
 
 def _load(files: TopologyFiles, key: TopologyKey, description: TopologyDescription | None = None) -> Topology | None:
@@ -347,7 +336,8 @@ def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | No
 
 
 def _open_tables(root: GraphRoot, key: TopologyKey) -> Tables:
-    return root.reader.open(key.edges), root.reader.open(key.sources), root.reader.open(key.targets)
+    edges, sources, targets = map(root.reader.open, key.tables)
+    return edges, sources, targets
 
 
 def _open_older(root: GraphRoot, key: TopologyKey) -> Tables | None:
