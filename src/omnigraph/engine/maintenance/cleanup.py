@@ -164,7 +164,7 @@ class _Cleanup:
         return theirs
 
     def _roots(self) -> _Roots:
-        """Pins are read before branches: a writer that removed its pin meanwhile has published, and is seen there."""
+        """Pins are read before branches: a writer that removed its pin meanwhile has published, and is found there."""
         roots = _Roots()
         try:
             roots.pins = self._valid_pins()
@@ -279,7 +279,7 @@ class _Cleanup:
     def _sweep(self, tables: list[_Table], roots: _Roots) -> None:
         records = self.root.cleanup_journal.open(self.first_kept, self.folders)
         self.root.trace.reach("cleanup.record.after")
-        # A writer that pinned, forked or published since the first look is seen now; nothing has been deleted yet.
+        # A writer that pinned, forked or published since the first look is found now; nothing has been deleted yet.
         later = self._roots()
 
         def rescue(table: _Table) -> None:

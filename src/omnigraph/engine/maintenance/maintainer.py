@@ -40,7 +40,7 @@ def maintain(
     progress: Progress | None = None,
     sweeps: bool = False,
 ) -> MaintenanceReport:
-    """Tidy the tables of a branch that passed a threshold, then release history if enough of it may go.
+    """Optimize the tables of a branch that passed a threshold, then release history if enough of it may go.
 
     `sweeps` cleans up even if little history may go: deleted branches and interrupted writes leave data, too.
     """
@@ -60,7 +60,7 @@ def maintain(
 
 
 def _reason(policy: MaintenancePolicy, table: TableCondition) -> str | None:
-    """Why a table should be tidied now; None when it can wait."""
+    """Why a table should be optimized now; None when it can wait."""
     if table.small_fragments > policy.small_fragments:
         return f"{table.small_fragments} small fragments"
     if table.uncovered_rows > policy.uncovered_rows:
@@ -170,7 +170,7 @@ class Maintainer:
                 self.last_cleanup, self._swept_at = report, time.monotonic()
             if report.optimized is not None or report.cleaned is not None:
                 removed = 0 if report.cleaned is None else report.cleaned.bytes_removed
-                logger.info("maintenance of %s: tidied %s, removed %d bytes", workspace.uri, report.reasons, removed)
+                logger.info("maintenance of %s: optimized %s, removed %d bytes", workspace.uri, report.reasons, removed)
         self.looks += 1
 
     def _between_tables(self, _type_key: str, _done: int, _of: int) -> None:
@@ -179,4 +179,4 @@ class Maintainer:
 
 
 class _StoppedError(Exception):
-    """The handle is being closed; whatever was being tidied is left as it was."""
+    """The handle is being closed; the table that was being optimized is left as it was."""

@@ -1,6 +1,6 @@
 """Repair: what is damaged, what another tool did to the tables of main, and what can safely be done about it.
 
-Everything that verify looks at is looked at, and each thing that is wrong gets a row. Three things can be put right:
+Repair examines everything that verify does, and each thing that is wrong gets a row. Three things can be put right:
 
 * An index is derived from its rows: a damaged one is built again with `confirm`. So is a stored topology: it is
   removed, and the next traversal that needs it makes it again.

@@ -54,7 +54,7 @@ class CheckedLog:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Everything that was looked at. `tables` are the versions that heads name, by folder and version; `topologies` the
+    """The findings about everything. `tables` are the versions that heads name, by folder and version; `topologies` the
     damaged ones among the stored builds, by folder."""
 
     logs: tuple[CheckedLog, ...]
@@ -77,7 +77,7 @@ def verify(workspace: Workspace) -> Verification:
 
 
 def examine(workspace: Workspace, progress: Progress | None = None) -> Examination:
-    """Look at every branch. What moved on meanwhile, and was then cleaned up behind it, is looked at again."""
+    """Examine every branch, and again if one moved on meanwhile and was then cleaned up behind it."""
     root = workspace.root
     for _ in range(_ROUNDS):
         examination = _examine(root, progress)

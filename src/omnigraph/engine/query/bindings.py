@@ -44,7 +44,7 @@ def multiply(counts: Counts, factors: Counts) -> Counts:
 
 
 def added_up(positions: NDArray[Any], counts: Counts | None, size: int) -> Counts:
-    """The sum of the counts at each place below `size`, each being 1 when there are none."""
+    """The sum of the counts at each position below `size`; without counts, each is 1."""
     if counts is None or not len(counts):
         return np.bincount(positions, minlength=size)
     # A float sum of whole numbers is exact as long as it stays below 2^53, and much the fastest.

@@ -104,47 +104,41 @@ def compare(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
 
 
 def compare_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Array | pa.Scalar, length: int) -> Mask:
-    """`left operator right` for so many rows; a scalar is the same value for all of them."""
-    for side in (left, right):
-        if isinstance(side, pa.Scalar) and not side.is_valid:
-            return np.zeros(length, dtype=bool)
-    if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
-        return np.repeat(_compare_constant(left, operator, pa.repeat(right, 1)), length)
-    if isinstance(left, pa.Scalar):
-        return _compare_constant(left, operator, right)
-    if isinstance(right, pa.Scalar):
-        return _compare_with_constant(left, operator, right)
+    """`left operator right` for so many rows; a scalar is the same value for all of them, and is not repeated for each
+    if it may be long."""
+    left_is_scalar, right_is_scalar = isinstance(left, pa.Scalar), isinstance(right, pa.Scalar)
+    if (left_is_scalar and not left.is_valid) or (right_is_scalar and not right.is_valid):
+        return np.zeros(length, dtype=bool)
+    if left_is_scalar and right_is_scalar:
+        return np.repeat(compare_sides(left, operator, pa.repeat(right, 1), 1), length)
+    if operator in (Operator.MEMBER, Operator.SUBSTRING, Operator.PREFIX):
+        if left_is_scalar:
+            return _constant_contains(left, operator, right)
+        return _contains_constant(left, operator, right) if right_is_scalar else compare(left, operator, right)
+    if _is_number(left.type) and left.type != right.type:
+        left = pa.repeat(left, length) if left_is_scalar else left
+        right = pa.repeat(right, length) if right_is_scalar else right
     return compare(left, operator, right)
 
 
-def _compare_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
-    """`left operator right` where `right` is one non-null value."""
+def _contains_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
+    """Whether texts or lists contain, or begin with, one non-null value."""
     match operator:
         case Operator.SUBSTRING:
             return as_mask(pc.match_substring(left, right.as_py()))
         case Operator.PREFIX:
             return as_mask(pc.starts_with(left, right.as_py()))
-        case Operator.MEMBER:
-            equal = _compare_with_constant(pc.list_flatten(left), Operator.EQUAL, right)
-            return _mark_lists(len(left), pc.list_parent_indices(left), equal)
-    if _is_number(left.type) and left.type != right.type:
-        return compare(left, operator, pa.repeat(right, len(left)))
-    return as_mask(ARROW_TESTS[operator](left, right))
+    held = pc.list_flatten(left)
+    return _mark_lists(len(left), pc.list_parent_indices(left), compare_sides(held, Operator.EQUAL, right, len(held)))
 
 
-def _compare_constant(left: pa.Scalar, operator: Operator, right: pa.Array) -> Mask:
-    """`left operator right` where `left` is one non-null value: a long text or list is not repeated for every row."""
-    match operator:
-        case Operator.MEMBER:
-            return _one_of(right, left.values)
-        case Operator.SUBSTRING | Operator.PREFIX:
-            text = str(left.as_py())
-            test = text.__contains__ if operator is Operator.SUBSTRING else text.startswith
-            parts = right.to_pylist()
-            return np.fromiter((part is not None and test(part) for part in parts), bool, len(parts))
-    if _is_number(right.type) and left.type != right.type:
-        return compare(pa.repeat(left, len(right)), operator, right)
-    return as_mask(ARROW_TESTS[operator](left, right))
+def _constant_contains(left: pa.Scalar, operator: Operator, right: pa.Array) -> Mask:
+    """Whether one non-null text or list contains, or begins with, each of some values."""
+    if operator is Operator.MEMBER:
+        return _one_of(right, left.values)
+    text, parts = str(left.as_py()), right.to_pylist()
+    test = text.__contains__ if operator is Operator.SUBSTRING else text.startswith
+    return np.fromiter((part is not None and test(part) for part in parts), bool, len(parts))
 
 
 def as_mask(flags: pa.BooleanArray) -> Mask:

@@ -8,8 +8,8 @@ kept in shared memory: a fragment never changes, so a new table version costs th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -29,13 +29,7 @@ from omnigraph.storage.tables.search import FragmentContent, text_tokens
 _ANALYSIS: Final[dict[str, Any]] = {k: v for k, v in TEXT_INDEX_OPTIONS.items() if k != "with_position"}
 """What analyses a text; whether an index also stores positions has no part in it."""
 
-_WORDS_ONLY: Final = {
-    **_ANALYSIS,
-    "lower_case": False,
-    "stem": False,
-    "remove_stop_words": False,
-    "ascii_folding": False,
-}
+_WORDS_ONLY: Final = _ANALYSIS | dict.fromkeys(("lower_case", "stem", "remove_stop_words", "ascii_folding"), False)
 
 _SEPARATOR: Final = np.array([b < 128 and not chr(b).isalnum() for b in range(256)])
 _LOWERED: Final = np.array([ord(chr(b).lower()) if b < 128 else b for b in range(256)], np.uint8)
@@ -48,7 +42,7 @@ _WORDS_PER_CALL: Final = 2048
 _CHARACTERS_PER_CALL: Final = 16 << 10
 _WORDS_PER_CHECK: Final = 256
 _BYTES_PER_CHECK: Final = 512 << 10
-# Survives analysis as itself, so positions after it count from a known place.
+# Survives analysis as itself, so positions after it count from a known one.
 _ANCHOR: Final = "zq"
 
 
@@ -114,32 +108,22 @@ def are_plain_words(tokens: Sequence[str], check: Callable[[], None]) -> bool:
     return True
 
 
-def counts_of(texts: Iterable[str | None], check: Callable[[], None] = lambda: None) -> list[dict[str, int]]:
+def counts_of(texts: Iterable[str | None], check: Callable[[], None] = lambda: None) -> list[Counter[str]]:
     """How often each token occurs in each of a few texts."""
-    counted: list[dict[str, int]] = []
+    counted = []
     for text in texts:
         check()
         words = _ASCII_BREAKS.split(text.translate(_ASCII_LOWERING)) if text else []
         tokens_by_word = _tokens_of_words(set(words), check)
-        counts: dict[str, int] = {}
-        for word in words:
-            for token in tokens_by_word[word]:
-                counts[token] = counts.get(token, 0) + 1
-        counted.append(counts)
+        counted.append(Counter(token for word in words for token in tokens_by_word[word]))
     return counted
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysedColumn:
-    """Every token of every text: occurrence i is `vocabulary[tokens[i]]` in text `texts[i]`, texts ascending."""
-
-    vocabulary: list[str]
-    tokens: NDArray[np.int32]
-    texts: NDArray[np.int64]
-
-
-def analyse_column(column: pa.Array, check: Callable[[], None] = lambda: None) -> AnalysedColumn:
-    """Analyse a string array; nulls have no tokens. Asks often whether to go on."""
+def analyse_column(
+    column: pa.Array, check: Callable[[], None] = lambda: None
+) -> tuple[dict[str, int], NDArray[np.int32], NDArray[np.int64]]:
+    """Every token of every text of a string array: numbers of tokens, the number of each occurrence, and the text that
+    it occurs in, ascending. Nulls have no tokens. Asks often whether to go on."""
     numbers: dict[str, int] = {}
     tokens, texts = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
     ends = np.cumsum(value_bytes(column))
@@ -152,7 +136,7 @@ def analyse_column(column: pa.Array, check: Callable[[], None] = lambda: None) -
         tokens.append(part)
         texts.append(text_of + start)
         start = stop
-    return AnalysedColumn(list(numbers), np.concatenate(tokens), np.concatenate(texts))
+    return numbers, np.concatenate(tokens), np.concatenate(texts)
 
 
 def _analysed_part(
@@ -218,7 +202,7 @@ def _tokens_of_words(words: Collection[str], check: Callable[[], None] = lambda:
 
 
 POSTINGS_BYTES: Final = 512 << 20
-# Texts, their characters by kind, their words and where those stand.
+# Texts, their characters by kind, their words and the positions of those.
 _ANALYSED_COPIES: Final = 6
 _TOKENS_PER_CHECK: Final = 256
 
@@ -236,10 +220,10 @@ class Postings:
         budget = budget or MemoryBudget()
         budget.step(rows.nbytes * _ANALYSED_COPIES)
         texts = one_array(rows.column(column))
-        analysed = analyse_column(texts, budget.check)
+        self._numbers, occurring, text_of = analyse_column(texts, budget.check)
         budget.check()
         all_ids = row_ids_of(rows)
-        lengths = np.bincount(analysed.texts, minlength=len(texts))
+        lengths = np.bincount(text_of, minlength=len(texts))
         order = np.argsort(all_ids)
         order = order[lengths[order] > 0]
         place = np.full(len(texts), -1, np.int64)
@@ -248,10 +232,10 @@ class Postings:
         self.lengths: NDArray[np.int64] = lengths[order].astype(np.int64)
         self.documents = int(self.row_ids.size)
         self.tokens = int(self.lengths.sum())
-        self._numbers = {token: number for number, token in enumerate(analysed.vocabulary)}
+
         # Pairs are sorted as one number each; a token's rows come out ascending.
         budget.check()
-        pairs, counts = count_values(analysed.tokens.astype(np.int64) * max(order.size, 1) + place[analysed.texts])
+        pairs, counts = count_values(occurring.astype(np.int64) * max(order.size, 1) + place[text_of])
         budget.check()
         tokens, documents = np.divmod(pairs, max(order.size, 1))
         self._documents = documents.astype(np.int32)

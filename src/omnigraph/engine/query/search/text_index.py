@@ -105,7 +105,7 @@ class IndexedTexts:
         return self.lance_tokens / self.lance_documents
 
     def positions(self, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Where rows stand in `row_ids`, and which of them are there."""
+        """The position of each row in `row_ids`, and which of them are there."""
         return find_positions(self.row_ids, row_ids)
 
     def matches(self, table: Table, text: str, filter: str | None, max_edits: int = 0) -> RowIds:
@@ -176,7 +176,7 @@ class IndexedTexts:
         return table_of_counts.reshape(len(terms), len(counts))[:, positions_in(row_ids_of(rows), row_ids)]
 
     def _look_up(self, table: Table, term: Term) -> IndexedTerm:
-        # One trusted document with its score tells Lance's idf; as many as have moved could stand before it.
+        # One trusted document with its score tells Lance's idf; as many as have moved could come before it.
         rows = matching_rows(table, self.column, term.word, limit=1 + self.moved.size)
         positions, known = self.positions(row_ids_of(rows))
         if not known.any():

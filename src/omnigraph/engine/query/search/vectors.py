@@ -152,8 +152,8 @@ class _Closest:
         self.query = query
         self.budget = budget
         self._k = k
-        self._row_ids: list[RowIds] = []
-        self._distances: list[Measures] = []
+        self._row_ids: list[RowIds] = [np.empty(0, np.int64)]
+        self._distances: list[Measures] = [np.empty(0, np.float64)]
         self._size = 0
 
     def take(self, rows: pa.Table, column: str) -> _Closest:
@@ -189,8 +189,6 @@ class _Closest:
         self._size = self._distances[0].size
 
     def _all(self) -> tuple[RowIds, Measures]:
-        if not self._row_ids:
-            return np.empty(0, np.int64), np.empty(0, np.float64)
         return np.concatenate(self._row_ids), np.concatenate(self._distances)
 
 
@@ -235,7 +233,7 @@ def _name(fragment: FragmentContent, column: str) -> tuple[str, ...]:
 
 
 def _distances(metric: Metric, query: Measures, matrix: NDArray[np.float64]) -> Measures:
-    """Row by row in one fixed order of summation, so that equal vectors are at equal distances wherever they stand."""
+    """Row by row in one fixed order of summation, so that equal vectors are at equal distances in any table."""
     if metric is Metric.L2:
         apart = matrix - query
         return round_measures(np.sqrt(np.einsum("ij,ij->i", apart, apart)))

@@ -24,7 +24,7 @@ Positions: TypeAlias = NDArray[Any]
 
 
 class Entries(NamedTuple):
-    """Which entries belong to some nodes: how many each has, and where they stand, node after node."""
+    """Which entries belong to some nodes: how many each has, and where they are, node after node."""
 
     counts: NDArray[np.int64]
     at: Indices | slice
@@ -35,7 +35,7 @@ class Adjacency:
     """The neighbours of node i of `sources` are `targets[offsets[i]:offsets[i + 1]]`, positions in `ends`.
 
     Without `ranks` each neighbour occurs once, ascending. With `ranks` there is one entry per stored edge in edge id
-    order: `edges[rank]` is the row id of the edge that has this place among all edge ids.
+    order: `edges[rank]` is the row id of the edge that has this rank among all edge ids.
     """
 
     sources: RowSpace
@@ -207,13 +207,13 @@ def list_bounds(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
 
 
-# A layer is copied by every commit and searched by every hop; folding it copies the base. So it may hold a share of
+# A layer is copied by every commit and searched by every hop; merging it copies the base. So it may hold a share of
 # the entries of the base, more of a small one than of a large one.
 _SMALLEST_FOLDED: Final = 1 << 10
 _LARGEST_LAYER: Final = 1 << 16
 _LARGEST_SHARE: Final = 64
 _SMALL_BASE_SHARE: Final = 4
-# Reading this share of all entries in sequence, folding first costs less than gathering them.
+# Reading this share of all entries in sequence, merging first costs less than gathering them.
 _SEQUENTIAL_SHARE: Final = 4
 
 
