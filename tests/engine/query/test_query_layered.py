@@ -42,7 +42,10 @@ def assert_alike(found: Neighbours, expected: Adjacency, seed: int) -> None:
     everything = [rows, rows[::-1], np.concatenate((rows, rows)), random.permutation(rows)[: len(rows) // 2]]
     spans = [rows[low:] for low in range(len(rows))] + [rows[: len(rows) // 2], rows[1:-1]]
     strangers = np.array([10**6, -1])
-    for nodes in [*everything, *spans, strangers, np.concatenate((rows, strangers))]:
+    assert found.ends.rows.tolist() == expected.ends.rows.tolist()
+    for some in [*everything, *spans, strangers, np.concatenate((rows, strangers))]:
+        nodes = found.sources.positions(some)
+        assert nodes.tolist() == expected.sources.positions(some).tolist()
         assert found.counts(nodes).tolist() == expected.counts(nodes).tolist()
         counts, at = found.entries(nodes)
         known_counts, known_at = expected.entries(nodes)
@@ -52,8 +55,8 @@ def assert_alike(found: Neighbours, expected: Adjacency, seed: int) -> None:
         weights = random.integers(1, 9, int(counts.sum()))
         for weighing in (None, weights):
             assert found.end_counts(at, weighing).tolist() == expected.end_counts(known_at, weighing).tolist()
-    left = np.repeat(np.append(rows, 10**6), len(rows) + 1)
-    right = np.tile(np.append(rows, 10**6), len(rows) + 1)
+    numbers = np.append(np.arange(len(rows)), -1)
+    left, right = np.repeat(numbers, len(numbers)), np.tile(numbers, len(numbers))
     assert found.has_pairs(left, right).tolist() == expected.has_pairs(left, right).tolist()
 
 

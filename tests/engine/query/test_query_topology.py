@@ -143,7 +143,7 @@ def key_of(snapshot: Snapshot, shape: Shape = Shape.NEIGHBOURS) -> TopologyKey:
 
 def listed(adjacency: Neighbours, ids: dict[int, str]) -> list[tuple[str, str]]:
     nodes = adjacency.sources.rows
-    counts, at = adjacency.entries(nodes)
+    counts, at = adjacency.entries(adjacency.sources.positions(nodes))
     sources = np.repeat(nodes, counts)
     ends = adjacency.rows_at(at)
     return sorted((ids[int(a)], ids[int(b)]) for a, b in zip(sources, ends, strict=True))

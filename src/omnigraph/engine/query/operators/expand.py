@@ -43,27 +43,34 @@ def expand(
     nodes, reads_end = rows.rows[plan.source], plan.destination in looked_at
     adjacency = neighbours_of(plan, nodes, context)
     kept = rows.only(looked_at | ({plan.destination} if plan.closing else set()))
-    if plan.edge_variable is not None:
-        expanded = _one_hop(plan, kept, nodes, adjacency, context)
-    elif plan.closing:
-        expanded = _close(plan, kept, nodes, adjacency, context)
-    elif plan.max_hops > 1 and counts_only and not reads_end:
+    if plan.max_hops > 1 and plan.closing:
+        tagged = Bindings({"row": np.arange(rows.length)}, rows.length)
+        reached = _within_hops(plan, tagged, nodes, adjacency, context)
+        tags = reached.rows["row"]
+        hits = reached.rows[plan.destination] == kept.rows[plan.destination][tags]
+        return filter_rows(kept.take(tags[hits]), plan.predicates, context)
+    if plan.max_hops > 1 and counts_only and not reads_end:
         starts = RowSpace.of(nodes)
         counts = np.concatenate([counts for counts, _ in _searches(plan, starts, adjacency, context)])
         return kept.with_weights(counts[starts.positions(nodes)])
-    elif plan.max_hops > 1:
-        expanded = _within_hops(plan, kept, nodes, adjacency, context)
+    if plan.max_hops > 1:
+        return filter_rows(_within_hops(plan, kept, nodes, adjacency, context), plan.predicates, context)
+    positions = adjacency.sources.positions(nodes)
+    if plan.edge_variable is not None:
+        expanded = _one_hop(plan, kept, positions, adjacency, context)
+    elif plan.closing:
+        expanded = _close(plan, kept, positions, adjacency, context)
     elif counts_only and not reads_end:
-        return kept.with_weights(adjacency.counts(nodes))
+        return kept.with_weights(adjacency.counts(positions))
     elif counts_only and not kept.rows:
-        expanded = _merge_ends(plan, kept, nodes, adjacency, context)
+        expanded = _merge_ends(plan, kept, positions, adjacency, context)
     else:
-        expanded = _one_hop(plan, kept, nodes, adjacency, context, bind=reads_end)
+        expanded = _one_hop(plan, kept, positions, adjacency, context, bind=reads_end)
     return filter_rows(expanded, plan.predicates, context)
 
 
 def _one_hop(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext, *, bind: bool = True
+    plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext, *, bind: bool = True
 ) -> Bindings:
     """A row per neighbour, a self loop being one like any other; with an edge variable a row per stored edge."""
     expanded = _repeat_rows(rows, adjacency.counts(nodes), context)
@@ -79,7 +86,7 @@ def _one_hop(
 
 
 def _merge_ends(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext
+    plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext
 ) -> Bindings:
     """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
     total = int(adjacency.counts(nodes).sum())
@@ -96,20 +103,15 @@ def _merge_ends(
     return Bindings({plan.destination: adjacency.ends.rows_at(ends)}, len(ends), met)
 
 
-def _close(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
-    """The rows whose destination, bound already, is among what the traversal finds."""
-    ends = rows.rows[plan.destination]
-    if plan.max_hops == 1:
-        parts = []
-        for first in range(0, rows.length, _ROWS_PER_CHECK):
-            context.cancellation.check()
-            part = slice(first, first + _ROWS_PER_CHECK)
-            parts.append(adjacency.has_pairs(nodes[part], ends[part]))
-        return rows.where(np.concatenate(parts))
-    tagged = Bindings({"row": np.arange(rows.length)}, rows.length)
-    reached = _within_hops(plan, tagged, nodes, adjacency, context)
-    hits = reached.rows[plan.destination] == ends[reached.rows["row"]]
-    return rows.take(reached.rows["row"][hits])
+def _close(plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext) -> Bindings:
+    """The rows whose destination, bound already, is next to their node."""
+    ends = adjacency.ends.positions(rows.rows[plan.destination])
+    parts = []
+    for first in range(0, rows.length, _ROWS_PER_CHECK):
+        context.cancellation.check()
+        part = slice(first, first + _ROWS_PER_CHECK)
+        parts.append(adjacency.has_pairs(nodes[part], ends[part]))
+    return rows.where(np.concatenate(parts))
 
 
 def _within_hops(
@@ -127,7 +129,7 @@ def _within_hops(
         context.budget.step(rows.nbytes + held)
     context.budget.step(rows.nbytes + 2 * held)
     searched = Adjacency(starts, adjacency.ends, list_bounds(np.concatenate(counts)), np.concatenate(ends))
-    return _one_hop(plan, rows, nodes, searched, context)
+    return _one_hop(plan, rows, starts.positions(nodes), searched, context)
 
 
 def _searches(
@@ -165,8 +167,8 @@ def _search(
             break
         context.cancellation.check()
         owner, node = np.divmod(frontier, size)
-        context.budget.step(int(adjacency.counts_of(node).sum()) * 4 * 8)
-        entries = adjacency.entries_of(node)
+        context.budget.step(int(adjacency.counts(node).sum()) * 4 * 8)
+        entries = adjacency.entries(node)
         keys = np.repeat(owner * size, entries.counts) + adjacency.targets_at(entries.at)
         loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == plan.min_hops == 1 else keys[:0]
         frontier = distinct(keys[~visited[keys]])

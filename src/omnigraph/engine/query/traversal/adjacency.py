@@ -56,32 +56,25 @@ class Adjacency:
         """How many neighbours each node of `sources` has."""
         return np.diff(self.offsets)
 
-    def counts(self, nodes: RowIds) -> NDArray[np.int64]:
-        return self.counts_of(self.sources.positions(nodes))
-
-    def entries(self, nodes: RowIds) -> Entries:
-        return self.entries_of(self.sources.positions(nodes))
-
-    def entries_of(self, positions: Indices) -> Entries:
-        """The same by position."""
-        if not len(self.sources) or not len(positions):
-            return Entries(np.zeros(len(positions), np.int64), np.empty(0, np.int64))
-        counts = self.counts_of(positions)
-        if is_ascending(positions):
-            if int(counts.sum()) == len(self.targets):
-                return Entries(counts, slice(0, len(self.targets)))
-            if side_by_side(positions):
-                return Entries(counts, slice(int(self.offsets[positions[0]]), int(self.offsets[positions[-1] + 1])))
-        return Entries(counts, spread(self.offsets[positions], counts))
-
-    def counts_of(self, positions: Indices) -> NDArray[np.int64]:
-        """How many neighbours the nodes at these positions have."""
+    def counts(self, positions: Indices) -> NDArray[np.int64]:
+        """How many neighbours the nodes at these positions have; none at -1."""
         if not len(self.sources) or not len(positions):
             return np.zeros(len(positions), np.int64)
         if side_by_side(positions):
             return np.diff(self.offsets[positions[0] : positions[-1] + 2])
         counts = self.offsets[positions + 1] - self.offsets[positions]
         return np.where(positions < 0, 0, counts)
+
+    def entries(self, positions: Indices) -> Entries:
+        if not len(self.sources) or not len(positions):
+            return Entries(np.zeros(len(positions), np.int64), np.empty(0, np.int64))
+        counts = self.counts(positions)
+        if is_ascending(positions):
+            if int(counts.sum()) == len(self.targets):
+                return Entries(counts, slice(0, len(self.targets)))
+            if side_by_side(positions):
+                return Entries(counts, slice(int(self.offsets[positions[0]]), int(self.offsets[positions[-1] + 1])))
+        return Entries(counts, spread(self.offsets[positions], counts))
 
     def targets_at(self, at: Indices | slice) -> Positions:
         """The neighbours in these entries by position."""
@@ -103,14 +96,13 @@ class Adjacency:
             return self.reverse.all_counts()
         return added_up(self.targets[at], weights, len(self.ends))
 
-    def has_pairs(self, nodes: RowIds, others: RowIds) -> Mask:
-        """Whether each node has the one beside it as a neighbour."""
-        sources, targets = self.sources.positions(nodes), self.ends.positions(others)
-        if not len(self.sources) or not len(self.targets):
-            return np.zeros(len(sources), dtype=bool)
-        possible = (sources >= 0) & (targets >= 0)
-        low, high = np.where(possible, self.offsets[sources], 0), np.where(possible, self.offsets[sources + 1], 0)
-        return stands_between(low, high, targets, self.targets_at)
+    def has_pairs(self, positions: Indices, targets: Indices) -> Mask:
+        """Whether each node has the one beside it as a neighbour; not at -1."""
+        if not len(self.targets):
+            return np.zeros(len(positions), dtype=bool)
+        counts = self.counts(positions)
+        starts = self.offsets[positions]
+        return stands_between(starts, starts + counts, targets, self.targets_at)
 
 
 def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Positions) -> Adjacency:
@@ -287,29 +279,22 @@ class LayeredAdjacency:
     def all_counts(self) -> NDArray[np.int64]:
         return self._counts_between(0, len(self.sources))
 
-    def counts(self, nodes: RowIds) -> NDArray[np.int64]:
-        return self.counts_of(self.sources.positions(nodes))
+    def counts(self, positions: Indices) -> NDArray[np.int64]:
+        if len(positions) and side_by_side(positions):
+            return self._counts_between(int(positions[0]), int(positions[-1]) + 1)
+        return self._spans(positions)[1]
 
-    def entries(self, nodes: RowIds) -> Entries:
-        return self.entries_of(self.sources.positions(nodes))
-
-    def entries_of(self, positions: Indices) -> Entries:
+    def entries(self, positions: Indices) -> Entries:
         """Slices are of the merged adjacency: they cover many entries, which often are never read."""
         if len(positions) and is_ascending(positions):
-            counts = self.counts_of(positions)
+            counts = self.counts(positions)
             total = int(counts.sum())
             if total == self.size:
                 return Entries(counts, slice(0, total))
             if side_by_side(positions) and total * _SEQUENTIAL_SHARE > self.size:
-                return self.merged.entries_of(positions)
+                return self.merged.entries(positions)
         starts, counts = self._spans(positions)
         return Entries(counts, spread(starts, counts))
-
-    def counts_of(self, positions: Indices) -> NDArray[np.int64]:
-        """How many neighbours the nodes at these positions have."""
-        if len(positions) and side_by_side(positions):
-            return self._counts_between(int(positions[0]), int(positions[-1]) + 1)
-        return self._spans(positions)[1]
 
     def _counts_between(self, first: int, stop: int) -> NDArray[np.int64]:
         counts = np.diff(self.base.offsets[first : stop + 1])
@@ -355,11 +340,10 @@ class LayeredAdjacency:
             return self.reverse.all_counts()
         return added_up(self.targets_at(at), weights, len(self.ends))
 
-    def has_pairs(self, nodes: RowIds, others: RowIds) -> Mask:
-        targets = self.ends.positions(others)
+    def has_pairs(self, positions: Indices, targets: Indices) -> Mask:
         if not self.size:
-            return np.zeros(len(targets), dtype=bool)
-        starts, counts = self._spans(self.sources.positions(nodes))
+            return np.zeros(len(positions), dtype=bool)
+        starts, counts = self._spans(positions)
         return stands_between(starts, starts + counts, targets, self.targets_at)
 
 

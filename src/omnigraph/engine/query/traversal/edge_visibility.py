@@ -136,7 +136,7 @@ def visible_adjacency(
 
     def step(frontier: RowIds) -> tuple[RowIds, RowIds]:
         context.cancellation.check()
-        entries = neighbours.entries(frontier)
+        entries = neighbours.entries(neighbours.sources.positions(frontier))
         source = np.repeat(frontier, entries.counts)
         end = neighbours.rows_at(entries.at)
         context.budget.step(source.nbytes + end.nbytes)

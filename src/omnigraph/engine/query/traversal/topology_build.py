@@ -224,5 +224,5 @@ def _existing_pairs(sources: Indices, ends: Indices) -> tuple[Pairs, bool]:
 
 def _pairs_of(adjacency: Neighbours, nodes: Indices) -> Pairs:
     """All pairs that begin at these nodes."""
-    counts, at = adjacency.entries_of(nodes)
+    counts, at = adjacency.entries(nodes)
     return Pairs(np.repeat(nodes, counts), adjacency.targets_at(at).astype(np.int64))
