@@ -56,10 +56,8 @@ def cleanup(
 
 
 def purge_history(workspace: Workspace, folders: Collection[str], *, before: LogEntry | None = None) -> CleanupReport:
-    """Delete main's past of some tables at once: what a hard drop promises. Other live branches keep theirs.
-
-    With `before`, only what was past when that commit was made: for a drop that may not have come to its purge.
-    """
+    """Delete main's past of some tables at once: what a hard drop promises. Other live branches keep theirs. With
+    `before`, only what was past when that commit was made: for a drop that may not have come to its purge."""
     purge = _Cleanup(workspace.root, Retention(keep_versions=1), GRACE, folders)
     if before is not None:
         main = workspace.root.branches.head(MAIN)
@@ -314,10 +312,8 @@ class _Cleanup:
         self.root.remove_empty_folders(leaf_folders(table.doomed.others))
 
     def _each(self, tables: list[_Table], step: Callable[[_Table], None], called: str | None = None) -> None:
-        """One step for every table at once; a named step reports its progress.
-
-        A table that fails is left as it is, with the reason, and does not stop the others.
-        """
+        """One step for every table at once; a named step reports its progress. A table that fails is left as it is,
+        with the reason, and does not stop the others."""
         tally = Tally(None if called is None else self.progress, called or "", len(tables))
 
         def run(table: _Table) -> None:

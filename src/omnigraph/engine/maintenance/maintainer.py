@@ -40,10 +40,8 @@ def maintain(
     progress: Progress | None = None,
     sweeps: bool = False,
 ) -> MaintenanceReport:
-    """Optimize the tables of a branch that passed a threshold, then release history if enough of it may go.
-
-    `sweeps` cleans up even if little history may go: deleted branches and interrupted writes leave data, too.
-    """
+    """Optimize the tables of a branch that passed a threshold, then release history if enough of it may go. `sweeps`
+    cleans up even if little history may go: deleted branches and interrupted writes leave data, too."""
     snapshot = workspace.snapshot(branch)
     reasons = {}
     for type_key, type_ in table_types(snapshot.catalog).items():
@@ -71,11 +69,9 @@ def _reason(policy: MaintenancePolicy, table: TableCondition) -> str | None:
 
 
 def _has_history_to_release(root: GraphRoot, retention: Retention, versions: int) -> bool:
-    """Whether as many versions of main as that are released and still there.
-
-    Cleanup takes the oldest first, so one look at the version that many before the first retained one tells. A branch
-    may hold that very version, so its neighbour is looked at too.
-    """
+    """Whether as many versions of main as that are released and still there. Cleanup takes the oldest first, so one
+    look at the version that many before the first retained one tells. A branch may hold that very version, so its
+    neighbour is looked at too."""
     main = root.branches.head(MAIN)
     first = first_retained(root, main, retention, datetime.now(UTC))
     if first - versions < 2:  # the tables of version 1 are empty and never go

@@ -205,10 +205,8 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
 
 
 def _broken_links(root: GraphRoot, logs: Iterable[CheckedLog]) -> Iterator[Problem]:
-    """Entries of other logs that commits name as their parents, and that are gone or another commit now.
-
-    A branch reports its fork point itself. Logs outlive their branches, so every former parent still exists.
-    """
+    """Entries of other logs that commits name as their parents, and that are gone or another commit now. A branch
+    reports its fork point itself. Logs outlive their branches, so every former parent still exists."""
     commits = {log.ref.branch_id: log.commits for log in logs}
     for log in logs:
         for link, child in log.links.items():

@@ -68,10 +68,8 @@ class Cancellation:
 
 
 class MemoryBudget:
-    """Bytes a query may hold: columns it keeps until the end, and the largest single step on top of them.
-
-    Every large step begins with a question here, so this is also where a query learns that its time is up.
-    """
+    """Bytes a query may hold: columns it keeps until the end, and the largest single step on top of them. Every large
+    step begins with a question here, so this is also where a query learns that its time is up."""
 
     def __init__(self, limit: int = DEFAULT_MEMORY_BYTES, cancellation: Cancellation | None = None) -> None:
         self.limit = limit

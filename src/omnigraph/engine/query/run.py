@@ -230,11 +230,9 @@ class ReadRun:
     def _rows(
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, counts_only: bool = False, limit: int | None = None
     ) -> Bindings:
-        """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough.
-
-        Operators on top of each other are walked in a loop, down to the leaf and up again: a long chain of traversals
-        needs no deep stack.
-        """
+        """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough. Operators
+        on top of each other are walked in a loop, down to the leaf and up again: a long chain of traversals needs no
+        deep stack."""
         waiting: list[tuple[ir.ReadOperator, frozenset[str], ExitStack, OperatorProfile]] = []
         operator, wanted = plan, frozenset(needed)
         with ExitStack() as unfinished:
@@ -383,11 +381,9 @@ class ReadRun:
                 keep = None
 
     def _near_nodes(self, plan: ir.Rank, nodes: ir.Scan, *, known: bool) -> RowIds | None:
-        """All nodes of a ranking that can have rows, found from another variable; None when that is not worth it.
-
-        It is when few nodes of that variable satisfy its predicates: with `known` a single one, which its key names,
-        else a small share, for which they are asked.
-        """
+        """All nodes of a ranking that can have rows, found from another variable; None when that is not worth it. It is
+        when few nodes of that variable satisfy its predicates: with `known` a single one, which its key names, else a
+        small share, for which they are asked."""
         context = self._context
         total = context.table(nodes.type).state.rows
         for start in plan.starts:

@@ -32,10 +32,8 @@ _SPARSE_ENDS = 16
 def expand(
     plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], counts_only: bool, context: ReadContext
 ) -> Bindings:
-    """The rows of `plan` over `rows`, binding at least the `needed` variables.
-
-    With `counts_only` the result is only counted, so an end that no later operator reads may become a weight.
-    """
+    """The rows of `plan` over `rows`, binding at least the `needed` variables. With `counts_only` the result is only
+    counted, so an end that no later operator reads may become a weight."""
     if not rows.length or plan.min_hops > plan.max_hops:
         own = [plan.destination, *([plan.edge_variable] if plan.edge_variable else [])]
         return rows.slice(0, 0).binding({variable: np.empty(0, np.int64) for variable in own})
@@ -152,11 +150,9 @@ def _searches(
 def _search(
     plan: ir.Expand, starts: Indices, adjacency: Neighbours, visited: Mask, context: ReadContext
 ) -> tuple[Indices, Indices]:
-    """Breadth-first from every start at once: which start reached which node, by start, distance and node.
-
-    A node is reported at its shortest distance. The start alone can come back to itself, over its own self loop, at
-    distance one; a longer cycle and the self loop of any other node report nothing.
-    """
+    """Breadth-first from every start at once: which start reached which node, by start, distance and node. A node is
+    reported at its shortest distance. The start alone can come back to itself, over its own self loop, at distance one;
+    a longer cycle and the self loop of any other node report nothing."""
     size = len(adjacency.sources)
     owner = np.flatnonzero(starts >= 0)
     frontier = owner * size + starts[owner]

@@ -224,10 +224,8 @@ def _exact_numbers(scalar: Scalar, constant: int | float) -> list[int | float]:
 
 
 def _number_test(column: str, scalar: Scalar, operator: ir.Operator, constant: int | float) -> str:
-    """A comparison by value: the constant is replaced by the closest numbers the column can hold.
-
-    Lance orders -0.0 before 0.0 and holds them for different; for the query language they are one value.
-    """
+    """A comparison by value: the constant is replaced by the closest numbers the column can hold. Lance orders -0.0
+    before 0.0 and holds them for different; for the query language they are one value."""
     not_null = f"{column} IS NOT NULL"
     if operator in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL):
         is_equal = operator is ir.Operator.EQUAL

@@ -109,10 +109,8 @@ def select_scan(
 
 
 def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, limit: int | None = None) -> Bindings:
-    """One row per node, ascending by row id. `wanted` are values that later operators read of the variable.
-
-    `limit` is how many rows are enough, whichever they are.
-    """
+    """One row per node, ascending by row id. `wanted` are values that later operators read of the variable. `limit` is
+    how many rows are enough, whichever they are."""
     candidates, rest, row_test = select_scan(plan, context)
     if candidates.filter is not None:
         context.profiler.note(f"filter: {candidates.filter}")

@@ -82,10 +82,8 @@ def tokens_of(text: str) -> list[str]:
 
 
 def query_words(text: str, check: Callable[[], None] = lambda: None) -> list[tuple[str, str]]:
-    """The words of a query that are worth asking for, each with its token, in order and with repeats.
-
-    The word is what an index has to be given: it analyses it once more, and stemming a stem may change it.
-    """
+    """The words of a query that are worth asking for, each with its token, in order and with repeats. The word is what
+    an index has to be given: it analyses it once more, and stemming a stem may change it."""
     words: list[str] = []
     start = 0
     while start < len(text):  # in parts that end with a space, so that each has whole words
@@ -208,11 +206,8 @@ _TOKENS_PER_CHECK: Final = 256
 
 
 class Postings:
-    """The analysed texts of some rows.
-
-    `row_ids` are the documents, rows with at least one token, ascending; `lengths` are their token counts and `tokens`
-    the sum of those.
-    """
+    """The analysed texts of some rows. `row_ids` are the documents, rows with at least one token, ascending; `lengths`
+    are their token counts and `tokens` the sum of those."""
 
     __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "documents", "lengths", "row_ids", "tokens")
 

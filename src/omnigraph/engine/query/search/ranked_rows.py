@@ -26,9 +26,7 @@ _MEASURE_BITS: Final = 40
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The rows a search may choose from: those that satisfy `filter` and are listed in `rows`; None does not restrict.
-
-    `filter` is a Lance predicate over physical columns, `rows` are stable row ids in any order.
-    """
+    `filter` is a Lance predicate over physical columns, `rows` are stable row ids in any order."""
 
     filter: str | None = None
     rows: RowIds | None = None
@@ -59,10 +57,8 @@ def round_measures(measures: Measures) -> Measures:
 
 
 def best_first(table: Table, row_ids: RowIds, costs: Measures, k: int | None = None) -> NDArray[np.int64]:
-    """Positions of the k cheapest rows in ascending order of cost, equal costs by entity id ascending.
-
-    Ids are read only for rows whose cost alone does not place them.
-    """
+    """Positions of the k cheapest rows in ascending order of cost, equal costs by entity id ascending. Ids are read
+    only for rows whose cost alone does not place them."""
     chosen = np.arange(row_ids.size)
     if k is not None and k < row_ids.size:
         chosen = np.flatnonzero(costs <= np.partition(costs, k - 1)[k - 1])
@@ -89,10 +85,8 @@ DEFAULT_FUSION_K: Final = 60
 
 
 class FusedRows(NamedTuple):
-    """Which rows of the two arms remain, best first, and the fused score of each.
-
-    `rows` index the concatenation of both arms: i < len(first) is row i of the first, the others follow.
-    """
+    """Which rows of the two arms remain, best first, and the fused score of each. `rows` index the concatenation of
+    both arms: i < len(first) is row i of the first, the others follow."""
 
     rows: NDArray[np.int64]
     scores: Measures

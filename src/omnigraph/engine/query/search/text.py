@@ -116,10 +116,8 @@ def text_match(
     *,
     budget: MemoryBudget | None = None,
 ) -> RowIds:
-    """Row ids, ascending, of the candidates whose analysed text shares a token with the analysed `text`.
-
-    `fuzzy` accepts tokens within `max_edits` edits (2 when None) of a token of the query; the other modes ignore it.
-    """
+    """Row ids, ascending, of the candidates whose analysed text shares a token with the analysed `text`. `fuzzy`
+    accepts tokens within `max_edits` edits (2 when None) of a token of the query; the other modes ignore it."""
     budget = budget or MemoryBudget()
     edits = 0
     if mode is TextFunction.FUZZY:
@@ -162,11 +160,9 @@ def bm25(
     *,
     budget: MemoryBudget | None = None,
 ) -> RankedRows:
-    """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending.
-
-    The statistics are those of the whole column, so a filter never changes a score; or those of the `visible` rows
-    when others must not show. `k` keeps the best k and saves scoring everything.
-    """
+    """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending. The statistics
+    are those of the whole column, so a filter never changes a score; or those of the `visible` rows when others must
+    not show. `k` keeps the best k and saves scoring everything."""
     budget = budget or MemoryBudget()
     terms = _terms(text, budget)
     if not terms or k == 0:
@@ -227,11 +223,9 @@ class Formula:
 
 
 def _score_ratios(table: Table, indexed: IndexedTexts, formula: Formula) -> tuple[float, float]:
-    """How an exact score may relate to Lance's for the same document: at least and at most so many times it.
-
-    Lance counts other documents than we do, which scales each term's idf, and has another average length, which
-    scales the rest by at most the ratio of the averages.
-    """
+    """How an exact score may relate to Lance's for the same document: at least and at most so many times it. Lance
+    counts other documents than we do, which scales each term's idf, and has another average length, which scales the
+    rest by at most the ratio of the averages."""
     lance = [indexed.term(table, term).lance_idf for term in formula.terms]
     scales = [idf / known for idf, known in zip(formula.idf, lance, strict=True) if known > 0]
     stretch = formula.average / indexed.lance_average
@@ -308,11 +302,9 @@ def _score_indexed(corpus: Corpus, indexed: IndexedTexts, filter: str | None, fo
 def _best_indexed(
     corpus: Corpus, indexed: IndexedTexts, filter: str | None, formula: Formula, k: int, reached: Measures
 ) -> Scored:
-    """Indexed rows that hold all of the best k; `reached` are the scores of rows found elsewhere.
-
-    Lance proposes its own best. They suffice once the k-th best exact score is out of reach for any row that was not
-    proposed; a tie with such a row would have to be broken by id, so it must be proposed too.
-    """
+    """Indexed rows that hold all of the best k; `reached` are the scores of rows found elsewhere. Lance proposes its
+    own best. They suffice once the k-th best exact score is out of reach for any row that was not proposed; a tie with
+    such a row would have to be broken by id, so it must be proposed too."""
     table = corpus.table
     least, most = _score_ratios(table, indexed, formula)
     proposals = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS

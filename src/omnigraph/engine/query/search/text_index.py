@@ -149,10 +149,8 @@ class IndexedTexts:
     def frequencies(
         self, table: Table, term: Term, positions: NDArray[np.int64], scores: NDArray[np.floating]
     ) -> NDArray[np.int64]:
-        """How often documents hold a term, from the score that Lance gave each of them for it alone.
-
-        The score grows with the count, so it tells it; where single precision leaves a doubt the text is counted.
-        """
+        """How often documents hold a term, from the score that Lance gave each of them for it alone. The score grows
+        with the count, so it tells it; where single precision leaves a doubt the text is counted."""
         if not positions.size:
             return np.empty(0, np.int64)
         normalised = length_normalisers(self.lengths[positions], self.lance_average)

@@ -67,11 +67,9 @@ def nearest(
     *,
     budget: MemoryBudget | None = None,
 ) -> RankedRows:
-    """The k candidates closest to `vector`, all of them when k is None; ties by entity id ascending.
-
-    Rows without a vector have no rank, and neither has a vector of length zero under `cosine`. The distance is the
-    Euclidean one for `l2`, 1 - cosine for `cosine` and 1 - inner product for `dot`.
-    """
+    """The k candidates closest to `vector`, all of them when k is None; ties by entity id ascending. Rows without a
+    vector have no rank, and neither has a vector of length zero under `cosine`. The distance is the Euclidean one for
+    `l2`, 1 - cosine for `cosine` and 1 - inner product for `dot`."""
     if k is not None and k <= 0:
         raise BadRequestError("nearest needs a limit of at least 1")
     query = np.asarray(vector, np.float32)

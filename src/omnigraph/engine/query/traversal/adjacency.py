@@ -32,11 +32,9 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Adjacency:
-    """The neighbours of node i of `sources` are `targets[offsets[i]:offsets[i + 1]]`, positions in `ends`.
-
-    Without `ranks` each neighbour occurs once, ascending. With `ranks` there is one entry per stored edge in edge id
-    order: `edges[rank]` is the row id of the edge that has this rank among all edge ids.
-    """
+    """The neighbours of node i of `sources` are `targets[offsets[i]:offsets[i + 1]]`, positions in `ends`. Without
+    `ranks` each neighbour occurs once, ascending. With `ranks` there is one entry per stored edge in edge id order:
+    `edges[rank]` is the row id of the edge that has this rank among all edge ids."""
 
     sources: RowSpace
     ends: RowSpace
@@ -144,9 +142,7 @@ def walk(
     nodes: RowIds, hops: int, step: Callable[[RowIds], tuple[RowIds, RowIds]], *, one_type: bool
 ) -> tuple[RowSpace, RowSpace, Indices, Indices]:
     """All edges within some hops of the nodes, as the nodes at either end and the positions of each edge in them.
-
-    `step` finds the edges that begin at some nodes: their sources and their ends, by row id.
-    """
+    `step` finds the edges that begin at some nodes: their sources and their ends, by row id."""
     frontier = visited = RowSpace.of(nodes)
     met = [(nodes[:0], nodes[:0])]
     for _ in range(hops):
@@ -351,10 +347,8 @@ Neighbours: TypeAlias = Adjacency | LayeredAdjacency
 
 
 def change_layer(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pairs, added: Pairs) -> LayeredAdjacency:
-    """The adjacency without the lost pairs and with the added ones, some of which it may have.
-
-    `sources` and `ends` hold the nodes of the older one under their numbers and perhaps later ones.
-    """
+    """The adjacency without the lost pairs and with the added ones, some of which it may have. `sources` and `ends`
+    hold the nodes of the older one under their numbers and perhaps later ones."""
     base, layer = (older, _NO_LISTS) if isinstance(older, Adjacency) else (older.base, older.layer)
     nodes = distinct(np.concatenate((lost.sources, added.sources)))
     before = LayeredAdjacency(sources, ends, base, layer)

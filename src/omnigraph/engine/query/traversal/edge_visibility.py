@@ -127,11 +127,8 @@ def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
 def visible_adjacency(
     neighbours: Neighbours, plan: ir.Expand, nodes: RowIds, *, with_edges: bool, context: ReadContext
 ) -> Adjacency:
-    """The visible part of an adjacency within reach of `nodes`, which are visible themselves.
-
-    `with_edges` says whether entries are single edges: those are needed to look at edges, and are not kept when the
-    plan does not bind them.
-    """
+    """The visible part of an adjacency within reach of `nodes`, which are visible themselves. `with_edges` says whether
+    entries are single edges: those are needed to look at edges, and are not kept when the plan does not bind them."""
     ranks = [np.empty(0, np.int64)]
 
     def step(frontier: RowIds) -> tuple[RowIds, RowIds]:
