@@ -18,7 +18,6 @@ from omnigraph.engine.query.traversal.adjacency import (
     Pairs,
     change_layer,
     either_way,
-    either_way_layered,
     of_pairs,
 )
 
@@ -88,7 +87,7 @@ def test_every_answer_is_that_of_the_adjacency_built_anew(data: Any, dense: bool
         linked = LayeredAdjacency(space, space, out.base, out.layer, reverse=back)
         assert_alike(linked, expected[0], seed)
         assert_alike(linked.merged, expected[0], seed)
-        assert_alike(either_way_layered(both, out, back), either_way(*expected), seed)
+        assert_alike(either_way(out, back, both), either_way(*expected), seed)
         assert linked.size == len(edges)
 
 

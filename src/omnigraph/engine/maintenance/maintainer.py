@@ -69,9 +69,9 @@ def _reason(policy: MaintenancePolicy, table: TableCondition) -> str | None:
 
 
 def _has_history_to_release(root: GraphRoot, retention: Retention, versions: int) -> bool:
-    """Whether as many versions of main as that are released and still there. Cleanup takes the oldest first, so one
-    look at the version that many before the first retained one tells. A branch may hold that very version, so its
-    neighbour is looked at too."""
+    """Whether at least so many released versions of main are still stored. Cleanup takes the oldest first, so it is
+    enough to look at the version that many before the first retained one; a branch may hold that very version, so its
+    neighbour is checked too."""
     main = root.branches.head(MAIN)
     first = first_retained(root, main, retention, datetime.now(UTC))
     if first - versions < 2:  # the tables of version 1 are empty and never go

@@ -31,6 +31,12 @@ class Candidates:
     filter: str | None = None
     rows: RowIds | None = None
 
+    def read(self, table: Table, columns: list[str]) -> pa.Table:
+        """The candidates with some of their columns and `_rowid`, in any order."""
+        if self.rows is None:
+            return table.read(columns, filter=self.filter, row_ids=True)
+        return table.select(distinct(self.rows), columns, filter=self.filter)
+
 
 EVERY_ROW = Candidates()
 
@@ -42,14 +48,7 @@ class RankedRows(NamedTuple):
     values: Measures
 
 
-def candidate_rows(table: Table, candidates: Candidates, columns: list[str]) -> pa.Table:
-    """The candidates with some of their columns and `_rowid`, in any order."""
-    if candidates.rows is None:
-        return table.read(columns, filter=candidates.filter, row_ids=True)
-    return table.select(distinct(candidates.rows), columns, filter=candidates.filter)
-
-
-def round_measures(measures: Measures) -> Measures:
+def round_off(measures: Measures) -> Measures:
     """The first 40 bits of each number: sums of the same parts in another order then give the same measure."""
     mantissas, exponents = np.frexp(measures)
     shortened: Measures = np.ldexp(np.rint(np.ldexp(mantissas, _MEASURE_BITS)), exponents - _MEASURE_BITS)

@@ -15,15 +15,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.analyzer import Postings, are_plain_words, counts_of, query_words
-from omnigraph.engine.query.search.ranked_rows import (
-    EVERY_ROW,
-    Candidates,
-    Measures,
-    RankedRows,
-    best_first,
-    candidate_rows,
-    round_measures,
-)
+from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates, Measures, RankedRows, best_first, round_off
 from omnigraph.engine.query.search.text_index import K1, Corpus, IndexedTexts, Occurrences, Term, length_normalisers
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
@@ -128,7 +120,7 @@ def text_match(
     if not tokens:
         return np.empty(0, np.int64)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
-        postings = Postings(candidate_rows(table, candidates, [column]), column, budget)
+        postings = Postings(candidates.read(table, [column]), column, budget)
         return postings.rows_with_any(_accepted_tokens(postings, tokens, edits, budget), budget.check)
     # A fuzzy query is not analysed by an index, only split: it is asked for tokens, and only for those that stay whole.
     askable = not edits or (edits <= _INDEXED_EDITS and are_plain_words(tokens, budget.check))
@@ -175,7 +167,7 @@ def bm25(
         row_ids, scores = _score_rows(table, column, candidates, formula, budget)
     else:
         row_ids, scores = _score_corpus(corpus, candidates, formula, k)
-    scores = round_measures(scores)
+    scores = round_off(scores)
     order = best_first(table, row_ids, -scores, k)
     return RankedRows(row_ids[order], scores[order])
 
@@ -250,7 +242,7 @@ def _accepted_tokens(part: Postings, tokens: list[str], edits: int, budget: Memo
 
 def _score_rows(table: Table, column: str, candidates: Candidates, formula: Formula, budget: MemoryBudget) -> Scored:
     """Score a few rows by reading their texts."""
-    rows = candidate_rows(table, candidates, [column])
+    rows = candidates.read(table, [column])
     budget.step(rows.nbytes * _COUNTED_COPIES)
     counted = counts_of(rows.column(column).to_pylist(), budget.check)
     lengths = np.array([sum(c.values()) for c in counted], np.int64)

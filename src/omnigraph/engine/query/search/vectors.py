@@ -15,15 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.search.ranked_rows import (
-    EVERY_ROW,
-    Candidates,
-    Measures,
-    RankedRows,
-    best_first,
-    candidate_rows,
-    round_measures,
-)
+from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates, Measures, RankedRows, best_first, round_off
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Metric
@@ -193,7 +185,7 @@ class _Closest:
 def _measure(table: Table, column: str, closest: _Closest, candidates: Candidates) -> RankedRows:
     """The k closest candidates by their stored vectors, read a batch at a time unless they are listed."""
     if candidates.rows is not None:
-        return closest.take(candidate_rows(table, candidates, [column]), column).rank(table)
+        return closest.take(candidates.read(table, [column]), column).rank(table)
     for batch in table.batches([column], filter=candidates.filter, row_ids=True):
         closest.budget.step(batch.nbytes)
         closest.take(pa.table(batch), column)
@@ -234,10 +226,10 @@ def _distances(metric: Metric, query: Measures, matrix: NDArray[np.float64]) -> 
     """Row by row in one fixed order of summation, so that equal vectors are at equal distances in any table."""
     if metric is Metric.L2:
         apart = matrix - query
-        return round_measures(np.sqrt(np.einsum("ij,ij->i", apart, apart)))
+        return round_off(np.sqrt(np.einsum("ij,ij->i", apart, apart)))
     inner = np.einsum("ij,j->i", matrix, query)
     if metric is Metric.COSINE:
         lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix) * np.einsum("j,j->", query, query))
         with np.errstate(invalid="ignore", divide="ignore"):
             inner = inner / lengths
-    return 1.0 - round_measures(inner)
+    return 1.0 - round_off(inner)

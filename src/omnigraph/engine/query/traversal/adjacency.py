@@ -124,8 +124,11 @@ def of_edges(
     return Adjacency(sources, ends, list_bounds(np.bincount(source, minlength=len(sources))), targets, ranks, edges)
 
 
-def either_way(out: Adjacency, back: Adjacency) -> Adjacency:
-    """Neighbours along or against the edges of a type whose ends are one node type; a self loop is one edge."""
+def either_way(out: Neighbours, back: Neighbours, base: Neighbours | None = None) -> Neighbours:
+    """Neighbours along or against the edges of a type whose ends are one node type; a self loop is one edge. Of two
+    layered adjacencies, `base` is what this gives for their bases."""
+    if isinstance(out, LayeredAdjacency) or isinstance(back, LayeredAdjacency):
+        return _either_way_layered(base, out, back)
     leaving, arriving = (np.repeat(np.arange(len(way.sources)), way.all_counts()) for way in (out, back))
     if out.ranks is None or back.ranks is None:
         targets = np.concatenate((out.targets, back.targets)).astype(np.int64)
@@ -365,8 +368,10 @@ def change_layer(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pai
     return LayeredAdjacency(sources, ends, base, _replace(layer, newer))
 
 
-def either_way_layered(base: Adjacency, out: LayeredAdjacency, back: LayeredAdjacency) -> LayeredAdjacency:
-    """Neighbours along or against the edges, over the `base` that holds those of the two bases."""
+def _either_way_layered(base: Neighbours | None, out: Neighbours, back: Neighbours) -> LayeredAdjacency:
+    assert isinstance(base, Adjacency)
+    assert isinstance(out, LayeredAdjacency)
+    assert isinstance(back, LayeredAdjacency)
     nodes = union(out.layer.nodes, back.layer.nodes)
     plain = LayeredAdjacency(out.sources, out.ends, base, Lists(nodes, np.zeros(len(nodes) + 1, np.int64), _NO_TARGETS))
     pairs = []

@@ -20,13 +20,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import RowSpace
-from omnigraph.engine.query.traversal.adjacency import (
-    Adjacency,
-    LayeredAdjacency,
-    Neighbours,
-    either_way,
-    either_way_layered,
-)
+from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency, Neighbours, either_way
 from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, build, derive, rows_to_read
 from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
@@ -105,16 +99,8 @@ class Topology:
         if direction is not Direction.BOTH:
             return self.out if direction is Direction.OUT else self.back
         if self._both is None:
-            out, back = self.out, self.back
-            if isinstance(out, Adjacency) and isinstance(back, Adjacency):
-                self._both = either_way(out, back)
-            else:
-                assert self.base is not None
-                assert isinstance(out, LayeredAdjacency)
-                assert isinstance(back, LayeredAdjacency)
-                base = self.base.towards(Direction.BOTH)
-                assert isinstance(base, Adjacency)
-                self._both = either_way_layered(base, out, back)
+            base = None if self.base is None else self.base.towards(Direction.BOTH)
+            self._both = either_way(self.out, self.back, base)
         return self._both
 
     @property
