@@ -270,7 +270,7 @@ def test_the_next_reader_pays_for_the_commit_and_not_for_the_graph(ring: Graph, 
         snapshot = ring.snapshot()
         nearest = cache.nearest(ring._workspace.root, key_of(snapshot))
         assert nearest is not None
-        assert nearest.rows <= 6, "a few rows of the tables that the commit touched"
+        assert nearest[1] <= 6, "a few rows of the tables that the commit touched"
         topology, origin_ = cache.get(ring._workspace.root, key_of(snapshot))
         assert "older build" in origin_
         for way, base in ((topology.out, first.out), (topology.back, first.back)):
