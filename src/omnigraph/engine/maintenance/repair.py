@@ -166,11 +166,11 @@ def _examine(
         classification=Classification.NO_DRIFT,
         action=Action.NO_OP,
     )
-    if checked.only_indexes and type_ is not None:
-        segments = frozenset(file.index_segment for file in checked.damaged if file.index_segment is not None)
-        damaged = replace(row, classification=Classification.UNVERIFIABLE, action=Action.PREVIEW)
+    segments = [file.index_segment for file in checked.damaged if file.index_segment is not None]
+    if segments and len(segments) == len(checked.damaged) == len(checked.problems) and type_ is not None:
         reason = f"{checked.problems[0].reason}; an index is derived from its rows, and confirm builds it again"
-        return _Finding(replace(damaged, error=reason), type_, damaged_segments=segments)
+        damaged = replace(row, classification=Classification.UNVERIFIABLE, action=Action.PREVIEW, error=reason)
+        return _Finding(damaged, type_, damaged_segments=frozenset(segments))
     if checked.problems:
         return _Finding(_unverifiable(row, checked.problems[0].reason))
     if type_ is None:

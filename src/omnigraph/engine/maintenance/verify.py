@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -270,20 +271,10 @@ def _damaged_topologies(root: GraphRoot) -> dict[str, Problem]:
     return {folder: Problem("topology", f"{path}: {reason}", path) for folder, path, reason in found}
 
 
-@dataclass(frozen=True, slots=True)
-class TableProblems:
+class TableProblems(NamedTuple):
     files: int
     problems: tuple[Problem, ...]
     damaged: tuple[DamagedFile, ...] = ()
-
-    @property
-    def only_indexes(self) -> bool:
-        """Whether everything that is wrong lies in indexes, which can be built again from the rows."""
-        return (
-            bool(self.damaged)
-            and len(self.damaged) == len(self.problems)
-            and all(file.index_segment is not None for file in self.damaged)
-        )
 
 
 def _columns(root: GraphRoot, head: LogEntry | None) -> dict[str, frozenset[str]]:

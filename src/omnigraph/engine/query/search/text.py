@@ -156,7 +156,10 @@ def bm25(
     are those of the whole column, so a filter never changes a score; or those of the `visible` rows when others must
     not show. `k` keeps the best k and saves scoring everything."""
     budget = budget or MemoryBudget()
-    terms = _terms(text, budget)
+    words: dict[str, list[str]] = {}
+    for word, token in query_words(text, budget.check):
+        words.setdefault(token, []).append(word)
+    terms = [Term(token, spelled[0], len(spelled)) for token, spelled in words.items()]
     if not terms or k == 0:
         return RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
     corpus = Corpus(table, column, budget, visible=visible, terms=terms)
@@ -223,13 +226,6 @@ def _score_ratios(table: Table, indexed: IndexedTexts, formula: Formula) -> tupl
     stretch = formula.average / indexed.lance_average
     least = min(scales, default=1.0) * min(1.0, stretch) * (1 - _SINGLE_PRECISION)
     return least, max(scales, default=1.0) * max(1.0, stretch) * (1 + _SINGLE_PRECISION)
-
-
-def _terms(text: str, budget: MemoryBudget) -> list[Term]:
-    words: dict[str, list[str]] = {}
-    for word, token in query_words(text, budget.check):
-        words.setdefault(token, []).append(word)
-    return [Term(token, spelled[0], len(spelled)) for token, spelled in words.items()]
 
 
 def _accepted_tokens(part: Postings, tokens: list[str], edits: int, budget: MemoryBudget) -> list[str]:

@@ -104,25 +104,28 @@ class IndexedTexts:
     def lance_average(self) -> float:
         return self.lance_tokens / self.lance_documents
 
-    def positions(self, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The position of each row in `row_ids`, and which of them are there."""
-        return find_positions(self.row_ids, row_ids)
-
     def matches(self, table: Table, text: str, filter: str | None, max_edits: int = 0) -> RowIds:
         """The trusted rows that share a token with the text. With `max_edits` the text consists of tokens already."""
-        rows = matching_rows(table, self.column, text, filter=filter, max_edits=max_edits)
-        row_ids = row_ids_of(rows)
-        return row_ids[self.positions(row_ids)[1]]
+        row_ids = row_ids_of(matching_rows(table, self.column, text, filter=filter, max_edits=max_edits))
+        return row_ids[find_positions(self.row_ids, row_ids)[1]]
+
+    def _search(
+        self, table: Table, text: str, *, filter: str | None = None, limit: int | None = None
+    ) -> tuple[NDArray[np.int64], Measures, float | None]:
+        """Documents that share a token with the text, as positions, with Lance's scores: the best, if there is a limit.
+        Others score at most the number returned last; None without others."""
+        rows = matching_rows(table, self.column, text, filter=filter, limit=limit)
+        positions, known = find_positions(self.row_ids, row_ids_of(rows))
+        scores = rows.column(SCORE).to_numpy().astype(np.float64)
+        floor = None if limit is None or rows.num_rows < limit else float(scores.min())
+        return positions[known], scores[known], floor
 
     def best(
         self, table: Table, terms: Sequence[Term], filter: str | None, limit: int
     ) -> tuple[NDArray[np.int64], Measures, float | None]:
         """Up to `limit` of the best documents by Lance's score, and the most that others score; None without others."""
         text = " ".join(term.word for term in terms for _ in range(term.weight))
-        rows = matching_rows(table, self.column, text, filter=filter, limit=limit)
-        positions, known = self.positions(row_ids_of(rows))
-        scores = rows.column(SCORE).to_numpy().astype(np.float64)
-        return positions[known], scores[known], None if rows.num_rows < limit else float(scores.min())
+        return self._search(table, text, filter=filter, limit=limit)
 
     def term(self, table: Table, term: Term) -> IndexedTerm:
         if (known := self.terms.get(term.token)) is None:
@@ -133,10 +136,8 @@ class IndexedTexts:
 
     def occurrences(self, table: Table, term: Term, filter: str | None) -> Occurrences:
         """The documents that hold a term."""
-        rows = matching_rows(table, self.column, term.word, filter=filter)
-        positions, known = self.positions(row_ids_of(rows))
-        positions = positions[known]
-        return positions, self.frequencies(table, term, positions, rows.column(SCORE).to_numpy()[known])
+        positions, scores, _ = self._search(table, term.word, filter=filter)
+        return positions, self.frequencies(table, term, positions, scores)
 
     def all_occurrences(self, table: Table, term: Term) -> Occurrences:
         """The same for every document, remembered: for readers whose documents have to be counted."""
@@ -147,14 +148,14 @@ class IndexedTexts:
         return _OCCURRENCES.keep(key, (positions, frequencies), positions.nbytes + frequencies.nbytes + 256)
 
     def frequencies(
-        self, table: Table, term: Term, positions: NDArray[np.int64], scores: NDArray[np.floating]
+        self, table: Table, term: Term, positions: NDArray[np.int64], scores: Measures
     ) -> NDArray[np.int64]:
         """How often documents hold a term, from the score that Lance gave each of them for it alone. The score grows
         with the count, so it tells it; where single precision leaves a doubt the text is counted."""
         if not positions.size:
             return np.empty(0, np.int64)
         normalised = length_normalisers(self.lengths[positions], self.lance_average)
-        share = scores.astype(np.float64) / (self.term(table, term).lance_idf * (K1 + 1))
+        share = scores / (self.term(table, term).lance_idf * (K1 + 1))
         with np.errstate(divide="ignore", invalid="ignore"):
             estimated = normalised * share / (1 - share)
             # How far the estimate may be off: the derivative of the line above times the error of the score.
@@ -175,15 +176,12 @@ class IndexedTexts:
 
     def _look_up(self, table: Table, term: Term) -> IndexedTerm:
         # One trusted document with its score tells Lance's idf; as many as have moved could come before it.
-        rows = matching_rows(table, self.column, term.word, limit=1 + self.moved.size)
-        positions, known = self.positions(row_ids_of(rows))
-        if not known.any():
+        positions, scores, _ = self._search(table, term.word, limit=1 + self.moved.size)
+        if not positions.size:
             return IndexedTerm(0, 0.0)
-        first = np.flatnonzero(known)[:1]
-        frequency = float(self.counted(table, [term], positions[first])[0, 0])
-        normaliser = float(length_normalisers(self.lengths[positions[first]], self.lance_average)[0])
-        score = float(rows.column(SCORE).to_numpy()[first[0]])
-        idf = score * (frequency + normaliser) / (frequency * (K1 + 1))
+        frequency = float(self.counted(table, [term], positions[:1])[0, 0])
+        normaliser = float(length_normalisers(self.lengths[positions[:1]], self.lance_average)[0])
+        idf = float(scores[0]) * (frequency + normaliser) / (frequency * (K1 + 1))
         if self.gone is not None:
             # Lance's idf tells its count, unless that is huge, and then we know what it counted too much.
             documents = (self.lance_documents + 1) * math.exp(-idf) - 0.5

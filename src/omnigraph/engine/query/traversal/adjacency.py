@@ -64,10 +64,8 @@ class Adjacency:
         return np.where(positions < 0, 0, counts)
 
     def entries(self, positions: Indices) -> Entries:
-        if not len(self.sources) or not len(positions):
-            return Entries(np.zeros(len(positions), np.int64), np.empty(0, np.int64))
         counts = self.counts(positions)
-        if is_ascending(positions):
+        if len(positions) and is_ascending(positions):
             if int(counts.sum()) == len(self.targets):
                 return Entries(counts, slice(0, len(self.targets)))
             if side_by_side(positions):
@@ -98,9 +96,8 @@ class Adjacency:
         """Whether each node has the one beside it as a neighbour; not at -1."""
         if not len(self.targets):
             return np.zeros(len(positions), dtype=bool)
-        counts = self.counts(positions)
         starts = self.offsets[positions]
-        return stands_between(starts, starts + counts, targets, self.targets_at)
+        return stands_between(starts, starts + self.counts(positions), targets, self.targets_at)
 
 
 def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Positions) -> Adjacency:
