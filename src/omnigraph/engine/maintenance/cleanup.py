@@ -75,14 +75,12 @@ class _Roots:
     type_keys: dict[str, str] = field(default_factory=dict)
     pins: list[Pin] = field(default_factory=list)
 
-    def add(self, entry: LogEntry, released: Set[str] = frozenset(), *, is_head: bool = False) -> None:
+    def add(self, entry: LogEntry, released: Set[str] = frozenset()) -> None:
         """Keep the tables of an entry, except for those in released folders."""
         for type_key, state in entry.tables.items():
             versions = self.superseded if state.path in released else self.kept
             versions.setdefault(state.path, {})[state.version] = state
             self.type_keys.setdefault(state.path, type_key)
-            if is_head:
-                self.heads[state.path, state.version] = state
 
 
 @dataclass
@@ -172,7 +170,8 @@ class _Cleanup:
                 newest = self.root.log.newest(ref)
                 if isinstance(newest, Tombstone):
                     continue  # deleted since it was listed, so it is among the recently deleted
-                roots.add(newest, is_head=True)
+                roots.add(newest)
+                roots.heads |= {(state.path, state.version): state for state in newest.tables.values()}
                 if ref.branch == MAIN:
                     self._keep_main(BranchHead(ref, newest), roots)
                 else:

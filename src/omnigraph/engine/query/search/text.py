@@ -295,10 +295,11 @@ def _best_indexed(
     such a row would have to be broken by id, so it must be proposed too."""
     table = corpus.table
     least, most = _score_ratios(table, indexed, formula)
+    text = " ".join(term.word for term in formula.terms for _ in range(term.weight))
     proposals = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
     while proposals * 2 < indexed.row_ids.size:
         corpus.budget.check()
-        positions, proposed, floor = indexed.best(table, formula.terms, filter, proposals)
+        positions, proposed, floor = indexed.search(table, text, filter=filter, limit=proposals)
         if proposed.size > k:
             possible = proposed * most >= np.partition(proposed, -k)[-k] * least
             positions, proposed = positions[possible], proposed[possible]

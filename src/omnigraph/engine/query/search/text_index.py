@@ -109,7 +109,7 @@ class IndexedTexts:
         row_ids = row_ids_of(matching_rows(table, self.column, text, filter=filter, max_edits=max_edits))
         return row_ids[find_positions(self.row_ids, row_ids)[1]]
 
-    def _search(
+    def search(
         self, table: Table, text: str, *, filter: str | None = None, limit: int | None = None
     ) -> tuple[NDArray[np.int64], Measures, float | None]:
         """Documents that share a token with the text, as positions, with Lance's scores: the best, if there is a limit.
@@ -120,13 +120,6 @@ class IndexedTexts:
         floor = None if limit is None or rows.num_rows < limit else float(scores.min())
         return positions[known], scores[known], floor
 
-    def best(
-        self, table: Table, terms: Sequence[Term], filter: str | None, limit: int
-    ) -> tuple[NDArray[np.int64], Measures, float | None]:
-        """Up to `limit` of the best documents by Lance's score, and the most that others score; None without others."""
-        text = " ".join(term.word for term in terms for _ in range(term.weight))
-        return self._search(table, text, filter=filter, limit=limit)
-
     def term(self, table: Table, term: Term) -> IndexedTerm:
         if (known := self.terms.get(term.token)) is None:
             if len(self.terms) >= _REMEMBERED_TERMS:
@@ -136,7 +129,7 @@ class IndexedTexts:
 
     def occurrences(self, table: Table, term: Term, filter: str | None) -> Occurrences:
         """The documents that hold a term."""
-        positions, scores, _ = self._search(table, term.word, filter=filter)
+        positions, scores, _ = self.search(table, term.word, filter=filter)
         return positions, self.frequencies(table, term, positions, scores)
 
     def all_occurrences(self, table: Table, term: Term) -> Occurrences:
@@ -176,7 +169,7 @@ class IndexedTexts:
 
     def _look_up(self, table: Table, term: Term) -> IndexedTerm:
         # One trusted document with its score tells Lance's idf; as many as have moved could come before it.
-        positions, scores, _ = self._search(table, term.word, limit=1 + self.moved.size)
+        positions, scores, _ = self.search(table, term.word, limit=1 + self.moved.size)
         if not positions.size:
             return IndexedTerm(0, 0.0)
         frequency = float(self.counted(table, [term], positions[:1])[0, 0])
