@@ -145,7 +145,7 @@ def listed(adjacency: Neighbours, ids: dict[int, str]) -> list[tuple[str, str]]:
     nodes = adjacency.sources.rows
     counts, at = adjacency.entries(adjacency.sources.positions(nodes))
     sources = np.repeat(nodes, counts)
-    ends = adjacency.rows_at(at)
+    ends = adjacency.ends.rows_at(adjacency.targets_at(at))
     return sorted((ids[int(a)], ids[int(b)]) for a, b in zip(sources, ends, strict=True))
 
 

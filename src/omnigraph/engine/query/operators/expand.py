@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Bindings, Counts, Indices, Mask, RowSpace, added_up
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.scan import filter_rows
-from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, list_bounds
+from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, end_counts, has_pairs, list_bounds
 from omnigraph.engine.query.traversal.neighbours import neighbours_of
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import distinct, factorize, union
@@ -75,8 +75,9 @@ def _one_hop(
     if not bind:
         return expanded
     _, at = adjacency.entries(nodes)
-    ends = adjacency.rows_at(at)
+    ends = adjacency.ends.rows_at(adjacency.targets_at(at))
     if plan.edge_variable is not None:
+        assert isinstance(adjacency, Adjacency)
         expanded = expanded.binding({plan.edge_variable: adjacency.edges_at(at)})
         if plan.closing:
             return expanded.where(expanded.rows[plan.destination] == ends)
@@ -95,7 +96,7 @@ def _merge_ends(
         ends, _, positions = factorize(adjacency.targets_at(at))
         met = added_up(positions, weights, len(ends))
     else:
-        met = adjacency.end_counts(at, weights)
+        met = end_counts(adjacency, at, weights)
         ends = np.flatnonzero(met)
         met = met[ends]
     return Bindings({plan.destination: adjacency.ends.rows_at(ends)}, len(ends), met)
@@ -108,7 +109,7 @@ def _close(plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbour
     for first in range(0, rows.length, _ROWS_PER_CHECK):
         context.cancellation.check()
         part = slice(first, first + _ROWS_PER_CHECK)
-        parts.append(adjacency.has_pairs(nodes[part], ends[part]))
+        parts.append(has_pairs(adjacency, nodes[part], ends[part]))
     return rows.where(np.concatenate(parts))
 
 

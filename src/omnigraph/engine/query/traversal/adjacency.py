@@ -50,6 +50,11 @@ class Adjacency:
         arrays = (self.offsets, self.targets, self.ranks, self.edges)
         return sum(array.nbytes for array in arrays if array is not None) + self.sources.nbytes + self.ends.nbytes
 
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return len(self.targets)
+
     def all_counts(self) -> NDArray[np.int64]:
         """How many neighbours each node of `sources` has."""
         return np.diff(self.offsets)
@@ -66,8 +71,8 @@ class Adjacency:
     def entries(self, positions: Indices) -> Entries:
         counts = self.counts(positions)
         if len(positions) and is_ascending(positions):
-            if int(counts.sum()) == len(self.targets):
-                return Entries(counts, slice(0, len(self.targets)))
+            if int(counts.sum()) == self.size:
+                return Entries(counts, slice(0, self.size))
             if side_by_side(positions):
                 return Entries(counts, slice(int(self.offsets[positions[0]]), int(self.offsets[positions[-1] + 1])))
         return Entries(counts, spread(self.offsets[positions], counts))
@@ -76,28 +81,16 @@ class Adjacency:
         """The neighbours in these entries by position."""
         return self.targets[at]
 
-    def rows_at(self, at: Indices | slice) -> RowIds:
-        """The neighbours in these entries by row id."""
-        return self.ends.rows_at(self.targets[at])
+    def spans(self, positions: Indices) -> tuple[Indices, NDArray[np.int64]]:
+        """Where the lists of these nodes begin and how long they are."""
+        return self.offsets[positions], self.counts(positions)
 
     def edges_at(self, at: Indices | slice) -> RowIds:
+        """The edges of these entries by row id."""
         assert self.ranks is not None
         assert self.edges is not None
         rows: RowIds = self.edges[self.ranks[at]]
         return rows
-
-    def end_counts(self, at: Indices | slice, weights: Counts | None) -> Counts:
-        """How often each end occurs in these entries, each entry counted by its weight."""
-        if weights is None and self.reverse is not None and _is_all(at, len(self.targets)):
-            return self.reverse.all_counts()
-        return added_up(self.targets[at], weights, len(self.ends))
-
-    def has_pairs(self, positions: Indices, targets: Indices) -> Mask:
-        """Whether each node has the one beside it as a neighbour; not at -1."""
-        if not len(self.targets):
-            return np.zeros(len(positions), dtype=bool)
-        starts = self.offsets[positions]
-        return stands_between(starts, starts + self.counts(positions), targets, self.targets_at)
 
 
 def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Positions) -> Adjacency:
@@ -158,8 +151,26 @@ def walk(
     return sources, ends, sources.positions(source), ends.positions(end)
 
 
-def _is_all(at: Indices | slice, size: int) -> bool:
-    return isinstance(at, slice) and (at.start, at.stop) == (0, size)
+def end_counts(adjacency: Neighbours, at: Indices | slice, weights: Counts | None) -> Counts:
+    """How often each end occurs in these entries, each entry counted by its weight."""
+    is_all = isinstance(at, slice) and (at.start, at.stop) == (0, adjacency.size)
+    if is_all and weights is None and adjacency.reverse is not None:
+        return adjacency.reverse.all_counts()
+    return added_up(adjacency.targets_at(at), weights, len(adjacency.ends))
+
+
+def has_pairs(adjacency: Neighbours, sources: Indices, targets: Indices) -> Mask:
+    """Whether each node has the one beside it as a neighbour; not at -1."""
+    if not adjacency.size:
+        return np.zeros(len(sources), dtype=bool)
+    starts, counts = adjacency.spans(sources)
+    return stands_between(starts, starts + counts, targets, adjacency.targets_at)
+
+
+def pairs_of(adjacency: Neighbours, nodes: Indices) -> Pairs:
+    """All pairs that begin at these nodes."""
+    starts, counts = adjacency.spans(nodes)
+    return Pairs(np.repeat(nodes, counts), adjacency.targets_at(spread(starts, counts)).astype(np.int64))
 
 
 def position_type(space: RowSpace) -> type[np.integer]:
@@ -214,6 +225,10 @@ class Pairs(NamedTuple):
     def reversed(self) -> Pairs:
         return Pairs(self.ends, self.sources)
 
+    def join(self, *others: Pairs) -> Pairs:
+        parts = (self, *others)
+        return Pairs(np.concatenate([part.sources for part in parts]), np.concatenate([part.ends for part in parts]))
+
 
 class Lists(NamedTuple):
     """Neighbour lists of a few nodes, ascending: that of `nodes[i]` is `targets[offsets[i]:offsets[i + 1]]`."""
@@ -267,10 +282,8 @@ class LayeredAdjacency:
 
     @cached_property
     def size(self) -> int:
-        """How many entries there are."""
         replaced = self.layer.nodes[self.layer.nodes < len(self.base.sources)]
-        lost = self.base.offsets[replaced + 1] - self.base.offsets[replaced]
-        return len(self.base.targets) - int(lost.sum()) + len(self.layer.targets)
+        return len(self.base.targets) - int(self.base.counts(replaced).sum()) + len(self.layer.targets)
 
     def all_counts(self) -> NDArray[np.int64]:
         return self._counts_between(0, len(self.sources))
@@ -278,7 +291,7 @@ class LayeredAdjacency:
     def counts(self, positions: Indices) -> NDArray[np.int64]:
         if len(positions) and side_by_side(positions):
             return self._counts_between(int(positions[0]), int(positions[-1]) + 1)
-        return self._spans(positions)[1]
+        return self.spans(positions)[1]
 
     def entries(self, positions: Indices) -> Entries:
         """Slices are of the merged adjacency: they cover many entries, which often are never read."""
@@ -289,7 +302,7 @@ class LayeredAdjacency:
                 return Entries(counts, slice(0, total))
             if side_by_side(positions) and total * _SEQUENTIAL_SHARE > self.size:
                 return self.merged.entries(positions)
-        starts, counts = self._spans(positions)
+        starts, counts = self.spans(positions)
         return Entries(counts, spread(starts, counts))
 
     def _counts_between(self, first: int, stop: int) -> NDArray[np.int64]:
@@ -300,8 +313,8 @@ class LayeredAdjacency:
         counts[self.layer.nodes[low:high] - first] = np.diff(self.layer.offsets[low : high + 1])
         return counts
 
-    def _spans(self, positions: Indices) -> tuple[Indices, NDArray[np.int64]]:
-        """Where lists begin and how long they are. Entries of the layer are numbered on behind those of the base."""
+    def spans(self, positions: Indices) -> tuple[Indices, NDArray[np.int64]]:
+        """Entries of the layer are numbered on behind those of the base."""
         base, layer = self.base, self.layer
         early = (positions >= 0) & (positions < len(base.sources))
         at = np.where(early, positions, 0)
@@ -325,23 +338,6 @@ class LayeredAdjacency:
         targets[beyond] = self.layer.targets[at[beyond] - len(self.base.targets)]
         return targets
 
-    def rows_at(self, at: Indices | slice) -> RowIds:
-        return self.ends.rows_at(self.targets_at(at))
-
-    def edges_at(self, at: Indices | slice) -> RowIds:
-        raise AssertionError("a topology of single edges is never layered")
-
-    def end_counts(self, at: Indices | slice, weights: Counts | None) -> Counts:
-        if weights is None and self.reverse is not None and _is_all(at, self.size):
-            return self.reverse.all_counts()
-        return added_up(self.targets_at(at), weights, len(self.ends))
-
-    def has_pairs(self, positions: Indices, targets: Indices) -> Mask:
-        if not self.size:
-            return np.zeros(len(positions), dtype=bool)
-        starts, counts = self._spans(positions)
-        return stands_between(starts, starts + counts, targets, self.targets_at)
-
 
 Neighbours: TypeAlias = Adjacency | LayeredAdjacency
 
@@ -352,7 +348,7 @@ def change_layer(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pai
     base, layer = (older, _NO_LISTS) if isinstance(older, Adjacency) else (older.base, older.layer)
     nodes = distinct(np.concatenate((lost.sources, added.sources)))
     before = LayeredAdjacency(sources, ends, base, layer)
-    starts, counts = before._spans(nodes)
+    starts, counts = before.spans(nodes)
     bits = max(1, len(ends)).bit_length()
 
     def keys(pairs: Pairs) -> Indices:
@@ -371,11 +367,7 @@ def _either_way_layered(base: Neighbours | None, out: Neighbours, back: Neighbou
     assert isinstance(back, LayeredAdjacency)
     nodes = union(out.layer.nodes, back.layer.nodes)
     plain = LayeredAdjacency(out.sources, out.ends, base, Lists(nodes, np.zeros(len(nodes) + 1, np.int64), _NO_TARGETS))
-    pairs = []
-    for way in (out, back):
-        starts, counts = way._spans(nodes)
-        pairs.append(Pairs(np.repeat(nodes, counts), way.targets_at(spread(starts, counts)).astype(np.int64)))
-    both = Pairs(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
+    both = pairs_of(out, nodes).join(pairs_of(back, nodes))
     return change_layer(plain, out.sources, out.ends, Pairs(nodes[:0], nodes[:0]), both)
 
 

@@ -135,7 +135,7 @@ def visible_adjacency(
         context.cancellation.check()
         entries = neighbours.entries(neighbours.sources.positions(frontier))
         source = np.repeat(frontier, entries.counts)
-        end = neighbours.rows_at(entries.at)
+        end = neighbours.ends.rows_at(neighbours.targets_at(entries.at))
         context.budget.step(source.nbytes + end.nbytes)
         mask = visible_mask(plan.destination_type, end, context, plan.destination)
         if with_edges:

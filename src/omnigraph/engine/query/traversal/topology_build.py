@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Indices, RowSpace, extend_space
 from omnigraph.engine.query.properties import one_array
-from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, change_layer, of_edges, of_pairs
+from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, change_layer, of_edges, of_pairs, pairs_of
 from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
@@ -151,12 +151,9 @@ def derive(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
         rows = [*rows_by_id(after[1], starts), *rows_by_id(after[2], ends)]
     added, is_whole = _existing_pairs(near.positions(rows[0]), far.positions(rows[2]))
     dropped, _ = _existing_pairs(near.positions(rows[1]), far.positions(rows[3]))
-    parts = [
-        dropped,
-        _pairs_of(older.out, near.positions(row_ids_of(sources.old))),
-        _pairs_of(older.back, far.positions(row_ids_of(targets.old))).reversed(),
-    ]
-    gone = Pairs(np.concatenate([part.sources for part in parts]), np.concatenate([part.ends for part in parts]))
+    leaving = pairs_of(older.out, near.positions(row_ids_of(sources.old)))
+    arriving = pairs_of(older.back, far.positions(row_ids_of(targets.old))).reversed()
+    gone = dropped.join(leaving, arriving)
     return TwoWays(
         change_layer(older.out, near, far, gone, added),
         change_layer(older.back, far, near, gone.reversed(), added.reversed()),
@@ -220,9 +217,3 @@ def _existing_pairs(sources: Indices, ends: Indices) -> tuple[Pairs, bool]:
     """The pairs both ends of which exist, and whether those are all."""
     existing = (sources >= 0) & (ends >= 0)
     return Pairs(sources[existing], ends[existing]), bool(existing.all())
-
-
-def _pairs_of(adjacency: Neighbours, nodes: Indices) -> Pairs:
-    """All pairs that begin at these nodes."""
-    counts, at = adjacency.entries(nodes)
-    return Pairs(np.repeat(nodes, counts), adjacency.targets_at(at).astype(np.int64))
