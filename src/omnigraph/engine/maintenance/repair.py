@@ -219,7 +219,8 @@ def _act(
             refusal = str(error)
     rows = []
     for finding in findings:
-        row, failure = finding.row, unhealed if finding.damaged_segments else refusal
+        row = finding.row
+        failure = unhealed if finding.damaged_segments else refusal
         if row.classification is Classification.VERIFIED_MAINTENANCE:
             row = replace(row, action=Action.HEALED)
         elif finding.missing is not None or finding.damaged_segments:

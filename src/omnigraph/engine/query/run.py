@@ -112,7 +112,8 @@ def label(plan: ir.ReadOperator) -> str:
         case ir.Expand():
             edge = (f"${plan.edge_variable}:" if plan.edge_variable else "") + plan.edge.name
             hops = "" if (plan.min_hops, plan.max_hops) == (1, 1) else f"{{{plan.min_hops},{plan.max_hops}}}"
-            kind, arrow = "Close" if plan.closing else "Expand", _ARROWS[plan.direction].format(edge + hops)
+            arrow = _ARROWS[plan.direction].format(edge + hops)
+            kind = "Close" if plan.closing else "Expand"
             return f"{kind} ${plan.source} {arrow} ${plan.destination}" + _tests(plan.predicates)
         case ir.CrossJoin():
             return "CrossJoin"

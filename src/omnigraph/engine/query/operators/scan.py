@@ -99,7 +99,8 @@ def select_scan(
         of_one = filter_ is not None and names_one_node(plan)
         text = None if of_one else row_filter_text(row_test, context)
         if text is not None:
-            filter_, row_test = text if filter_ is None else f"{filter_} AND {text}", None
+            filter_ = text if filter_ is None else f"{filter_} AND {text}"
+            row_test = None
     rows: RowIds | None = None
     for predicate in [p for p in rest if isinstance(p, ir.TextMatch)]:
         # Two text predicates are a conjunction: the second searches among what the first found.

@@ -35,8 +35,9 @@ _ENDS = {
 
 def explore(plan: ir.Expand, nodes: RowIds, context: ReadContext, *, with_edges: bool) -> Adjacency:
     """Everything within reach of the nodes, by looking up edges and their other ends."""
-    near_nodes, edge_table = context.table(source_type(plan, context)), context.table(plan.edge)
-    far_nodes, columns = context.table(plan.destination_type), ["src", "dst", *(["id"] if with_edges else [])]
+    near_nodes, far_nodes = context.table(source_type(plan, context)), context.table(plan.destination_type)
+    edge_table = context.table(plan.edge)
+    columns = ["src", "dst", "id"] if with_edges else ["src", "dst"]
     variable = plan.source  # whose ids have perhaps been read already
     edge_rows, edge_ids = [np.empty(0, np.int64)], [pa.array([], pa.string())]
 
