@@ -11,7 +11,6 @@ import pytest
 import omnigraph
 from omnigraph.api.governance import Limits
 from omnigraph.cli.target import StoreScope, open_graph
-from omnigraph.engine.query.search.analyzer import Postings
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.graph import Graph
@@ -117,15 +116,11 @@ def test_what_a_process_shares_is_known_by_name_and_has_a_byte_limit(notes: Grap
 
 
 def test_a_cache_has_one_name_and_stays_below_its_limit() -> None:
-    class Value:
-        def __init__(self, cost: int) -> None:
-            self.cost = cost
-
-    memory, part = SharedMemory(), ByteBoundCache[Value](10)
+    memory, part = SharedMemory(), ByteBoundCache[str](10)
     memory.add("values", part)
     with pytest.raises(ValueError, match="'values'"):
-        memory.add("values", ByteBoundCache[Postings](1))
-    for key, cost in enumerate((4, 4, 11, 4)):
-        part.keep(key, Value(cost))
+        memory.add("values", ByteBoundCache[str](1))
+    for key, nbytes in enumerate((4, 4, 11, 4)):
+        part.keep(key, "value", nbytes)
     assert memory.held() == {"values": Use(8, 10)}
     assert [key for key in range(4) if part.get(key) is not None] == [1, 3]

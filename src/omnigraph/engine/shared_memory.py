@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 
-class Sized(Protocol):
-    @property
-    def cost(self) -> int:
-        """Bytes in memory."""
-        ...
-
-
 class Part(Protocol):
     """One cache: its byte limit, how much it holds, and how to empty it."""
 
@@ -54,7 +47,7 @@ class Use(NamedTuple):
 
 
 PartType = TypeVar("PartType", bound=Part)
-Kept = TypeVar("Kept", bound=Sized)
+Kept = TypeVar("Kept")
 
 
 class SharedMemory:
@@ -89,28 +82,27 @@ class ByteBoundCache(Generic[Kept]):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.lookups = Lookups()
-        self._values: OrderedDict[Hashable, Kept] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[Kept, int]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Kept | None:
         with self._lock:
-            if (value := self._values.get(key)) is not None:
-                self._values.move_to_end(key)
-                self.lookups.hits += 1
-            else:
+            if (entry := self._values.get(key)) is None:
                 self.lookups.misses += 1
-            return value
+                return None
+            self._values.move_to_end(key)
+            self.lookups.hits += 1
+            return entry[0]
 
-    def keep(self, key: Hashable, value: Kept) -> Kept:
-        """Remember a value, unless it alone is over the limit."""
+    def keep(self, key: Hashable, value: Kept, nbytes: int) -> Kept:
+        """Remember a value of so many bytes, unless it alone is over the limit."""
         with self._lock:
-            if key not in self._values and value.cost <= self.limit:
-                self._values[key] = value
-                self._bytes += value.cost
+            if key not in self._values and nbytes <= self.limit:
+                self._values[key] = value, nbytes
+                self._bytes += nbytes
                 while self._bytes > self.limit:
-                    _, dropped = self._values.popitem(last=False)
-                    self._bytes -= dropped.cost
+                    self._bytes -= self._values.popitem(last=False)[1][1]
         return value
 
     def held_bytes(self) -> int:

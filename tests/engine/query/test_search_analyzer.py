@@ -53,10 +53,11 @@ any_texts = st.lists(st.one_of(st.none(), awkward, st.text(max_size=30)), max_si
 @given(texts=any_texts, cut=st.integers(0, 5))
 def test_a_column_is_analysed_like_its_texts_one_by_one(texts: list[str | None], cut: int) -> None:
     """Also when the array is a slice of a larger one."""
-    column = analyse_column(pa.array([*["skipped words"] * cut, *texts], pa.string())[cut:])
+    numbers, tokens, text_of = analyse_column(pa.array([*["skipped words"] * cut, *texts], pa.string())[cut:])
+    vocabulary = list(numbers)
     found: list[list[str]] = [[] for _ in texts]
-    for token, text in zip(column.tokens.tolist(), column.texts.tolist(), strict=True):
-        found[text].append(column.vocabulary[token])
+    for token, text in zip(tokens.tolist(), text_of.tolist(), strict=True):
+        found[text].append(vocabulary[token])
     expected = [tokens_of(text or "") for text in texts]
     assert found == expected
     assert counts_of(texts) == [dict(Counter(tokens)) for tokens in expected]

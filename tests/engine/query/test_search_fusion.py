@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.search import fuse
+from omnigraph.engine.query.search.ranked_rows import fuse_ranks
 from omnigraph.errors import BadRequestError
 
 
@@ -16,7 +16,7 @@ def arm(nodes: str) -> np.ndarray:
 
 
 def fused_nodes(first: str, second: str, limit: int, k: int = 60) -> str:
-    return "".join((first + second)[row] for row in fuse(arm(first), arm(second), limit, k).rows)
+    return "".join((first + second)[row] for row in fuse_ranks(arm(first), arm(second), limit, k).rows)
 
 
 @pytest.mark.parametrize(
@@ -40,18 +40,18 @@ def test_worked_examples(first: str, second: str, limit: int, expected: str) -> 
 
 
 def test_scores_add_up_over_the_arms() -> None:
-    fused = fuse(arm("mnr"), arm("drc"), 3)
+    fused = fuse_ranks(arm("mnr"), arm("drc"), 3)
     assert fused.scores.tolist() == pytest.approx([1 / 63 + 1 / 62, 1 / 61, 1 / 61])
 
 
 def test_a_node_of_both_arms_gives_its_rows_of_the_first() -> None:
-    assert fuse(arm("AB"), arm("BBA"), 10).rows.tolist() == [0, 1]
+    assert fuse_ranks(arm("AB"), arm("BBA"), 10).rows.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("k", [0, -3])
 def test_the_constant_must_be_positive(k: int) -> None:
     with pytest.raises(BadRequestError, match="greater than zero"):
-        fuse(arm("A"), arm("B"), 1, k)
+        fuse_ranks(arm("A"), arm("B"), 1, k)
 
 
 nodes = st.text("ABCDEF", max_size=10)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.search import bm25, text_match
 from omnigraph.engine.query.search.analyzer import tokens_of
+from omnigraph.engine.query.search.text import bm25, text_match
 from omnigraph.graph import Graph
 from omnigraph.language.query.syntax import TextFunction
 from tests.engine.search_tables import Shelf, naive_bm25

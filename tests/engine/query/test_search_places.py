@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnigraph.engine.query.search import Candidates, bm25, nearest, text_match
+from omnigraph.engine.query.search.ranked_rows import Candidates
+from omnigraph.engine.query.search.text import bm25, text_match
+from omnigraph.engine.query.search.vectors import nearest
 from omnigraph.language.catalog import Metric
 from omnigraph.language.query.syntax import TextFunction
 from omnigraph.storage.location import Location

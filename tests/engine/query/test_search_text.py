@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.search import Candidates, bm25, text_match
+from omnigraph.engine.query.search.ranked_rows import Candidates
+from omnigraph.engine.query.search.text import bm25, text_match
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
 from tests.engine.search_tables import Shelf, naive_bm25

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.search import Candidates, RankedRows, nearest
-from omnigraph.engine.query.search.ranked_rows import round_measures
+from omnigraph.engine.query.search.ranked_rows import Candidates, RankedRows, round_off
+from omnigraph.engine.query.search.vectors import nearest
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
 from omnigraph.language.catalog import Metric
@@ -184,7 +184,7 @@ def test_vectors_of_any_length_are_ranked_exactly(tmp_path: Path, lengths: list[
     half = Shelf(tmp_path / "half").add(names[:45], vectors=stored[:45]).index_vectors(metric)
     half.add(names[45:], vectors=stored[45:]).index_vectors(metric)
     for query in (stored[0], stored[88], of_lengths([1.0], 1)[0]):
-        inner = round_measures(np.array([naive_inner(metric, vector, query) for vector in stored]))
+        inner = round_off(np.array([naive_inner(metric, vector, query) for vector in stored]))
         distances = inner if metric is Metric.L2 else 1 - inner
         order = sorted(range(len(stored)), key=lambda i: (distances[i], names[i]))
         for each in (shelf, half):

@@ -56,13 +56,12 @@ def cleanup(
 
 
 def purge_history(workspace: Workspace, folders: Collection[str], *, before: LogEntry | None = None) -> CleanupReport:
-    """Delete main's past of some tables at once: what a hard drop promises. Other live branches keep theirs.
-
-    With `before`, only what was past when that commit was made: for a drop that may not have come to its purge.
-    """
+    """Delete main's past of some tables at once: what a hard drop promises. Other live branches keep theirs. With
+    `before`, only what was past when that commit was made: for a drop that may not have come to its purge."""
     purge = _Cleanup(workspace.root, Retention(keep_versions=1), GRACE, folders)
     if before is not None:
-        purge.keep_from(before)
+        main = workspace.root.branches.head(MAIN)
+        purge.first_kept = log_walk.at_time(workspace.root, main, before.commit.published_at).version
     return CleanupReport(workspace.uri, 1, None, purge.run())
 
 
@@ -76,20 +75,11 @@ class _Roots:
     type_keys: dict[str, str] = field(default_factory=dict)
     pins: list[Pin] = field(default_factory=list)
 
-    def keep(self, entry: LogEntry, released: Set[str] = frozenset(), *, is_head: bool = False) -> None:
+    def add(self, entry: LogEntry, released: Set[str] = frozenset()) -> None:
+        """Keep the tables of an entry, except for those in released folders."""
         for type_key, state in entry.tables.items():
-            if state.path in released:
-                continue
-            self.kept.setdefault(state.path, {})[state.version] = state
-            self.type_keys.setdefault(state.path, type_key)
-            if is_head:
-                self.heads[state.path, state.version] = state
-
-    def supersede(self, entry: LogEntry, released: Set[str]) -> None:
-        for type_key, state in entry.tables.items():
-            if state.path not in released:
-                continue
-            self.superseded.setdefault(state.path, {})[state.version] = state
+            versions = self.superseded if state.path in released else self.kept
+            versions.setdefault(state.path, {})[state.version] = state
             self.type_keys.setdefault(state.path, type_key)
 
 
@@ -103,15 +93,6 @@ class _Table:
     error: str | None = None
     removed_bytes: int = 0
     removed_versions: int = 0
-
-    def run_step(self, step: Callable[[_Table], None]) -> None:
-        """A table that fails is left as it is, with the reason, and does not stop the others."""
-        if self.error is None:
-            try:
-                step(self)
-            except OmniGraphError as error:
-                self.error = str(error)
-                self.doomed = Deletable()
 
 
 class _Cleanup:
@@ -136,11 +117,6 @@ class _Cleanup:
         # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
         self.unfinished = root.cleanup_journal.records() if dry_run else root.cleanup_journal.take_over()
         self.first_kept = first_retained(root, root.branches.head(MAIN), retention, self.now)
-
-    def keep_from(self, entry: LogEntry) -> None:
-        """Retain what main has had since a commit was made, on it or on another branch."""
-        main = self.root.branches.head(MAIN)
-        self.first_kept = log_walk.at_time(self.root, main, entry.commit.published_at).version
 
     def run(self) -> tuple[TableCleaned, ...]:
         tables = [_Table(folder) for folder in self.root.table_folders() if self._reclaimed_below(folder) > 0]
@@ -183,10 +159,8 @@ class _Cleanup:
             )
         return theirs
 
-    # Marking
-
     def _roots(self) -> _Roots:
-        """Pins are read before branches: a writer that removed its pin meanwhile has published, and is seen there."""
+        """Pins are read before branches: a writer that removed its pin meanwhile has published, and is found there."""
         roots = _Roots()
         try:
             roots.pins = self._valid_pins()
@@ -196,14 +170,19 @@ class _Cleanup:
                 newest = self.root.log.newest(ref)
                 if isinstance(newest, Tombstone):
                     continue  # deleted since it was listed, so it is among the recently deleted
-                roots.keep(newest, is_head=True)
+                roots.add(newest)
+                roots.heads |= {(state.path, state.version): state for state in newest.tables.values()}
                 if ref.branch == MAIN:
                     self._keep_main(BranchHead(ref, newest), roots)
                 else:
                     self._keep_private_history(ref, newest, live, roots)
             for ref in self.root.branches.deleted_since(self.now - self.grace):
-                if (last := self._last_entry(ref)) is not None:
-                    self._keep_private_history(ref, last, live, roots)
+                newest = self.root.log.newest(ref)
+                if isinstance(newest, Tombstone):  # else it lives after all
+                    address = ref.locate(newest.version - 1)
+                    last = self.root.log.entry(address.branch_id, address.version)
+                    if isinstance(last, LogEntry):
+                        self._keep_private_history(ref, last, live, roots)
         except OmniGraphError as error:
             raise ConflictError(f"nothing was removed: a branch can't be read ({error})") from error
         return roots
@@ -222,12 +201,10 @@ class _Cleanup:
         # which they are. What an earlier cleanup released is finished whatever its age.
         recent = 1 if self.unfinished else _version_at(self.root, main, self.now - self.grace)
         for entry in self._entries(main.ref, range(min(recent, self.first_kept), head + 1)):
-            released = {s.path for s in entry.tables.values() if entry.version < self._reclaimed_below(s.path)}
-            roots.supersede(entry, released)
-            roots.keep(entry, released)
+            roots.add(entry, {s.path for s in entry.tables.values() if entry.version < self._reclaimed_below(s.path)})
         for pin in roots.pins:
             for entry in self._entries(main.ref, range(max(1, pin.first), min(head, pin.last or head) + 1)):
-                roots.keep(entry)
+                roots.add(entry)
 
     def _keep_private_history(self, ref: BranchRef, head: LogEntry, live: Set[str], roots: _Roots) -> None:
         """Everything of a branch's own, also what it inherited from branches that are gone, and every commit it was
@@ -237,41 +214,24 @@ class _Cleanup:
         for point in ref.lineage:
             if point.branch_id not in live:
                 for entry in self._entries(ref, range(inherited_up_to + 1, point.version + 1)):
-                    roots.keep(entry)
+                    roots.add(entry)
             inherited_up_to = point.version
         for entry in self._entries(ref, range(ref.first_own_version, head.version + 1)):
-            roots.keep(entry)
+            roots.add(entry)
             links += [(p.branch_id, p.version) for p in entry.commit.parents if p.branch_id != ref.branch_id]
         for parent in self.root.log.entries(dict.fromkeys(links)):
             if isinstance(parent, LogEntry):
-                roots.keep(parent)
-
-    def _last_entry(self, ref: BranchRef) -> LogEntry | None:
-        """The head that a deleted branch had; None when it lives after all."""
-        newest = self.root.log.newest(ref)
-        if not isinstance(newest, Tombstone):
-            return None
-        address = ref.locate(newest.version - 1)
-        last = self.root.log.entry(address.branch_id, address.version)
-        return last if isinstance(last, LogEntry) else None
+                roots.add(parent)
 
     def _entries(self, ref: BranchRef, versions: range) -> Iterable[LogEntry]:
         for start in range(0, len(versions), _ENTRIES_AT_ONCE):
             yield from log_walk.at_versions(self.root, ref, list(versions[start : start + _ENTRIES_AT_ONCE]))
 
     def _refuse_unreadable_heads(self, roots: _Roots) -> None:
-        def problem(state: TableState) -> str | None:
-            try:
-                self.root.reader.open(state)
-            except OmniGraphError as error:
-                return str(error)
-            return None
-
-        problems = [reason for reason in self.root.workers.map(problem, roots.heads.values()) if reason is not None]
-        if problems:
-            raise ConflictError(f"nothing was removed: the head of a live branch can't be opened ({problems[0]})")
-
-    # Sweeping
+        try:
+            list(self.root.workers.map(self.root.reader.open, roots.heads.values()))
+        except OmniGraphError as error:
+            raise ConflictError(f"nothing was removed: the head of a live branch can't be opened ({error})") from error
 
     def _list(self, table: _Table) -> None:
         table.files = [table_file(table.folder, stored) for stored in self.root.objects.below(table.folder)]
@@ -285,9 +245,16 @@ class _Cleanup:
             for version, state in roots.superseded.get(table.folder, {}).items()
             if version not in kept and f"_versions/{manifest_name(state.number)}" in standing
         }
+        # Attached versions beyond the first were made by another tool: theirs are not ours to delete.
+        attached = (attached_version(file.named) for file in table.files)
+        foreign = [
+            TableState(table_id=table.folder, path=table.folder, version=str(number), rows=0, fragments=0)
+            for number in attached
+            if number is not None and number > 1
+        ]
         table.doomed = deletable_files(
             table.files,
-            self._named_files(kept.values(), standing) | self._named_files(_foreign(table), standing),
+            self._named_files([*kept.values(), *foreign], standing),
             superseded=self._named_files(superseded.values(), standing),
             staged_before=self.now - self.grace,
             abandoned=not kept,
@@ -309,9 +276,16 @@ class _Cleanup:
     def _sweep(self, tables: list[_Table], roots: _Roots) -> None:
         records = self.root.cleanup_journal.open(self.first_kept, self.folders)
         self.root.trace.reach("cleanup.record.after")
-        # A writer that pinned, forked or published since the first look is seen now; nothing has been deleted yet.
+        # A writer that pinned, forked or published since the first look is found now; nothing has been deleted yet.
         later = self._roots()
-        self._each(tables, lambda table: self._rescue(table, roots, later), "looking again")
+
+        def rescue(table: _Table) -> None:
+            kept = roots.kept.get(table.folder, {})
+            fresh = [s for version, s in later.kept.get(table.folder, {}).items() if version not in kept]
+            if fresh:
+                table.doomed = table.doomed.without(self._named_files(fresh, {file.named for file in table.files}))
+
+        self._each(tables, rescue, "looking again")
         self.root.trace.reach("cleanup.look.after")
         if not self.root.cleanup_journal.are_ours(records):
             return  # another cleanup finishes this one; what it has finished may be in use again
@@ -325,12 +299,6 @@ class _Cleanup:
             self.root.cleanup_journal.close([*records, *done])
         self.root.trace.reach("cleanup.after")
 
-    def _rescue(self, table: _Table, before: _Roots, later: _Roots) -> None:
-        kept = before.kept.get(table.folder, {})
-        fresh = [s for version, s in later.kept.get(table.folder, {}).items() if version not in kept]
-        if fresh:
-            table.doomed = table.doomed.without(self._named_files(fresh, {file.named for file in table.files}))
-
     def _delete(self, table: _Table, removed: Tally) -> None:
         for files in (table.doomed.manifests, table.doomed.others):
             for start in range(0, len(files), DELETED_AT_ONCE):
@@ -343,11 +311,16 @@ class _Cleanup:
         self.root.remove_empty_folders(leaf_folders(table.doomed.others))
 
     def _each(self, tables: list[_Table], step: Callable[[_Table], None], called: str | None = None) -> None:
-        """One step for every table at once; a named step reports its progress."""
+        """One step for every table at once; a named step reports its progress. A table that fails is left as it is,
+        with the reason, and does not stop the others."""
         tally = Tally(None if called is None else self.progress, called or "", len(tables))
 
         def run(table: _Table) -> None:
-            table.run_step(step)
+            if table.error is None:
+                try:
+                    step(table)
+                except OmniGraphError as error:
+                    table.error, table.doomed = str(error), Deletable()
             tally.add()
 
         list(self.root.workers.map(run, tables))
@@ -366,16 +339,6 @@ class _Cleanup:
 
 def _own_time() -> datetime:
     return datetime.fromtimestamp(now_micros() / 1_000_000, UTC)
-
-
-def _foreign(table: _Table) -> list[TableState]:
-    """Attached versions beyond the first, made by another tool: theirs is not ours to delete."""
-    numbers = (attached_version(file.named) for file in table.files)
-    return [
-        TableState(table_id=table.folder, path=table.folder, version=str(number), rows=0, fragments=0)
-        for number in numbers
-        if number is not None and number > 1
-    ]
 
 
 def first_retained(root: GraphRoot, main: BranchHead, retention: Retention, now: datetime) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from omnigraph.api.maintenance import PendingProperty
-from omnigraph.language.catalog import Catalog, IndexKind, Property, TableType
+from omnigraph.language.catalog import Catalog, IndexKind, TableType
 from omnigraph.storage.tables.indexes import (
     BTREE,
     LABEL_LIST,
@@ -42,7 +42,11 @@ def declared_indexes(type_: TableType) -> list[IndexSpec]:
     """Every index of one table: ids and endpoints always, properties as declared."""
     specs = [IndexSpec(column, BTREE, index_name(column, IndexKind.BTREE)) for column in type_.system_columns]
     for prop in type_.property_list:
-        specs += [_property_index(prop, kind) for kind in type_.index_kinds(prop.name)]
+        for kind in type_.index_kinds(prop.name):
+            options: Mapping[str, Any] = TEXT_INDEX_OPTIONS if kind is IndexKind.FULL_TEXT else {}
+            if kind is IndexKind.VECTOR:
+                options = vector_index_options(prop.distance)
+            specs.append(IndexSpec(prop.column, _KINDS[kind], index_name(prop.column, kind), options))
     return specs
 
 
@@ -54,12 +58,3 @@ def pending_properties(type_: TableType, pending: Iterable[PendingIndex]) -> lis
     """Pending indexes by the names that users know."""
     names = {prop.column: prop.name for prop in type_.property_list}
     return [PendingProperty(type_.type_key, names.get(p.column, p.column), p.reason) for p in pending]
-
-
-def _property_index(prop: Property, kind: IndexKind) -> IndexSpec:
-    options: Mapping[str, Any] = {}
-    if kind is IndexKind.FULL_TEXT:
-        options = TEXT_INDEX_OPTIONS
-    elif kind is IndexKind.VECTOR:
-        options = vector_index_options(prop.distance)
-    return IndexSpec(prop.column, _KINDS[kind], index_name(prop.column, kind), options)

@@ -40,10 +40,8 @@ def maintain(
     progress: Progress | None = None,
     sweeps: bool = False,
 ) -> MaintenanceReport:
-    """Tidy the tables of a branch that passed a threshold, then release history if enough of it may go.
-
-    `sweeps` cleans up even if little history may go: deleted branches and interrupted writes leave data, too.
-    """
+    """Optimize the tables of a branch that passed a threshold, then release history if enough of it may go. `sweeps`
+    cleans up even if little history may go: deleted branches and interrupted writes leave data, too."""
     snapshot = workspace.snapshot(branch)
     reasons = {}
     for type_key, type_ in table_types(snapshot.catalog).items():
@@ -60,7 +58,7 @@ def maintain(
 
 
 def _reason(policy: MaintenancePolicy, table: TableCondition) -> str | None:
-    """Why a table should be tidied now; None when it can wait."""
+    """Why a table should be optimized now; None when it can wait."""
     if table.small_fragments > policy.small_fragments:
         return f"{table.small_fragments} small fragments"
     if table.uncovered_rows > policy.uncovered_rows:
@@ -71,11 +69,9 @@ def _reason(policy: MaintenancePolicy, table: TableCondition) -> str | None:
 
 
 def _has_history_to_release(root: GraphRoot, retention: Retention, versions: int) -> bool:
-    """Whether as many versions of main as that are released and still there.
-
-    Cleanup takes the oldest first, so one look at the version that many before the first retained one tells. A branch
-    may hold that very version, so its neighbour is looked at too.
-    """
+    """Whether at least so many released versions of main are still stored. Cleanup takes the oldest first, so it is
+    enough to look at the version that many before the first retained one; a branch may hold that very version, so its
+    neighbour is checked too."""
     main = root.branches.head(MAIN)
     first = first_retained(root, main, retention, datetime.now(UTC))
     if first - versions < 2:  # the tables of version 1 are empty and never go
@@ -170,7 +166,7 @@ class Maintainer:
                 self.last_cleanup, self._swept_at = report, time.monotonic()
             if report.optimized is not None or report.cleaned is not None:
                 removed = 0 if report.cleaned is None else report.cleaned.bytes_removed
-                logger.info("maintenance of %s: tidied %s, removed %d bytes", workspace.uri, report.reasons, removed)
+                logger.info("maintenance of %s: optimized %s, removed %d bytes", workspace.uri, report.reasons, removed)
         self.looks += 1
 
     def _between_tables(self, _type_key: str, _done: int, _of: int) -> None:
@@ -179,4 +175,4 @@ class Maintainer:
 
 
 class _StoppedError(Exception):
-    """The handle is being closed; whatever was being tidied is left as it was."""
+    """The handle is being closed; the table that was being optimized is left as it was."""

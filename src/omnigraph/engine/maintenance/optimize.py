@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from omnigraph.api.maintenance import OptimizeReport, PendingIndex, PendingProperty, TableOptimized
@@ -63,20 +64,17 @@ def optimize(
     actor: str | None = None,
     progress: Progress | None = None,
 ) -> OptimizeReport:
-    """Tidy every table of a branch, or those of some type keys; then renew the topologies that readers use."""
-    report = _Optimization(
-        workspace, branch, Intent(kind="optimize", actor=actor), types, progress, compacts=True
-    ).run()
+    """Compact every table of a branch, or those of some type keys; then renew the topologies that readers use."""
+    intent = Intent(kind="optimize", actor=actor)
+    report = _Optimization(workspace, branch, intent, types, progress, compacts=True).run()
     refresh_topologies(workspace.snapshot(branch))
     return report
 
 
 def ensure_indices(workspace: Workspace, branch: str, *, actor: str | None = None) -> list[PendingProperty]:
     """Build what is declared and buildable; returns what has to wait, with the reason."""
-    optimization = _Optimization(
-        workspace, branch, Intent(kind="ensure_indices", actor=actor), None, None, compacts=False
-    )
-    rows = optimization.run().datasets
+    intent = Intent(kind="ensure_indices", actor=actor)
+    rows = _Optimization(workspace, branch, intent, None, None, compacts=False).run().datasets
     return [PendingProperty(row.type_key, each.property, each.reason) for row in rows for each in row.pending_indexes]
 
 
@@ -86,7 +84,7 @@ class _WorkVoidError(Exception):
 
 @dataclass
 class _Optimization:
-    """One run over all its rounds. `works` is what is finished, by type key, on whatever version it was done."""
+    """One run over all its rounds. Finished work is kept by type key, on whatever version it was done."""
 
     workspace: Workspace
     branch: str
@@ -102,18 +100,17 @@ class _Optimization:
             types = self._types(txn)
             works = self._round(txn, types, works)
             if not any(work.changed for work in works.values()):
-                return self._report(types, works, None)
-            outcome = _Outcome(txn, works, gives_up=last)
+                break
+            again = partial(_replay, works, txn.base.schema, last)
             try:
-                published = self.workspace.publish(txn, outcome.plan(), outcome.again)
+                published = self.workspace.publish(txn, _plan_of(works), again)
             except _WorkVoidError:
-                works = outcome.works
                 continue
             except ReadSetChangedError:
                 if last:
-                    return self._report(types, works, None)
+                    break
                 continue
-            return self._report(types, outcome.works, published)
+            return self._report(types, works, published)
         return self._report(types, works, None)
 
     def _types(self, txn: WriteTxn) -> dict[str, TableType]:
@@ -136,10 +133,8 @@ class _Optimization:
             state, before = txn.base.tables[type_key], finished.get(type_key)
             optimized = maintenance.replay(before, state) if before is not None else None
             if optimized is None:
-                specs = declared_indexes(type_)
-                optimized = (
-                    maintenance.optimize(state, specs) if self.compacts else maintenance.index_only(state, specs)
-                )
+                act = maintenance.optimize if self.compacts else maintenance.index_only
+                optimized = act(state, declared_indexes(type_))
             tally.add(what=type_key)
             return optimized
 
@@ -166,29 +161,19 @@ class _Optimization:
         return OptimizeReport.of(self.workspace.uri, self.branch, tuple(rows), commit)
 
 
-@dataclass
-class _Outcome:
-    """Finished work on its way through the publish machine."""
+def _plan_of(works: Mapping[str, MaintenanceWork]) -> PublishPlan:
+    return PublishPlan({key: work.staged for key, work in works.items() if work.changed})
 
-    txn: WriteTxn
-    works: dict[str, MaintenanceWork]
-    gives_up: bool
 
-    def plan(self) -> PublishPlan:
-        return PublishPlan({key: work.staged for key, work in self.works.items() if work.changed})
-
-    def again(self, txn: WriteTxn) -> PublishPlan:
-        """The branch moved: replay. In the last round, what can't be replayed is left out; else it is done again."""
-        if txn.base.schema != self.txn.base.schema:
+def _replay(works: dict[str, MaintenanceWork], schema: str, gives_up: bool, txn: WriteTxn) -> PublishPlan:
+    """The branch moved: replay. In the last round, what can't be replayed is left out; else it is done again."""
+    if txn.base.schema != schema:
+        raise _WorkVoidError
+    for key, work in [(key, work) for key, work in works.items() if work.changed]:
+        replayed = txn.root.table_maintenance.replay(work, txn.base.tables[key])
+        if replayed is None and not gives_up:
             raise _WorkVoidError
-        for key, work in [(key, work) for key, work in self.works.items() if work.changed]:
-            replayed = txn.root.table_maintenance.replay(work, txn.base.tables[key])
-            if replayed is not None:
-                self.works[key] = replayed
-            elif self.gives_up:
-                self.works[key] = MaintenanceWork(work.base, work.staged, pending=work.pending)
-            else:
-                raise _WorkVoidError
-        if not any(work.changed for work in self.works.values()):
-            raise _WorkVoidError
-        return self.plan()
+        works[key] = replayed or MaintenanceWork(work.base, work.staged, pending=work.pending)
+    if not any(work.changed for work in works.values()):
+        raise _WorkVoidError
+    return _plan_of(works)

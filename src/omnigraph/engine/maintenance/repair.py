@@ -1,6 +1,6 @@
 """Repair: what is damaged, what another tool did to the tables of main, and what can safely be done about it.
 
-Everything that verify looks at is looked at, and each thing that is wrong gets a row. Three things can be put right:
+Repair examines everything that verify does, and each thing that is wrong gets a row. Three things can be put right:
 
 * An index is derived from its rows: a damaged one is built again with `confirm`. So is a stored topology: it is
   removed, and the next traversal that needs it makes it again.
@@ -68,8 +68,8 @@ def repair(
     ]
     reported = {log.torn for log in examination.logs}
     main = next(log for log in examination.logs if log.ref.branch == MAIN)
-    tables = [] if main.head is None else _tables_of_main(workspace, main.head, examination)
-    reported |= {problem.path or problem.reason for finding, problems in tables for problem in problems}
+    findings = [] if main.head is None else _tables_of_main(workspace, main.head, examination)
+    reported |= {problem.path or problem.reason for problem in _problems_of(examination, main.head)}
     reported |= {problem.path for problem in examination.topologies.values()}
     others = [
         replace(_graph_row(main), error=problem.reason)
@@ -77,13 +77,10 @@ def repair(
         if (problem.path or problem.reason) not in reported
     ]
     others += [_topology_row(workspace.root, main, *damage, confirm) for damage in examination.topologies.items()]
-    version, rows = None, [finding.row for finding, _ in tables]
+    version, rows = None, [finding.row for finding in findings]
     if confirm:
-        version, rows = _act(workspace, [finding for finding, _ in tables], force=force, actor=actor)
+        version, rows = _act(workspace, findings, force=force, actor=actor)
     return RepairReport(workspace.uri, confirm, force, version, (*rows, *of_logs, *others))
-
-
-# The log
 
 
 def _graph_row(log: CheckedLog) -> TableRepaired:
@@ -112,9 +109,10 @@ def _torn_log(
         return _unverifiable(row, f"{reason}. This store never leaves half of an object: somebody changed it")
     if len(log.problems) > 1:
         return _unverifiable(row, f"{reason}. More of the log is damaged: {log.problems[0].reason}")
-    if (broken := _first_problem(examination, log.head)) is not None:
+    if broken := _problems_of(examination, log.head):
         # A cleanup releases the commit before the head only after it has read the head.
-        return _unverifiable(row, f"{reason}. It was whole once, because the commit before it was released: {broken}")
+        whole_once = "It was whole once, because the commit before it was released"
+        return _unverifiable(row, f"{reason}. {whole_once}: {broken[0].reason}")
     if not confirm:
         offer = f"confirm with force sets it aside, and the branch goes on from version {log.newest - 1}"
         return replace(row, action=Action.PREVIEW, error=f"{reason}; {offer}")
@@ -123,12 +121,6 @@ def _torn_log(
     away = f"{_DAMAGED}/{log.ref.branch_id}-{log.newest:020d}-{new_ulid()}.json"
     root.objects.set_aside(torn, away)
     return replace(row, action=Action.FORCED, error=f"{torn}: was set aside as {away}")
-
-
-def _first_problem(examination: Examination, head: LogEntry | None) -> str | None:
-    states = [] if head is None else head.tables.values()
-    problems = (p for s in states for p in examination.tables[s.path, s.version].problems)
-    return next((problem.reason for problem in problems), None)
 
 
 def _topology_row(root: GraphRoot, main: CheckedLog, folder: str, problem: Problem, confirm: bool) -> TableRepaired:
@@ -140,12 +132,12 @@ def _topology_row(root: GraphRoot, main: CheckedLog, folder: str, problem: Probl
     return replace(row, action=Action.HEALED, error=f"{problem.reason}; the build was removed")
 
 
-# The tables
+def _problems_of(examination: Examination, head: LogEntry | None) -> list[Problem]:
+    states = [] if head is None else head.tables.values()
+    return [problem for s in states for problem in examination.tables[s.path, s.version].problems]
 
 
-def _tables_of_main(
-    workspace: Workspace, head: LogEntry, examination: Examination
-) -> list[tuple[_Finding, tuple[Problem, ...]]]:
+def _tables_of_main(workspace: Workspace, head: LogEntry, examination: Examination) -> list[_Finding]:
     snapshot = Snapshot(workspace, MAIN, head)
     types: dict[str, TableType] = {}
     with contextlib.suppress(OmniGraphError):  # the schema has a row of its own then
@@ -154,13 +146,12 @@ def _tables_of_main(
     with contextlib.suppress(OmniGraphError):  # so has a log that can't be read
         published = snapshot.table_versions()
 
-    def examined(type_key: str) -> tuple[_Finding, tuple[Problem, ...]]:
+    def finding_of(type_key: str) -> _Finding:
         state = head.tables[type_key]
         checked = examination.tables[state.path, state.version]
-        finding = _examine(snapshot, type_key, types.get(type_key), published[type_key], checked)
-        return finding, checked.problems
+        return _examine(snapshot, type_key, types.get(type_key), published[type_key], checked)
 
-    return list(workspace.root.workers.map(examined, sorted(head.tables)))
+    return list(workspace.root.workers.map(finding_of, sorted(head.tables)))
 
 
 def _examine(
@@ -175,11 +166,11 @@ def _examine(
         classification=Classification.NO_DRIFT,
         action=Action.NO_OP,
     )
-    if checked.only_indexes and type_ is not None:
-        segments = frozenset(file.index_segment for file in checked.damaged if file.index_segment is not None)
-        damaged = replace(row, classification=Classification.UNVERIFIABLE, action=Action.PREVIEW)
+    segments = [file.index_segment for file in checked.damaged if file.index_segment is not None]
+    if segments and len(segments) == len(checked.damaged) == len(checked.problems) and type_ is not None:
         reason = f"{checked.problems[0].reason}; an index is derived from its rows, and confirm builds it again"
-        return _Finding(replace(damaged, error=reason), type_, damaged_segments=segments)
+        damaged = replace(row, classification=Classification.UNVERIFIABLE, action=Action.PREVIEW, error=reason)
+        return _Finding(damaged, type_, damaged_segments=frozenset(segments))
     if checked.problems:
         return _Finding(_unverifiable(row, checked.problems[0].reason))
     if type_ is None:
@@ -226,7 +217,17 @@ def _act(
                 version = commit.graph_manifest_version
         except OmniGraphError as error:
             refusal = str(error)
-    return version, [_repair_report(finding, unhealed if finding.damaged_segments else refusal) for finding in findings]
+    rows = []
+    for finding in findings:
+        row = finding.row
+        failure = unhealed if finding.damaged_segments else refusal
+        if row.classification is Classification.VERIFIED_MAINTENANCE:
+            row = replace(row, action=Action.HEALED)
+        elif finding.missing is not None or finding.damaged_segments:
+            done = Action.FORCED if finding.missing is not None else Action.HEALED
+            row = replace(row, action=done) if failure is None else replace(row, action=Action.REFUSED, error=failure)
+        rows.append(row)
+    return version, rows
 
 
 def _rebuild_indexes(
@@ -236,31 +237,19 @@ def _rebuild_indexes(
     if not findings:
         return None, None
 
+    def reindex(finding: _Finding) -> Callable[[TableState], StagedTable]:
+        assert finding.type is not None
+        maintenance, specs = workspace.root.table_maintenance, declared_indexes(finding.type)
+        return lambda state: maintenance.reindex(state, finding.damaged_segments, specs).staged
+
     def prepare(txn: WriteTxn) -> PublishPlan:
-        return PublishPlan(txn.stage({f.row.type_key: _reindexing(workspace.root, f) for f in findings}))
+        return PublishPlan(txn.stage({finding.row.type_key: reindex(finding) for finding in findings}))
 
     try:
         published = workspace.commit(MAIN, prepare, Intent(kind="repair", actor=actor))
     except OmniGraphError as error:
         return None, str(error)
     return None if published is None else published.version, None
-
-
-def _reindexing(root: GraphRoot, finding: _Finding) -> Callable[[TableState], StagedTable]:
-    assert finding.type is not None
-    specs = declared_indexes(finding.type)
-    return lambda state: root.table_maintenance.reindex(state, finding.damaged_segments, specs).staged
-
-
-def _repair_report(finding: _Finding, refusal: str | None) -> TableRepaired:
-    row = finding.row
-    if row.classification is Classification.VERIFIED_MAINTENANCE:
-        return replace(row, action=Action.HEALED)
-    if finding.missing is None and not finding.damaged_segments:
-        return row
-    if refusal is not None:
-        return replace(row, action=Action.REFUSED, error=refusal)
-    return replace(row, action=Action.FORCED if finding.missing is not None else Action.HEALED)
 
 
 def _records(finding: _Finding) -> Iterator[str]:

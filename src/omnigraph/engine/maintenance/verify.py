@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -53,7 +55,7 @@ class CheckedLog:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Everything that was looked at. `tables` are the versions that heads name, by folder and version; `topologies` the
+    """The findings about everything. `tables` are the versions that heads name, by folder and version; `topologies` the
     damaged ones among the stored builds, by folder."""
 
     logs: tuple[CheckedLog, ...]
@@ -76,7 +78,7 @@ def verify(workspace: Workspace) -> Verification:
 
 
 def examine(workspace: Workspace, progress: Progress | None = None) -> Examination:
-    """Look at every branch. What moved on meanwhile, and was then cleaned up behind it, is looked at again."""
+    """Examine every branch, and again if one moved on meanwhile and was then cleaned up behind it."""
     root = workspace.root
     for _ in range(_ROUNDS):
         examination = _examine(root, progress)
@@ -109,7 +111,10 @@ def _examine(root: GraphRoot, progress: Progress | None) -> Examination:
             where, wanted = f"{type_key} on branch {log.ref.branch}", columns.get(type_key, frozenset())
             states.setdefault((state.path, state.version), (where, state, wanted))
     for digest, branch in digests.items():
-        problems += _schema_problems(root, f"branch {branch}", digest)
+        try:
+            root.stored_schema(digest)
+        except OmniGraphError as error:
+            problems.append(_problem(f"branch {branch}", error))
     reader = TableReader(root.location)
     looked_at = Tally(progress, "checking tables", len(states))
 
@@ -129,10 +134,14 @@ def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
     try:
         refs = root.branches.all()
     except OmniGraphError as damage:
-        problems += [_problem(f"branch {name}", error) for name, error in _blank_refs(root)]
+        with suppress(OmniGraphError):  # refs can't be listed, which is reported below
+            problems += [_problem(f"branch {name}", error) for name, error in root.branches.damage()]
         if str(damage) not in {problem.reason for problem in problems}:
             problems.append(_problem("branches", damage))
-        for name in _branch_names(root):
+        names: list[str] = []
+        with suppress(OmniGraphError):  # a ref that can't be read is reported already
+            names = root.branches.names()[1:]
+        for name in names:
             try:
                 refs.append(root.branches.head(name).ref)
             except OmniGraphError as error:
@@ -152,23 +161,6 @@ def _orphans(known: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tupl
     """Branches whose history lies in the log of an unknown branch."""
     ids = {ref.branch_id for ref in known}
     return [(ref, point.branch_id) for ref in refs for point in ref.lineage if point.branch_id not in ids]
-
-
-def _blank_refs(root: GraphRoot) -> list[tuple[str, IntegrityError]]:
-    try:
-        return root.branches.damage()
-    except OmniGraphError:
-        return []  # refs can't be listed, which is reported already
-
-
-def _branch_names(root: GraphRoot) -> list[str]:
-    try:
-        return root.branches.names()[1:]
-    except OmniGraphError:
-        return []  # reported already: a ref that can't be read
-
-
-# Logs
 
 
 def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
@@ -214,10 +206,8 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
 
 
 def _broken_links(root: GraphRoot, logs: Iterable[CheckedLog]) -> Iterator[Problem]:
-    """Entries of other logs that commits name as their parents, and that are gone or another commit now.
-
-    A branch reports its fork point itself. Logs outlive their branches, so every former parent still exists.
-    """
+    """Entries of other logs that commits name as their parents, and that are gone or another commit now. A branch
+    reports its fork point itself. Logs outlive their branches, so every former parent still exists."""
     commits = {log.ref.branch_id: log.commits for log in logs}
     for log in logs:
         for link, child in log.links.items():
@@ -273,41 +263,18 @@ def _problem(where: str, error: OmniGraphError) -> Problem:
     return Problem(where, str(error), error.path if isinstance(error, IntegrityError) else None)
 
 
-def _schema_problems(root: GraphRoot, where: str, digest: str) -> Iterable[Problem]:
-    try:
-        root.stored_schema(digest)
-    except OmniGraphError as error:
-        yield _problem(where, error)
-
-
 def _damaged_topologies(root: GraphRoot) -> dict[str, Problem]:
     files = TopologyFiles(root.objects)
     folders = files.all_folders()
     damages = zip(folders, root.workers.map(files.damage, folders), strict=True)
-    return {
-        folder: Problem("topology", f"{damage[0]}: {damage[1]}", damage[0])
-        for folder, damage in damages
-        if damage is not None
-    }
+    found = [(folder, *damage) for folder, damage in damages if damage is not None]
+    return {folder: Problem("topology", f"{path}: {reason}", path) for folder, path, reason in found}
 
 
-# Tables
-
-
-@dataclass(frozen=True, slots=True)
-class TableProblems:
+class TableProblems(NamedTuple):
     files: int
     problems: tuple[Problem, ...]
     damaged: tuple[DamagedFile, ...] = ()
-
-    @property
-    def only_indexes(self) -> bool:
-        """Whether everything that is wrong lies in indexes, which can be built again from the rows."""
-        return (
-            bool(self.damaged)
-            and len(self.damaged) == len(self.problems)
-            and all(file.index_segment is not None for file in self.damaged)
-        )
 
 
 def _columns(root: GraphRoot, head: LogEntry | None) -> dict[str, frozenset[str]]:

@@ -44,7 +44,7 @@ def multiply(counts: Counts, factors: Counts) -> Counts:
 
 
 def added_up(positions: NDArray[Any], counts: Counts | None, size: int) -> Counts:
-    """The sum of the counts at each place below `size`, each being 1 when there are none."""
+    """The sum of the counts at each position below `size`; without counts, each is 1."""
     if counts is None or not len(counts):
         return np.bincount(positions, minlength=size)
     # A float sum of whole numbers is exact as long as it stays below 2^53, and much the fastest.
@@ -104,35 +104,28 @@ class Bindings:
     weights: Counts | None = None
 
     def take(self, indices: Indices) -> Bindings:
-        return Bindings(
-            {variable: column[indices] for variable, column in self.rows.items()},
-            len(indices),
-            None if self.weights is None else self.weights[indices],
-        )
+        return self._map(lambda column: column[indices], len(indices))
+
+    def _map(self, change: Callable[[NDArray[np.int64]], NDArray[np.int64]], length: int) -> Bindings:
+        """The same change of every column and of the weights."""
+        columns = {variable: change(column) for variable, column in self.rows.items()}
+        return Bindings(columns, length, None if self.weights is None else change(self.weights))
 
     def each(self, counts: NDArray[np.int64], check: Callable[[], None]) -> Bindings:
         """Every row as often as it counts, one after the other. Asks often whether to go on."""
         length = int(counts.sum())
-        columns = {variable: _repeat(column, counts, length, check) for variable, column in self.rows.items()}
-        weights = None if self.weights is None else _repeat(self.weights, counts, length, check)
-        return Bindings(columns, length, weights)
+        return self._map(lambda column: _repeat(column, counts, length, check), length)
 
     def times(self, count: int, check: Callable[[], None]) -> Bindings:
         """All rows, so often."""
-        columns = {variable: _tile(column, count, check) for variable, column in self.rows.items()}
-        weights = None if self.weights is None else _tile(self.weights, count, check)
-        return Bindings(columns, self.length * count, weights)
+        return self._map(lambda column: _tile(column, count, check), self.length * count)
 
     def where(self, mask: Mask) -> Bindings:
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def slice(self, start: int, stop: int) -> Bindings:
         stop = min(stop, self.length)
-        return Bindings(
-            {variable: column[start:stop] for variable, column in self.rows.items()},
-            max(0, stop - start),
-            None if self.weights is None else self.weights[start:stop],
-        )
+        return self._map(lambda column: column[start:stop], max(0, stop - start))
 
     def only(self, variables: Iterable[str]) -> Bindings:
         """The same rows, fewer columns."""
@@ -155,9 +148,8 @@ class Bindings:
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for column in self.rows.values()) + (
-            0 if self.weights is None else self.weights.nbytes
-        )
+        weights = 0 if self.weights is None else self.weights.nbytes
+        return sum(column.nbytes for column in self.rows.values()) + weights
 
 
 def concatenate(parts: Sequence[Bindings]) -> Bindings:
@@ -243,15 +235,16 @@ class RowSpace:
 
     def positions(self, rows: RowIds) -> Indices:
         """The number of each row id, -1 for one that is not in the set."""
-        if not len(self._rows):
+        own = self._rows
+        if not len(own):
             return np.full(len(rows), -1, np.int64)
-        if rows is self._rows:
+        if rows is own:
             return np.arange(len(rows))
-        if self.is_contiguous or (len(rows) * _SPARSEST_TABLE > len(self._rows) and self._table is not None):
+        if self.is_contiguous or (len(rows) * _SPARSEST_TABLE > len(own) and self._table is not None):
             return self._by_table(rows)
-        positions = np.searchsorted(self._rows, rows)
-        positions[positions == len(self._rows)] = 0
-        positions[self._rows[positions] != rows] = -1
+        positions = np.searchsorted(own, rows)
+        positions[positions == len(own)] = 0
+        positions[own[positions] != rows] = -1
         return positions
 
     def _by_table(self, rows: RowIds) -> Indices:

@@ -99,14 +99,6 @@ class ReadContext:
         """Whether some rows of a type may be invisible to the reader."""
         return self.visibility.of(type_).rows != EVERY_ROW
 
-    def named_of(self, variable: str) -> list[ir.PropertyValue]:
-        """What the plan reads of a variable, without what may be large."""
-        return [
-            value
-            for value in self.named
-            if value.variable == variable and not (value.type.list or value.type.is_vector or value.type.is_blob)
-        ]
-
     def marks(self, size: int) -> Mask:
         """Room for so many marks, all unset. The caller unsets what it sets: fresh pages cost more than that."""
         if len(self._marks) < size:
@@ -123,10 +115,6 @@ class ReadContext:
     def constant(self, value: ConstantValue) -> Plain | list[Plain]:
         """One plain value, dates as days and instants as milliseconds."""
         return plain_constant(value, self.parameters)
-
-    def scalar(self, value: ConstantValue) -> pa.Scalar:
-        """The constant in the Arrow type of its own kind."""
-        return scalar_constant(value, self.parameters)
 
 
 def plain_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -> Plain | list[Plain]:
@@ -152,18 +140,13 @@ def scalar_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) 
 
 def _stored_value(value: object, type_: PropertyType) -> Plain:
     if isinstance(value, str):
-        _check_text(value)
+        try:
+            value.encode()  # JSON can spell half of a surrogate pair, which no stored text can hold
+        except UnicodeEncodeError as error:
+            raise BadRequestError(f"a text of the query is not valid Unicode: {error.reason}") from None
         if type_.scalar is Scalar.DATE:
             return parse_date(value)
         if type_.scalar is Scalar.DATETIME:
             return parse_datetime(value)
     assert value is None or isinstance(value, str | int | float | bool)
     return value
-
-
-def _check_text(text: str) -> None:
-    """JSON can spell half of a surrogate pair, which is not a character, and no stored text can hold it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadRequestError(f"a text of the query is not valid Unicode: {error.reason}") from None

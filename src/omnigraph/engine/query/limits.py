@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from omnigraph.errors import QueryCancelledError, ResourceLimitError
@@ -48,38 +49,32 @@ class Cancellation:
     def waiting_for(self, work: Callable[[], Result]) -> Result:
         """The result of `work`, which runs in a thread of its own; the caller returns when the query is over."""
         self.check()
-        results: list[Result] = []
-        failures: list[BaseException] = []
+        outcome: Future[Result] = Future()
 
         def run() -> None:
             try:
-                results.append(work())
+                outcome.set_result(work())
             except BaseException as failure:
-                failures.append(failure)
+                outcome.set_exception(failure)
             with self._news:
                 self._news.notify_all()
 
         threading.Thread(target=run, name="omnigraph-query").start()
         with self._news:
-            while not results and not failures:
+            while not outcome.done():
                 self.check()  # before it waits: the news may have come while the thread was started
                 self._news.wait(None if self._deadline is None else max(0.0, self._deadline - time.monotonic()))
-        if failures:
-            raise failures[0]
-        return results[0]
+        return outcome.result()
 
 
 class MemoryBudget:
-    """Bytes a query may hold: columns it keeps until the end, and the largest single step on top of them.
-
-    Every large step begins with a question here, so this is also where a query learns that its time is up.
-    """
+    """Bytes a query may hold: columns it keeps until the end, and the largest single step on top of them. Every large
+    step begins with a question here, so this is also where a query learns that its time is up."""
 
     def __init__(self, limit: int = DEFAULT_MEMORY_BYTES, cancellation: Cancellation | None = None) -> None:
         self.limit = limit
         self._cancellation = cancellation
         self.held = 0
-        self.peak = 0
 
     @property
     def available(self) -> int:
@@ -102,7 +97,6 @@ class MemoryBudget:
                 needed,
                 "narrow the match with pins or filters, add a limit, or raise the query's memory limit",
             )
-        self.peak = max(self.peak, needed)
 
     def hold(self, nbytes: int) -> None:
         """About to keep this much until the query ends."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,10 +51,8 @@ class Located:
 
     def in_parts(self, budget: MemoryBudget) -> pa.ChunkedArray:
         """One value per row, in as many chunks as texts beyond 2 GiB need."""
-        with _Gathered(budget) as parts:
-            for part in gathering_parts([self], len(self.positions), budget, kept=True):
-                parts.add(self.part(part).gather())
-        return pa.chunked_array(parts.arrays, self.values.type)
+        parts = gathering_parts([self], len(self.positions), budget, kept=True)
+        return _gather_all((self.part(part).gather() for part in parts), self.values.type, budget)
 
     def condense(self, budget: MemoryBudget) -> Located:
         """The same rows over no more values than there are rows."""
@@ -98,38 +97,30 @@ def reorder(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> pa.
     sizes = np.concatenate(
         [np.zeros(0, np.int64), *(np.full(len(chunk), 1, np.int64) * value_bytes(chunk) for chunk in chunks)]
     )
-    with _Gathered(budget) as parts:
+
+    def arrays() -> Iterator[pa.Array]:
         for part in _fitting_parts(lambda part: sizes[rows[part]], len(rows), budget, 1 << 16, kept=True):
             chosen = rows[part]
             chunk_of = np.searchsorted(starts, chosen, side="right") - 1
-            pieces = [
-                chunks[chunk].take(pa.array(chosen[chunk_of == chunk] - starts[chunk])) for chunk in distinct(chunk_of)
-            ]
+            pieces = [chunks[at].take(pa.array(chosen[chunk_of == at] - starts[at])) for at in distinct(chunk_of)]
             order = np.empty(len(chosen), np.int64)
             order[np.argsort(chunk_of, kind="stable")] = np.arange(len(chosen))
             if pieces:
-                parts.add(pa.concat_arrays(pieces).take(pa.array(order)))
-    return pa.chunked_array(parts.arrays, column.type)
+                yield pa.concat_arrays(pieces).take(pa.array(order))
+
+    return _gather_all(arrays(), column.type, budget)
 
 
-class _Gathered:
-    """Parts of a column. They count against the budget while more are gathered; then their owner counts them."""
-
-    def __init__(self, budget: MemoryBudget) -> None:
-        self.arrays: list[pa.Array] = []
-        self._budget = budget
-        self._held = 0
-
-    def __enter__(self) -> _Gathered:
-        return self
-
-    def add(self, array: pa.Array) -> None:
-        self._budget.hold(array.nbytes)
-        self._held += array.nbytes
-        self.arrays.append(array)
-
-    def __exit__(self, *_: object) -> None:
-        self._budget.release(self._held)
+def _gather_all(parts: Iterator[pa.Array], type_: pa.DataType, budget: MemoryBudget) -> pa.ChunkedArray:
+    """The parts of a column. They count against the budget while more are gathered; then their owner counts them."""
+    arrays: list[pa.Array] = []
+    try:
+        for array in parts:
+            budget.hold(array.nbytes)
+            arrays.append(array)
+    finally:
+        budget.release(sum(array.nbytes for array in arrays))
+    return pa.chunked_array(arrays, type_)
 
 
 def _fitting_parts(
@@ -178,8 +169,7 @@ def _offsets(values: pa.Array) -> NDArray[np.int64]:
     return offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slice:
+class _Slice(NamedTuple):
     """The values of one column for a set of rows."""
 
     space: RowSpace
@@ -197,10 +187,7 @@ class Properties:
 
     def remember(self, table: Table, variable: str, rows: RowIds, read: pa.Table) -> None:
         """What a scan read along with its row ids; `rows` are ascending."""
-        space = RowSpace(rows)
-        for name in read.column_names:
-            if name != ROW_ID:
-                self._keep(table, variable, name, _Slice(space, self._in_one(read, name)))
+        self._keep(table, variable, RowSpace(rows), read, [name for name in read.column_names if name != ROW_ID])
 
     def locate(self, table: Table, variable: str, column: str, rows: RowIds) -> Located:
         """The values of a stored column for `rows`. The table holds every row it is asked for."""
@@ -210,15 +197,18 @@ class Properties:
 
     def load(self, table: Table, variable: str, columns: Sequence[str], rows: RowIds) -> None:
         """Make sure the columns can be located without another request."""
-        missing = [c for c in columns if not self._covers(table, variable, c, rows)]
+        missing = [name for name in columns if (table.key, name) not in self._whole]
+        missing = [
+            name
+            for name in missing
+            if (part := self._partial.get((table.key, variable, name))) is None or not part.space.contains(rows).all()
+        ]
         if not missing:
             return
         if all(self._whole_is_cheaper(table, c, len(rows)) for c in missing) and self._load_whole(table, missing):
             return
         wanted = RowSpace.of(rows)
-        read = table.take(wanted.rows, missing)
-        for name in missing:
-            self._keep(table, variable, name, _Slice(wanted, self._in_one(read, name)))
+        self._keep(table, variable, wanted, table.take(wanted.rows, missing), missing)
 
     def _load_whole(self, table: Table, columns: Sequence[str]) -> bool:
         """Read columns whole, if they fit: values may be larger than anybody expected, and fewer may do."""
@@ -240,33 +230,27 @@ class Properties:
         self._budget.step(read.nbytes + (column.nbytes if column.num_chunks > 1 else 0))
         return one_array(column)
 
-    def _covers(self, table: Table, variable: str, column: str, rows: RowIds) -> bool:
-        if (table.key, column) in self._whole:
-            return True
-        partial = self._partial.get((table.key, variable, column))
-        return partial is not None and bool(partial.space.contains(rows).all())
-
-    def _keep(self, table: Table, variable: str, column: str, slice_: _Slice) -> None:
+    def _keep(self, table: Table, variable: str, space: RowSpace, read: pa.Table, columns: Sequence[str]) -> None:
         """Only the newest partial read of a variable's column stays: rows move on, they seldom come back."""
-        key = (table.key, variable, column)
-        if (old := self._partial.pop(key, None)) is not None:
-            self._budget.release(old.values.nbytes)
-        self._budget.hold(slice_.values.nbytes)
-        self._partial[key] = slice_
+        for name in columns:
+            key, values = (table.key, variable, name), self._in_one(read, name)
+            if (old := self._partial.pop(key, None)) is not None:
+                self._budget.release(old.values.nbytes)
+            self._budget.hold(values.nbytes)
+            self._partial[key] = _Slice(space, values)
 
     def _whole_is_cheaper(self, table: Table, column: str, picks: int) -> bool:
         if (table.key, column) in self._too_large:
             return False
-        cost = table.state.rows * _bytes_per_value(table.schema.field(column).type)
+        type_ = table.schema.field(column).type
+        if pa.types.is_fixed_size_list(type_):
+            each = int(type_.list_size) * 4
+        elif pa.types.is_list(type_):
+            each = _LIST_BYTES
+        else:
+            each = _STRING_BYTES if pa.types.is_string(type_) else max(1, type_.bit_width // 8)
+        cost = table.state.rows * each
         return cost <= picks * _BYTES_PER_PICK and cost <= (self._budget.limit - self._budget.held) // 2
-
-
-def _bytes_per_value(type_: pa.DataType) -> int:
-    if pa.types.is_fixed_size_list(type_):
-        return int(type_.list_size) * 4
-    if pa.types.is_list(type_):
-        return _LIST_BYTES
-    return _STRING_BYTES if pa.types.is_string(type_) else max(1, type_.bit_width // 8)
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -7,7 +7,7 @@ returns a result, a stream, an explanation or a profile.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -56,20 +56,14 @@ Asked: TypeAlias = tuple[str, str | None, Mapping[str, Any] | None]
 
 
 def run_query(
-    snapshot: Snapshot,
-    target: ReadPoint,
-    invocation: Asked,
-    options: ReadOptions = DEFAULT_OPTIONS,
+    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS
 ) -> QueryResult:
     """The whole result."""
     return stream_query(snapshot, target, invocation, options).collect()
 
 
 def stream_query(
-    snapshot: Snapshot,
-    target: ReadPoint,
-    invocation: Asked,
-    options: ReadOptions = DEFAULT_OPTIONS,
+    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS
 ) -> QueryStream:
     """The result as it is made. Problems of the query itself show here, before the first batch."""
     plan, context = _prepare(snapshot, invocation, options)
@@ -77,22 +71,33 @@ def stream_query(
     batches = run.batches()
     if options.cancellation is not None and options.returns_at_once:
         batches = _watch(batches, options.cancellation)
-    profile = context.profiler.root
-    return QueryStream(
-        plan.name, target, snapshot.commit_id, plan.columns, run.schema, profile, batches, context.budget
-    )
+    columns, profile = plan.columns, context.profiler.root
+    return QueryStream(plan.name, target, snapshot.commit_id, columns, run.schema, profile, batches, context.budget)
 
 
 def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> list[str]:
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
     plan, context = _prepare(snapshot, invocation, options)
-    return [line for operator, depth in plan_levels(plan.root) for line in _explain_lines(operator, context, depth)]
+    lines = []
+    for operator, depth in plan_levels(plan.root):
+        indent = "  " * depth
+        lines.append(f"{indent}{label(operator)}")
+        match operator:
+            case ir.Scan():
+                pushed, rest = split_pushdown(operator.predicates, context)
+                if pushed is not None:
+                    lines.append(f"{indent}    in the scan: {pushed}")
+                if rest:
+                    lines.append(f"{indent}    on values: {len(rest)} predicates")
+            case ir.Expand():
+                by_cost = context.mode is TraversalMode.AUTO
+                lines.append(f"{indent}    neighbours: {'lookups or topology, by cost' if by_cost else context.mode}")
+    return lines
 
 
 def profile_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
     """What each operator did. The rows are made to be measured, and dropped."""
-    target = ReadPoint(snapshot.branch)
-    rows = stream_query(snapshot, target, invocation, replace(options, profile=True))
+    rows = stream_query(snapshot, ReadPoint(snapshot.branch), invocation, replace(options, profile=True))
     for _ in rows:
         pass
     return rows.profile.report
@@ -104,7 +109,9 @@ def _prepare(snapshot: Snapshot, invocation: Asked, options: ReadOptions) -> tup
     plan = compile_queries(source, catalog, limits=snapshot.resources.limits.query).query(name).read_plan
     visibility = snapshot.visibility if snapshot.visibility.is_unrestricted else snapshot.visibility.on(catalog)
     named = () if visibility.is_unrestricted else tuple(property_values(plan.root))
-    _refuse_masked(named, visibility)
+    for value in named:  # sorting by a masked property, or counting where it is set, would reveal it
+        if value.prop.name in visibility.of(value.owner).masked:
+            raise PolicyError(f"policy: '{value.owner.name}.{value.prop.name}' is hidden from you; leave it out")
     bound = bind_parameters(plan.parameters, params, now_millis=time.time_ns() // 1_000_000, host=options.host)
     context = context_of(snapshot, catalog, visibility, bound, options)
     context.named = named
@@ -138,32 +145,10 @@ def context_of(
     return context
 
 
-def _refuse_masked(named: Iterable[ir.PropertyValue], visibility: Visibility) -> None:
-    """A query may not name a masked property: sorting by it, or counting where it is set, would reveal it."""
-    for value in named:
-        if value.prop.name in visibility.of(value.owner).masked:
-            raise PolicyError(f"policy: '{value.owner.name}.{value.prop.name}' is hidden from you; leave it out")
-
-
 def _watch(batches: Iterator[pa.RecordBatch], cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
     """A query that is cancelled returns at once, however long the step that runs now."""
     while (batch := cancellation.waiting_for(lambda: next(batches, None))) is not None:
         yield batch
-
-
-def _explain_lines(plan: ir.ReadOperator, context: ReadContext, depth: int) -> Iterator[str]:
-    indent = "  " * depth
-    yield f"{indent}{label(plan)}"
-    match plan:
-        case ir.Scan():
-            pushed, rest = split_pushdown(plan.predicates, context)
-            if pushed is not None:
-                yield f"{indent}    in the scan: {pushed}"
-            if rest:
-                yield f"{indent}    on values: {len(rest)} predicates"
-        case ir.Expand():
-            by_cost = context.mode is TraversalMode.AUTO
-            yield f"{indent}    neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"
 
 
 def describe_stored_query(snapshot: Snapshot, source: str, name: str, path: str | None = None) -> StoredQuery:

@@ -33,10 +33,6 @@ class OperatorProfile:
     notes: list[str] = field(default_factory=list)
     inputs: list[OperatorProfile] = field(default_factory=list)
 
-    def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
-
     @property
     def report(self) -> contract.OperatorProfile:
         """What was measured, as it is shown to others."""
@@ -70,13 +66,9 @@ class Profiler:
         self.detailed = requests is not None
         """Whether the caller asked for a profile: expensive notes are made only then."""
         self._requests = requests or (lambda: 0)
-        self._top = OperatorProfile("query")
-        self._open = [self._top]
+        self.root = OperatorProfile("query")
+        self._open = [self.root]
         self._known: dict[tuple[int, int], OperatorProfile] = {}
-
-    @property
-    def root(self) -> OperatorProfile:
-        return self._top
 
     @contextmanager
     def operator(self, plan: object, label: str) -> Iterator[OperatorProfile]:
@@ -95,7 +87,7 @@ class Profiler:
             seconds, requests = time.perf_counter() - started, self._requests() - requests
             entry.seconds += seconds
             entry.requests += requests
-            if parent is self._top:
+            if parent is self.root:
                 # The query is the sequence of these: it takes what they take, and gives what the last one gives.
                 parent.rows = entry.rows
                 parent.seconds += seconds
@@ -103,8 +95,8 @@ class Profiler:
 
     def note(self, text: str) -> None:
         """Something worth knowing about the operator that runs now."""
-        if not self._redacted:
-            self._open[-1].note(text)
+        if not self._redacted and text not in (notes := self._open[-1].notes):
+            notes.append(text)
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,7 +117,7 @@ class QueryResult(ArrowRows):
     @property
     def typed_columns(self) -> Columns:
         """The columns with their types, as the schema language writes them."""
-        return _column_types(self.output)
+        return [(column.name, column.type.display) for column in self.output]
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,7 +140,7 @@ class QueryStream(ArrowBatches):
     @property
     def typed_columns(self) -> Columns:
         """The columns with their types, as the schema language writes them."""
-        return _column_types(self.output)
+        return [(column.name, column.type.display) for column in self.output]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self._batches
@@ -176,7 +168,3 @@ class QueryStream(ArrowBatches):
             batches.append(batch)
         table = pa.Table.from_batches(batches, self.schema)
         return QueryResult(self.query_name, self.target, self.graph_commit_id, self.output, table, self.profile)
-
-
-def _column_types(output: tuple[OutputColumn, ...]) -> Columns:
-    return [(column.name, column.type.display) for column in output]

@@ -19,10 +19,12 @@ from omnigraph.engine.query.bindings import Bindings, concatenate
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.aggregate import aggregate_rows
 from omnigraph.engine.query.operators.expand import expand
-from omnigraph.engine.query.operators.projection import output_schema, project, sorted_rows, sorted_table
-from omnigraph.engine.query.operators.ranking import best_nodes, fuse, leaves_out_invisible, rank_rows, rank_scan
+from omnigraph.engine.query.operators.projection import project, sorted_rows, sorted_table
+from omnigraph.engine.query.operators.ranking import best_nodes, fuse, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import filter_rows, names_one_node, scan, scan_candidates
 from omnigraph.engine.query.result import OperatorProfile
+from omnigraph.engine.query.search.ranked_rows import Candidates
+from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
@@ -44,13 +46,8 @@ def inputs_of(plan: ir.ReadOperator) -> tuple[ir.ReadOperator, ...]:
             return (plan.input,)
 
 
-def operators_in(plan: ir.ReadOperator) -> Iterator[ir.ReadOperator]:
-    """Every operator, each before its inputs."""
-    return (operator for operator, _ in plan_levels(plan))
-
-
 def plan_levels(plan: ir.ReadOperator) -> Iterator[tuple[ir.ReadOperator, int]]:
-    """The same, each with how many operators are above it. A loop, because a plan may be as deep as a query is long."""
+    """Every operator before its inputs, and how many are above it. A loop: a plan is as deep as a query is long."""
     waiting = [(plan, 0)]
     while waiting:
         operator, depth = waiting.pop()
@@ -60,7 +57,7 @@ def plan_levels(plan: ir.ReadOperator) -> Iterator[tuple[ir.ReadOperator, int]]:
 
 def binders(plan: ir.ReadOperator) -> Iterator[tuple[str, NodeType | EdgeType]]:
     """Every variable with the type of what it is bound to."""
-    for operator in operators_in(plan):
+    for operator, _ in plan_levels(plan):
         match operator:
             case ir.Scan():
                 yield operator.variable, operator.type
@@ -72,7 +69,7 @@ def binders(plan: ir.ReadOperator) -> Iterator[tuple[str, NodeType | EdgeType]]:
 
 def values_in(plan: ir.ReadOperator) -> Iterator[ir.Value]:
     """Every value that some operator reads."""
-    for operator in operators_in(plan):
+    for operator, _ in plan_levels(plan):
         match operator:
             case ir.Scan() | ir.Expand() | ir.Filter():
                 for predicate in operator.predicates:
@@ -102,6 +99,9 @@ def property_values(part: object) -> Iterator[ir.PropertyValue]:
             waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
 
 
+_ARROWS = {ir.Direction.OUT: "-[{}]->", ir.Direction.IN: "<-[{}]-", ir.Direction.BOTH: "-[{}]-"}
+
+
 def label(plan: ir.ReadOperator) -> str:
     """What an operator does, in a few words."""
     match plan:
@@ -110,7 +110,11 @@ def label(plan: ir.ReadOperator) -> str:
         case ir.Outer():
             return "Outer " + ", ".join(f"${v}" for v in plan.variables)
         case ir.Expand():
-            return _expand_label(plan)
+            edge = (f"${plan.edge_variable}:" if plan.edge_variable else "") + plan.edge.name
+            hops = "" if (plan.min_hops, plan.max_hops) == (1, 1) else f"{{{plan.min_hops},{plan.max_hops}}}"
+            arrow = _ARROWS[plan.direction].format(edge + hops)
+            kind = "Close" if plan.closing else "Expand"
+            return f"{kind} ${plan.source} {arrow} ${plan.destination}" + _tests(plan.predicates)
         case ir.CrossJoin():
             return "CrossJoin"
         case ir.Filter():
@@ -118,68 +122,50 @@ def label(plan: ir.ReadOperator) -> str:
         case ir.AntiJoin():
             return "AntiJoin on " + ", ".join(f"${v}" for v in plan.correlated)
         case ir.Rank():
-            return f"Rank by {_rank(plan.rank)}"
+            return f"Rank by {_text(plan.rank)}"
         case ir.BestNodes():
             return f"BestNodes {plan.count} of ${plan.variable}"
         case ir.Fuse():
-            return f"Fuse {_rank(plan.rank.first)} and {_rank(plan.rank.second)}, best {plan.limit}"
+            return f"Fuse {_text(plan.rank.first)} and {_text(plan.rank.second)}, best {plan.limit}"
         case ir.Sort():
-            keys = [f"{_value(key.value)}{' desc' if key.descending else ''}" for key in plan.keys]
+            keys = [f"{_text(key.value)}{' desc' if key.descending else ''}" for key in plan.keys]
             return "Sort by " + ", ".join((*keys, *(f"${v}.id" for v in plan.tie_break)))
         case ir.Limit():
             return f"Limit {plan.count}"
-        case ir.Project():
-            return "Project " + ", ".join(column.name for column in plan.columns)
-        case ir.Aggregate():
-            return "Aggregate " + ", ".join(column.name for column in plan.columns)
-
-
-def _expand_label(plan: ir.Expand) -> str:
-    arrow = {ir.Direction.OUT: "-[{}]->", ir.Direction.IN: "<-[{}]-", ir.Direction.BOTH: "-[{}]-"}[plan.direction]
-    edge = (f"${plan.edge_variable}:" if plan.edge_variable else "") + plan.edge.name
-    hops = "" if (plan.min_hops, plan.max_hops) == (1, 1) else f"{{{plan.min_hops},{plan.max_hops}}}"
-    kind = "Close" if plan.closing else "Expand"
-    return f"{kind} ${plan.source} {arrow.format(edge + hops)} ${plan.destination}" + _tests(plan.predicates)
+        case ir.Project() | ir.Aggregate():
+            return f"{type(plan).__name__} " + ", ".join(column.name for column in plan.columns)
 
 
 def _tests(predicates: tuple[ir.Predicate, ...]) -> str:
-    return " where " + " and ".join(_predicate(p) for p in predicates) if predicates else ""
+    return " where " + " and ".join(map(_text, predicates)) if predicates else ""
 
 
-def _predicate(predicate: ir.Predicate) -> str:
-    if isinstance(predicate, ir.TextMatch):
-        return _value(predicate)
-    return f"{_value(predicate.left)} {predicate.operator.value} {_value(predicate.right)}"
-
-
-def _value(value: ir.Value) -> str:
-    match value:
+def _text(part: ir.Value | ir.Ranking | ir.Predicate) -> str:
+    match part:
+        case ir.Compare():
+            return f"{_text(part.left)} {part.operator.value} {_text(part.right)}"
         case ir.PropertyValue():
-            return f"${value.variable}.{value.prop.name}"
+            return f"${part.variable}.{part.prop.name}"
         case ir.NodeId():
-            return f"${value.variable}"
+            return f"${part.variable}"
         case ir.ParameterValue():
-            return f"${value.name}"
+            return f"${part.name}"
         case ir.Constant():
-            return repr(value.value)
+            return repr(part.value)
         case ir.Now():
             return "now()"
         case ir.TextMatch():
-            return f"{value.function.value}({_value(value.field)}, {_value(value.query)})"
+            return f"{part.function.value}({_text(part.field)}, {_text(part.query)})"
         case ir.Score():
-            return _rank(value.rank)
+            return _text(part.rank)
         case ir.OutputValue():
-            return f"column {value.index + 1}"
-
-
-def _rank(rank: ir.Ranking) -> str:
-    match rank:
+            return f"column {part.index + 1}"
         case ir.NearestRank():
-            return f"nearest({_value(rank.field)}, {_value(rank.query)})"
+            return f"nearest({_text(part.field)}, {_text(part.query)})"
         case ir.Bm25Rank():
-            return f"bm25({_value(rank.field)}, {_value(rank.query)})"
+            return f"bm25({_text(part.field)}, {_text(part.query)})"
         case ir.FusedRank():
-            return f"rrf({_rank(rank.first)}, {_rank(rank.second)})"
+            return f"rrf({_text(part.first)}, {_text(part.second)})"
 
 
 # Rows that go through a plan together: few at first, since each may become many and a limit may end it soon.
@@ -205,7 +191,7 @@ class ReadRun:
         self._given: dict[int, Bindings] = {}
         self._kept: dict[int, Bindings] = {}
         self._depth = 0
-        self.schema = output_schema(plan)
+        self.schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in plan.columns])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The result, a batch at a time, each made when it is asked for."""
@@ -223,8 +209,6 @@ class ReadRun:
                     yield batch
             budget.release(rows.nbytes)
 
-    # ---- aggregate rows ---------------------------------------------------------------------------------
-
     def _table(self, plan: ir.ReadOperator, limit: int | None = None) -> pa.Table:
         """Operators from the aggregate up, which work on few rows of values."""
         with self._context.profiler.operator(plan, label(plan)) as entry:
@@ -236,24 +220,20 @@ class ReadRun:
                     table = sorted_table(plan.keys, self._table(plan.input), limit, self._context.budget)
                 case ir.Aggregate():
                     read = [c.value for c in plan.columns if not _counts_rows(c.value)]
-                    values = [v.argument if isinstance(v, ir.AggregateValue) else v for v in read]
-                    needed = {name for value in values for name in ir.variables_of(value)}
+                    inner = [v.argument if isinstance(v, ir.AggregateValue) else v for v in read]
+                    needed = {name for value in inner for name in ir.variables_of(value)}
                     table = aggregate_rows(plan, self._rows(plan.input, needed, counts_only=True), self._context)
                 case _:
-                    raise AssertionError(f"{type(plan).__name__} does not stand above an aggregate")
+                    raise AssertionError(f"{type(plan).__name__} is not an operator above an aggregate")
             entry.rows = len(table)
             return table
-
-    # ---- bound rows -------------------------------------------------------------------------------------
 
     def _rows(
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, counts_only: bool = False, limit: int | None = None
     ) -> Bindings:
-        """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough.
-
-        Operators on top of each other are walked in a loop, down to the leaf and up again: a long chain of traversals
-        needs no deep stack.
-        """
+        """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough. Operators
+        on top of each other are walked in a loop, down to the leaf and up again: a long chain of traversals needs no
+        deep stack."""
         waiting: list[tuple[ir.ReadOperator, frozenset[str], ExitStack, OperatorProfile]] = []
         operator, wanted = plan, frozenset(needed)
         with ExitStack() as unfinished:
@@ -285,8 +265,10 @@ class ReadRun:
                 return scan(plan, self._values, context, limit=limit)
             case ir.Outer():
                 return _ONE_EMPTY_ROW
+            case ir.Rank(input=ir.Scan() as nodes):
+                return next(self._ranked_parts(plan, nodes, limit))
             case ir.Rank():
-                return self._rank(plan, needed, limit)
+                return rank_rows(plan, self._rows(plan.input, needed | {plan.rank.field.variable}), context)
             case ir.BestNodes():
                 return self._of_best_nodes(plan, needed)
             case ir.Fuse():
@@ -294,7 +276,8 @@ class ReadRun:
                 first, second = self._rows(plan.first, both), self._rows(plan.second, both)
                 return fuse(plan, first.only(both), second.only(both), context)
             case ir.Sort():
-                return self._sort(plan, needed, limit)
+                below = needed | set(plan.tie_break) | {n for key in plan.keys for n in ir.variables_of(key.value)}
+                return sorted_rows(plan, self._rows(plan.input, below), self._owners, limit, context)
             case ir.Limit():
                 return self._limit(plan, needed)
         raise AssertionError(f"{type(plan).__name__} yields no bindings")
@@ -338,8 +321,8 @@ class ReadRun:
         self._depth += 1
         tag = f"#outer:{self._depth}"
         outer = Bindings({v: rows.rows[v] for v in plan.correlated} | {tag: np.arange(rows.length)}, rows.length)
-        leaf = _outer_leaf(plan.inner)
-        if leaf is not None:
+        # A negation reads its outer row through its leftmost leaf.
+        if isinstance(leaf := _row_wise_leaf(plan.inner), ir.Outer):
             self._given[id(leaf)] = outer
         inner = self._rows(plan.inner, {tag}, counts_only=True)
         self._depth -= 1
@@ -348,16 +331,6 @@ class ReadRun:
         alone = np.ones(rows.length, dtype=bool)
         alone[inner.rows[tag]] = False
         return rows.where(alone)
-
-    def _rank(self, plan: ir.Rank, needed: frozenset[str], limit: int | None) -> Bindings:
-        if isinstance(plan.input, ir.Scan):
-            return next(self._ranked_parts(plan, plan.input, limit))
-        return rank_rows(plan, self._rows(plan.input, needed | {plan.rank.field.variable}), self._context)
-
-    def _sort(self, plan: ir.Sort, needed: frozenset[str], limit: int | None) -> Bindings:
-        below = needed | set(plan.tie_break) | {n for key in plan.keys for n in ir.variables_of(key.value)}
-        rows = self._rows(plan.input, below)
-        return sorted_rows(plan, rows, self._owners, limit, self._context)
 
     def _limit(self, plan: ir.Limit, needed: frozenset[str]) -> Bindings:
         if not plan.count:
@@ -380,41 +353,38 @@ class ReadRun:
                 return best
         return concatenate(parts)
 
-    # ---- ranked nodes -----------------------------------------------------------------------------------
-
     def _ranked_parts(self, plan: ir.Rank, nodes: ir.Scan, limit: int | None) -> Iterator[Bindings]:
         """The nodes of a ranking in its order. With a limit as many at first, and more with every part: what is above
         may drop any of them, and takes what it needs. Together the parts are the whole ranking."""
         context = self._context
         near = self._near_nodes(plan, nodes, known=True)
         if near is not None:
-            yield rank_scan(plan, None, near, None, context)
+            yield rank_scan(plan, None, Candidates(rows=near), context)
             return
-        rows, filter_ = scan_candidates(nodes, context, visible_only=not leaves_out_invisible(plan.rank))
-        if filter_ is not None:
-            context.profiler.note(f"prefilter: {filter_}")
+        # A ranking that counts words leaves out invisible rows by itself.
+        candidates = scan_candidates(nodes, context, visible_only=not isinstance(plan.rank, ir.Bm25Rank))
+        if candidates.filter is not None:
+            context.profiler.note(f"prefilter: {candidates.filter}")
         keep, given = limit, 0
         while True:
             context.cancellation.check()
-            ranked = rank_scan(plan, keep, rows, filter_, context)
+            ranked = rank_scan(plan, keep, candidates, context)
             yield ranked.slice(given, ranked.length)
             if keep is None or ranked.length < keep:
                 return
             if not given and (near := self._near_nodes(plan, nodes, known=False)) is not None:
                 # What was given is all that ranks before the rest of them.
                 others = near[~is_member(near, ranked.rows[nodes.variable])]
-                yield rank_scan(plan, None, others, None, context, some=True)
+                yield rank_scan(plan, None, Candidates(rows=others), context, some=True)
                 return
             given, keep = ranked.length, keep * _GROWTH
             if keep * _WHOLE_SHARE >= context.table(nodes.type).state.rows:
                 keep = None
 
     def _near_nodes(self, plan: ir.Rank, nodes: ir.Scan, *, known: bool) -> RowIds | None:
-        """All nodes of a ranking that can have rows, found from another variable; None when that is not worth it.
-
-        It is when few nodes of that variable satisfy its predicates: with `known` a single one, which its key names,
-        else a small share, for which they are asked.
-        """
+        """All nodes of a ranking that can have rows, found from another variable; None when that is not worth it. It is
+        when few nodes of that variable satisfy its predicates: with `known` a single one, which its key names, else a
+        small share, for which they are asked."""
         context = self._context
         total = context.table(nodes.type).state.rows
         for start in plan.starts:
@@ -436,15 +406,13 @@ class ReadRun:
                 return near
         return None
 
-    # ---- pieces -----------------------------------------------------------------------------------------
-
     def _pieces(
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, limit: int | None = None
     ) -> Iterator[Bindings]:
         """The rows of an operator, at least one piece, each binding just `needed`. Where every operator below treats
         rows one by one, the rows of the leaf go through in pieces."""
         leaf = _row_wise_leaf(plan)
-        if leaf is None or leaf is plan:
+        if not isinstance(leaf, ir.Scan | ir.Rank) or leaf is plan:
             yield self._rows(plan, needed, limit=limit).only(needed)
             return
         size = _FIRST_PIECE
@@ -459,10 +427,8 @@ class ReadRun:
                 del self._given[id(leaf)]
                 yield rows
                 # As many rows come out of a piece as may go in, however many each of them becomes.
-                start, size = (
-                    start + size,
-                    min(_PIECE, size * _GROWTH, max(1, piece.length * _PIECE // max(1, rows.length))),
-                )
+                start += size
+                size = min(_PIECE, size * _GROWTH, max(1, piece.length * _PIECE // max(1, rows.length)))
                 if start >= whole.length:
                     break
         self._context.share = 1.0
@@ -508,28 +474,13 @@ def _below(plan: ir.ReadOperator, needed: frozenset[str]) -> tuple[ir.ReadOperat
     return None
 
 
-def _outer_leaf(plan: ir.ReadOperator) -> ir.Outer | None:
-    """The leaf through which a negation reads its outer row: the leftmost one."""
-    while not isinstance(plan, ir.Outer):
-        match plan:
-            case ir.Expand() | ir.Filter() | ir.AntiJoin():
-                plan = plan.input
-            case ir.CrossJoin():
-                plan = plan.left
-            case _:
-                return None
-    return plan
-
-
-def _row_wise_leaf(plan: ir.ReadOperator) -> ir.ReadOperator | None:
-    """The scan or ranking below operators that each extend, keep or drop one row at a time."""
+def _row_wise_leaf(plan: ir.ReadOperator) -> ir.ReadOperator:
+    """The first operator below those that each extend, keep or drop one row at a time."""
     while True:
         match plan:
             case ir.Expand() | ir.Filter() | ir.AntiJoin():
                 plan = plan.input
             case ir.CrossJoin():
                 plan = plan.left
-            case ir.Scan() | ir.Rank():
-                return plan
             case _:
-                return None
+                return plan

@@ -19,6 +19,7 @@ from omnigraph.api.enums import EntityKind
 from omnigraph.engine.query.bindings import Mask
 from omnigraph.engine.query.context import ReadContext, scalar_constant
 from omnigraph.engine.query.operators.pushdown import row_filter_text
+from omnigraph.engine.query.operators.scan import combine_masks
 from omnigraph.engine.query.operators.values import as_mask, compare_sides
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.read import context_of
@@ -31,7 +32,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import EdgeType, NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.ir import NOW_PARAMETER
-from omnigraph.language.query.row_filter import AllOf, RowFilter, TypeVisibility
+from omnigraph.language.query.row_filter import RowFilter, TypeVisibility
 from omnigraph.storage.identifiers import now_micros
 from omnigraph.storage.models import FORMAT_VERSION
 from omnigraph.storage.tables.rows import ROW_ADDRESS, RowIds, row_ids_of
@@ -92,14 +93,10 @@ def _with_visible_ends(type_: TableType, rows: RowIds, context: ReadContext) -> 
     for column, end in zip(("src", "dst"), _ends(type_, context), strict=False):
         if context.is_restricted(end):
             ids = one_array(context.table(type_).take(rows, [column]).column(column))
-            mask &= as_mask(pc.is_in(ids, value_set=_visible_ids(ids, end, context)))
+            nodes = context.table(end).rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
+            visible = pa.array(visible_mask(end, row_ids_of(nodes), context))
+            mask &= as_mask(pc.is_in(ids, value_set=one_array(nodes.column("id")).filter(visible)))
     return mask
-
-
-def _visible_ids(ids: pa.Array, end: NodeType, context: ReadContext) -> pa.Array:
-    """Those of some node ids whose nodes are visible."""
-    nodes = context.table(end).rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
-    return one_array(nodes.column("id")).filter(pa.array(visible_mask(end, row_ids_of(nodes), context)))
 
 
 def read_entity(snapshot: Snapshot, type_: TableType, entity_id: str) -> dict[str, Any] | None:
@@ -133,28 +130,22 @@ def listing(snapshot: Snapshot) -> SnapshotListing:
 
 def row_filter_mask(test: RowFilter, rows: pa.Table, now: int) -> Mask:
     """Which rows satisfy a filter at a moment, in milliseconds. Columns are those of the table."""
-    if isinstance(test, ir.Compare):
-        left, right = (_value(side, rows, now) for side in (test.left, test.right))
-        return compare_sides(left, test.operator, right, rows.num_rows)
-    masks = [row_filter_mask(part, rows, now) for part in test.tests]
-    if isinstance(test, AllOf):
-        return np.logical_and.reduce(masks) if masks else np.ones(rows.num_rows, dtype=bool)
-    return np.logical_or.reduce(masks) if masks else np.zeros(rows.num_rows, dtype=bool)
+
+    def value(side: ir.Value) -> pa.Array | pa.Scalar:
+        if isinstance(side, ir.PropertyValue):
+            return one_array(rows.column(side.prop.column))
+        assert isinstance(side, ir.Constant | ir.ParameterValue | ir.Now)
+        return scalar_constant(side, {NOW_PARAMETER: now})
+
+    def mask_of(test: ir.Compare) -> Mask:
+        return compare_sides(value(test.left), test.operator, value(test.right), rows.num_rows)
+
+    return combine_masks(test, rows.num_rows, mask_of)
 
 
 def shows_row(visibility: TypeVisibility, values: Mapping[str, object]) -> bool:
     """Whether a row with these values, as a load takes them, would be visible. Absent values are null."""
-    return bool(row_filter_mask(visibility.rows, _row(visibility.type, values), now_micros() // 1000)[0])
-
-
-def _value(value: ir.Value, rows: pa.Table, now: int) -> pa.Array | pa.Scalar:
-    if isinstance(value, ir.PropertyValue):
-        return one_array(rows.column(value.prop.column))
-    assert isinstance(value, ir.Constant | ir.ParameterValue | ir.Now)
-    return scalar_constant(value, {ir.NOW_PARAMETER: now})
-
-
-def _row(type_: TableType, values: Mapping[str, object]) -> pa.Table:
+    type_ = visibility.type
     for name in values:
         if name not in type_.properties:
             raise BadRequestError(f"{type_.name} has no property '{name}'")
@@ -164,4 +155,4 @@ def _row(type_: TableType, values: Mapping[str, object]) -> pa.Table:
         if column.unfit:
             raise BadRequestError(f"{type_.name}.{prop.name}: {column.unfit[0]}")
         columns[prop.column] = column.array
-    return pa.table(columns)
+    return bool(row_filter_mask(visibility.rows, pa.table(columns), now_micros() // 1000)[0])

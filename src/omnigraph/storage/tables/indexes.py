@@ -191,10 +191,6 @@ class VectorLengths:
         """Whether squares of them, and sums of many, keep their precision in 32 bits. False if one is not finite."""
         return self.least >= _SHORTEST_ORDINARY and self.greatest <= _LONGEST_ORDINARY
 
-    @property
-    def cost(self) -> int:
-        return 256
-
     @classmethod
     def of(cls, vectors: NDArray[np.float32]) -> VectorLengths:
         """Of the rows of a matrix."""

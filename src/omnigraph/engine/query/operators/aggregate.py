@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Bindings, Counts, Indices, added_up, readable, total
+from omnigraph.engine.query.bindings import Bindings, Counts, Indices, Mask, added_up, readable, total
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.operators.values import evaluate, gathered_in_parts, load_together
+from omnigraph.engine.query.operators.values import evaluate, load_together
 from omnigraph.engine.query.properties import Located
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.errors import ResourceLimitError
@@ -51,14 +51,6 @@ class Groups(NamedTuple):
     first: Indices
 
 
-class _Argument(NamedTuple):
-    """An aggregate's argument: distinct stored values, the position of each row's value, and which rows have one."""
-
-    values: pa.Array
-    positions: Indices
-    present: NDArray[np.bool_]
-
-
 def aggregate_rows(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> pa.Table:
     """One row per group, columns in the order of the plan."""
     inner = [c.value.argument if isinstance(c.value, ir.AggregateValue) else c.value for c in plan.columns]
@@ -71,7 +63,7 @@ def aggregate_rows(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> 
         if isinstance(column.value, ir.AggregateValue):
             array = _aggregate(column.value, groups, rows, context)
         else:
-            array = gathered_in_parts(evaluate(column.value, heads, context), heads.length, budget)
+            array = _located(column.value, heads, context).in_parts(budget)
         typed.append(_with_one_zero(array.cast(arrow_type(column.value.type))))
         budget.hold(typed[-1].nbytes)
     # The caller that takes the table counts it from now on.
@@ -91,25 +83,19 @@ def _group(keys: tuple[ir.Value, ...], rows: Bindings, context: ReadContext) -> 
             distinct, _, codes = factorize(codes)
             width = len(distinct)
         codes, width = codes * size + own, width * size
-    if width <= max(_WIDEST_TABLE * rows.length, 1 << 16):
-        return _grouped_by_table(codes, width)
-    _, first, of_row = factorize(codes)
-    order = np.argsort(first)
-    rank_of = np.empty(len(order), np.int64)
-    rank_of[order] = np.arange(len(order))
-    return Groups(rank_of[of_row], first[order])
-
-
-def _grouped_by_table(codes: NDArray[np.int64], width: int) -> Groups:
-    absent = len(codes)
-    first = np.full(width, absent, np.int64)
-    # Assigned backwards: where a code repeats, its first row is written last and stays.
-    first[codes[::-1]] = np.arange(absent - 1, -1, -1)
-    present = np.flatnonzero(first < absent)
-    present = present[np.argsort(first[present])]
-    code_of = np.empty(width, np.int64)
-    code_of[present] = np.arange(len(present))
-    return Groups(code_of[codes], first[present])
+    if width > max(_WIDEST_TABLE * rows.length, 1 << 16):
+        _, first, codes = factorize(codes)
+        present = np.argsort(first)
+    else:
+        absent = rows.length
+        first = np.full(width, absent, np.int64)
+        # Assigned backwards: where a code repeats, its first row is written last and stays.
+        first[codes[::-1]] = np.arange(absent - 1, -1, -1)
+        present = np.flatnonzero(first < absent)
+        present = present[np.argsort(first[present])]
+    group_of = np.empty(len(first), np.int64)
+    group_of[present] = np.arange(len(present))
+    return Groups(group_of[codes], first[present])
 
 
 def _key_codes(key: ir.Value, rows: Bindings, context: ReadContext) -> tuple[NDArray[np.int64], int]:
@@ -147,37 +133,37 @@ def _aggregate(
     size = len(groups.first)
     if plan.function is AggregateFunction.COUNT and isinstance(plan.argument, ir.NodeId):
         return pa.array(_count(groups, size, rows.weights, None))
-    argument = _argument(plan.argument, rows, context)
-    if plan.function is AggregateFunction.COUNT:
-        return pa.array(_count(groups, size, rows.weights, argument.present))
+    column = _located(plan.argument, rows, context).condense(context.budget)
+    valid = column.values.is_valid().to_numpy(zero_copy_only=False)
+    present = valid[column.positions]
     if plan.function in (AggregateFunction.MIN, AggregateFunction.MAX):
-        return _extreme(argument, groups, size, largest=plan.function is AggregateFunction.MAX, budget=context.budget)
-    counts = _count(groups, size, rows.weights, argument.present)
+        largest = plan.function is AggregateFunction.MAX
+        return _extreme(column, present, groups, size, largest=largest, budget=context.budget)
+    counts = _count(groups, size, rows.weights, present)
+    if plan.function is AggregateFunction.COUNT:
+        return pa.array(counts)
     empty = counts == 0
     averages = plan.function is AggregateFunction.AVG
-    if pa.types.is_integer(argument.values.type):
-        sums = _exact_sums(argument, groups, size, rows.weights, context.budget)
+    if pa.types.is_integer(column.values.type):
+        sums = _exact_sums(column, groups, size, rows.weights, context.budget)
         exact = _divide(sums, counts, context.budget) if averages else _fitting(sums, plan, context.budget)
         return pa.array(exact, mask=empty)
-    context.budget.step(_ADDED_COPIES * 8 * len(argument.positions))
-    floats = _sum(argument, groups, size, rows.weights)
+    context.budget.step(_ADDED_COPIES * 8 * len(column.positions))
+    floats = _sum(column, groups, size, rows.weights)
     if averages:
         divisors = np.where(empty, 1, counts)
         floats = floats / divisors
         if not np.isfinite(floats).all():  # a sum may be too large for a float, its mean never is
-            parts = _sum(argument, groups, size, rows.weights, divisors[groups.of_row])
+            parts = _sum(column, groups, size, rows.weights, divisors[groups.of_row])
             floats = np.where(np.isfinite(floats), floats, parts)
     return pa.array(floats, mask=empty)
 
 
-def _argument(value: ir.Value, rows: Bindings, context: ReadContext) -> _Argument:
+def _located(value: ir.Value, rows: Bindings, context: ReadContext) -> Located:
     evaluated = evaluate(value, rows, context)
     if isinstance(evaluated, Located):
-        column = evaluated.condense(context.budget)
-        valid = column.values.is_valid().to_numpy(zero_copy_only=False)
-        return _Argument(column.values, column.positions, valid[column.positions])
-    values = pa.repeat(evaluated, 1)
-    return _Argument(values, np.zeros(rows.length, np.int64), np.full(rows.length, evaluated.is_valid))
+        return evaluated
+    return Located(pa.repeat(evaluated, 1), np.zeros(rows.length, np.int64))
 
 
 def _count(groups: Groups, size: int, weights: Counts | None, present: NDArray[np.bool_] | None) -> Counts:
@@ -191,11 +177,11 @@ def _count(groups: Groups, size: int, weights: Counts | None, present: NDArray[n
 
 
 def _sum(
-    argument: _Argument, groups: Groups, size: int, weights: Counts | None, divisors: Counts | None = None
+    column: Located, groups: Groups, size: int, weights: Counts | None, divisors: Counts | None = None
 ) -> NDArray[np.float64]:
     """The sums of floats, or of the quotients by some divisors."""
-    stored = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False).astype(np.float64)
-    values = stored[argument.positions]
+    stored = pc.fill_null(column.values, 0).to_numpy(zero_copy_only=False).astype(np.float64)
+    values = stored[column.positions]
     if divisors is not None:
         values = values / divisors
     if weights is not None:
@@ -204,23 +190,27 @@ def _sum(
 
 
 def _exact_sums(
-    argument: _Argument, groups: Groups, size: int, weights: Counts | None, budget: MemoryBudget
+    column: Located, groups: Groups, size: int, weights: Counts | None, budget: MemoryBudget
 ) -> NDArray[Any]:
     """The sums of integers, exactly: of 64 bits where all that is added fits, else of Python's own integers."""
-    budget.step(_ADDED_COPIES * 8 * len(argument.positions))
-    values: NDArray[Any] = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False)
+    budget.step(_ADDED_COPIES * 8 * len(column.positions))
+    values: NDArray[Any] = pc.fill_null(column.values, 0).to_numpy(zero_copy_only=False)
     if not len(values):
         return np.zeros(size, np.int64)
     values = values if values.dtype == np.uint64 else values.astype(np.int64)
     largest = max(abs(int(values.min())), abs(int(values.max())))
-    rows = values[argument.positions]
+    rows = values[column.positions]
     if weights is None:
         added = len(rows)
     else:
         weights = readable(weights)
         added = total(weights) if total(weights) >= 0 else _LARGEST
         if largest * int(weights.max(initial=0)) > _LARGEST:
-            return _added_one_by_one(groups.of_row, rows, weights, size, budget)
+            budget.step(_INTEGER_BYTES * size)
+            sums = np.zeros(size, object)
+            for part in _added_parts(len(rows), budget):
+                np.add.at(sums, groups.of_row[part], rows[part].astype(object) * weights[part].astype(object))
+            return sums
         rows = rows.astype(np.int64) * weights
     if largest * added < _EXACT_IN_FLOAT:
         return np.bincount(groups.of_row, weights=rows, minlength=size).astype(np.int64)
@@ -237,19 +227,6 @@ def _exact_sums(
             (up << _HALF_BITS) + down for up, down in zip(high[part].tolist(), low[part].tolist(), strict=True)
         ]
     return sums
-
-
-def _added_one_by_one(
-    of_row: Indices, values: NDArray[Any], weights: Counts, size: int, budget: MemoryBudget
-) -> NDArray[Any]:
-    budget.step(_INTEGER_BYTES * size)
-    sums = [0] * size
-    for part in _added_parts(len(of_row), budget):
-        for group, value, weight in zip(
-            of_row[part].tolist(), values[part].tolist(), weights[part].tolist(), strict=True
-        ):
-            sums[group] += value * weight
-    return np.array(sums, object)
 
 
 def _added_parts(length: int, budget: MemoryBudget) -> Iterator[slice]:
@@ -288,19 +265,19 @@ def _fitting(sums: NDArray[Any], plan: ir.AggregateValue, budget: MemoryBudget) 
     return sums.astype(np.int64)
 
 
-def _extreme(argument: _Argument, groups: Groups, size: int, *, largest: bool, budget: MemoryBudget) -> pa.ChunkedArray:
+def _extreme(
+    column: Located, present: Mask, groups: Groups, size: int, *, largest: bool, budget: MemoryBudget
+) -> pa.ChunkedArray:
     """Smallest or largest by rank among the distinct values, which works alike for numbers and texts."""
-    budget.step(_ENCODED_COPIES * argument.values.nbytes + 3 * len(argument.positions) * 8)
-    encoded = argument.values.dictionary_encode()
+    budget.step(_ENCODED_COPIES * column.values.nbytes + 3 * len(column.positions) * 8)
+    encoded = column.values.dictionary_encode()
     ascending = pc.array_sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(ascending), np.int64)
     rank[ascending] = np.arange(len(ascending))
     codes: NDArray[Any] = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
     ranks = rank[codes] if len(rank) else np.zeros(len(codes), np.int64)
-    of_row = groups.of_row[argument.present]
     extremes = np.full(size, -1 if largest else len(ascending), np.int64)
-    (np.maximum if largest else np.minimum).at(extremes, of_row, ranks[argument.positions][argument.present])
-    none = (extremes < 0) | (extremes >= len(ascending))
+    (np.maximum if largest else np.minimum).at(extremes, groups.of_row[present], ranks[column.positions][present])
     # One value more, the null of groups without any.
     values = pa.concat_arrays([encoded.dictionary.take(pa.array(ascending)), pa.nulls(1, encoded.dictionary.type)])
-    return Located(values, np.where(none, len(ascending), extremes)).in_parts(budget)
+    return Located(values, np.where(extremes < 0, len(ascending), extremes)).in_parts(budget)

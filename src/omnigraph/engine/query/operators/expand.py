@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Bindings, Counts, Indices, Mask, RowSpace, added_up
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.scan import filter_rows
-from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, list_bounds
+from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, end_counts, has_pairs, list_bounds
 from omnigraph.engine.query.traversal.neighbours import neighbours_of
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import distinct, factorize, union
@@ -32,50 +32,60 @@ _SPARSE_ENDS = 16
 def expand(
     plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], counts_only: bool, context: ReadContext
 ) -> Bindings:
-    """The rows of `plan` over `rows`, binding at least the `needed` variables.
-
-    `folding`: the result is only counted, so an end that no later operator reads may become a weight.
-    """
-    own = {plan.destination} | ({plan.edge_variable} if plan.edge_variable else set())
-    looked_at = set(needed) | {name for p in plan.predicates for name in ir.predicate_variables(p)}
+    """The rows of `plan` over `rows`, binding at least the `needed` variables. With `counts_only` the result is only
+    counted, so an end that no later operator reads may become a weight."""
     if not rows.length or plan.min_hops > plan.max_hops:
-        return _nothing(rows, own)
-    adjacency = neighbours_of(plan, rows.rows[plan.source], context)
+        own = [plan.destination, *([plan.edge_variable] if plan.edge_variable else [])]
+        return rows.slice(0, 0).binding({variable: np.empty(0, np.int64) for variable in own})
+    looked_at = set(needed) | {name for p in plan.predicates for name in ir.predicate_variables(p)}
+    nodes, reads_end = rows.rows[plan.source], plan.destination in looked_at
+    adjacency = neighbours_of(plan, nodes, context)
     kept = rows.only(looked_at | ({plan.destination} if plan.closing else set()))
-    nodes = rows.rows[plan.source]
+    if plan.max_hops > 1 and plan.closing:
+        tagged = Bindings({"row": np.arange(rows.length)}, rows.length)
+        reached = _within_hops(plan, tagged, nodes, adjacency, context)
+        tags = reached.rows["row"]
+        hits = reached.rows[plan.destination] == kept.rows[plan.destination][tags]
+        return filter_rows(kept.take(tags[hits]), plan.predicates, context)
+    if plan.max_hops > 1 and counts_only and not reads_end:
+        starts = RowSpace.of(nodes)
+        counts = np.concatenate([counts for counts, _ in _searches(plan, starts, adjacency, context)])
+        return kept.with_weights(counts[starts.positions(nodes)])
+    if plan.max_hops > 1:
+        return filter_rows(_within_hops(plan, kept, nodes, adjacency, context), plan.predicates, context)
+    positions = adjacency.sources.positions(nodes)
     if plan.edge_variable is not None:
-        expanded = _over_edges(plan, kept, nodes, adjacency, context)
+        expanded = _one_hop(plan, kept, positions, adjacency, context)
     elif plan.closing:
-        expanded = _close(plan, kept, nodes, adjacency, context)
-    elif plan.max_hops > 1 and counts_only and plan.destination not in looked_at:
-        return kept.with_weights(_count_reachable(plan, nodes, adjacency, context))
-    elif plan.max_hops > 1:
-        expanded = _within_hops(plan, kept, nodes, adjacency, context)
-    elif counts_only and plan.destination not in looked_at:
-        return kept.with_weights(adjacency.counts(nodes))
+        expanded = _close(plan, kept, positions, adjacency, context)
+    elif counts_only and not reads_end:
+        return kept.with_weights(adjacency.counts(positions))
     elif counts_only and not kept.rows:
-        expanded = _merge_ends(plan, kept, nodes, adjacency, context)
+        expanded = _merge_ends(plan, kept, positions, adjacency, context)
     else:
-        expanded = _next_to(plan, kept, nodes, adjacency, context, bind=plan.destination in looked_at)
+        expanded = _one_hop(plan, kept, positions, adjacency, context, bind=reads_end)
     return filter_rows(expanded, plan.predicates, context)
 
 
-def _nothing(rows: Bindings, fresh: AbstractSet[str]) -> Bindings:
-    empty = rows.slice(0, 0)
-    return empty.binding({variable: np.empty(0, np.int64) for variable in fresh})
-
-
-def _next_to(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext, *, bind: bool
+def _one_hop(
+    plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext, *, bind: bool = True
 ) -> Bindings:
-    """One hop: every neighbour of every row, a self loop being a neighbour like any other."""
+    """A row per neighbour, a self loop being one like any other; with an edge variable a row per stored edge."""
     expanded = _repeat_rows(rows, adjacency.counts(nodes), context)
+    if not bind:
+        return expanded
     _, at = adjacency.entries(nodes)
-    return expanded.binding({plan.destination: adjacency.rows_at(at)}) if bind else expanded
+    ends = adjacency.ends.rows_at(adjacency.targets_at(at))
+    if plan.edge_variable is not None:
+        assert isinstance(adjacency, Adjacency)
+        expanded = expanded.binding({plan.edge_variable: adjacency.edges_at(at)})
+        if plan.closing:
+            return expanded.where(expanded.rows[plan.destination] == ends)
+    return expanded.binding({plan.destination: ends})
 
 
 def _merge_ends(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext
+    plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext
 ) -> Bindings:
     """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
     total = int(adjacency.counts(nodes).sum())
@@ -86,40 +96,21 @@ def _merge_ends(
         ends, _, positions = factorize(adjacency.targets_at(at))
         met = added_up(positions, weights, len(ends))
     else:
-        met = adjacency.end_counts(at, weights)
+        met = end_counts(adjacency, at, weights)
         ends = np.flatnonzero(met)
         met = met[ends]
     return Bindings({plan.destination: adjacency.ends.rows_at(ends)}, len(ends), met)
 
 
-def _over_edges(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext
-) -> Bindings:
-    """One hop, one row per stored edge."""
-    assert plan.edge_variable is not None
-    expanded = _repeat_rows(rows, adjacency.counts(nodes), context)
-    _, at = adjacency.entries(nodes)
-    ends = adjacency.rows_at(at)
-    expanded = expanded.binding({plan.edge_variable: adjacency.edges_at(at)})
-    if plan.closing:
-        return expanded.where(expanded.rows[plan.destination] == ends)
-    return expanded.binding({plan.destination: ends})
-
-
-def _close(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
-    """The rows whose destination, bound already, is among what the traversal finds."""
-    ends = rows.rows[plan.destination]
-    if plan.max_hops == 1:
-        parts = []
-        for first in range(0, rows.length, _ROWS_PER_CHECK):
-            context.cancellation.check()
-            part = slice(first, first + _ROWS_PER_CHECK)
-            parts.append(adjacency.has_pairs(nodes[part], ends[part]))
-        return rows.where(np.concatenate(parts))
-    tagged = Bindings({"row": np.arange(rows.length)}, rows.length)
-    reached = _within_hops(plan, tagged, nodes, adjacency, context)
-    hits = reached.rows[plan.destination] == ends[reached.rows["row"]]
-    return rows.take(reached.rows["row"][hits])
+def _close(plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext) -> Bindings:
+    """The rows whose destination, bound already, is next to their node."""
+    ends = adjacency.ends.positions(rows.rows[plan.destination])
+    parts = []
+    for first in range(0, rows.length, _ROWS_PER_CHECK):
+        context.cancellation.check()
+        part = slice(first, first + _ROWS_PER_CHECK)
+        parts.append(has_pairs(adjacency, nodes[part], ends[part]))
+    return rows.where(np.concatenate(parts))
 
 
 def _within_hops(
@@ -127,37 +118,24 @@ def _within_hops(
 ) -> Bindings:
     """Several hops: one search per distinct node, its result shared by the rows that start there."""
     starts = RowSpace.of(nodes)
-    counts = np.zeros(len(starts), np.int64)
+    counts: list[Counts] = []
     ends: list[Indices] = []
     held = 0
-    for first, owner, reached in _searches(plan, starts, adjacency, context):
-        found = np.bincount(owner)
-        counts[first : first + len(found)] = found
+    for reached_counts, reached in _searches(plan, starts, adjacency, context):
+        counts.append(reached_counts)
         ends.append(reached)
         held += reached.nbytes
         context.budget.step(rows.nbytes + held)
     context.budget.step(rows.nbytes + 2 * held)
-    searched = Adjacency(starts, adjacency.ends, list_bounds(counts), np.concatenate(ends))
-    repeated = _repeat_rows(rows, searched.counts(nodes), context)
-    _, at = searched.entries(nodes)
-    return repeated.binding({plan.destination: searched.rows_at(at)})
-
-
-def _count_reachable(plan: ir.Expand, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Counts:
-    """How many nodes lie within the hops from each."""
-    starts = RowSpace.of(nodes)
-    counts = np.zeros(len(starts), np.int64)
-    for first, owner, _ in _searches(plan, starts, adjacency, context):
-        found = np.bincount(owner)
-        counts[first : first + len(found)] = found
-    return counts[starts.positions(nodes)]
+    searched = Adjacency(starts, adjacency.ends, list_bounds(np.concatenate(counts)), np.concatenate(ends))
+    return _one_hop(plan, rows, starts.positions(nodes), searched, context)
 
 
 def _searches(
     plan: ir.Expand, starts: RowSpace, adjacency: Neighbours, context: ReadContext
-) -> Iterator[tuple[int, Indices, Indices]]:
-    """Breadth-first from every start, as many at a time as there is room for: the number of the first of them, and
-    what they reached, by start, counted from that one."""
+) -> Iterator[tuple[Counts, Indices]]:
+    """Breadth-first from every start, as many at a time as there is room for: how many nodes each of them reached, and
+    the nodes, start after start."""
     size = len(adjacency.sources)
     batch = max(1, min(_VISITED_BYTES, context.budget.available // 4) // max(1, size))
     positions = adjacency.sources.positions(starts.rows)
@@ -166,40 +144,34 @@ def _searches(
     for first in range(0, len(starts), batch):
         context.cancellation.check()
         part = positions[first : first + batch]
-        yield first, *_search(part, adjacency, plan.min_hops, plan.max_hops, visited, context)
+        owner, reached = _search(plan, part, adjacency, visited, context)
+        yield np.bincount(owner, minlength=len(part)), reached
 
 
 def _search(
-    starts: Indices,
-    adjacency: Neighbours,
-    min_hops: int,
-    max_hops: int,
-    visited: Mask,
-    context: ReadContext,
+    plan: ir.Expand, starts: Indices, adjacency: Neighbours, visited: Mask, context: ReadContext
 ) -> tuple[Indices, Indices]:
-    """Breadth-first from every start at once: which start reached which node, by start, distance and node.
-
-    A node is reported at its shortest distance. The start alone can come back to itself, over its own self loop, at
-    distance one; a longer cycle and the self loop of any other node report nothing.
-    """
+    """Breadth-first from every start at once: which start reached which node, by start, distance and node. A node is
+    reported at its shortest distance. The start alone can come back to itself, over its own self loop, at distance one;
+    a longer cycle and the self loop of any other node report nothing."""
     size = len(adjacency.sources)
     owner = np.flatnonzero(starts >= 0)
     frontier = owner * size + starts[owner]
     visited[frontier] = True
     marked, reports = [frontier], []
-    for hop in range(1, max_hops + 1):
+    for hop in range(1, plan.max_hops + 1):
         if not len(frontier):
             break
         context.cancellation.check()
         owner, node = np.divmod(frontier, size)
-        context.budget.step(int(adjacency.counts_of(node).sum()) * 4 * 8)
-        entries = adjacency.entries_of(node)
+        context.budget.step(int(adjacency.counts(node).sum()) * 4 * 8)
+        entries = adjacency.entries(node)
         keys = np.repeat(owner * size, entries.counts) + adjacency.targets_at(entries.at)
-        loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == min_hops == 1 else keys[:0]
+        loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == plan.min_hops == 1 else keys[:0]
         frontier = distinct(keys[~visited[keys]])
         visited[frontier] = True
         marked.append(frontier)
-        if hop >= min_hops:
+        if hop >= plan.min_hops:
             reports.append(union(frontier, distinct(loops)))
     for keys in marked:
         visited[keys] = False

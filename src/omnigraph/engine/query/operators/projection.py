@@ -17,20 +17,14 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Bindings, Indices
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.operators.values import Evaluated, entity_ids, evaluate, gather, load_together
+from omnigraph.engine.query.operators.values import Evaluated, evaluate, load_together
 from omnigraph.engine.query.properties import Located, gathering_parts, one_array, reorder
-from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 
 BATCH_ROWS = 65_536
 _FEWER_ROWS = 8
-
-
-def output_schema(plan: ir.ReadPlan) -> pa.Schema:
-    """The Arrow schema of a result. Names may repeat."""
-    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in plan.columns])
 
 
 def project(plan: ir.Project, schema: pa.Schema, rows: Bindings, context: ReadContext) -> Iterator[pa.RecordBatch]:
@@ -59,7 +53,7 @@ def _batches(
     constant = sum(pa.repeat(value, 1).nbytes for value in evaluated if not isinstance(value, Located))
     for rows in gathering_parts(columns, length, context.budget, most_rows=BATCH_ROWS, beside=constant):
         size = min(length, rows.stop) - rows.start
-        arrays = [gather(v.part(rows) if isinstance(v, Located) else v, size) for v in evaluated]
+        arrays = [v.part(rows).gather() if isinstance(v, Located) else pa.repeat(v, size) for v in evaluated]
         typed = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(typed, schema=schema)
 
@@ -75,25 +69,20 @@ Key: TypeAlias = Callable[[Indices], Codes]
 def sorted_rows(
     plan: ir.Sort, rows: Bindings, owners: dict[str, NodeType | EdgeType], limit: int | None, context: ReadContext
 ) -> Bindings:
-    """The rows in order, only the first `limit` when there is one."""
+    """The rows in order, only the first `limit` when there is one. Ties are broken by the ids of some variables."""
 
-    def by_value(key: ir.SortKey) -> Key:
+    def codes_by(key: ir.SortKey | str) -> Key:
         def codes(chosen: Indices) -> Codes:
             context.cancellation.check()
-            values = evaluate(key.value, rows.take(chosen), context)
-            return codes_of(values, len(chosen), key.descending, context.budget)
-
-        return codes
-
-    def by_id(variable: str) -> Key:
-        def codes(chosen: Indices) -> Codes:
-            context.cancellation.check()
-            ids = entity_ids(variable, owners[variable], rows.only({variable}).take(chosen), context)
+            if isinstance(key, ir.SortKey):
+                values = evaluate(key.value, rows.take(chosen), context)
+                return codes_of(values, len(chosen), key.descending, context.budget)
+            ids = context.properties.locate(context.table(owners[key]), key, "id", rows.rows[key][chosen])
             return codes_of(ids, len(chosen), descending=False, budget=context.budget)
 
         return codes
 
-    keys = [by_value(key) for key in plan.keys] + [by_id(variable) for variable in plan.tie_break]
+    keys = [*map(codes_by, plan.keys), *map(codes_by, plan.tie_break)]
     return rows.take(first_in_order(keys, rows.length, limit))
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -41,22 +40,15 @@ def equals_any(owner: TableType, prop: Property, texts: Sequence[str]) -> str:
     column = lookup_column(owner, prop)
     # One list, however many texts: alternatives would nest, and the store's parser with them.
     equal = one_of(column, texts) if len(texts) > 1 else f"{identifier(column)} = {string_literal(texts[0])}"
-    if column == prop.column and _has_ngrams(owner, prop) and _can_be_restricted(texts):
-        return f"({equal} AND {_any(f'contains({identifier(column)}, {string_literal(text)})' for text in texts)})"
-    return equal
-
-
-def _any(tests: Iterable[str]) -> str:
-    listed = list(tests)
-    return listed[0] if len(listed) == 1 else f"({' OR '.join(listed)})"
+    has_lookups = column == prop.column and _has_ngrams(owner, prop)
+    if not has_lookups or len(texts) > _MOST_LOOKUPS or not all(map(_NGRAM.search, texts)):
+        return equal
+    tests = [f"contains({identifier(column)}, {string_literal(text)})" for text in texts]
+    return f"({equal} AND {tests[0]})" if len(tests) == 1 else f"({equal} AND ({' OR '.join(tests)}))"
 
 
 def _has_ngrams(owner: TableType, prop: Property) -> bool:
     return IndexKind.NGRAM in owner.index_kinds(prop.name)
-
-
-def _can_be_restricted(texts: Sequence[str]) -> bool:
-    return len(texts) <= _MOST_LOOKUPS and all(_NGRAM.search(text) for text in texts)
 
 
 NEVER: Final = "false"
@@ -86,7 +78,7 @@ _CONSTANTS = (ir.ParameterValue, ir.Constant, ir.Now)
 def split_pushdown(
     predicates: Iterable[ir.Predicate], context: ReadContext
 ) -> tuple[str | None, tuple[ir.Predicate, ...]]:
-    """One filter text for all predicates that can be pushed, and those that can't."""
+    """One filter text for all predicates that can be pushed and fit, and the others."""
     predicates = tuple(predicates)
     texts: dict[int, str] = {}
     for i, predicate in enumerate(predicates):
@@ -95,45 +87,39 @@ def split_pushdown(
             return NEVER, ()
         if text is not None:
             texts[i] = text
-    texts = {i: texts[i] for i in _that_fit(texts, predicates)}
-    return " AND ".join(texts.values()) or None, tuple(p for i, p in enumerate(predicates) if i not in texts)
-
-
-def _that_fit(texts: dict[int, str], predicates: Sequence[ir.Predicate]) -> list[int]:
-    """The numbers of the tests that stay within the bounds together, in source order."""
 
     def selectivity(i: int) -> int:
         predicate = predicates[i]
         return _SELECTIVE.get(predicate.operator, _RANGE) if isinstance(predicate, ir.Compare) else _RANGE
 
     budget = _FilterBudget()
-    return sorted(i for i in sorted(texts, key=selectivity) if budget.takes(texts[i]))
+    pushed = sorted(i for i in sorted(texts, key=selectivity) if budget.takes(texts[i]))
+    rest = tuple(p for i, p in enumerate(predicates) if i not in pushed)
+    return " AND ".join(texts[i] for i in pushed) or None, rest
 
 
-@dataclass(slots=True)
 class _FilterBudget:
     """What a filter text may still grow by."""
 
-    terms: int = field(default_factory=lambda: MOST_TERMS)
-    characters: int = field(default_factory=lambda: MOST_CHARACTERS)
+    def __init__(self) -> None:
+        self._terms, self._characters = MOST_TERMS, MOST_CHARACTERS
 
     def takes(self, text: str) -> bool:
         """Whether another part fits, and if so less room."""
         # A literal may hold the words as well, which then count as terms: the bound only gets safer.
         terms = 1 + text.count(" OR ") + text.count(" AND ")
-        if terms > self.terms or len(text) > self.characters:
+        if terms > self._terms or len(text) > self._characters:
             return False
-        self.terms -= terms
-        self.characters -= len(text)
+        self._terms -= terms
+        self._characters -= len(text)
         return True
 
 
-def row_filter_text(test: RowFilter, context: ReadContext) -> str | None:
+def row_filter_text(
+    test: RowFilter, context: ReadContext, budget: _FilterBudget | None = None, depth: int = MOST_NESTED
+) -> str | None:
     """The filter text of several comparisons, None when one of them can't be pushed or all are too much together."""
-    return _join_tests(test, context, _FilterBudget(), MOST_NESTED)
-
-
-def _join_tests(test: RowFilter, context: ReadContext, budget: _FilterBudget, depth: int) -> str | None:
+    budget = budget or _FilterBudget()
     if isinstance(test, ir.Compare):
         text = predicate_filter(test, context)
         return text if text is not None and budget.takes(text) else None
@@ -142,7 +128,7 @@ def _join_tests(test: RowFilter, context: ReadContext, budget: _FilterBudget, de
     is_all = isinstance(test, AllOf)
     parts = []
     for part in test.tests:
-        text = _join_tests(part, context, budget, depth - 1)
+        text = row_filter_text(part, context, budget, depth - 1)
         if text is None:
             return None
         parts.append(text)
@@ -153,24 +139,21 @@ def _join_tests(test: RowFilter, context: ReadContext, budget: _FilterBudget, de
 
 def predicate_filter(predicate: ir.Predicate, context: ReadContext) -> str | None:
     """The filter text of a predicate over one stored property and constants, None when there is none."""
-    match predicate:
-        case ir.Compare(left=ir.PropertyValue() as prop, operator=operator, right=right) if isinstance(
-            right, _CONSTANTS
-        ):
-            if not context.has_column(prop):
-                return NEVER
-            constant = context.constant(right)
-            return NEVER if constant is None else _test(prop, operator, constant)
-        case ir.Compare(left=left, operator=operator, right=ir.PropertyValue() as prop) if isinstance(left, _CONSTANTS):
-            if not context.has_column(prop):
-                return NEVER
-            constant = context.constant(left)
-            if constant is None:
-                return NEVER
-            if operator is ir.Operator.MEMBER and isinstance(constant, list):
-                return _any_equal(prop, constant)
-            return _test(prop, _FLIPPED[operator], constant) if operator in _FLIPPED else None
-    return None
+    if not isinstance(predicate, ir.Compare):
+        return None
+    operator, prop, other = predicate.operator, predicate.left, predicate.right
+    flipped = isinstance(prop, _CONSTANTS)
+    if flipped:
+        prop, other = other, prop
+    if not isinstance(prop, ir.PropertyValue) or not isinstance(other, _CONSTANTS):
+        return None
+    if not context.has_column(prop) or (constant := context.constant(other)) is None:
+        return NEVER
+    if not flipped:
+        return _test(prop, operator, constant)
+    if operator is ir.Operator.MEMBER and isinstance(constant, list):
+        return _any_equal(prop, constant)
+    return _test(prop, _FLIPPED[operator], constant) if operator in _FLIPPED else None
 
 
 def _test(prop: ir.PropertyValue, operator: ir.Operator, constant: Plain | list[Plain]) -> str | None:
@@ -241,35 +224,22 @@ def _exact_numbers(scalar: Scalar, constant: int | float) -> list[int | float]:
 
 
 def _number_test(column: str, scalar: Scalar, operator: ir.Operator, constant: int | float) -> str:
-    """A comparison by value: the constant is replaced by the closest numbers the column can hold."""
-    below, above = _neighbours(scalar, constant)
+    """A comparison by value: the constant is replaced by the closest numbers the column can hold. Lance orders -0.0
+    before 0.0 and holds them for different; for the query language they are one value."""
     not_null = f"{column} IS NOT NULL"
-    match operator:
-        case ir.Operator.EQUAL:
-            return NEVER if below is None or below != above else _either_zero(column, scalar, "=", " OR ", below)
-        case ir.Operator.NOT_EQUAL:
-            return not_null if below is None or below != above else _either_zero(column, scalar, "!=", " AND ", below)
-        case ir.Operator.LESS:
-            return not_null if above is None else f"{column} < {_number(_signed_zero(above, scalar, negative=True))}"
-        case ir.Operator.LESS_OR_EQUAL:
-            return NEVER if below is None else f"{column} <= {_number(_signed_zero(below, scalar, negative=False))}"
-        case ir.Operator.GREATER:
-            return not_null if below is None else f"{column} > {_number(_signed_zero(below, scalar, negative=False))}"
-        case _:
-            return NEVER if above is None else f"{column} >= {_number(_signed_zero(above, scalar, negative=True))}"
-
-
-# Lance orders -0.0 before 0.0 and holds them for different; for the query language they are one value.
-def _either_zero(column: str, scalar: Scalar, operator: str, joiner: str, number: int | float) -> str:
-    if number != 0 or scalar in INTEGER_RANGES:
-        return f"{column} {operator} {_number(number)}"
-    return f"({column} {operator} 0.0{joiner}{column} {operator} -0.0)"
-
-
-def _signed_zero(number: int | float, scalar: Scalar, *, negative: bool) -> int | float:
-    if number != 0 or scalar in INTEGER_RANGES:
-        return number
-    return -0.0 if negative else 0.0
+    if operator in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL):
+        is_equal = operator is ir.Operator.EQUAL
+        tests = [f"{column} {operator.value} {_number(number)}" for number in _exact_numbers(scalar, constant)]
+        if len(tests) > 1:
+            return f"({(' OR ' if is_equal else ' AND ').join(tests)})"
+        return tests[0] if tests else NEVER if is_equal else not_null
+    from_above = operator in (ir.Operator.LESS, ir.Operator.GREATER_OR_EQUAL)
+    number = _neighbours(scalar, constant)[1 if from_above else 0]
+    if number is None:
+        return not_null if operator in (ir.Operator.LESS, ir.Operator.GREATER) else NEVER
+    if number == 0 and scalar not in INTEGER_RANGES:
+        number = -0.0 if from_above else 0.0
+    return f"{column} {operator.value} {_number(number)}"
 
 
 def _neighbours(scalar: Scalar, constant: int | float) -> tuple[int | float | None, int | float | None]:

@@ -7,57 +7,49 @@ is not known here.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from omnigraph.engine.query import search
 from omnigraph.engine.query.bindings import Bindings, RowSpace, concatenate
 from omnigraph.engine.query.context import NodeScores, ReadContext
-from omnigraph.engine.query.search import Candidates, RankedRows
 from omnigraph.engine.query.search.embedder import query_vector
+from omnigraph.engine.query.search.ranked_rows import DEFAULT_FUSION_K, Candidates, RankedRows, fuse_ranks
+from omnigraph.engine.query.search.text import bm25, text_match
+from omnigraph.engine.query.search.vectors import nearest
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query import ir
-from omnigraph.storage.integer_sets import factorize
+from omnigraph.storage.integer_sets import distinct, factorize
 from omnigraph.storage.tables.rows import RowIds
 
 _NO_ROWS = RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
 
 
-def matching_rows(
-    predicate: ir.TextMatch, rows: RowIds | None, context: ReadContext, *, filter: str | None = None
-) -> RowIds:
-    """Row ids, ascending, of the nodes whose text matches, among `rows` and those that satisfy `filter`."""
+def matching_rows(predicate: ir.TextMatch, candidates: Candidates, context: ReadContext) -> RowIds:
+    """Row ids, ascending, of the candidates whose text matches."""
     text = context.constant(predicate.query)
     if text is None or not context.has_column(predicate.field):
         return np.empty(0, np.int64)
     edits = None if predicate.max_edits is None else context.constant(predicate.max_edits)
-    return search.text_match(
+    return text_match(
         context.table(predicate.field.owner),
         predicate.field.prop.column,
         str(text),
         predicate.function,
         None if edits is None else int(edits),  # type: ignore[arg-type]
-        _candidates(rows, filter),
+        candidates,
         budget=context.budget,
     )
 
 
 def ranked_nodes(
-    rank: ir.NearestRank | ir.Bm25Rank,
-    keep: int | None,
-    rows: RowIds | None,
-    context: ReadContext,
-    *,
-    filter: str | None = None,
+    rank: ir.NearestRank | ir.Bm25Rank, keep: int | None, candidates: Candidates, context: ReadContext
 ) -> RankedRows:
-    """The nodes that have a rank, best first, among `rows` and those that satisfy `filter`."""
+    """The candidates that have a rank, best first."""
     query = context.constant(rank.query)
     if query is None or not context.has_column(rank.field):
         return _NO_ROWS
     table, prop = context.table(rank.field.owner), rank.field.prop
-    candidates = _candidates(rows, filter)
     if isinstance(rank, ir.Bm25Rank):
         visible = context.visible_rows(rank.field.owner)
-        return search.bm25(table, prop.column, str(query), candidates, keep, visible, budget=context.budget)
+        return bm25(table, prop.column, str(query), candidates, keep, visible, budget=context.budget)
     vector = context.query_vectors.get(rank)
     if vector is None:
         if isinstance(query, str):
@@ -65,25 +57,14 @@ def ranked_nodes(
         else:
             vector = np.asarray(query, np.float32)
         context.query_vectors[rank] = vector
-    return search.nearest(table, prop.column, prop.distance, vector, keep, candidates, budget=context.budget)
-
-
-def leaves_out_invisible(rank: ir.NearestRank | ir.Bm25Rank) -> bool:
-    """Whether a ranking leaves out invisible rows by itself: one that counts words has to."""
-    return isinstance(rank, ir.Bm25Rank)
+    return nearest(table, prop.column, prop.distance, vector, keep, candidates, budget=context.budget)
 
 
 def rank_scan(
-    plan: ir.Rank,
-    keep: int | None,
-    rows: RowIds | None,
-    filter: str | None,
-    context: ReadContext,
-    *,
-    some: bool = False,
+    plan: ir.Rank, keep: int | None, candidates: Candidates, context: ReadContext, *, some: bool = False
 ) -> Bindings:
-    """A ranking of the nodes of a scan, whose predicates have become `rows` and `filter`: of `some` of them, or all."""
-    ranked = ranked_nodes(plan.rank, keep, rows, context, filter=filter)
+    """A ranking of the nodes of a scan, whose predicates have become `candidates`: of `some` of them, or all."""
+    ranked = ranked_nodes(plan.rank, keep, candidates, context)
     # Beyond the best ones there are others that have a score too.
     complete = not some and (keep is None or len(ranked.row_ids) < keep)
     context.scores[plan.rank] = _scores(ranked, complete=complete)
@@ -93,11 +74,12 @@ def rank_scan(
 def rank_rows(plan: ir.Rank, rows: Bindings, context: ReadContext) -> Bindings:
     """Rows in the order of the node that one of their variables is bound to; rows without a rank go."""
     bound = rows.rows[plan.rank.field.variable]
-    ranked = ranked_nodes(plan.rank, None, RowSpace.of(bound).rows, context)
-    context.scores[plan.rank] = _scores(ranked, complete=True)
-    ranks = _ranks(ranked.row_ids, bound)
-    order = np.argsort(ranks, kind="stable")
-    return rows.take(order[np.count_nonzero(ranks < 0) :])
+    ranked = ranked_nodes(plan.rank, None, Candidates(rows=distinct(bound)), context)
+    scores = context.scores[plan.rank] = _scores(ranked, complete=True)
+    positions = scores.space.positions(bound)
+    present = np.flatnonzero(positions >= 0)
+    ranks = np.argsort(ranked.row_ids)[positions[present]]
+    return rows.take(present[np.argsort(ranks, kind="stable")])
 
 
 def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
@@ -112,17 +94,12 @@ def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
 
 def fuse(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext) -> Bindings:
     """Reciprocal rank fusion of two runs of the same match."""
-    k = None if plan.rank.k is None else context.constant(plan.rank.k)
-    if plan.rank.k is not None and (not isinstance(k, int) or k <= 0):
+    k = DEFAULT_FUSION_K if plan.rank.k is None else context.constant(plan.rank.k)
+    if not isinstance(k, int) or k <= 0:
         raise BadRequestError("the constant k of rrf() must be greater than zero")
-    result = search.fuse(
-        first.rows[plan.variable],
-        second.rows[plan.variable],
-        plan.limit,
-        search.DEFAULT_FUSION_K if not isinstance(k, int) else k,
-    )
-    rows = concatenate([first, second]).take(result.rows)
-    ranked = RankedRows(rows.rows[plan.variable], result.scores)
+    fused = fuse_ranks(first.rows[plan.variable], second.rows[plan.variable], plan.limit, k)
+    rows = concatenate([first, second]).take(fused.rows)
+    ranked = RankedRows(rows.rows[plan.variable], fused.scores)
     context.scores[plan.rank] = _scores(ranked, complete=True)
     return rows
 
@@ -133,22 +110,9 @@ def scores_of(rank: ir.Ranking, rows: RowIds, context: ReadContext) -> NodeScore
     if scores is not None and (scores.complete or scores.space.contains(rows).all()):
         return scores
     assert not isinstance(rank, ir.FusedRank), "a fused score exists only where the plan fuses"
-    return _scores(ranked_nodes(rank, None, RowSpace.of(rows).rows, context), complete=True)
+    return _scores(ranked_nodes(rank, None, Candidates(rows=distinct(rows)), context), complete=True)
 
 
 def _scores(ranked: RankedRows, *, complete: bool) -> NodeScores:
     rows, first, _ = factorize(ranked.row_ids)
     return NodeScores(RowSpace(rows), np.asarray(ranked.values, np.float64)[first], complete)
-
-
-def _ranks(ranked: RowIds, rows: RowIds) -> NDArray[np.int64]:
-    """The position of each row in a ranking, -1 without one."""
-    space = RowSpace.of(ranked)
-    rank_at = np.empty(len(space), np.int64)
-    rank_at[space.positions(ranked)] = np.arange(len(ranked))
-    positions = space.positions(rows)
-    return np.where(positions < 0, -1, rank_at[positions]) if len(space) else positions
-
-
-def _candidates(rows: RowIds | None, filter: str | None) -> Candidates:
-    return Candidates(filter, None if rows is None else rows)

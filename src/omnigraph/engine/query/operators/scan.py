@@ -8,7 +8,6 @@ few rows are expected.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,9 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.pushdown import row_filter_text, split_pushdown
 from omnigraph.engine.query.operators.ranking import matching_rows
-from omnigraph.engine.query.operators.values import Evaluated, compare, compare_sides, evaluate, load_together
+from omnigraph.engine.query.operators.values import compare, compare_sides, evaluate, load_together
 from omnigraph.engine.query.properties import Located, gathering_parts
+from omnigraph.engine.query.search.ranked_rows import Candidates
 from omnigraph.language.query import ir
 from omnigraph.language.query.row_filter import EVERY_ROW, AllOf, RowFilter, sides
 from omnigraph.storage.tables.indexes import index_coverage
@@ -45,43 +45,36 @@ def filter_rows(rows: Bindings, predicates: Sequence[ir.Predicate], context: Rea
 def predicate_mask(predicate: ir.Predicate, rows: Bindings, context: ReadContext) -> Mask:
     if isinstance(predicate, ir.TextMatch):
         predicate = ir.Compare(predicate, ir.Operator.EQUAL, ir.Constant(True, ir.BOOL))
-    left = evaluate(predicate.left, rows, context)
-    right = evaluate(predicate.right, rows, context)
-    if not isinstance(left, Located) or not isinstance(right, Located):
-        return _compare(left, predicate.operator, right, rows.length, context.budget)
-    parts = gathering_parts([left, right], rows.length, context.budget, most_rows=_ROWS_PER_CHECK)
-    operator = predicate.operator
-    return np.concatenate([compare(left.part(p).gather(), operator, right.part(p).gather()) for p in parts])
+    left, right = evaluate(predicate.left, rows, context), evaluate(predicate.right, rows, context)
+    operator, budget = predicate.operator, context.budget
+    if isinstance(left, Located) and isinstance(right, Located):
+        parts = gathering_parts([left, right], rows.length, budget, most_rows=_ROWS_PER_CHECK)
+        return np.concatenate([compare(left.part(p).gather(), operator, right.part(p).gather()) for p in parts])
+    if isinstance(left, Located):
+        return _test_column(left, lambda values: compare_sides(values, operator, right, len(values)), budget)
+    if not isinstance(right, Located):
+        return compare_sides(left, operator, right, rows.length)
+    beside = pa.repeat(left, 1).nbytes
+    if operator is ir.Operator.MEMBER:
+        budget.step(_LISTED_COPIES * beside)
+        beside = 0  # a list is had once for all rows
+    return _test_column(right, lambda values: compare_sides(left, operator, values, len(values)), budget, beside)
 
 
 def holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
     """Which rows satisfy a filter made of several comparisons."""
     load_together(sides(test), rows, context)
-    return _holds(test, rows, context)
+    return combine_masks(test, rows.length, lambda comparison: predicate_mask(comparison, rows, context))
 
 
-def _holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
+def combine_masks(test: RowFilter, length: int, mask_of: Callable[[ir.Compare], Mask]) -> Mask:
+    """The mask of a filter from those of its comparisons."""
     if isinstance(test, ir.Compare):
-        return predicate_mask(test, rows, context)
-    masks = [_holds(part, rows, context) for part in test.tests]
+        return mask_of(test)
+    masks = [combine_masks(part, length, mask_of) for part in test.tests]
     if isinstance(test, AllOf):
-        return np.logical_and.reduce(masks) if masks else np.ones(rows.length, dtype=bool)
-    return np.logical_or.reduce(masks) if masks else np.zeros(rows.length, dtype=bool)
-
-
-def _compare(left: Evaluated, operator: ir.Operator, right: Evaluated, length: int, budget: MemoryBudget) -> Mask:
-    """Where at most one side is a column."""
-    if isinstance(left, Located) and not isinstance(right, Located):
-        return _test_column(left, lambda values: compare_sides(values, operator, right, len(values)), budget)
-    if isinstance(right, Located) and not isinstance(left, Located):
-        beside = pa.repeat(left, 1).nbytes
-        if operator is ir.Operator.MEMBER:
-            budget.step(_LISTED_COPIES * beside)
-            beside = 0  # a list is had once for all rows
-        return _test_column(right, lambda values: compare_sides(left, operator, values, len(values)), budget, beside)
-    assert not isinstance(left, Located)
-    assert not isinstance(right, Located)
-    return compare_sides(left, operator, right, length)
+        return np.logical_and.reduce(masks) if masks else np.ones(length, dtype=bool)
+    return np.logical_or.reduce(masks) if masks else np.zeros(length, dtype=bool)
 
 
 def _test_column(column: Located, test: Callable[[pa.Array], Mask], budget: MemoryBudget, beside: int = 0) -> Mask:
@@ -93,83 +86,57 @@ def _test_column(column: Located, test: Callable[[pa.Array], Mask], budget: Memo
     return mask[column.positions] if shared else mask
 
 
-@dataclass(frozen=True, slots=True)
-class ScanSelection:
-    """The rows of a scan before they are read: a filter text, row ids that a search found, predicates still to test."""
-
-    filter: str | None
-    rows: RowIds | None
-    rest: tuple[ir.Predicate, ...]
-    row_test: RowFilter | None = None
-    """The row filter of the visibility, where the scan can't apply it."""
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the filter and the row ids say everything."""
-        return not self.rest and self.row_test is None
-
-
-def select_scan(plan: ir.Scan, context: ReadContext, *, visible_only: bool = True) -> ScanSelection:
-    """`visible_only` leaves out invisible rows."""
+def select_scan(
+    plan: ir.Scan, context: ReadContext, *, visible_only: bool = True
+) -> tuple[Candidates, tuple[ir.Predicate, ...], RowFilter | None]:
+    """The rows of a scan before they are read: candidates, predicates still to test, and the row filter of the
+    visibility where the candidates do not keep it. `visible_only` leaves out invisible rows."""
     filter_, rest = split_pushdown(plan.predicates, context)
-    filter_, row_test = _visible_filter(plan, filter_, context) if visible_only else (filter_, None)
+    row_test: RowFilter | None = None
+    if visible_only and (visibility := context.visibility.of(plan.type)).rows != EVERY_ROW:
+        row_test = visibility.rows_of(plan.variable)
+        # A single node is tested itself: asking an index for all visible rows would cost more than the node.
+        of_one = filter_ is not None and names_one_node(plan)
+        text = None if of_one else row_filter_text(row_test, context)
+        if text is not None:
+            filter_ = text if filter_ is None else f"{filter_} AND {text}"
+            row_test = None
     rows: RowIds | None = None
     for predicate in [p for p in rest if isinstance(p, ir.TextMatch)]:
         # Two text predicates are a conjunction: the second searches among what the first found.
-        rows = matching_rows(predicate, rows, context, filter=filter_)
+        rows = matching_rows(predicate, Candidates(filter_, rows), context)
     rest = tuple(p for p in rest if not isinstance(p, ir.TextMatch))
-    return ScanSelection(filter_ if rows is None else None, rows, rest, row_test)
-
-
-def _visible_filter(plan: ir.Scan, filter_: str | None, context: ReadContext) -> tuple[str | None, RowFilter | None]:
-    """The filter of a scan together with the visible rows of the type. A filter that can't be pushed is returned, to be
-    tested on rows."""
-    visibility = context.visibility.of(plan.type)
-    if visibility.rows == EVERY_ROW:
-        return filter_, None
-    test = visibility.rows_of(plan.variable)
-    # A single node is tested itself: asking an index for all visible rows would cost more than the node.
-    of_one = filter_ is not None and names_one_node(plan)
-    text = None if of_one else row_filter_text(test, context)
-    if text is None:
-        return filter_, test
-    return (text if filter_ is None else f"{filter_} AND {text}"), None
+    return Candidates(filter_ if rows is None else None, rows), rest, row_test
 
 
 def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, limit: int | None = None) -> Bindings:
-    """One row per node, ascending by row id. `wanted` are values that later operators read of the variable.
-
-    `limit` is how many rows are enough, whichever they are.
-    """
-    part = select_scan(plan, context)
-    if part.filter is not None:
-        context.profiler.note(f"filter: {part.filter}")
+    """One row per node, ascending by row id. `wanted` are values that later operators read of the variable. `limit` is
+    how many rows are enough, whichever they are."""
+    candidates, rest, row_test = select_scan(plan, context)
+    if candidates.filter is not None:
+        context.profiler.note(f"filter: {candidates.filter}")
         if context.profiler.detailed:
             _note_indexes(plan, context)
-    rows = part.rows
+    rows = candidates.rows
     if rows is None:
-        looked_at = () if part.row_test is None else sides(part.row_test)
-        columns = eager_columns(plan, [*wanted, *looked_at], context)
+        columns = eager_columns(plan, [*wanted, *(() if row_test is None else sides(row_test))], context)
         table = context.table(plan.type)
-        enough = limit if part.is_exact else None
-        read = by_row_id(table.read(columns, filter=part.filter, limit=enough, row_ids=True))
+        enough = None if rest or row_test is not None else limit
+        read = by_row_id(table.read(columns, filter=candidates.filter, limit=enough, row_ids=True))
         rows = row_ids_of(read)
         context.budget.step(rows.nbytes)
         context.properties.remember(table, plan.variable, rows, read)
-    bound = Bindings({plan.variable: rows}, len(rows))
-    matches = filter_rows(bound, part.rest, context)
-    return matches if part.row_test is None else matches.where(holds(part.row_test, matches, context))
+    matches = filter_rows(Bindings({plan.variable: rows}, len(rows)), rest, context)
+    return matches if row_test is None else matches.where(holds(row_test, matches, context))
 
 
-def scan_candidates(
-    plan: ir.Scan, context: ReadContext, *, visible_only: bool = True
-) -> tuple[RowIds | None, str | None]:
-    """What a ranking above the scan may choose from: row ids, or a filter text, or neither. A ranking that leaves out
-    invisible rows by itself passes `visible_only=False`."""
-    part = select_scan(plan, context, visible_only=visible_only)
-    if part.is_exact:
-        return part.rows, part.filter
-    return scan(plan, (), context).rows[plan.variable], None
+def scan_candidates(plan: ir.Scan, context: ReadContext, *, visible_only: bool = True) -> Candidates:
+    """What a ranking above the scan may choose from. One that leaves out invisible rows by itself passes
+    `visible_only=False`."""
+    candidates, rest, row_test = select_scan(plan, context, visible_only=visible_only)
+    if not rest and row_test is None:
+        return candidates
+    return Candidates(rows=scan(plan, (), context).rows[plan.variable])
 
 
 def eager_columns(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext) -> list[str]:
@@ -191,21 +158,13 @@ def _note_indexes(plan: ir.Scan, context: ReadContext) -> None:
     table = context.table(plan.type)
     compared = [side for p in plan.predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
     for prop in dict.fromkeys(side.prop for side in compared if isinstance(side, ir.PropertyValue)):
-        coverage = index_coverage(table, prop.column)
-        indexed, total = coverage.indexed_rows, table.state.rows
-        context.profiler.note(
-            f"{prop.name}: index on {indexed} of {total} rows" if indexed else f"{prop.name}: no index"
-        )
+        indexed = index_coverage(table, prop.column).indexed_rows
+        known = f"index on {indexed} of {table.state.rows} rows" if indexed else "no index"
+        context.profiler.note(f"{prop.name}: {known}")
 
 
 def names_one_node(plan: ir.Scan) -> bool:
     """Whether the predicates give the whole key."""
-    key = plan.type.key
-    pinned = {
-        predicate.left.prop.name
-        for predicate in plan.predicates
-        if isinstance(predicate, ir.Compare)
-        and predicate.operator is ir.Operator.EQUAL
-        and isinstance(predicate.left, ir.PropertyValue)
-    }
-    return bool(key) and pinned >= set(key)
+    equal = [p.left for p in plan.predicates if isinstance(p, ir.Compare) and p.operator is ir.Operator.EQUAL]
+    pinned = {side.prop.name for side in equal if isinstance(side, ir.PropertyValue)}
+    return bool(plan.type.key) and pinned >= set(plan.type.key)

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Bindings, Mask, RowSpace
-from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.limits import MemoryBudget
+from omnigraph.engine.query.context import ReadContext, scalar_constant
 from omnigraph.engine.query.operators.ranking import matching_rows, scores_of
 from omnigraph.engine.query.properties import Located
+from omnigraph.engine.query.search.ranked_rows import Candidates
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
@@ -38,13 +38,13 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
             table = context.table(value.owner)
             return context.properties.locate(table, value.variable, value.prop.column, rows.rows[value.variable])
         case ir.NodeId():
-            return entity_ids(value.variable, value.owner, rows, context)
+            table = context.table(value.owner)
+            return context.properties.locate(table, value.variable, _ID, rows.rows[value.variable])
         case ir.TextMatch():
             bound = rows.rows[value.field.variable]
             candidates = RowSpace.of(bound)
-            matching = RowSpace(matching_rows(value, candidates.rows, context))
-            flags = matching.contains(candidates.rows)
-            return Located(pa.array(flags), candidates.positions(bound))
+            matching = RowSpace(matching_rows(value, Candidates(rows=candidates.rows), context))
+            return Located(pa.array(matching.contains(candidates.rows)), candidates.positions(bound))
         case ir.Score():
             variable = next(ir.variables_of(value))
             bound = rows.rows[variable]
@@ -57,24 +57,7 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
         case ir.OutputValue():
             raise AssertionError("an output column is sorted by its aggregate")
         case _:
-            return context.scalar(value)
-
-
-def entity_ids(variable: str, owner: NodeType | EdgeType, rows: Bindings, context: ReadContext) -> Located:
-    """The `id` of the node or edge bound to a variable."""
-    return context.properties.locate(context.table(owner), variable, _ID, rows.rows[variable])
-
-
-def gather(evaluated: Evaluated, length: int) -> pa.Array:
-    """One value per row."""
-    return evaluated.gather() if isinstance(evaluated, Located) else pa.repeat(evaluated, length)
-
-
-def gathered_in_parts(evaluated: Evaluated, length: int, budget: MemoryBudget) -> pa.ChunkedArray:
-    """The same in chunks, within the budget."""
-    if not isinstance(evaluated, Located):
-        evaluated = Located(pa.repeat(evaluated, 1), np.zeros(length, np.int64))
-    return evaluated.in_parts(budget)
+            return scalar_constant(value, context.parameters)
 
 
 def load_together(values: Iterable[ir.Value], rows: Bindings, context: ReadContext) -> None:
@@ -102,15 +85,6 @@ ARROW_TESTS: Final[dict[Operator, Callable[..., Any]]] = {
     Operator.GREATER: pc.greater,
     Operator.GREATER_OR_EQUAL: pc.greater_equal,
 }
-_SIGN: Final[dict[Operator, Callable[[NDArray[np.int8]], Mask]]] = {
-    Operator.EQUAL: lambda sign: sign == 0,
-    Operator.NOT_EQUAL: lambda sign: sign != 0,
-    Operator.LESS: lambda sign: sign < 0,
-    Operator.LESS_OR_EQUAL: lambda sign: sign <= 0,
-    Operator.GREATER: lambda sign: sign > 0,
-    Operator.GREATER_OR_EQUAL: lambda sign: sign >= 0,
-}
-_INT64_END = 2.0**63
 
 
 def compare(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
@@ -118,62 +92,53 @@ def compare(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
     match operator:
         case Operator.MEMBER:
             return _member(left, right)
-        case Operator.SUBSTRING:
-            return _each(left, right, lambda text, part: part in text)
-        case Operator.PREFIX:
-            return _each(left, right, lambda text, part: text.startswith(part))
+        case Operator.SUBSTRING | Operator.PREFIX:
+            test = str.__contains__ if operator is Operator.SUBSTRING else str.startswith
+            pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+            return np.fromiter((a is not None and b is not None and test(a, b) for a, b in pairs), bool, len(left))
     if _is_number(left.type) and left.type != right.type:
         valid = as_mask(pc.and_(left.is_valid(), right.is_valid()))
-        return valid & _SIGN[operator](_sign(_numbers(left), _numbers(right)))
+        signs = pa.array(_sign(_numbers(left), _numbers(right)))
+        return valid & as_mask(ARROW_TESTS[operator](signs, pa.scalar(0, pa.int8())))
     return as_mask(ARROW_TESTS[operator](left, right))
 
 
 def compare_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Array | pa.Scalar, length: int) -> Mask:
-    """`left operator right` for so many rows; a scalar is the same value for all of them."""
-    for side in (left, right):
-        if isinstance(side, pa.Scalar) and not side.is_valid:
-            return np.zeros(length, dtype=bool)
-    if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
-        return np.repeat(_compare_constant(left, operator, pa.repeat(right, 1)), length)
-    if isinstance(left, pa.Scalar):
-        return _compare_constant(left, operator, right)
-    return (
-        _compared_with_constant(left, operator, right)
-        if isinstance(right, pa.Scalar)
-        else compare(left, operator, right)
-    )
+    """`left operator right` for so many rows; a scalar is the same value for all of them, and is not repeated for each
+    if it may be long."""
+    left_is_scalar, right_is_scalar = isinstance(left, pa.Scalar), isinstance(right, pa.Scalar)
+    if (left_is_scalar and not left.is_valid) or (right_is_scalar and not right.is_valid):
+        return np.zeros(length, dtype=bool)
+    if left_is_scalar and right_is_scalar:
+        return np.repeat(compare_sides(left, operator, pa.repeat(right, 1), 1), length)
+    if operator in (Operator.MEMBER, Operator.SUBSTRING, Operator.PREFIX):
+        if left_is_scalar:
+            return _constant_contains(left, operator, right)
+        return _contains_constant(left, operator, right) if right_is_scalar else compare(left, operator, right)
+    if _is_number(left.type) and left.type != right.type:
+        left = pa.repeat(left, length) if left_is_scalar else left
+        right = pa.repeat(right, length) if right_is_scalar else right
+    return compare(left, operator, right)
 
 
-def _compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
-    """`left operator right` where `right` is one non-null value."""
+def _contains_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
+    """Whether texts or lists contain, or begin with, one non-null value."""
     match operator:
         case Operator.SUBSTRING:
             return as_mask(pc.match_substring(left, right.as_py()))
         case Operator.PREFIX:
             return as_mask(pc.starts_with(left, right.as_py()))
-        case Operator.MEMBER:
-            parents = pc.list_parent_indices(left)
-            return _mark_lists(
-                len(left), parents, _compared_with_constant(pc.list_flatten(left), Operator.EQUAL, right)
-            )
-    if _is_number(left.type) and left.type != right.type:
-        return compare(left, operator, pa.repeat(right, len(left)))
-    return as_mask(ARROW_TESTS[operator](left, right))
+    held = pc.list_flatten(left)
+    return _mark_lists(len(left), pc.list_parent_indices(left), compare_sides(held, Operator.EQUAL, right, len(held)))
 
 
-def _compare_constant(left: pa.Scalar, operator: Operator, right: pa.Array) -> Mask:
-    """`left operator right` where `left` is one non-null value: a long text or list is not repeated for every row."""
-    match operator:
-        case Operator.MEMBER:
-            return _one_of(right, left.values)
-        case Operator.SUBSTRING | Operator.PREFIX:
-            text = str(left.as_py())
-            test = text.__contains__ if operator is Operator.SUBSTRING else text.startswith
-            parts = right.to_pylist()
-            return np.fromiter((part is not None and test(part) for part in parts), bool, len(parts))
-    if _is_number(right.type) and left.type != right.type:
-        return compare(pa.repeat(left, len(right)), operator, right)
-    return as_mask(ARROW_TESTS[operator](left, right))
+def _constant_contains(left: pa.Scalar, operator: Operator, right: pa.Array) -> Mask:
+    """Whether one non-null text or list contains, or begins with, each of some values."""
+    if operator is Operator.MEMBER:
+        return _one_of(right, left.values)
+    text, parts = str(left.as_py()), right.to_pylist()
+    test = text.__contains__ if operator is Operator.SUBSTRING else text.startswith
+    return np.fromiter((part is not None and test(part) for part in parts), bool, len(parts))
 
 
 def as_mask(flags: pa.BooleanArray) -> Mask:
@@ -216,13 +181,11 @@ def _order(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int8]:
 
 def _integer_with_float(left: NDArray[Any], right: NDArray[np.float64]) -> NDArray[np.int8]:
     """Compare with the whole part first; where that is equal, a fraction makes the float the larger one."""
-    if left.dtype == np.uint64:
-        low, high, kind = 0.0, 2.0**64, np.uint64
-    else:
-        low, high, kind = -_INT64_END, _INT64_END, np.int64  # type: ignore[assignment]
+    # As a float, the largest integer of a type becomes the power of two after it.
+    low, end = float(np.iinfo(left.dtype).min), float(np.iinfo(left.dtype).max)
     whole = np.floor(right)
-    inside = (whole >= low) & (whole < high)
-    sign = _order(left, np.where(inside, whole, 0.0).astype(kind))
+    inside = (whole >= low) & (whole < end)
+    sign = _order(left, np.where(inside, whole, 0.0).astype(left.dtype))
     sign = np.where((sign == 0) & (right > whole), np.int8(-1), sign)
     return np.where(inside, sign, np.where(right < low, np.int8(1), np.int8(-1))).astype(np.int8)
 
@@ -248,21 +211,12 @@ def _one_of(values: pa.Array, items: pa.Array) -> Mask:
     """Which values are in a list. Items of another number type count where the type of the values holds them exactly;
     the two zeros of a float are one."""
     if _is_number(values.type):
-        items = pa.array(_exactly(items.drop_null().to_pylist(), values.type), values.type)
-        if pa.types.is_floating(values.type):
-            values, items = (pc.add(side, pa.scalar(0.0, side.type)) for side in (values, items))
+        numbers, kind = items.drop_null().to_pylist(), values.type.to_pandas_dtype()
+        if pa.types.is_integer(values.type):
+            low, high = np.iinfo(kind).min, np.iinfo(kind).max
+            items = pa.array([int(n) for n in numbers if low <= n <= high and n == int(n)], values.type)
+        else:
+            with np.errstate(over="ignore"):
+                exact = [float(kind(n)) for n in numbers if float(kind(n)) == n]
+            values, items = (pc.add(side, pa.scalar(0.0, side.type)) for side in (values, pa.array(exact, values.type)))
     return as_mask(pc.and_(pc.is_in(values, value_set=items), values.is_valid()))
-
-
-def _exactly(numbers: list[int | float], type_: pa.DataType) -> list[int | float]:
-    if pa.types.is_integer(type_):
-        bounds = np.iinfo(type_.to_pandas_dtype())
-        return [int(n) for n in numbers if bounds.min <= n <= bounds.max and n == int(n)]
-    kind = type_.to_pandas_dtype()
-    with np.errstate(over="ignore"):
-        return [float(kind(n)) for n in numbers if float(kind(n)) == n]
-
-
-def _each(left: pa.Array, right: pa.Array, test: Callable[[str, str], bool]) -> Mask:
-    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-    return np.fromiter((a is not None and b is not None and test(a, b) for a, b in pairs), bool, len(left))

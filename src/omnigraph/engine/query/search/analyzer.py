@@ -8,8 +8,8 @@ kept in shared memory: a fragment never changes, so a new table version costs th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -29,13 +29,7 @@ from omnigraph.storage.tables.search import FragmentContent, text_tokens
 _ANALYSIS: Final[dict[str, Any]] = {k: v for k, v in TEXT_INDEX_OPTIONS.items() if k != "with_position"}
 """What analyses a text; whether an index also stores positions has no part in it."""
 
-_WORDS_ONLY: Final = {
-    **_ANALYSIS,
-    "lower_case": False,
-    "stem": False,
-    "remove_stop_words": False,
-    "ascii_folding": False,
-}
+_WORDS_ONLY: Final = _ANALYSIS | dict.fromkeys(("lower_case", "stem", "remove_stop_words", "ascii_folding"), False)
 
 _SEPARATOR: Final = np.array([b < 128 and not chr(b).isalnum() for b in range(256)])
 _LOWERED: Final = np.array([ord(chr(b).lower()) if b < 128 else b for b in range(256)], np.uint8)
@@ -48,7 +42,7 @@ _WORDS_PER_CALL: Final = 2048
 _CHARACTERS_PER_CALL: Final = 16 << 10
 _WORDS_PER_CHECK: Final = 256
 _BYTES_PER_CHECK: Final = 512 << 10
-# Survives analysis as itself, so positions after it count from a known place.
+# Survives analysis as itself, so positions after it count from a known one.
 _ANCHOR: Final = "zq"
 
 
@@ -88,59 +82,46 @@ def tokens_of(text: str) -> list[str]:
 
 
 def query_words(text: str, check: Callable[[], None] = lambda: None) -> list[tuple[str, str]]:
-    """The words of a query that are worth asking for, each with its token, in order and with repeats.
-
-    The word is what an index has to be given: it analyses it once more, and stemming a stem may change it.
-    """
+    """The words of a query that are worth asking for, each with its token, in order and with repeats. The word is what
+    an index has to be given: it analyses it once more, and stemming a stem may change it."""
     words: list[str] = []
-    for part in _parts(text):
+    start = 0
+    while start < len(text):  # in parts that end with a space, so that each has whole words
         check()
-        words += [word for word, _ in text_tokens(part, _WORDS_ONLY)]
+        space = text.find(" ", start + _CHARACTERS_PER_CALL)
+        stop = len(text) if space < 0 else space + 1
+        words += [word for word, _ in text_tokens(text[start:stop], _WORDS_ONLY)]
+        start = stop
     tokens_by_word = _tokens_of_words(set(words), check)
     return [(word, token) for word in words for token in tokens_by_word[word]]
 
 
-def _parts(text: str) -> Iterator[str]:
-    """A text in parts that end with a space, so that each has whole words."""
-    start = 0
-    while start < len(text):
-        space = text.find(" ", start + _CHARACTERS_PER_CALL)
-        stop = len(text) if space < 0 else space + 1
-        yield text[start:stop]
-        start = stop
+def are_plain_words(tokens: Sequence[str], check: Callable[[], None]) -> bool:
+    """Whether splitting and lower-casing leave tokens as they are. Folding can make others: `⑴` becomes `(1)`."""
+    for number, token in enumerate(tokens):
+        if not number % _TOKENS_PER_CHECK:
+            check()
+        if token != token.lower() or [word for word, _ in text_tokens(token, _WORDS_ONLY)] != [token]:
+            return False
+    return True
 
 
-def is_plain_word(token: str) -> bool:
-    """Whether splitting and lower-casing leave a token as it is. Folding can make others: `⑴` becomes `(1)`."""
-    return token == token.lower() and [word for word, _ in text_tokens(token, _WORDS_ONLY)] == [token]
-
-
-def counts_of(texts: Iterable[str | None], check: Callable[[], None] = lambda: None) -> list[dict[str, int]]:
+def counts_of(texts: Iterable[str | None], check: Callable[[], None] = lambda: None) -> list[Counter[str]]:
     """How often each token occurs in each of a few texts."""
-    counted: list[dict[str, int]] = []
+    counted = []
     for text in texts:
         check()
         words = _ASCII_BREAKS.split(text.translate(_ASCII_LOWERING)) if text else []
         tokens_by_word = _tokens_of_words(set(words), check)
-        counts: dict[str, int] = {}
-        for word in words:
-            for token in tokens_by_word[word]:
-                counts[token] = counts.get(token, 0) + 1
-        counted.append(counts)
+        counted.append(Counter(token for word in words for token in tokens_by_word[word]))
     return counted
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysedColumn:
-    """Every token of every text: occurrence i is `vocabulary[tokens[i]]` in text `texts[i]`, texts ascending."""
-
-    vocabulary: list[str]
-    tokens: NDArray[np.int32]
-    texts: NDArray[np.int64]
-
-
-def analyse_column(column: pa.Array, check: Callable[[], None] = lambda: None) -> AnalysedColumn:
-    """Analyse a string array; nulls have no tokens. Asks often whether to go on."""
+def analyse_column(
+    column: pa.Array, check: Callable[[], None] = lambda: None
+) -> tuple[dict[str, int], NDArray[np.int32], NDArray[np.int64]]:
+    """Every token of every text of a string array: numbers of tokens, the number of each occurrence, and the text that
+    it occurs in, ascending. Nulls have no tokens. Asks often whether to go on."""
     numbers: dict[str, int] = {}
     tokens, texts = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
     ends = np.cumsum(value_bytes(column))
@@ -153,7 +134,7 @@ def analyse_column(column: pa.Array, check: Callable[[], None] = lambda: None) -
         tokens.append(part)
         texts.append(text_of + start)
         start = stop
-    return AnalysedColumn(list(numbers), np.concatenate(tokens), np.concatenate(texts))
+    return numbers, np.concatenate(tokens), np.concatenate(texts)
 
 
 def _analysed_part(
@@ -219,39 +200,37 @@ def _tokens_of_words(words: Collection[str], check: Callable[[], None] = lambda:
 
 
 POSTINGS_BYTES: Final = 512 << 20
-# Texts, their characters by kind, their words and where those stand.
+# Texts, their characters by kind, their words and the positions of those.
 _ANALYSED_COPIES: Final = 6
 _TOKENS_PER_CHECK: Final = 256
 
 
 class Postings:
-    """The analysed texts of some rows.
+    """The analysed texts of some rows. `row_ids` are the documents, rows with at least one token, ascending; `lengths`
+    are their token counts and `tokens` the sum of those."""
 
-    `row_ids` are the documents, rows with at least one token, ascending; `lengths` are their token counts and `tokens`
-    the sum of those.
-    """
-
-    __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "lengths", "row_ids", "tokens")
+    __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "documents", "lengths", "row_ids", "tokens")
 
     def __init__(self, rows: pa.Table, column: str, budget: MemoryBudget | None = None) -> None:
         budget = budget or MemoryBudget()
         budget.step(rows.nbytes * _ANALYSED_COPIES)
         texts = one_array(rows.column(column))
-        analysed = analyse_column(texts, budget.check)
+        self._numbers, occurring, text_of = analyse_column(texts, budget.check)
         budget.check()
         all_ids = row_ids_of(rows)
-        lengths = np.bincount(analysed.texts, minlength=len(texts))
+        lengths = np.bincount(text_of, minlength=len(texts))
         order = np.argsort(all_ids)
         order = order[lengths[order] > 0]
         place = np.full(len(texts), -1, np.int64)
         place[order] = np.arange(order.size)
         self.row_ids: RowIds = all_ids[order]
         self.lengths: NDArray[np.int64] = lengths[order].astype(np.int64)
+        self.documents = int(self.row_ids.size)
         self.tokens = int(self.lengths.sum())
-        self._numbers = {token: number for number, token in enumerate(analysed.vocabulary)}
+
         # Pairs are sorted as one number each; a token's rows come out ascending.
         budget.check()
-        pairs, counts = count_values(analysed.tokens.astype(np.int64) * max(order.size, 1) + place[analysed.texts])
+        pairs, counts = count_values(occurring.astype(np.int64) * max(order.size, 1) + place[text_of])
         budget.check()
         tokens, documents = np.divmod(pairs, max(order.size, 1))
         self._documents = documents.astype(np.int32)
@@ -263,11 +242,7 @@ class Postings:
         return list(self._numbers)
 
     @property
-    def documents(self) -> int:
-        return int(self.row_ids.size)
-
-    @property
-    def cost(self) -> int:
+    def nbytes(self) -> int:
         """Bytes in memory; a token of the vocabulary is a Python string in a dictionary."""
         arrays = (self.row_ids, self.lengths, self._documents, self._frequencies, self._starts)
         return sum(array.nbytes for array in arrays) + 150 * len(self._numbers) + 1024
@@ -298,4 +273,5 @@ def fragment_postings(
     if (cached := _POSTINGS.get(key)) is not None:
         return cached
     rows = table.read([column], row_ids=True, fragments=[fragment.fragment_id])
-    return _POSTINGS.keep(key, Postings(rows, column, budget))
+    postings = Postings(rows, column, budget)
+    return _POSTINGS.keep(key, postings, postings.nbytes)

@@ -61,10 +61,8 @@ def check_embedder(embedder: Embedder, owner: str, prop: Property) -> None:
 
 
 def check_model(model: str, owner: str, prop: Property, *, is_mock: bool) -> None:
-    """Vectors of two models are not comparable: a property that records its model has vectors of that one only.
-
-    The mock makes the same vectors under every label, so its label says nothing.
-    """
+    """Vectors of two models are not comparable: a property that records its model has vectors of that one only. The
+    mock makes the same vectors under every label, so its label says nothing."""
     recorded = prop.embed.model if prop.embed is not None else None
     if recorded is None or (recorded == MOCK_MODEL if is_mock else recorded == model != MOCK_MODEL):
         return

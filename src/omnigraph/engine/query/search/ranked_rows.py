@@ -26,12 +26,16 @@ _MEASURE_BITS: Final = 40
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The rows a search may choose from: those that satisfy `filter` and are listed in `rows`; None does not restrict.
-
-    `filter` is a Lance predicate over physical columns, `rows` are stable row ids in any order.
-    """
+    `filter` is a Lance predicate over physical columns, `rows` are stable row ids in any order."""
 
     filter: str | None = None
     rows: RowIds | None = None
+
+    def read(self, table: Table, columns: list[str]) -> pa.Table:
+        """The candidates with some of their columns and `_rowid`, in any order."""
+        if self.rows is None:
+            return table.read(columns, filter=self.filter, row_ids=True)
+        return table.select(distinct(self.rows), columns, filter=self.filter)
 
 
 EVERY_ROW = Candidates()
@@ -44,14 +48,7 @@ class RankedRows(NamedTuple):
     values: Measures
 
 
-def candidate_rows(table: Table, candidates: Candidates, columns: list[str]) -> pa.Table:
-    """The candidates with some of their columns and `_rowid`, in any order."""
-    if candidates.rows is None:
-        return table.read(columns, filter=candidates.filter, row_ids=True)
-    return table.select(distinct(candidates.rows), columns, filter=candidates.filter)
-
-
-def round_measures(measures: Measures) -> Measures:
+def round_off(measures: Measures) -> Measures:
     """The first 40 bits of each number: sums of the same parts in another order then give the same measure."""
     mantissas, exponents = np.frexp(measures)
     shortened: Measures = np.ldexp(np.rint(np.ldexp(mantissas, _MEASURE_BITS)), exponents - _MEASURE_BITS)
@@ -59,10 +56,8 @@ def round_measures(measures: Measures) -> Measures:
 
 
 def best_first(table: Table, row_ids: RowIds, costs: Measures, k: int | None = None) -> NDArray[np.int64]:
-    """Positions of the k cheapest rows in ascending order of cost, equal costs by entity id ascending.
-
-    Ids are read only for rows whose cost alone does not place them.
-    """
+    """Positions of the k cheapest rows in ascending order of cost, equal costs by entity id ascending. Ids are read
+    only for rows whose cost alone does not place them."""
     chosen = np.arange(row_ids.size)
     if k is not None and k < row_ids.size:
         chosen = np.flatnonzero(costs <= np.partition(costs, k - 1)[k - 1])
@@ -71,36 +66,32 @@ def best_first(table: Table, row_ids: RowIds, costs: Measures, k: int | None = N
     equal_to_next = ordered[1:] == ordered[:-1]
     tied = np.flatnonzero(np.append(equal_to_next, False) | np.append(False, equal_to_next))
     if tied.size:
-        by_id = np.lexsort((_id_order(table, row_ids[chosen[tied]]), ordered[tied]))
-        chosen[tied] = chosen[tied[by_id]]
+        rows = table.select(row_ids[chosen[tied]], ["id"])
+        # Arrow compares UTF-8, which is code point order.
+        ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy()
+        by_id = ranks[positions_in(row_ids_of(rows), row_ids[chosen[tied]])]
+        chosen[tied] = chosen[tied[np.lexsort((by_id, ordered[tied]))]]
     return chosen[:k]
 
 
-def _id_order(table: Table, row_ids: RowIds) -> NDArray[np.int64]:
-    """The rank of each row's entity id among these rows. Arrow compares UTF-8, which is code point order."""
-    rows = table.select(row_ids, ["id"])
-    ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy().astype(np.int64)
-    stored = row_ids_of(rows)
+def positions_in(stored: RowIds, wanted: RowIds) -> NDArray[np.int64]:
+    """The position of each wanted row id among stored ones, which hold all of them in any order."""
     order = np.argsort(stored)
-    positions, _ = find_positions(stored[order], row_ids)
-    ordered: NDArray[np.int64] = ranks[order][positions]
-    return ordered
+    return order[find_positions(stored[order], wanted)[0]]
 
 
 DEFAULT_FUSION_K: Final = 60
 
 
 class FusedRows(NamedTuple):
-    """Which rows of the two arms remain, best first, and the fused score of each.
-
-    `rows` index the concatenation of both arms: i < len(first) is row i of the first, the others follow.
-    """
+    """Which rows of the two arms remain, best first, and the fused score of each. `rows` index the concatenation of
+    both arms: i < len(first) is row i of the first, the others follow."""
 
     rows: NDArray[np.int64]
     scores: Measures
 
 
-def fuse(first: RowIds, second: RowIds, limit: int, k: int = DEFAULT_FUSION_K) -> FusedRows:
+def fuse_ranks(first: RowIds, second: RowIds, limit: int, k: int = DEFAULT_FUSION_K) -> FusedRows:
     """Reciprocal rank fusion of two arms, each given as the row id of the ranked node of every one of its rows.
 
     Nodes are numbered by first appearance in each arm and score the sum of 1 / (k + r + 1); ties keep the order of the

@@ -7,33 +7,16 @@ use facts only, so no result shows which part a row is in. `tokens_within` finds
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.search.analyzer import Postings, counts_of, is_plain_word, query_words
-from omnigraph.engine.query.search.ranked_rows import (
-    EVERY_ROW,
-    Candidates,
-    Measures,
-    RankedRows,
-    best_first,
-    candidate_rows,
-    round_measures,
-)
-from omnigraph.engine.query.search.text_index import (
-    K1,
-    Corpus,
-    Documents,
-    IndexedTexts,
-    Term,
-    VisibleCorpus,
-    length_normalisers,
-)
+from omnigraph.engine.query.search.analyzer import Postings, are_plain_words, counts_of, query_words
+from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates, Measures, RankedRows, best_first, round_off
+from omnigraph.engine.query.search.text_index import K1, Corpus, IndexedTexts, Occurrences, Term, length_normalisers
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
 from omnigraph.storage.integer_sets import distinct, is_member
@@ -125,10 +108,8 @@ def text_match(
     *,
     budget: MemoryBudget | None = None,
 ) -> RowIds:
-    """Row ids, ascending, of the candidates whose analysed text shares a token with the analysed `text`.
-
-    `fuzzy` accepts tokens within `max_edits` edits (2 when None) of a token of the query; the other modes ignore it.
-    """
+    """Row ids, ascending, of the candidates whose analysed text shares a token with the analysed `text`. `fuzzy`
+    accepts tokens within `max_edits` edits (2 when None) of a token of the query; the other modes ignore it."""
     budget = budget or MemoryBudget()
     edits = 0
     if mode is TextFunction.FUZZY:
@@ -139,11 +120,11 @@ def text_match(
     if not tokens:
         return np.empty(0, np.int64)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
-        postings = Postings(candidate_rows(table, candidates, [column]), column, budget)
+        postings = Postings(candidates.read(table, [column]), column, budget)
         return postings.rows_with_any(_accepted_tokens(postings, tokens, edits, budget), budget.check)
     # A fuzzy query is not analysed by an index, only split: it is asked for tokens, and only for those that stay whole.
-    askable = not edits or (edits <= _INDEXED_EDITS and _are_plain_words(tokens, budget))
-    corpus = Corpus(table, column, indexed=askable, budget=budget)
+    askable = not edits or (edits <= _INDEXED_EDITS and are_plain_words(tokens, budget.check))
+    corpus = Corpus(table, column, budget, indexed=askable)
     matches = [
         part.rows_with_any(_accepted_tokens(part, tokens, edits, budget), budget.check) for part in corpus.analysed
     ]
@@ -171,94 +152,80 @@ def bm25(
     *,
     budget: MemoryBudget | None = None,
 ) -> RankedRows:
-    """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending.
-
-    The statistics are those of the whole column, so a filter never changes a score; or those
-    of the `visible` rows when others must not show.
-    `k` keeps the best k; pass it whenever nothing between the ranking and the limit
-    can drop rows, it saves scoring everything.
-    """
+    """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending. The statistics
+    are those of the whole column, so a filter never changes a score; or those of the `visible` rows when others must
+    not show. `k` keeps the best k and saves scoring everything."""
     budget = budget or MemoryBudget()
-    terms = _terms(text, budget)
+    words: dict[str, list[str]] = {}
+    for word, token in query_words(text, budget.check):
+        words.setdefault(token, []).append(word)
+    terms = [Term(token, spelled[0], len(spelled)) for token, spelled in words.items()]
     if not terms or k == 0:
         return RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
-    if visible is None:
-        corpus = Corpus(table, column, budget=budget)
-    else:
-        corpus = VisibleCorpus(table, column, visible, terms, budget=budget)
+    corpus = Corpus(table, column, budget, visible=visible, terms=terms)
     if visible is not None and candidates.rows is not None:
         candidates = Candidates(candidates.filter, candidates.rows[is_member(candidates.rows, visible)])
     formula = Formula(corpus, terms)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
-        row_ids, scores = _scored_rows(table, column, candidates, formula, budget)
+        row_ids, scores = _score_rows(table, column, candidates, formula, budget)
     else:
-        row_ids, scores = _scored_corpus(corpus, candidates, formula, k)
-    scores = round_measures(scores)
+        row_ids, scores = _score_corpus(corpus, candidates, formula, k)
+    scores = round_off(scores)
     order = best_first(table, row_ids, -scores, k)
     return RankedRows(row_ids[order], scores[order])
+
+
+Scored: TypeAlias = tuple[RowIds, Measures]
 
 
 class Formula:
     """BM25 for one query over one corpus. Every score is summed in the order of `terms`, so equal facts tie exactly."""
 
     def __init__(self, corpus: Corpus, terms: Sequence[Term]) -> None:
+        indexed, counted = corpus.indexed, corpus.counted
+        total = sum(part.documents for part in counted) + (0 if indexed is None else indexed.row_ids.size)
+        tokens = sum(part.tokens for part in counted) + (0 if indexed is None else indexed.tokens)
         self.terms = terms
-        self.average = corpus.average_length or 1.0
-        total = corpus.documents
-        self.idf = [
-            math.log(1 + (total - holding + 0.5) / (holding + 0.5))
-            for holding in (corpus.documents_with(term) for term in terms)
-        ]
+        self.average = tokens / max(total, 1) or 1.0
+        self.idf: list[float] = []
+        for term in terms:
+            corpus.budget.check()
+            holding = sum(part.occurrences(term.token)[0].size for part in counted)
+            holding += 0 if indexed is None else indexed.term(corpus.table, term).documents
+            self.idf.append(math.log(1 + (total - holding + 0.5) / (holding + 0.5)))
 
     def contribution(self, number: int, frequencies: NDArray[np.integer], lengths: NDArray[np.int64]) -> Measures:
         """What term `number` adds to the scores of documents that hold it."""
         saturated = frequencies * (K1 + 1) / (frequencies + length_normalisers(lengths, self.average))
         return self.terms[number].weight * self.idf[number] * saturated
 
-    def scores(self, counts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Measures:
-        """Scores of documents from a table of counts with one row per term."""
-        scores = np.zeros(lengths.size)
-        for number in range(len(self.terms)):
-            scores += self.contribution(number, counts[number], lengths)
-        return scores
-
-
-@dataclass(frozen=True, slots=True)
-class _Ratio:
-    """How an exact score may relate to Lance's for the same document: between `least` and `most` times it.
-
-    Lance counts other documents than we do, which scales each term's idf, and has another average length, which
-    scales the rest by at most the ratio of the averages.
-    """
-
-    least: float
-    most: float
-
-    @classmethod
-    def of(cls, table: Table, indexed: IndexedTexts, formula: Formula) -> _Ratio:
-        lance = [indexed.term(table, term) for term in formula.terms]
-        scales = [idf / known.lance_idf for idf, known in zip(formula.idf, lance, strict=True) if known.lance_idf > 0]
-        stretch = formula.average / indexed.lance_average
-        return cls(
-            min(scales, default=1.0) * min(1.0, stretch) * (1 - _SINGLE_PRECISION),
-            max(scales, default=1.0) * max(1.0, stretch) * (1 + _SINGLE_PRECISION),
-        )
-
-
-def _terms(text: str, budget: MemoryBudget) -> list[Term]:
-    words: dict[str, list[str]] = {}
-    for word, token in query_words(text, budget.check):
-        words.setdefault(token, []).append(word)
-    return [Term(token, spelled[0], len(spelled)) for token, spelled in words.items()]
-
-
-def _are_plain_words(tokens: Sequence[str], budget: MemoryBudget) -> bool:
-    for number, token in enumerate(tokens):
-        if not number % _WORDS_PER_QUESTION:
+    def score(
+        self,
+        row_ids: RowIds,
+        lengths: NDArray[np.int64],
+        occurrences: Callable[[str], Occurrences],
+        budget: MemoryBudget,
+    ) -> Scored:
+        """The documents that hold a term, with their scores. `occurrences` finds those that hold a token."""
+        budget.step(row_ids.size * _SCORED_BYTES)
+        scores, matching = np.zeros(row_ids.size), np.zeros(row_ids.size, np.bool_)
+        for number, term in enumerate(self.terms):
             budget.check()
-        if not is_plain_word(token):
-            return False
-    return True
+            documents, frequencies = occurrences(term.token)
+            scores[documents] += self.contribution(number, frequencies, lengths[documents])
+            matching[documents] = True
+        return row_ids[matching], scores[matching]
+
+
+def _score_ratios(table: Table, indexed: IndexedTexts, formula: Formula) -> tuple[float, float]:
+    """How an exact score may relate to Lance's for the same document: at least and at most so many times it. Lance
+    counts other documents than we do, which scales each term's idf, and has another average length, which scales the
+    rest by at most the ratio of the averages."""
+    lance = [indexed.term(table, term).lance_idf for term in formula.terms]
+    scales = [idf / known for idf, known in zip(formula.idf, lance, strict=True) if known > 0]
+    stretch = formula.average / indexed.lance_average
+    least = min(scales, default=1.0) * min(1.0, stretch) * (1 - _SINGLE_PRECISION)
+    return least, max(scales, default=1.0) * max(1.0, stretch) * (1 + _SINGLE_PRECISION)
 
 
 def _accepted_tokens(part: Postings, tokens: list[str], edits: int, budget: MemoryBudget) -> list[str]:
@@ -269,27 +236,25 @@ def _accepted_tokens(part: Postings, tokens: list[str], edits: int, budget: Memo
     return list({near for token in tokens for near in tokens_within(token, vocabulary, edits, budget)})
 
 
-def _scored_rows(
-    table: Table, column: str, candidates: Candidates, formula: Formula, budget: MemoryBudget
-) -> tuple[RowIds, Measures]:
+def _score_rows(table: Table, column: str, candidates: Candidates, formula: Formula, budget: MemoryBudget) -> Scored:
     """Score a few rows by reading their texts."""
-    rows = candidate_rows(table, candidates, [column])
+    rows = candidates.read(table, [column])
     budget.step(rows.nbytes * _COUNTED_COPIES)
     counted = counts_of(rows.column(column).to_pylist(), budget.check)
     lengths = np.array([sum(c.values()) for c in counted], np.int64)
-    scores = np.zeros(lengths.size)
-    matching = np.zeros(lengths.size, np.bool_)
-    for number, term in enumerate(formula.terms):
-        budget.check()
-        frequencies = np.array([c.get(term.token, 0) for c in counted], np.int64)
-        scores += formula.contribution(number, frequencies, lengths)
-        matching |= frequencies > 0
-    return row_ids_of(rows)[matching], scores[matching]
+
+    def occurrences(token: str) -> Occurrences:
+        frequencies = np.array([c.get(token, 0) for c in counted], np.int64)
+        documents = np.flatnonzero(frequencies)
+        return documents, frequencies[documents]
+
+    return formula.score(row_ids_of(rows), lengths, occurrences, budget)
 
 
-def _scored_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: int | None) -> tuple[RowIds, Measures]:
+def _score_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: int | None) -> Scored:
     """Score matching candidates: all of them, or at least those that can be among the best k."""
-    parts = [_scored_documents(part, formula, corpus.budget) for part in corpus.counted]
+    budget = corpus.budget
+    parts = [formula.score(part.row_ids, part.lengths, part.occurrences, budget) for part in corpus.counted]
     if candidates.filter is not None and any(rows.size for rows, _ in parts):
         allowed = corpus.counted_rows(candidates.filter)
         parts = [_only(part, allowed) for part in parts]
@@ -307,63 +272,47 @@ def _scored_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: 
     return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
 
 
-def _only(scored: tuple[RowIds, Measures], allowed: RowIds) -> tuple[RowIds, Measures]:
+def _only(scored: Scored, allowed: RowIds) -> Scored:
     rows, scores = scored
     kept = is_member(rows, allowed)
     return rows[kept], scores[kept]
 
 
-def _scored_documents(part: Documents, formula: Formula, budget: MemoryBudget) -> tuple[RowIds, Measures]:
-    budget.step(part.row_ids.size * _SCORED_BYTES)
-    scores = np.zeros(part.row_ids.size)
-    matching = np.zeros(part.row_ids.size, np.bool_)
-    for number, term in enumerate(formula.terms):
-        budget.check()
-        documents, frequencies = part.occurrences(term.token)
-        scores[documents] += formula.contribution(number, frequencies, part.lengths[documents])
-        matching[documents] = True
-    return part.row_ids[matching], scores[matching]
+def _score_indexed(corpus: Corpus, indexed: IndexedTexts, filter: str | None, formula: Formula) -> Scored:
+    terms = {term.token: term for term in formula.terms}
 
+    def occurrences(token: str) -> Occurrences:
+        return indexed.occurrences(corpus.table, terms[token], filter)
 
-def _score_indexed(
-    corpus: Corpus, indexed: IndexedTexts, filter: str | None, formula: Formula
-) -> tuple[RowIds, Measures]:
-    corpus.budget.step(indexed.row_ids.size * _SCORED_BYTES)
-    scores = np.zeros(indexed.row_ids.size)
-    matching = np.zeros(indexed.row_ids.size, np.bool_)
-    for number, term in enumerate(formula.terms):
-        corpus.budget.check()
-        documents, frequencies = indexed.occurrences(corpus.table, term, filter)
-        scores[documents] += formula.contribution(number, frequencies, indexed.lengths[documents])
-        matching[documents] = True
-    return indexed.row_ids[matching], scores[matching]
+    return formula.score(indexed.row_ids, indexed.lengths, occurrences, corpus.budget)
 
 
 def _best_indexed(
     corpus: Corpus, indexed: IndexedTexts, filter: str | None, formula: Formula, k: int, reached: Measures
-) -> tuple[RowIds, Measures]:
-    """Indexed rows that hold all of the best k; `reached` are the scores of rows found elsewhere.
-
-    Lance proposes its own best. They suffice once the k-th best exact score is out of reach for any row that was not
-    proposed; a tie with such a row would have to be broken by id, so it must be proposed too.
-    """
+) -> Scored:
+    """Indexed rows that hold all of the best k; `reached` are the scores of rows found elsewhere. Lance proposes its
+    own best. They suffice once the k-th best exact score is out of reach for any row that was not proposed; a tie with
+    such a row would have to be broken by id, so it must be proposed too."""
     table = corpus.table
-    ratio = _Ratio.of(table, indexed, formula)
+    least, most = _score_ratios(table, indexed, formula)
+    text = " ".join(term.word for term in formula.terms for _ in range(term.weight))
     proposals = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
     while proposals * 2 < indexed.row_ids.size:
         corpus.budget.check()
-        positions, proposed, floor = indexed.best(table, formula.terms, filter, proposals)
+        positions, proposed, floor = indexed.search(table, text, filter=filter, limit=proposals)
         if proposed.size > k:
-            possible = proposed * ratio.most >= np.partition(proposed, -k)[-k] * ratio.least
+            possible = proposed * most >= np.partition(proposed, -k)[-k] * least
             positions, proposed = positions[possible], proposed[possible]
         if len(formula.terms) == 1:
             (term,) = formula.terms
             counts = indexed.frequencies(table, term, positions, proposed / term.weight).reshape(1, -1)
         else:
             counts = indexed.counted(table, formula.terms, positions)
-        scores = formula.scores(counts, indexed.lengths[positions])
+        scores, lengths = np.zeros(positions.size), indexed.lengths[positions]
+        for number, frequencies in enumerate(counts):
+            scores += formula.contribution(number, frequencies, lengths)
         best = np.concatenate((scores, reached))
-        if floor is None or (best.size >= k and np.partition(best, -k)[-k] > floor * ratio.most):
+        if floor is None or (best.size >= k and np.partition(best, -k)[-k] > floor * most):
             return indexed.row_ids[positions], scores
         proposals *= 4
     return _score_indexed(corpus, indexed, filter, formula)

@@ -8,17 +8,17 @@ how often. A corpus is a whole column, or the texts of the rows that a restricte
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.analyzer import Postings, counts_of, fragment_postings
-from omnigraph.engine.query.search.ranked_rows import Measures
+from omnigraph.engine.query.search.ranked_rows import Measures, positions_in
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.integer_sets import distinct, find_positions, is_member
 from omnigraph.storage.tables import Table
@@ -61,27 +61,11 @@ class IndexedTerm(NamedTuple):
     lance_idf: float
 
 
-class Proposals(NamedTuple):
-    """Documents, as positions, with Lance's scores. Those not proposed score at most `floor`; None: there are none."""
-
-    positions: NDArray[np.int64]
-    scores: Measures
-    floor: float | None
+Occurrences: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
+"""The documents that hold a token, as positions, and how often each holds it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TermOccurrences:
-    """The documents that hold a term, as positions, and how often each holds it."""
-
-    positions: NDArray[np.int32]
-    frequencies: NDArray[np.int32]
-
-    @property
-    def cost(self) -> int:
-        return self.positions.nbytes + self.frequencies.nbytes + 256
-
-
-_OCCURRENCES: Final[ByteBoundCache[TermOccurrences]] = SHARED_MEMORY.add(
+_OCCURRENCES: Final[ByteBoundCache[Occurrences]] = SHARED_MEMORY.add(
     "occurrences of words", ByteBoundCache(_OCCURRENCE_BYTES)
 )
 
@@ -108,9 +92,9 @@ class IndexedTexts:
     terms: dict[str, IndexedTerm] = field(default_factory=dict)
 
     @property
-    def cost(self) -> int:
-        gone = self.gone.cost if self.gone is not None else 0
-        return self.row_ids.nbytes + self.lengths.nbytes + self.moved.nbytes + self.moved_postings.cost + gone
+    def nbytes(self) -> int:
+        gone = self.gone.nbytes if self.gone is not None else 0
+        return self.row_ids.nbytes + self.lengths.nbytes + self.moved.nbytes + self.moved_postings.nbytes + gone
 
     @cached_property
     def tokens(self) -> int:
@@ -120,23 +104,21 @@ class IndexedTexts:
     def lance_average(self) -> float:
         return self.lance_tokens / self.lance_documents
 
-    def positions(self, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Where rows stand in `row_ids`, and which of them are there."""
-        return find_positions(self.row_ids, row_ids)
-
     def matches(self, table: Table, text: str, filter: str | None, max_edits: int = 0) -> RowIds:
         """The trusted rows that share a token with the text. With `max_edits` the text consists of tokens already."""
-        rows = matching_rows(table, self.column, text, filter=filter, max_edits=max_edits)
-        row_ids = row_ids_of(rows)
-        return row_ids[self.positions(row_ids)[1]]
+        row_ids = row_ids_of(matching_rows(table, self.column, text, filter=filter, max_edits=max_edits))
+        return row_ids[find_positions(self.row_ids, row_ids)[1]]
 
-    def best(self, table: Table, terms: Sequence[Term], filter: str | None, limit: int) -> Proposals:
-        """Up to `limit` of the best documents by Lance's score."""
-        text = " ".join(term.word for term in terms for _ in range(term.weight))
+    def search(
+        self, table: Table, text: str, *, filter: str | None = None, limit: int | None = None
+    ) -> tuple[NDArray[np.int64], Measures, float | None]:
+        """Documents that share a token with the text, as positions, with Lance's scores: the best, if there is a limit.
+        Others score at most the number returned last; None without others."""
         rows = matching_rows(table, self.column, text, filter=filter, limit=limit)
-        positions, known = self.positions(row_ids_of(rows))
+        positions, known = find_positions(self.row_ids, row_ids_of(rows))
         scores = rows.column(SCORE).to_numpy().astype(np.float64)
-        return Proposals(positions[known], scores[known], None if rows.num_rows < limit else float(scores.min()))
+        floor = None if limit is None or rows.num_rows < limit else float(scores.min())
+        return positions[known], scores[known], floor
 
     def term(self, table: Table, term: Term) -> IndexedTerm:
         if (known := self.terms.get(term.token)) is None:
@@ -145,33 +127,28 @@ class IndexedTexts:
             known = self.terms[term.token] = self._look_up(table, term)
         return known
 
-    def occurrences(self, table: Table, term: Term, filter: str | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The documents that hold a term, as positions, and how often each holds it."""
-        rows = matching_rows(table, self.column, term.word, filter=filter)
-        positions, known = self.positions(row_ids_of(rows))
-        positions = positions[known]
-        return positions, self.frequencies(table, term, positions, rows.column(SCORE).to_numpy()[known])
+    def occurrences(self, table: Table, term: Term, filter: str | None) -> Occurrences:
+        """The documents that hold a term."""
+        positions, scores, _ = self.search(table, term.word, filter=filter)
+        return positions, self.frequencies(table, term, positions, scores)
 
-    def all_occurrences(self, table: Table, term: Term) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def all_occurrences(self, table: Table, term: Term) -> Occurrences:
         """The same for every document, remembered: for readers whose documents have to be counted."""
         key = (*self.name, term.token)
-        if (known := _OCCURRENCES.get(key)) is None:
-            positions, frequencies = self.occurrences(table, term, None)
-            known = TermOccurrences(positions.astype(np.int32), frequencies.astype(np.int32))
-            _OCCURRENCES.keep(key, known)
-        return known.positions, known.frequencies
+        if (cached := _OCCURRENCES.get(key)) is not None:
+            return cached
+        positions, frequencies = (part.astype(np.int32) for part in self.occurrences(table, term, None))
+        return _OCCURRENCES.keep(key, (positions, frequencies), positions.nbytes + frequencies.nbytes + 256)
 
     def frequencies(
-        self, table: Table, term: Term, positions: NDArray[np.int64], scores: NDArray[np.floating]
+        self, table: Table, term: Term, positions: NDArray[np.int64], scores: Measures
     ) -> NDArray[np.int64]:
-        """How often documents hold a term, from the score that Lance gave each of them for it alone.
-
-        The score grows with the count, so it tells it; where single precision leaves a doubt the text is counted.
-        """
+        """How often documents hold a term, from the score that Lance gave each of them for it alone. The score grows
+        with the count, so it tells it; where single precision leaves a doubt the text is counted."""
         if not positions.size:
             return np.empty(0, np.int64)
-        normalised = self._normalisers(self.lengths[positions])
-        share = scores.astype(np.float64) / (self.term(table, term).lance_idf * (K1 + 1))
+        normalised = length_normalisers(self.lengths[positions], self.lance_average)
+        share = scores / (self.term(table, term).lance_idf * (K1 + 1))
         with np.errstate(divide="ignore", invalid="ignore"):
             estimated = normalised * share / (1 - share)
             # How far the estimate may be off: the derivative of the line above times the error of the score.
@@ -187,23 +164,17 @@ class IndexedTexts:
         row_ids = self.row_ids[positions]
         rows = table.select(row_ids, [self.column])
         counts = counts_of(rows.column(self.column).to_pylist())
-        stored = row_ids_of(rows)
-        order = np.argsort(stored)
-        found, _ = find_positions(stored[order], row_ids)
         table_of_counts = np.array([[c.get(term.token, 0) for c in counts] for term in terms], np.int64)
-        return table_of_counts.reshape(len(terms), len(counts))[:, order[found]]
+        return table_of_counts.reshape(len(terms), len(counts))[:, positions_in(row_ids_of(rows), row_ids)]
 
     def _look_up(self, table: Table, term: Term) -> IndexedTerm:
-        # One trusted document with its score tells Lance's idf; as many as have moved could stand before it.
-        rows = matching_rows(table, self.column, term.word, limit=1 + self.moved.size)
-        positions, known = self.positions(row_ids_of(rows))
-        if not known.any():
+        # One trusted document with its score tells Lance's idf; as many as have moved could come before it.
+        positions, scores, _ = self.search(table, term.word, limit=1 + self.moved.size)
+        if not positions.size:
             return IndexedTerm(0, 0.0)
-        first = np.flatnonzero(known)[:1]
-        frequency = float(self.counted(table, [term], positions[first])[0, 0])
-        normaliser = float(self._normalisers(self.lengths[positions[first]])[0])
-        score = float(rows.column(SCORE).to_numpy()[first[0]])
-        idf = score * (frequency + normaliser) / (frequency * (K1 + 1))
+        frequency = float(self.counted(table, [term], positions[:1])[0, 0])
+        normaliser = float(length_normalisers(self.lengths[positions[:1]], self.lance_average)[0])
+        idf = float(scores[0]) * (frequency + normaliser) / (frequency * (K1 + 1))
         if self.gone is not None:
             # Lance's idf tells its count, unless that is huge, and then we know what it counted too much.
             documents = (self.lance_documents + 1) * math.exp(-idf) - 0.5
@@ -211,9 +182,6 @@ class IndexedTexts:
                 surplus = sum(part.occurrences(term.token)[0].size for part in (self.gone, self.moved_postings))
                 return IndexedTerm(round(documents) - surplus, idf)
         return IndexedTerm(self.matches(table, term.word, None).size, idf)
-
-    def _normalisers(self, lengths: NDArray[np.int64]) -> Measures:
-        return length_normalisers(lengths, self.lance_average)
 
 
 def length_normalisers(lengths: NDArray[np.int64], average: float) -> Measures:
@@ -235,7 +203,8 @@ def indexed_texts(
     key = (column, *(s.uuid for s in index.segments), *(content.name for content in covered))
     texts = _COVERAGES.get(key)
     if texts is None:
-        texts = _COVERAGES.keep(key, _examine(key, table, column, index))
+        texts = _examine(key, table, column, index)
+        _COVERAGES.keep(key, texts, texts.nbytes)
     return (texts, set(index.fragment_ids)) if texts.row_ids.size else (None, set())
 
 
@@ -257,11 +226,15 @@ def _examine(name: tuple[Hashable, ...], table: Table, column: str, index: Colum
         left.append(known[~stays])
         living.append(now)
     # A document that left its segment's fragments and lives in those of another: the index knows two texts of it.
-    gone = distinct(np.concatenate(left))
+    all_left = np.sort(np.concatenate(left))
+    gone = distinct(all_left)
     moved = gone[np.logical_or.reduce([find_positions(now, gone)[1] for now in living])]
     trusted, trusted_lengths = np.concatenate(row_ids), np.concatenate(lengths).astype(np.int64)
     order = np.argsort(trusted, kind="stable")
     order = order[~find_positions(moved, trusted[order])[1]]
+    # The files may have lost texts of rows that left, or have others: then what the index counts is not known.
+    deleted = deleted_rows(table, [column], index.fragment_ids)
+    gone_texts = None if deleted is None else Postings(deleted, column)
     return IndexedTexts(
         name=name,
         column=column,
@@ -269,141 +242,85 @@ def _examine(name: tuple[Hashable, ...], table: Table, column: str, index: Colum
         lengths=trusted_lengths[order],
         moved=moved,
         moved_postings=Postings(table.select(moved, [column]), column),
-        gone=_texts_of(table, column, index, np.sort(np.concatenate(left))),
+        gone=gone_texts if gone_texts is not None and np.array_equal(gone_texts.row_ids, all_left) else None,
         lance_documents=documents,
         lance_tokens=tokens,
     )
 
 
-def _texts_of(table: Table, column: str, index: ColumnIndex, left: RowIds) -> Postings | None:
-    """The indexed texts of rows that left the index's fragments, if the files have exactly these and no others."""
-    deleted = deleted_rows(table, [column], index.fragment_ids)
-    if deleted is None:
-        return None
-    texts = Postings(deleted, column)
-    return texts if np.array_equal(texts.row_ids, left) else None
-
-
-Occurrences: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
-
-
-class Documents(Protocol):
-    """Some documents: `row_ids` ascending, and `lengths` in tokens. How many count, and how many tokens they have, is
-    said apart, because some may not count."""
-
-    @property
-    def row_ids(self) -> RowIds: ...
-
-    @property
-    def lengths(self) -> NDArray[np.int64]: ...
-
-    @property
-    def documents(self) -> int: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-    def occurrences(self, token: str) -> Occurrences:
-        """Which documents hold a token, as positions in `row_ids`, and how often."""
-        ...
-
-
 class Corpus:
-    """A column of a table version: `indexed` documents, and `counted` ones. Analysed texts are counted."""
+    """A column of a table version: `indexed` documents, and `counted` ones. Analysed texts are counted.
 
-    def __init__(self, table: Table, column: str, *, indexed: bool = True, budget: MemoryBudget | None = None) -> None:
+    With `visible` it is as if the column held the texts of those rows alone. An index counts and ranks for everybody,
+    so it is only asked which documents hold the `terms` of the query, which is remembered for all readers, and those
+    of each reader are counted here.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        column: str,
+        budget: MemoryBudget,
+        *,
+        indexed: bool = True,
+        visible: RowIds | None = None,
+        terms: Sequence[Term] = (),
+    ) -> None:
         self.table = table
-        self.budget = budget or MemoryBudget()
-        self.budget.check()
+        self.budget = budget
+        budget.check()
         contents = fragment_contents(table)
         self.indexed: IndexedTexts | None = None
         covered: set[int] = set()
         if indexed:
             self.indexed, covered = indexed_texts(table, column, contents)
-            self.budget.check()
+            budget.check()
         loose = [content for content in contents if content.fragment_id not in covered]
-        self.analysed = [fragment_postings(table, column, content, self.budget) for content in loose]
+        self.analysed = [fragment_postings(table, column, content, budget) for content in loose]
         self._counted_in: frozenset[int] | None = frozenset(content.fragment_id for content in loose)
         if self.indexed is not None and self.indexed.moved.size:
             self.analysed.append(self.indexed.moved_postings)
             self._counted_in = None
-        self.counted: Sequence[Documents] = self.analysed
+        self.counted: Sequence[Postings | VisibleTexts] = self.analysed
+        if visible is not None:
+            self._count_visible(visible, {term.token: term for term in terms})
 
-    @cached_property
-    def documents(self) -> int:
-        indexed = self.indexed.row_ids.size if self.indexed is not None else 0
-        return indexed + sum(part.documents for part in self.counted)
+    def _count_visible(self, visible: RowIds, terms: Mapping[str, Term]) -> None:
+        self.counted = [VisibleTexts(p.row_ids, p.lengths, p.occurrences, visible) for p in self.analysed]
+        if (indexed := self.indexed) is not None:
 
-    @cached_property
-    def average_length(self) -> float:
-        indexed = self.indexed.tokens if self.indexed is not None else 0
-        return (indexed + sum(part.tokens for part in self.counted)) / max(self.documents, 1)
+            def occurrences(token: str) -> Occurrences:
+                return indexed.all_occurrences(self.table, terms[token])
 
-    def documents_with(self, term: Term) -> int:
-        self.budget.check()
-        indexed = self.indexed.term(self.table, term).documents if self.indexed is not None else 0
-        return indexed + sum(part.occurrences(term.token)[0].size for part in self.counted)
+            self.counted.append(VisibleTexts(indexed.row_ids, indexed.lengths, occurrences, visible))
+            self.indexed = self._counted_in = None
 
     def counted_rows(self, filter: str) -> RowIds:
         """The rows of the counted documents that pass a filter, perhaps with others."""
         return row_ids_of(self.table.read([], filter=filter, row_ids=True, fragments=self._counted_in))
 
 
-class VisibleCorpus(Corpus):
-    """As if the column held the texts of some rows alone.
-
-    What an index counts, and ranks by, it counts for everybody. So it is only asked which documents hold the words of
-    the query, which is remembered for all readers, and each reader's are counted here.
-    """
+class VisibleTexts:
+    """Documents of which only the visible ones count. `occurrences` finds those that hold a token."""
 
     def __init__(
-        self, table: Table, column: str, visible: RowIds, terms: Sequence[Term], *, budget: MemoryBudget | None = None
+        self,
+        row_ids: RowIds,
+        lengths: NDArray[np.int64],
+        occurrences: Callable[[str], Occurrences],
+        visible: RowIds,
     ) -> None:
-        super().__init__(table, column, budget=budget)
-        parts: list[Documents] = list(self.analysed)
-        if self.indexed is not None:
-            parts.append(_IndexedWords(table, self.indexed, terms))
-            self.indexed = self._counted_in = None
-        self.counted = [_VisibleTexts(part, visible) for part in parts]
-
-
-class _IndexedWords:
-    """The documents of an index, as far as the words of one query go."""
-
-    def __init__(self, table: Table, indexed: IndexedTexts, terms: Sequence[Term]) -> None:
-        self.row_ids = indexed.row_ids
-        self.lengths = indexed.lengths
-        self.documents = indexed.row_ids.size
-        self.tokens = indexed.tokens
-        self._table = table
-        self._indexed = indexed
-        self._terms = {term.token: term for term in terms}
-
-    def occurrences(self, token: str) -> Occurrences:
-        return self._indexed.all_occurrences(self._table, self._terms[token])
-
-
-class _VisibleTexts:
-    """Documents of which only the visible ones count."""
-
-    def __init__(self, part: Documents, visible: RowIds) -> None:
-        self.row_ids = part.row_ids
-        self.lengths = part.lengths
-        self._part = part
-        self._mask = is_member(part.row_ids, visible)
+        self.row_ids = row_ids
+        self.lengths = lengths
+        self._mask = is_member(row_ids, visible)
+        self.documents = int(np.count_nonzero(self._mask))
+        self.tokens = int(lengths[self._mask].sum())
+        self._all_occurrences = occurrences
         self._occurrences: dict[str, Occurrences] = {}
-
-    @property
-    def documents(self) -> int:
-        return int(np.count_nonzero(self._mask))
-
-    @property
-    def tokens(self) -> int:
-        return int(self.lengths[self._mask].sum())
 
     def occurrences(self, token: str) -> Occurrences:
         if (known := self._occurrences.get(token)) is None:
-            documents, frequencies = self._part.occurrences(token)
+            documents, frequencies = self._all_occurrences(token)
             visible = self._mask[documents]
             known = self._occurrences[token] = documents[visible], frequencies[visible]
         return known

@@ -15,15 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.search.ranked_rows import (
-    EVERY_ROW,
-    Candidates,
-    Measures,
-    RankedRows,
-    best_first,
-    candidate_rows,
-    round_measures,
-)
+from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates, Measures, RankedRows, best_first, round_off
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Metric
@@ -32,7 +24,6 @@ from omnigraph.storage.tables.indexes import VECTOR_INDEX_KIND, VectorLengths, m
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, row_ids_of
 from omnigraph.storage.tables.search import (
     DISTANCE,
-    ColumnIndex,
     FragmentContent,
     fragment_contents,
     index_of,
@@ -53,6 +44,7 @@ _STEP_BYTES: Final = 24
 _MEASURED_BYTES: Final = 4 * 8
 _SPARE_MEASURES: Final = 16 << 10
 _LENGTH_BYTES: Final = 4 << 20
+_BYTES_PER_LENGTHS: Final = 256
 
 _LENGTHS: Final[ByteBoundCache[VectorLengths]] = SHARED_MEMORY.add("vector lengths", ByteBoundCache(_LENGTH_BYTES))
 
@@ -67,11 +59,9 @@ def nearest(
     *,
     budget: MemoryBudget | None = None,
 ) -> RankedRows:
-    """The k candidates closest to `vector`, all of them when k is None; ties by entity id ascending.
-
-    Rows without a vector have no rank, and neither has a vector of length zero under `cosine`. The distance is the
-    Euclidean one for `l2`, 1 - cosine for `cosine` and 1 - inner product for `dot`.
-    """
+    """The k candidates closest to `vector`, all of them when k is None; ties by entity id ascending. Rows without a
+    vector have no rank, and neither has a vector of length zero under `cosine`. The distance is the Euclidean one for
+    `l2`, 1 - cosine for `cosine` and 1 - inner product for `dot`."""
     if k is not None and k <= 0:
         raise BadRequestError("nearest needs a limit of at least 1")
     query = np.asarray(vector, np.float32)
@@ -88,10 +78,15 @@ def nearest(
     if metric is Metric.L2:
         return _propose(table, column, closest, k, candidates)
     # Under the other metrics a row that single precision can't measure is missing from what Lance proposes, silently.
-    lengths = _known_lengths(table, column)
-    if lengths is None and candidates.filter is None:
-        return _measured_all(table, column, closest)
-    lengths = lengths or _all_lengths(table, column, closest.budget)
+    fragments = {fragment: _LENGTHS.get(_name(fragment, column)) for fragment in fragment_contents(table)}
+    if None in fragments.values() and candidates.filter is None:
+        # Measures all rows and learns how long the vectors are: the next query need not read them all.
+        for fragment in fragments:
+            _read_fragment(table, column, fragment, closest.budget, closest)
+        return closest.rank(table)
+    lengths = VectorLengths()
+    for fragment, known in fragments.items():
+        lengths |= _read_fragment(table, column, fragment, closest.budget) if known is None else known
     if lengths.are_ordinary:
         return _propose(table, column, closest, k, candidates, lengths.greatest)
     return _measure(table, column, closest, candidates)
@@ -102,7 +97,9 @@ def _propose(
 ) -> RankedRows:
     """The k closest by what Lance proposes; no vector of the table is longer than `longest`, if the metric asks."""
     metric, query = closest.metric, closest.query
-    index = _usable_index(table, column, metric)
+    index = index_of(table, column, VECTOR_INDEX_KIND)
+    if index is not None and index.parameters.get("metric_type", "").lower() != metric.value:
+        index = None  # Lance would ignore an index of another metric, loudly
     count = k + _SPARE_PROPOSALS
     while count * _SCAN_SHARE < table.state.rows:
         rows = nearest_rows(
@@ -137,15 +134,6 @@ def _certain(metric: Metric, query: NDArray[np.float32], proposed: float, longes
             return proposed - _PROPOSAL_ERROR * (1 + float(np.linalg.norm(query.astype(np.float64))) * longest)
 
 
-def _usable_index(table: Table, column: str, metric: Metric) -> ColumnIndex | None:
-    """An index of another metric would be ignored by Lance, loudly; one of another kind would not be exact."""
-    index = index_of(table, column, VECTOR_INDEX_KIND)
-    return index if index is not None and index.parameters.get("metric_type", "").lower() == metric.value else None
-
-
-# ---- exact measures -------------------------------------------------------------------------------------
-
-
 class _Closest:
     """The closest of the rows that it is given, by their stored vectors and in double precision."""
 
@@ -154,8 +142,8 @@ class _Closest:
         self.query = query
         self.budget = budget
         self._k = k
-        self._row_ids: list[RowIds] = []
-        self._distances: list[Measures] = []
+        self._row_ids: list[RowIds] = [np.empty(0, np.int64)]
+        self._distances: list[Measures] = [np.empty(0, np.float64)]
         self._size = 0
 
     def take(self, rows: pa.Table, column: str) -> _Closest:
@@ -191,47 +179,17 @@ class _Closest:
         self._size = self._distances[0].size
 
     def _all(self) -> tuple[RowIds, Measures]:
-        if not self._row_ids:
-            return np.empty(0, np.int64), np.empty(0, np.float64)
         return np.concatenate(self._row_ids), np.concatenate(self._distances)
 
 
 def _measure(table: Table, column: str, closest: _Closest, candidates: Candidates) -> RankedRows:
     """The k closest candidates by their stored vectors, read a batch at a time unless they are listed."""
     if candidates.rows is not None:
-        return closest.take(candidate_rows(table, candidates, [column]), column).rank(table)
+        return closest.take(candidates.read(table, [column]), column).rank(table)
     for batch in table.batches([column], filter=candidates.filter, row_ids=True):
         closest.budget.step(batch.nbytes)
         closest.take(pa.table(batch), column)
     return closest.rank(table)
-
-
-def _measured_all(table: Table, column: str, closest: _Closest) -> RankedRows:
-    """The k closest of all rows. Learns how long the vectors are: the next query need not read them all."""
-    for fragment in fragment_contents(table):
-        _read_fragment(table, column, fragment, closest.budget, closest)
-    return closest.rank(table)
-
-
-# ---- lengths --------------------------------------------------------------------------------------------
-
-
-def _known_lengths(table: Table, column: str) -> VectorLengths | None:
-    """How long the vectors of a table are, as far as that was measured before; None when a fragment was not."""
-    lengths = VectorLengths()
-    for fragment in fragment_contents(table):
-        if (cached := _LENGTHS.get(_name(fragment, column))) is None:
-            return None
-        lengths |= cached
-    return lengths
-
-
-def _all_lengths(table: Table, column: str, budget: MemoryBudget) -> VectorLengths:
-    lengths = VectorLengths()
-    for fragment in fragment_contents(table):
-        cached = _LENGTHS.get(_name(fragment, column))
-        lengths |= cached if cached is not None else _read_fragment(table, column, fragment, budget)
-    return lengths
 
 
 def _read_fragment(
@@ -249,7 +207,7 @@ def _read_fragment(
             ids = batch.column(ROW_ID).filter(vectors.is_valid())
             living = np.asarray(ids.is_valid())
             closest.measure(ids.drop_null().to_numpy().astype(np.int64), matrix[living])
-    return _LENGTHS.keep(_name(fragment, column), lengths)
+    return _LENGTHS.keep(_name(fragment, column), lengths, _BYTES_PER_LENGTHS)
 
 
 def _steps(matrix: NDArray[np.float32]) -> Iterator[slice]:
@@ -265,13 +223,13 @@ def _name(fragment: FragmentContent, column: str) -> tuple[str, ...]:
 
 
 def _distances(metric: Metric, query: Measures, matrix: NDArray[np.float64]) -> Measures:
-    """Row by row in one fixed order of summation, so that equal vectors are at equal distances wherever they stand."""
+    """Row by row in one fixed order of summation, so that equal vectors are at equal distances in any table."""
     if metric is Metric.L2:
         apart = matrix - query
-        return round_measures(np.sqrt(np.einsum("ij,ij->i", apart, apart)))
+        return round_off(np.sqrt(np.einsum("ij,ij->i", apart, apart)))
     inner = np.einsum("ij,j->i", matrix, query)
     if metric is Metric.COSINE:
         lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix) * np.einsum("j,j->", query, query))
         with np.errstate(invalid="ignore", divide="ignore"):
             inner = inner / lengths
-    return 1.0 - round_measures(inner)
+    return 1.0 - round_off(inner)

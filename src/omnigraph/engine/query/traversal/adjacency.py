@@ -7,10 +7,10 @@ run on the same structure. A layer holds the neighbour lists that differ from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,31 +23,18 @@ Positions: TypeAlias = NDArray[Any]
 """Indices, 32 bits wide wherever they fit: these arrays are most of a topology."""
 
 
-def join_row_ids(parts: Sequence[RowIds]) -> RowIds:
-    """Row ids that were found piece by piece."""
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-
 class Entries(NamedTuple):
-    """Which entries belong to some nodes: how many each has, and where they stand, node after node."""
+    """Which entries belong to some nodes: how many each has, and where they are, node after node."""
 
     counts: NDArray[np.int64]
     at: Indices | slice
 
 
-class Counting(Protocol):
-    """What an adjacency asks of its reverse."""
-
-    def all_counts(self) -> NDArray[np.int64]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Adjacency:
-    """The neighbours of node i of `sources` are `targets[offsets[i]:offsets[i + 1]]`, positions in `ends`.
-
-    Without `ranks` each neighbour occurs once, ascending. With `ranks` there is one entry per stored edge in edge id
-    order: `edges[rank]` is the row id of the edge that has this place among all edge ids.
-    """
+    """The neighbours of node i of `sources` are `targets[offsets[i]:offsets[i + 1]]`, positions in `ends`. Without
+    `ranks` each neighbour occurs once, ascending. With `ranks` there is one entry per stored edge in edge id order:
+    `edges[rank]` is the row id of the edge that has this rank among all edge ids."""
 
     sources: RowSpace
     ends: RowSpace
@@ -55,7 +42,7 @@ class Adjacency:
     targets: Positions
     ranks: Positions | None = None
     edges: RowIds | None = None
-    reverse: Counting | None = None
+    reverse: Neighbours | None = None
     """The same pairs from the other end, if known."""
 
     @property
@@ -63,30 +50,17 @@ class Adjacency:
         arrays = (self.offsets, self.targets, self.ranks, self.edges)
         return sum(array.nbytes for array in arrays if array is not None) + self.sources.nbytes + self.ends.nbytes
 
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return len(self.targets)
+
     def all_counts(self) -> NDArray[np.int64]:
         """How many neighbours each node of `sources` has."""
         return np.diff(self.offsets)
 
-    def counts(self, nodes: RowIds) -> NDArray[np.int64]:
-        return self.counts_of(self.sources.positions(nodes))
-
-    def entries(self, nodes: RowIds) -> Entries:
-        return self.entries_of(self.sources.positions(nodes))
-
-    def entries_of(self, positions: Indices) -> Entries:
-        """The same by position."""
-        if not len(self.sources) or not len(positions):
-            return Entries(np.zeros(len(positions), np.int64), np.empty(0, np.int64))
-        counts = self.counts_of(positions)
-        if is_ascending(positions):
-            if int(counts.sum()) == len(self.targets):
-                return Entries(counts, slice(0, len(self.targets)))
-            if side_by_side(positions):
-                return Entries(counts, slice(int(self.offsets[positions[0]]), int(self.offsets[positions[-1] + 1])))
-        return Entries(counts, spread(self.offsets[positions], counts))
-
-    def counts_of(self, positions: Indices) -> NDArray[np.int64]:
-        """How many neighbours the nodes at these positions have."""
+    def counts(self, positions: Indices) -> NDArray[np.int64]:
+        """How many neighbours the nodes at these positions have; none at -1."""
         if not len(self.sources) or not len(positions):
             return np.zeros(len(positions), np.int64)
         if side_by_side(positions):
@@ -94,35 +68,29 @@ class Adjacency:
         counts = self.offsets[positions + 1] - self.offsets[positions]
         return np.where(positions < 0, 0, counts)
 
+    def entries(self, positions: Indices) -> Entries:
+        counts = self.counts(positions)
+        if len(positions) and is_ascending(positions):
+            if int(counts.sum()) == self.size:
+                return Entries(counts, slice(0, self.size))
+            if side_by_side(positions):
+                return Entries(counts, slice(int(self.offsets[positions[0]]), int(self.offsets[positions[-1] + 1])))
+        return Entries(counts, spread(self.offsets[positions], counts))
+
     def targets_at(self, at: Indices | slice) -> Positions:
         """The neighbours in these entries by position."""
         return self.targets[at]
 
-    def rows_at(self, at: Indices | slice) -> RowIds:
-        """The neighbours in these entries by row id."""
-        return self.ends.rows_at(self.targets[at])
+    def spans(self, positions: Indices) -> tuple[Indices, NDArray[np.int64]]:
+        """Where the lists of these nodes begin and how long they are."""
+        return self.offsets[positions], self.counts(positions)
 
     def edges_at(self, at: Indices | slice) -> RowIds:
+        """The edges of these entries by row id."""
         assert self.ranks is not None
         assert self.edges is not None
         rows: RowIds = self.edges[self.ranks[at]]
         return rows
-
-    def end_counts(self, at: Indices | slice, weights: Counts | None) -> Counts:
-        """How often each end occurs in these entries, each entry counted by its weight."""
-        everything = isinstance(at, slice) and (at.start, at.stop) == (0, len(self.targets))
-        if everything and weights is None and self.reverse is not None:
-            return self.reverse.all_counts()
-        return added_up(self.targets[at], weights, len(self.ends))
-
-    def has_pairs(self, nodes: RowIds, others: RowIds) -> Mask:
-        """Whether each node has the one beside it as a neighbour."""
-        sources, targets = self.sources.positions(nodes), self.ends.positions(others)
-        if not len(self.sources) or not len(self.targets):
-            return np.zeros(len(sources), dtype=bool)
-        possible = (sources >= 0) & (targets >= 0)
-        low, high = np.where(possible, self.offsets[sources], 0), np.where(possible, self.offsets[sources + 1], 0)
-        return stands_between(low, high, targets, self.targets_at)
 
 
 def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Positions) -> Adjacency:
@@ -133,7 +101,7 @@ def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Posit
     if len(keys):
         keys = keys[np.concatenate(([True], keys[1:] != keys[:-1]))]
     neighbours = (keys & ((1 << bits) - 1)).astype(position_type(ends))
-    return Adjacency(sources, ends, _offsets(keys >> bits, len(sources)), neighbours)
+    return Adjacency(sources, ends, list_bounds(np.bincount(keys >> bits, minlength=len(sources))), neighbours)
 
 
 def of_edges(
@@ -141,34 +109,68 @@ def of_edges(
 ) -> Adjacency:
     """One entry per stored edge. `ranks` is the position of each entry's edge in the order of edge ids."""
     order = np.lexsort((ranks, source))
-    return Adjacency(
-        sources,
-        ends,
-        _offsets(source, len(sources)),
-        target[order].astype(position_type(ends)),
-        ranks[order].astype(np.int32 if len(edges) < 2**31 else np.int64),
-        edges,
-    )
+    targets = target[order].astype(position_type(ends))
+    ranks = ranks[order].astype(np.int32 if len(edges) < 2**31 else np.int64)
+    return Adjacency(sources, ends, list_bounds(np.bincount(source, minlength=len(sources))), targets, ranks, edges)
 
 
-def either_way(out: Adjacency, back: Adjacency) -> Adjacency:
-    """Neighbours along or against the edges of a type whose ends are one node type; a self loop is one edge."""
-    size = len(out.sources)
-    leaving, arriving = owners(out), owners(back)
+def either_way(out: Neighbours, back: Neighbours, base: Neighbours | None = None) -> Neighbours:
+    """Neighbours along or against the edges of a type whose ends are one node type; a self loop is one edge. Of two
+    layered adjacencies, `base` is what this gives for their bases."""
+    if isinstance(out, LayeredAdjacency) or isinstance(back, LayeredAdjacency):
+        return _either_way_layered(base, out, back)
+    leaving, arriving = (np.repeat(np.arange(len(way.sources)), way.all_counts()) for way in (out, back))
     if out.ranks is None or back.ranks is None:
-        return of_pairs(
-            out.sources,
-            out.ends,
-            np.concatenate((leaving, arriving)),
-            np.concatenate((out.targets, back.targets)).astype(np.int64),
-        )
+        targets = np.concatenate((out.targets, back.targets)).astype(np.int64)
+        return of_pairs(out.sources, out.ends, np.concatenate((leaving, arriving)), targets)
     assert out.edges is not None
     proper = back.targets != arriving
     source = np.concatenate((leaving, arriving[proper]))
     target = np.concatenate((out.targets, back.targets[proper]))
     ranks = np.concatenate((out.ranks, back.ranks[proper]))
-    assert size == len(back.sources)
     return of_edges(out.sources, out.ends, source, target, ranks, out.edges)
+
+
+def walk(
+    nodes: RowIds, hops: int, step: Callable[[RowIds], tuple[RowIds, RowIds]], *, one_type: bool
+) -> tuple[RowSpace, RowSpace, Indices, Indices]:
+    """All edges within some hops of the nodes, as the nodes at either end and the positions of each edge in them.
+    `step` finds the edges that begin at some nodes: their sources and their ends, by row id."""
+    frontier = visited = RowSpace.of(nodes)
+    met = [(nodes[:0], nodes[:0])]
+    for _ in range(hops):
+        if not len(frontier):
+            break
+        met.append(step(frontier.rows))
+        fresh = distinct(met[-1][1])
+        frontier = RowSpace(fresh[~visited.contains(fresh)])
+        visited = RowSpace(union(visited.rows, frontier.rows))
+    source, end = (np.concatenate(parts) for parts in zip(*met, strict=True))
+    sources = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
+    ends = sources if one_type else RowSpace.of(end)
+    return sources, ends, sources.positions(source), ends.positions(end)
+
+
+def end_counts(adjacency: Neighbours, at: Indices | slice, weights: Counts | None) -> Counts:
+    """How often each end occurs in these entries, each entry counted by its weight."""
+    is_all = isinstance(at, slice) and (at.start, at.stop) == (0, adjacency.size)
+    if is_all and weights is None and adjacency.reverse is not None:
+        return adjacency.reverse.all_counts()
+    return added_up(adjacency.targets_at(at), weights, len(adjacency.ends))
+
+
+def has_pairs(adjacency: Neighbours, sources: Indices, targets: Indices) -> Mask:
+    """Whether each node has the one beside it as a neighbour; not at -1."""
+    if not adjacency.size:
+        return np.zeros(len(sources), dtype=bool)
+    starts, counts = adjacency.spans(sources)
+    return stands_between(starts, starts + counts, targets, adjacency.targets_at)
+
+
+def pairs_of(adjacency: Neighbours, nodes: Indices) -> Pairs:
+    """All pairs that begin at these nodes."""
+    starts, counts = adjacency.spans(nodes)
+    return Pairs(np.repeat(nodes, counts), adjacency.targets_at(spread(starts, counts)).astype(np.int64))
 
 
 def position_type(space: RowSpace) -> type[np.integer]:
@@ -199,26 +201,18 @@ def stands_between(low: Indices, high: Indices, wanted: Indices, targets_at: Cal
     return mask
 
 
-def owners(adjacency: Adjacency) -> Indices:
-    return np.repeat(np.arange(len(adjacency.sources)), np.diff(adjacency.offsets))
-
-
-def _offsets(owner: Indices, size: int) -> NDArray[np.int64]:
-    return list_bounds(np.bincount(owner, minlength=size))
-
-
 def list_bounds(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where lists of these lengths begin, and behind them where the last one ends."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
 
 
-# A layer is copied by every commit and searched by every hop; folding it copies the base. So it may hold a share of
+# A layer is copied by every commit and searched by every hop; merging it copies the base. So it may hold a share of
 # the entries of the base, more of a small one than of a large one.
 _SMALLEST_FOLDED: Final = 1 << 10
 _LARGEST_LAYER: Final = 1 << 16
 _LARGEST_SHARE: Final = 64
 _SMALL_BASE_SHARE: Final = 4
-# Reading this share of all entries in sequence, folding first costs less than gathering them.
+# Reading this share of all entries in sequence, merging first costs less than gathering them.
 _SEQUENTIAL_SHARE: Final = 4
 
 
@@ -230,6 +224,10 @@ class Pairs(NamedTuple):
 
     def reversed(self) -> Pairs:
         return Pairs(self.ends, self.sources)
+
+    def join(self, *others: Pairs) -> Pairs:
+        parts = (self, *others)
+        return Pairs(np.concatenate([part.sources for part in parts]), np.concatenate([part.ends for part in parts]))
 
 
 class Lists(NamedTuple):
@@ -244,13 +242,6 @@ class Lists(NamedTuple):
         return self.nodes.nbytes + self.offsets.nbytes + self.targets.nbytes
 
 
-class _Spans(NamedTuple):
-    """Where lists begin and how long they are. Entries of the layer are numbered on behind those of the base."""
-
-    starts: Indices
-    counts: NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class LayeredAdjacency:
     """`base` with the lists of some nodes replaced. Its nodes keep their numbers; later ones follow them."""
@@ -259,14 +250,14 @@ class LayeredAdjacency:
     ends: RowSpace
     base: Adjacency
     layer: Lists
-    reverse: Counting | None = None
+    reverse: Neighbours | None = None
 
     @property
     def nbytes(self) -> int:
         """Of its own, without what it shares with the base."""
-        folded = self.__dict__.get("folded")
+        merged = self.__dict__.get("merged")  # only if it has been made
         own = self.layer.nbytes + 8 * (_late(self.sources) + _late(self.ends))
-        return own + (0 if folded is None else folded.offsets.nbytes + folded.targets.nbytes)
+        return own + (0 if merged is None else merged.offsets.nbytes + merged.targets.nbytes)
 
     @property
     def is_due_for_merge(self) -> bool:
@@ -291,48 +282,39 @@ class LayeredAdjacency:
 
     @cached_property
     def size(self) -> int:
-        """How many entries there are."""
         replaced = self.layer.nodes[self.layer.nodes < len(self.base.sources)]
-        lost = self.base.offsets[replaced + 1] - self.base.offsets[replaced]
-        return len(self.base.targets) - int(lost.sum()) + len(self.layer.targets)
+        return len(self.base.targets) - int(self.base.counts(replaced).sum()) + len(self.layer.targets)
 
     def all_counts(self) -> NDArray[np.int64]:
         return self._counts_between(0, len(self.sources))
 
-    def counts(self, nodes: RowIds) -> NDArray[np.int64]:
-        return self.counts_of(self.sources.positions(nodes))
+    def counts(self, positions: Indices) -> NDArray[np.int64]:
+        if len(positions) and side_by_side(positions):
+            return self._counts_between(int(positions[0]), int(positions[-1]) + 1)
+        return self.spans(positions)[1]
 
-    def entries(self, nodes: RowIds) -> Entries:
-        return self.entries_of(self.sources.positions(nodes))
-
-    def entries_of(self, positions: Indices) -> Entries:
+    def entries(self, positions: Indices) -> Entries:
         """Slices are of the merged adjacency: they cover many entries, which often are never read."""
         if len(positions) and is_ascending(positions):
-            counts = self.counts_of(positions)
+            counts = self.counts(positions)
             total = int(counts.sum())
             if total == self.size:
                 return Entries(counts, slice(0, total))
             if side_by_side(positions) and total * _SEQUENTIAL_SHARE > self.size:
-                return self.merged.entries_of(positions)
-        spans = self._spans(positions)
-        return Entries(spans.counts, spread(*spans))
-
-    def counts_of(self, positions: Indices) -> NDArray[np.int64]:
-        """How many neighbours the nodes at these positions have."""
-        if len(positions) and side_by_side(positions):
-            return self._counts_between(int(positions[0]), int(positions[-1]) + 1)
-        return self._spans(positions).counts
+                return self.merged.entries(positions)
+        starts, counts = self.spans(positions)
+        return Entries(counts, spread(starts, counts))
 
     def _counts_between(self, first: int, stop: int) -> NDArray[np.int64]:
-        early = np.diff(self.base.offsets[first : stop + 1])
-        counts = (
-            early if len(early) == stop - first else np.append(early, np.zeros(stop - first - len(early), np.int64))
-        )
+        counts = np.diff(self.base.offsets[first : stop + 1])
+        if len(counts) < stop - first:
+            counts = np.append(counts, np.zeros(stop - first - len(counts), np.int64))
         low, high = np.searchsorted(self.layer.nodes, (first, stop))
         counts[self.layer.nodes[low:high] - first] = np.diff(self.layer.offsets[low : high + 1])
         return counts
 
-    def _spans(self, positions: Indices) -> _Spans:
+    def spans(self, positions: Indices) -> tuple[Indices, NDArray[np.int64]]:
+        """Entries of the layer are numbered on behind those of the base."""
         base, layer = self.base, self.layer
         early = (positions >= 0) & (positions < len(base.sources))
         at = np.where(early, positions, 0)
@@ -343,7 +325,7 @@ class LayeredAdjacency:
             slots = slots[changed]
             starts[changed] = len(base.targets) + layer.offsets[slots]
             counts[changed] = layer.offsets[slots + 1] - layer.offsets[slots]
-        return _Spans(starts, counts)
+        return starts, counts
 
     def targets_at(self, at: Indices | slice) -> Positions:
         if isinstance(at, slice):
@@ -356,61 +338,36 @@ class LayeredAdjacency:
         targets[beyond] = self.layer.targets[at[beyond] - len(self.base.targets)]
         return targets
 
-    def rows_at(self, at: Indices | slice) -> RowIds:
-        return self.ends.rows_at(self.targets_at(at))
-
-    def edges_at(self, at: Indices | slice) -> RowIds:
-        raise AssertionError("a topology of single edges is never layered")
-
-    def end_counts(self, at: Indices | slice, weights: Counts | None) -> Counts:
-        everything = isinstance(at, slice) and (at.start, at.stop) == (0, self.size)
-        if everything and weights is None and self.reverse is not None:
-            return self.reverse.all_counts()
-        return added_up(self.targets_at(at), weights, len(self.ends))
-
-    def has_pairs(self, nodes: RowIds, others: RowIds) -> Mask:
-        targets = self.ends.positions(others)
-        if not self.size:
-            return np.zeros(len(targets), dtype=bool)
-        starts, counts = self._spans(self.sources.positions(nodes))
-        return stands_between(starts, starts + counts, targets, self.targets_at)
-
 
 Neighbours: TypeAlias = Adjacency | LayeredAdjacency
 
 
 def change_layer(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pairs, added: Pairs) -> LayeredAdjacency:
-    """The adjacency without the lost pairs and with the added ones, some of which it may have.
-
-    `sources` and `ends` hold the nodes of the older one under their numbers and perhaps later ones.
-    """
+    """The adjacency without the lost pairs and with the added ones, some of which it may have. `sources` and `ends`
+    hold the nodes of the older one under their numbers and perhaps later ones."""
     base, layer = (older, _NO_LISTS) if isinstance(older, Adjacency) else (older.base, older.layer)
     nodes = distinct(np.concatenate((lost.sources, added.sources)))
     before = LayeredAdjacency(sources, ends, base, layer)
-    spans = before._spans(nodes)
+    starts, counts = before.spans(nodes)
     bits = max(1, len(ends)).bit_length()
 
-    def keys(slots: Indices, targets: Positions) -> Indices:
-        return (slots << bits) | targets
+    def keys(pairs: Pairs) -> Indices:
+        return distinct((find_positions(nodes, pairs.sources)[0] << bits) | pairs.ends)
 
-    held = keys(np.repeat(np.arange(len(nodes)), spans.counts), before.targets_at(spread(*spans)))
-    gone = distinct(keys(find_positions(nodes, lost.sources)[0], lost.ends))
-    fresh = distinct(keys(find_positions(nodes, added.sources)[0], added.ends))
-    held = union(held[~is_member(held, gone)], fresh)
-    counts = np.bincount(held >> bits, minlength=len(nodes))
+    held = (np.repeat(np.arange(len(nodes)), counts) << bits) | before.targets_at(spread(starts, counts))
+    held = union(held[~is_member(held, keys(lost))], keys(added))
     targets = (held & ((1 << bits) - 1)).astype(position_type(ends))
-    return LayeredAdjacency(sources, ends, base, _replace(layer, Lists(nodes, list_bounds(counts), targets)))
+    newer = Lists(nodes, list_bounds(np.bincount(held >> bits, minlength=len(nodes))), targets)
+    return LayeredAdjacency(sources, ends, base, _replace(layer, newer))
 
 
-def either_way_layered(base: Adjacency, out: LayeredAdjacency, back: LayeredAdjacency) -> LayeredAdjacency:
-    """Neighbours along or against the edges, over the `base` that holds those of the two bases."""
+def _either_way_layered(base: Neighbours | None, out: Neighbours, back: Neighbours) -> LayeredAdjacency:
+    assert isinstance(base, Adjacency)
+    assert isinstance(out, LayeredAdjacency)
+    assert isinstance(back, LayeredAdjacency)
     nodes = union(out.layer.nodes, back.layer.nodes)
     plain = LayeredAdjacency(out.sources, out.ends, base, Lists(nodes, np.zeros(len(nodes) + 1, np.int64), _NO_TARGETS))
-    pairs = []
-    for way in (out, back):
-        spans = way._spans(nodes)
-        pairs.append(Pairs(np.repeat(nodes, spans.counts), way.targets_at(spread(*spans)).astype(np.int64)))
-    both = Pairs(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
+    both = pairs_of(out, nodes).join(pairs_of(back, nodes))
     return change_layer(plain, out.sources, out.ends, Pairs(nodes[:0], nodes[:0]), both)
 
 

@@ -8,7 +8,6 @@ reads the clock is never remembered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -18,7 +17,7 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.pushdown import row_filter_text
 from omnigraph.engine.query.operators.scan import holds
 from omnigraph.engine.query.operators.values import load_together
-from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, join_row_ids, of_edges, of_pairs
+from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
@@ -37,34 +36,13 @@ _FIND, _FIND_PER_ROW = 2e-3, 1.5e-7
 _Key: TypeAlias = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _VisibleRows:
-    """Ascending."""
-
-    rows: RowIds
-
-    @property
-    def cost(self) -> int:
-        return int(self.rows.nbytes)
-
-
-_VISIBLE: Final[ByteBoundCache[_VisibleRows]] = SHARED_MEMORY.add("visible rows", ByteBoundCache(_BYTES))
+_VISIBLE: Final[ByteBoundCache[RowIds]] = SHARED_MEMORY.add("visible rows", ByteBoundCache(_BYTES))
 _SPENT: Final[RecentlyUsed[_Key, float]] = RecentlyUsed(_REMEMBERED_COSTS)
 
 
 def at_hand(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
     """The visible rows of a type, ascending, if they have been found before."""
-    if context.visibility.reads_the_clock:
-        return None
-    cached = _VISIBLE.get(_key(type_, context))
-    return None if cached is None else cached.rows
-
-
-def keep(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext) -> RowIds:
-    """Remember what was found."""
-    if not context.visibility.reads_the_clock:
-        _VISIBLE.keep(_key(type_, context), _VisibleRows(rows))
-    return rows
+    return None if context.visibility.reads_the_clock else _VISIBLE.get(_key(type_, context))
 
 
 def pays(type_: NodeType | EdgeType, looks: int, context: ReadContext) -> bool:
@@ -114,7 +92,9 @@ def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, v
         variable = variable or f"#visibility:{type_.type_key}"
         test, looked_at = context.visibility.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh))
         if len(fresh) <= _FEW:
-            load_together([*sides(test), *context.named_of(variable)], looked_at, context)
+            named = [value for value in context.named if value.variable == variable]
+            small = [value for value in named if not (value.type.list or value.type.is_vector or value.type.is_blob)]
+            load_together([*sides(test), *small], looked_at, context)
         holding = holds(test, looked_at, context)
         both = RowSpace(union(space.rows, fresh.rows))
         joined = np.zeros(len(both), dtype=bool)
@@ -137,29 +117,25 @@ def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
     """Find them, and remember them for the next reader with an equal visibility."""
     text = row_filter_text(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
     rows = np.sort(row_ids_of(context.table(type_).read([], filter=text, row_ids=True)))
-    return keep(type_, rows if text is not None else rows[_looked_at(type_, rows, context)], context)
+    if text is None:
+        rows = rows[_looked_at(type_, rows, context)]
+    if not context.visibility.reads_the_clock:
+        _VISIBLE.keep(_key(type_, context), rows, rows.nbytes)
+    return rows
 
 
 def visible_adjacency(
     neighbours: Neighbours, plan: ir.Expand, nodes: RowIds, *, with_edges: bool, context: ReadContext
 ) -> Adjacency:
-    """The visible part of an adjacency within reach of `nodes`, which are visible themselves.
+    """The visible part of an adjacency within reach of `nodes`, which are visible themselves. `with_edges` says whether
+    entries are single edges: those are needed to look at edges, and are not kept when the plan does not bind them."""
+    ranks = [np.empty(0, np.int64)]
 
-    `with_edges` says whether entries are single edges: those are needed to look at edges, and are not kept when the
-    plan does not bind them.
-    """
-    sources: list[RowIds] = []
-    ends: list[RowIds] = []
-    ranks: list[RowIds] = []
-    frontier = RowSpace.of(nodes)
-    visited = frontier
-    for _ in range(plan.max_hops):
-        if not len(frontier):
-            break
+    def step(frontier: RowIds) -> tuple[RowIds, RowIds]:
         context.cancellation.check()
-        entries = neighbours.entries(frontier.rows)
-        source = np.repeat(frontier.rows, entries.counts)
-        end = neighbours.rows_at(entries.at)
+        entries = neighbours.entries(neighbours.sources.positions(frontier))
+        source = np.repeat(frontier, entries.counts)
+        end = neighbours.ends.rows_at(neighbours.targets_at(entries.at))
         context.budget.step(source.nbytes + end.nbytes)
         mask = visible_mask(plan.destination_type, end, context, plan.destination)
         if with_edges:
@@ -167,29 +143,11 @@ def visible_adjacency(
             assert neighbours.ranks is not None
             mask &= visible_mask(plan.edge, neighbours.edges_at(entries.at), context)
             ranks.append(np.asarray(neighbours.ranks[entries.at], np.int64)[mask])
-        sources.append(source[mask])
-        ends.append(end[mask])
-        fresh = RowSpace.of(end[mask])
-        frontier = RowSpace(fresh.rows[~visited.contains(fresh.rows)])
-        visited = RowSpace(union(visited.rows, frontier.rows))
-    return _adjacency(nodes, sources, ends, ranks, plan, neighbours)
+        return source[mask], end[mask]
 
-
-def _adjacency(
-    nodes: RowIds,
-    sources: list[RowIds],
-    ends: list[RowIds],
-    ranks: list[RowIds],
-    plan: ir.Expand,
-    neighbours: Neighbours,
-) -> Adjacency:
-    source, end = join_row_ids(sources), join_row_ids(ends)
-    one_type = plan.edge.is_symmetric
-    near = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
-    far = near if one_type else RowSpace.of(end)
-    at, to = near.positions(source), far.positions(end)
+    near, far, at, to = walk(nodes, plan.max_hops, step, one_type=plan.edge.is_symmetric)
     if plan.edge_variable is None:
         return of_pairs(near, far, at, to)
     assert isinstance(neighbours, Adjacency)
     assert neighbours.edges is not None
-    return of_edges(near, far, at, to, join_row_ids(ranks), neighbours.edges)
+    return of_edges(near, far, at, to, np.concatenate(ranks), neighbours.edges)

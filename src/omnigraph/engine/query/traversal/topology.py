@@ -14,22 +14,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import RowSpace
-from omnigraph.engine.query.traversal.adjacency import (
-    Adjacency,
-    LayeredAdjacency,
-    Neighbours,
-    either_way,
-    either_way_layered,
-)
+from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency, Neighbours, either_way
 from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, build, derive, rows_to_read
 from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.topology import TopologyDescription, TopologyFiles, describe_topology, topology_folder
@@ -64,8 +60,17 @@ class TopologyKey:
     targets: TableState
 
     @property
+    def tables(self) -> tuple[TableState, TableState, TableState]:
+        return self.edges, self.sources, self.targets
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The same for all versions of these tables, on any branch."""
+        return self.graph_id, self.shape, *(state.path for state in self.tables)
+
+    @property
     def folder(self) -> str:
-        named = "\n".join(f"{s.path}@{s.version}" for s in (self.edges, self.sources, self.targets))
+        named = "\n".join(f"{state.path}@{state.version}" for state in self.tables)
         return topology_folder(self.edges.table_id, f"{self.shape}-{hashlib.sha256(named.encode()).hexdigest()[:32]}")
 
 
@@ -86,38 +91,17 @@ class Topology:
         """Whose arrays it shares."""
         self._both: Neighbours | None = None
 
-    @classmethod
-    def over(cls, older: Topology, key: TopologyKey, ways: TwoWays) -> Topology:
-        """A change of an older topology; one that has grown large becomes a topology of its own."""
-        layers = [way for way in (ways.out, ways.back) if isinstance(way, LayeredAdjacency)]
-        if not any(layer.is_due_for_merge for layer in layers):
-            return cls(key, ways, older.base or older)
-        return cls(key, _merge_layers(ways))
-
     @property
     def ways(self) -> TwoWays:
         return TwoWays(self.out, self.back, self.dangling)
 
     def towards(self, direction: Direction) -> Neighbours:
-        match direction:
-            case Direction.OUT:
-                return self.out
-            case Direction.IN:
-                return self.back
+        if direction is not Direction.BOTH:
+            return self.out if direction is Direction.OUT else self.back
         if self._both is None:
-            self._both = self._either_way()
+            base = None if self.base is None else self.base.towards(Direction.BOTH)
+            self._both = either_way(self.out, self.back, base)
         return self._both
-
-    def _either_way(self) -> Neighbours:
-        out, back = self.out, self.back
-        if isinstance(out, Adjacency) and isinstance(back, Adjacency):
-            return either_way(out, back)
-        assert self.base is not None
-        assert isinstance(out, LayeredAdjacency)
-        assert isinstance(back, LayeredAdjacency)
-        base = self.base.towards(Direction.BOTH)
-        assert isinstance(base, Adjacency)
-        return either_way_layered(base, out, back)
 
     @property
     def nbytes(self) -> int:
@@ -141,36 +125,19 @@ class Topology:
             arrays |= {"out.ranks": out.ranks, "in.ranks": back.ranks, "edges": out.edges}
         return arrays
 
-    @classmethod
-    def of_arrays(cls, key: TopologyKey, arrays: dict[str, NDArray[Any]], dangling: bool) -> Topology:
-        sources = RowSpace(arrays["sources"])
-        ends = sources if key.sources == key.targets else RowSpace(arrays["targets"])
-        edges = arrays.get("edges")
-        out = Adjacency(sources, ends, arrays["out.offsets"], arrays["out.targets"], arrays.get("out.ranks"), edges)
-        back = Adjacency(ends, sources, arrays["in.offsets"], arrays["in.targets"], arrays.get("in.ranks"), edges)
-        return cls(key, TwoWays(out, back, dangling))
-
 
 def _merge_layers(ways: TwoWays) -> TwoWays:
     """The same in arrays of its own."""
-    out, back = ways.out, ways.back
-    if isinstance(out, Adjacency) and isinstance(back, Adjacency):
+    if isinstance(ways.out, Adjacency) and isinstance(ways.back, Adjacency):
         return ways
-    sources = RowSpace(out.sources.rows)
-    ends = sources if out.ends is out.sources else RowSpace(out.ends.rows)
-    return TwoWays(_plain(out, sources, ends), _plain(back, ends, sources), ways.dangling)
-
-
-def _plain(way: Neighbours, sources: RowSpace, ends: RowSpace) -> Adjacency:
-    adjacency = way.merged if isinstance(way, LayeredAdjacency) else way
-    return replace(adjacency, sources=sources, ends=ends, reverse=None)
-
-
-class Nearest(NamedTuple):
-    """A topology in memory, and how many rows have to be read to derive another one from it."""
-
-    older: Topology
-    rows: int
+    sources = RowSpace(ways.out.sources.rows)
+    ends = sources if ways.out.ends is ways.out.sources else RowSpace(ways.out.ends.rows)
+    out, back = (way.merged if isinstance(way, LayeredAdjacency) else way for way in (ways.out, ways.back))
+    return TwoWays(
+        replace(out, sources=sources, ends=ends, reverse=None),
+        replace(back, sources=ends, ends=sources, reverse=None),
+        ways.dangling,
+    )
 
 
 @dataclass(slots=True)
@@ -188,9 +155,9 @@ class TopologyCache:
         self.limit = budget if budget is not None else int(os.environ.get(CACHE_VARIABLE, _DEFAULT_CACHE_BYTES))
         self.lookups = Lookups()
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
-        self._absent: OrderedDict[TopologyKey, _Absent] = OrderedDict()
+        self._absent: RecentlyUsed[TopologyKey, _Absent] = RecentlyUsed(_ABSENT_KNOWN)
         self._making: dict[TopologyKey, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def peek(self, key: TopologyKey) -> Topology | None:
         with self._lock:
@@ -214,10 +181,8 @@ class TopologyCache:
 
     def _absence(self, key: TopologyKey) -> _Absent:
         with self._lock:
-            absence = self._absent.setdefault(key, _Absent())
-            self._absent.move_to_end(key)
-            while len(self._absent) > _ABSENT_KNOWN:
-                self._absent.popitem(last=False)
+            if (absence := self._absent.get(key)) is None:
+                absence = self._absent[key] = _Absent()
             return absence
 
     def get(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None] = lambda: None) -> tuple[Topology, str]:
@@ -245,7 +210,8 @@ class TopologyCache:
 
     def held_bytes(self) -> int:
         with self._lock:
-            return self._held_bytes()
+            owners = {id(t): t for held in self._held.values() for t in (held, held.base) if t is not None}
+            return sum(owner.nbytes for owner in owners.values())
 
     def clear(self) -> None:
         """Forget everything, as a restart does."""
@@ -256,21 +222,17 @@ class TopologyCache:
     def _make(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None]) -> tuple[Topology, str]:
         files = TopologyFiles(root.objects)
         held = self.nearest(root, key)
-        if held is not None and held.rows <= _FEW_ROWS and (changed := _derive(root, key, held.older)) is not None:
+        if held is not None and held[1] <= _FEW_ROWS and (changed := _derive(root, key, held[0])) is not None:
             return changed, _DERIVED
         if (loaded := _load(files, key)) is not None:
             return loaded, "from the store"
-        for older in (*([] if held is None else [held.older]), *self._stored_older(files, key)):
+        for older in (*([] if held is None else [held[0]]), *self._stored_older(files, key)):
             if (changed := _derive(root, key, older)) is not None:
                 if files.damage(key.folder) is not None:
                     self._save(files, changed)
                 return changed, _DERIVED
-        ways = build(
-            *_open_tables(root, key),
-            one_type=key.sources == key.targets,
-            with_edges=key.shape is Shape.EDGES,
-            check=check,
-        )
+        one_type, with_edges = key.sources == key.targets, key.shape is Shape.EDGES
+        ways = build(*_open_tables(root, key), one_type=one_type, with_edges=with_edges, check=check)
         topology = Topology(key, ways)
         self._save(files, topology)
         return topology, "built"
@@ -285,98 +247,86 @@ class TopologyCache:
 
     def _save(self, files: TopologyFiles, topology: Topology) -> None:
         key, arrays = topology.key, topology.arrays()
-        files.save(
-            key.folder,
-            describe_topology(key.shape, key.edges, key.sources, key.targets, topology.dangling, arrays),
-            arrays,
-        )
+        files.save(key.folder, describe_topology(key.shape, *key.tables, topology.dangling, arrays), arrays)
         self._absence(key).stored = True
 
-    def nearest(self, root: GraphRoot, key: TopologyKey) -> Nearest | None:
-        """The topology in memory from which this one is the fewest rows away. None where there is none near enough."""
+    def nearest(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, int] | None:
+        """The topology in memory from which this one can be derived by reading the fewest rows, and how many those are.
+        None where there is none near enough."""
         if key.shape is Shape.EDGES:
             return None  # the order of edge ids runs through all of it, a change has no local effect
         with self._lock:
-            related = [t for t in reversed(self._held.values()) if _is_related(t.key, key)]
-        nearest: Nearest | None = None
+            related = [t for t in reversed(self._held.values()) if t.key.line == key.line]
+        nearest: tuple[Topology, int] | None = None
         for older in related:
-            rows = _rows_between(root, older.key, key)
-            if rows is not None and (nearest is None or rows < nearest.rows):
-                nearest = Nearest(older, rows)
-            if nearest is not None and nearest.rows <= _FEW_ROWS:
-                break
+            before = _open_older(root, older.key)
+            rows = None if before is None else rows_to_read(before, _open_tables(root, key))
+            if rows is not None and (nearest is None or rows < nearest[1]):
+                nearest = older, rows
+                if rows <= _FEW_ROWS:
+                    break
         return nearest
 
     def _keep(self, topology: Topology) -> None:
         with self._lock:
             self._held[topology.key] = topology
-            self._absent.pop(topology.key, None)
-            related = [key for key in self._held if _is_related(key, topology.key)]
+            self._absent.pop(topology.key)
+            related = [key for key in self._held if key.line == topology.key.line]
             for key in related[:-_HELD_PER_TABLE]:
                 del self._held[key]
-            while len(self._held) > 1 and self._held_bytes() > self.limit:
+            while len(self._held) > 1 and self.held_bytes() > self.limit:
                 self._held.popitem(last=False)
-
-    def _held_bytes(self) -> int:
-        owners = {id(t): t for held in self._held.values() for t in (held, held.base) if t is not None}
-        return sum(owner.nbytes for owner in owners.values())
 
     def _stored_older(self, files: TopologyFiles, key: TopologyKey) -> Iterator[Topology]:
         """Stored builds of the same edge table at other versions, the newest first."""
         if key.shape is Shape.EDGES:
             return
-        tried = 0
-        for folder in files.folders(key.edges.table_id):
-            description = files.describe(folder)
-            if description is None or description.shape != key.shape or tried >= _OLDER_BUILDS_TRIED:
-                continue
-            tried += 1
-            older = TopologyKey(key.graph_id, key.shape, description.edges, description.sources, description.targets)
-            if _is_related(older, key) and (loaded := _load(files, older, description)) is not None:
+        described = (files.describe(folder) for folder in files.folders(key.edges.table_id))
+        alike = (found for found in described if found is not None and found.shape == key.shape)
+        for found in islice(alike, _OLDER_BUILDS_TRIED):
+            older = TopologyKey(key.graph_id, key.shape, found.edges, found.sources, found.targets)
+            if older.line == key.line and (loaded := _load(files, older, found)) is not None:
                 yield loaded
 
 
 PROCESS_TOPOLOGIES: Final = SHARED_MEMORY.add("topologies", TopologyCache())
 
 
-def _is_related(older: TopologyKey, key: TopologyKey) -> bool:
-    return (
-        older.graph_id == key.graph_id
-        and older.shape == key.shape
-        and [s.path for s in (older.edges, older.sources, older.targets)]
-        == [s.path for s in (key.edges, key.sources, key.targets)]
-    )
-
-
 def _load(files: TopologyFiles, key: TopologyKey, description: TopologyDescription | None = None) -> Topology | None:
     description = description or files.describe(key.folder)
     if description is None:
         return None
-    arrays = files.arrays(key.folder, description)
-    return None if arrays is None else Topology.of_arrays(key, arrays, description.dangling)
-
-
-def _rows_between(root: GraphRoot, older: TopologyKey, key: TopologyKey) -> int | None:
-    if (before := _opened_older(root, older)) is None:
+    if (arrays := files.arrays(key.folder, description)) is None:
         return None
-    return rows_to_read(before, _open_tables(root, key))
+    sources = RowSpace(arrays["sources"])
+    ends = sources if key.sources == key.targets else RowSpace(arrays["targets"])
+    edges = arrays.get("edges")
+    out = Adjacency(sources, ends, arrays["out.offsets"], arrays["out.targets"], arrays.get("out.ranks"), edges)
+    back = Adjacency(ends, sources, arrays["in.offsets"], arrays["in.targets"], arrays.get("in.ranks"), edges)
+    return Topology(key, TwoWays(out, back, description.dangling))
 
 
 def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | None:
-    if (before := _opened_older(root, older.key)) is None:
+    """A layer over the older one; a layer that has grown large becomes a topology of its own."""
+    if (before := _open_older(root, older.key)) is None:
         return None
     try:
         ways = derive(older.ways, before, _open_tables(root, key))
     except (HistoricalVersionReclaimedError, IntegrityError):
         return None  # the older version is gone or damaged; if the asked one is, building it says so
-    return None if ways is None else Topology.over(older, key, ways)
+    if ways is None:
+        return None
+    if any(isinstance(way, LayeredAdjacency) and way.is_due_for_merge for way in (ways.out, ways.back)):
+        return Topology(key, _merge_layers(ways))
+    return Topology(key, ways, older.base or older)
 
 
 def _open_tables(root: GraphRoot, key: TopologyKey) -> Tables:
-    return root.reader.open(key.edges), root.reader.open(key.sources), root.reader.open(key.targets)
+    edges, sources, targets = map(root.reader.open, key.tables)
+    return edges, sources, targets
 
 
-def _opened_older(root: GraphRoot, key: TopologyKey) -> Tables | None:
+def _open_older(root: GraphRoot, key: TopologyKey) -> Tables | None:
     try:
         return _open_tables(root, key)
     except (HistoricalVersionReclaimedError, IntegrityError):

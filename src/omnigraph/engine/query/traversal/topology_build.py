@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Indices, RowSpace, extend_space
 from omnigraph.engine.query.properties import one_array
-from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, change_layer, of_edges, of_pairs
+from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, change_layer, of_edges, of_pairs, pairs_of
 from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import by_row_id, row_ids_of
+from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
 
 # Resolving builds a hash table over all node ids each time, so it is done for many edges at once.
@@ -44,46 +44,39 @@ def build(
     edges: Table, sources: Table, targets: Table, *, one_type: bool, with_edges: bool, check: Callable[[], None]
 ) -> TwoWays:
     """From the tables themselves. `check` is called between steps and may raise."""
-    source_ids = _Ids.of(sources)
-    target_ids = source_ids if one_type else _Ids.of(targets)
-    left: list[NDArray[np.int32]] = []
-    right: list[NDArray[np.int32]] = []
-    columns = ["src", "dst", "id"] if with_edges else ["src", "dst"]
+    near, source_ids = _node_ids(sources)
+    far, target_ids = (near, source_ids) if one_type else _node_ids(targets)
+    left, right = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
     batches: Iterable[pa.Table]
     if with_edges:
         # Edge ids decide the order of everything, so the whole table is read before anything is made of it.
-        read = by_row_id(edges.read(columns, row_ids=True))
+        read = by_row_id(edges.read([*_ENDS, "id"], row_ids=True))
         batches = [read] if len(read) else []
     else:
-        batches = _batches(edges, columns)
+        batches = _batches(edges, _ENDS)
     with ThreadPoolExecutor(1) as beside:
         for batch in batches:
             check()
             # Arrow resolves one column on one core, and there are two columns.
-            other = beside.submit(target_ids.positions, batch.column("dst"))
-            left.append(source_ids.positions(batch.column("src")))
+            other = beside.submit(_index_of, batch.column("dst"), target_ids)
+            left.append(_index_of(batch.column("src"), source_ids))
             right.append(other.result())
-    source = np.concatenate(left) if left else np.empty(0, np.int32)
-    target = np.concatenate(right) if right else np.empty(0, np.int32)
+    source, target = np.concatenate(left), np.concatenate(right)
     check()
     whole = (source >= 0) & (target >= 0)
     dangling = not bool(whole.all())
     if not with_edges:
         if dangling:
             source, target = source[whole], target[whole]
-        out = of_pairs(source_ids.space, target_ids.space, source, target)
+        out = of_pairs(near, far, source, target)
         check()
-        back = of_pairs(target_ids.space, source_ids.space, target, source)
-        return TwoWays(out, back, dangling)
+        return TwoWays(out, of_pairs(far, near, target, source), dangling)
     order = pc.array_sort_indices(one_array(read.column("id"))).to_numpy() if len(read) else np.empty(0, np.int64)
     order = order[whole[order]]
     ranks = np.arange(len(order))
     source, target, rows = source[order], target[order], row_ids_of(read)[order]
-    return TwoWays(
-        of_edges(source_ids.space, target_ids.space, source, target, ranks, rows),
-        of_edges(target_ids.space, source_ids.space, target, source, ranks, rows),
-        dangling,
-    )
+    out = of_edges(near, far, source, target, ranks, rows)
+    return TwoWays(out, of_edges(far, near, target, source, ranks, rows), dangling)
 
 
 def _batches(table: Table, columns: list[str]) -> Iterator[pa.Table]:
@@ -100,22 +93,15 @@ def _batches(table: Table, columns: list[str]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pending)
 
 
-class _Ids:
-    """The ids of a node table in row id order."""
+def _node_ids(table: Table) -> tuple[RowSpace, pa.Array]:
+    """The nodes of a table and their ids, in row id order."""
+    read = by_row_id(table.read(["id"], row_ids=True))
+    return RowSpace(row_ids_of(read)), one_array(read.column("id"))
 
-    def __init__(self, space: RowSpace, ids: pa.Array) -> None:
-        self.space = space
-        self._ids = ids
 
-    @classmethod
-    def of(cls, table: Table) -> _Ids:
-        read = by_row_id(table.read(["id"], row_ids=True))
-        return cls(RowSpace(row_ids_of(read)), one_array(read.column("id")))
-
-    def positions(self, wanted: pa.ChunkedArray) -> NDArray[np.int32]:
-        """The node of each id, -1 where there is none."""
-        positions = pc.fill_null(pc.index_in(wanted, value_set=self._ids), -1)
-        return np.asarray(positions.to_numpy(), np.int32)
+def _index_of(wanted: pa.ChunkedArray, ids: pa.Array) -> NDArray[np.int32]:
+    """The position of each wanted id, -1 where there is none."""
+    return np.asarray(pc.fill_null(pc.index_in(wanted, value_set=ids), -1).to_numpy(), np.int32)
 
 
 # Beyond this share of changed rows, or this many rows that went away, building anew is cheaper.
@@ -150,34 +136,27 @@ def derive(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
         return None
     if len(edges.old) + len(sources.old) + len(targets.old) > _LOST_ROWS:
         return None
-    source_space = _space(older.out.sources, sources, after[1])
-    target_space = source_space if one_type else _space(older.out.ends, targets, after[2])
-    if source_space is None or target_space is None:
+    near = _space(older.out.sources, sources, after[1])
+    far = near if one_type else _space(older.out.ends, targets, after[2])
+    if near is None or far is None:
         return None
 
-    fresh = pa.concat_tables(
-        [
-            edges.new.select(_ENDS),
-            _naming(after[0], "src", sources, older.dangling),
-            _naming(after[0], "dst", targets, older.dangling),
-        ]
-    )
+    named = [_naming(after[0], *end, older.dangling) for end in (("src", sources), ("dst", targets))]
+    fresh = pa.concat_tables([edges.new.select(_ENDS), *named])
     lost = _without_parallels(edges.old, after[0])
-    near, far = ([table.column(name) for table in (fresh, lost)] for name in _ENDS)
+    starts, ends = ([table.column(name) for table in (fresh, lost)] for name in _ENDS)
     if one_type:
-        places_ = _resolve(after[1], source_space, [*near, *far])
+        rows = rows_by_id(after[1], [*starts, *ends])
     else:
-        places_ = [*_resolve(after[1], source_space, near), *_resolve(after[2], target_space, far)]
-    added, is_whole = _existing_pairs(places_[0], places_[2])
-    dropped, _ = _existing_pairs(places_[1], places_[3])
-    gone = _join(
-        dropped,
-        _pairs_of(older.out, _removed_positions(source_space, sources)),
-        _pairs_of(older.back, _removed_positions(target_space, targets)).reversed(),
-    )
+        rows = [*rows_by_id(after[1], starts), *rows_by_id(after[2], ends)]
+    added, is_whole = _existing_pairs(near.positions(rows[0]), far.positions(rows[2]))
+    dropped, _ = _existing_pairs(near.positions(rows[1]), far.positions(rows[3]))
+    leaving = pairs_of(older.out, near.positions(row_ids_of(sources.old)))
+    arriving = pairs_of(older.back, far.positions(row_ids_of(targets.old))).reversed()
+    gone = dropped.join(leaving, arriving)
     return TwoWays(
-        change_layer(older.out, source_space, target_space, gone, added),
-        change_layer(older.back, target_space, source_space, gone.reversed(), added.reversed()),
+        change_layer(older.out, near, far, gone, added),
+        change_layer(older.back, far, near, gone.reversed(), added.reversed()),
         older.dangling or not is_whole,
     )
 
@@ -203,10 +182,6 @@ def _space(space: RowSpace, changes: RowChanges, nodes: Table) -> RowSpace | Non
     return larger
 
 
-def _removed_positions(space: RowSpace, changes: RowChanges) -> Indices:
-    return space.positions(row_ids_of(changes.old))
-
-
 def _naming(edges: Table, column: str, changes: RowChanges, dangling: bool) -> pa.Table:
     """Unchanged edges that yet lead elsewhere now: those that name a removed node, which another
     of the same id may have replaced, and where edges dangle those that name a new one."""
@@ -223,33 +198,22 @@ def _without_parallels(lost: pa.Table, edges: Table) -> pa.Table:
     still = edges.rows_among("src", sources.to_pylist(), _ENDS)
 
     def codes(table: pa.Table) -> Indices:
-        source = pc.fill_null(pc.index_in(table.column("src"), value_set=sources), -1).to_numpy().astype(np.int64)
-        target = pc.fill_null(pc.index_in(table.column("dst"), value_set=targets), -1).to_numpy().astype(np.int64)
+        source = _index_of(table.column("src"), sources).astype(np.int64)
+        target = _index_of(table.column("dst"), targets).astype(np.int64)
         return np.where((source < 0) | (target < 0), -1, source * len(targets) + target)
 
     return lost.filter(pa.array(~is_member(codes(lost), codes(still))))
 
 
-def _resolve(nodes: Table, space: RowSpace, columns: Sequence[pa.ChunkedArray]) -> list[Indices]:
-    """The position of each node by its id, -1 where there is none: one lookup for all columns."""
+def rows_by_id(nodes: Table, columns: Sequence[pa.ChunkedArray]) -> list[RowIds]:
+    """The row of each node by its id, -1 where there is none: one lookup for all columns."""
     together = pc.unique(pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()))
-    matches = by_row_id(nodes.rows_among("id", together.to_pylist(), ["id"], row_ids=True))
-    at = np.append(space.positions(row_ids_of(matches)), -1)
-    ids = one_array(matches.column("id"))
-    return [at[pc.fill_null(pc.index_in(column, value_set=ids), -1).to_numpy()] for column in columns]
+    matches = nodes.rows_among("id", together.to_pylist(), ["id"], row_ids=True)
+    rows, ids = np.append(row_ids_of(matches), -1), one_array(matches.column("id"))
+    return [rows[_index_of(column, ids)] for column in columns]
 
 
 def _existing_pairs(sources: Indices, ends: Indices) -> tuple[Pairs, bool]:
     """The pairs both ends of which exist, and whether those are all."""
     existing = (sources >= 0) & (ends >= 0)
     return Pairs(sources[existing], ends[existing]), bool(existing.all())
-
-
-def _pairs_of(adjacency: Neighbours, nodes: Indices) -> Pairs:
-    """All pairs that begin at these nodes."""
-    counts, at = adjacency.entries_of(nodes)
-    return Pairs(np.repeat(nodes, counts), adjacency.targets_at(at).astype(np.int64))
-
-
-def _join(*parts: Pairs) -> Pairs:
-    return Pairs(np.concatenate([part.sources for part in parts]), np.concatenate([part.ends for part in parts]))
