@@ -17,7 +17,7 @@ from omnigraph.engine.blobs import admit_blobs
 from omnigraph.engine.rows.kernels import TypedRows, check_values
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.author_visibility import AuthorVisibility
-from omnigraph.engine.write.change import GraphChange, RequestDigest, receipt_of
+from omnigraph.engine.write.change import RequestDigest, receipt_of
 from omnigraph.engine.write.constraints import FinalImage, check_constraints
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.mutation_statements import Construction, Destruction
@@ -32,7 +32,6 @@ from omnigraph.engine.write.publish import (
 )
 from omnigraph.errors import ConflictError
 from omnigraph.language.query.compile import compile_queries
-from omnigraph.language.query.ir import WritePlan
 from omnigraph.language.query.params import Host, bind_parameters
 
 _RECEIPT = "mutation"
@@ -123,35 +122,26 @@ class _Mutation:
         if not change.by_type:
             return None
         visibility.refuse_invisible(change)
-        _check_values(change)
         order = [*change.nodes(), *change.edges()]
+        for each in order:
+            origin = each.origin
+            if origin is not None and (broken := check_values(TypedRows(each.type, each.rows, origin.numbers))):
+                raise broken[0].error(origin.unit)
         with visibility.redact_conflicts():
             checked = check_constraints(FinalImage(txn, change), order)
         change = admit_blobs(txn.resources, change)
         change = self.vectors.fill(change, txn.snapshot.catalog)
+        receipt = {
+            "query": plan.name,
+            "affected_nodes": executed.affected_nodes,
+            "affected_edges": executed.affected_edges,
+        }
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
-            read_set=_together(checked, executed.tables_read - change.by_type.keys()),
+            read_set=ReadSet(checked.tables | (executed.tables_read - change.by_type.keys()), checked.present),
             strict=not plan.is_insert_only,
-            details={_RECEIPT: self._receipt_details(plan, executed)},
+            details={_RECEIPT: json.dumps(receipt)},
         )
-
-    def _receipt_details(self, plan: WritePlan, executed: Construction | Destruction) -> str:
-        return json.dumps(
-            {"query": plan.name, "affected_nodes": executed.affected_nodes, "affected_edges": executed.affected_edges}
-        )
-
-
-def _check_values(change: GraphChange) -> None:
-    for type_change in (*change.nodes(), *change.edges()):
-        if type_change.rows.num_rows and type_change.origin is not None:
-            rows = TypedRows(type_change.type, type_change.rows, type_change.origin.numbers)
-            if violations := check_values(rows):
-                raise violations[0].error(type_change.origin.unit)
-
-
-def _together(checked: ReadSet, tables: set[str]) -> ReadSet:
-    return ReadSet(tables=checked.tables | tables, present=checked.present)
 
 
 def _receipt(published: PublishedCommit) -> MutationReceipt:

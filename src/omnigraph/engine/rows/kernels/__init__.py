@@ -5,11 +5,12 @@ executors run the same code. Rules that span rows (uniqueness, endpoints, cardin
 """
 
 from omnigraph.engine.rows.kernels.decoder import decode, decode_collecting
-from omnigraph.engine.rows.kernels.records import type_batch, type_records
+from omnigraph.engine.rows.kernels.records import RecordTyper, type_batch
 from omnigraph.engine.rows.kernels.typed_rows import DecodedInput, RejectedRow, Stage, TypedRows, check_values
 
 __all__ = [
     "DecodedInput",
+    "RecordTyper",
     "RejectedRow",
     "Stage",
     "TypedRows",
@@ -17,5 +18,4 @@ __all__ = [
     "decode",
     "decode_collecting",
     "type_batch",
-    "type_records",
 ]

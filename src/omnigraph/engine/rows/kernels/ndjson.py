@@ -99,10 +99,10 @@ class Block:
     repeated: int = 0
 
 
-def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int = 1) -> Iterator[Block]:
+def strict_blocks(data: bytes | Iterable[bytes], limits: Limits) -> Iterator[Block]:
     """One JSON value per line; blank lines are skipped but counted."""
     meter = Meter(limits)
-    line = first_line
+    line = 1
     for chunk in _line_chunks(data, meter):
         texts = chunk.split(b"\n")
         if not texts[-1]:
@@ -116,10 +116,10 @@ def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int
         yield _strict_block(positions, texts)
 
 
-def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: int = 1) -> Iterator[Block]:
+def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits) -> Iterator[Block]:
     """JSON values separated by any whitespace; repeated members are fine, the last one counts."""
     meter = Meter(limits)
-    record = first_record
+    record = 1
     chunks = _line_chunks(data, meter)
     for chunk in chunks:
         texts = [text for text in chunk.split(b"\n") if text.strip()]
