@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final, TypeVar
 
 import numpy as np
@@ -18,9 +19,8 @@ from numpy.typing import NDArray
 from omnigraph.api.governance import Limits
 from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder, check_embedder, document_vectors
 from omnigraph.engine.rows.columns import fillable, fillable_catalog, rows_schema, with_vectors, without_vector
-from omnigraph.engine.rows.kernels import RejectedRow, Stage
 from omnigraph.engine.write.change import GraphChange, TypeChange
-from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
 from omnigraph.language.catalog import Catalog, Property, TableType
 from omnigraph.language.violations import Sentence
 
@@ -71,13 +71,20 @@ class OnWriteVectors:
         declared = {key: _as_declared(each, catalog) for key, each in change.by_type.items()}
         targets = {key: list(self._targets(each)) for key, each in declared.items()}
         missing: dict[int, dict[str, None]] = {}
-        for target in (target for found in targets.values() for target in found):
-            vectors = self._known.get(target.dimension, {})
-            wanted = (text for text in target.texts if text not in vectors)
+        for target in chain.from_iterable(targets.values()):
+            known = self._known.get(target.dimension, {})
+            wanted = (text for text in target.texts if text not in known)
             missing.setdefault(target.dimension, {}).update(dict.fromkeys(wanted))
         if any(missing.values()):
             raise _TextsWantedError({dimension: list(texts) for dimension, texts in missing.items() if texts})
-        return GraphChange({key: self._with_vectors(each, targets[key]) for key, each in declared.items()})
+        filled = {}
+        for key, each in declared.items():
+            rows = each.rows
+            for target in targets[key]:
+                vectors = np.stack([self._known[target.dimension][text] for text in target.texts])
+                rows = with_vectors(rows, target.column, target.where, vectors)
+            filled[key] = replace(each, rows=rows)
+        return GraphChange(filled)
 
     def _targets(self, change: TypeChange) -> Iterator[_Target]:
         """The vector properties of a changed type that some of its rows lack, though they have the text."""
@@ -92,13 +99,6 @@ class OnWriteVectors:
                 check_embedder(self._client(change, prop), change.type.name, prop)
                 texts = change.rows.column(source.column).filter(pa.array(where)).to_pylist()
                 yield _Target(prop.column, prop.type.dimension or 0, where, texts)
-
-    def _with_vectors(self, change: TypeChange, targets: list[_Target]) -> TypeChange:
-        rows = change.rows
-        for target in targets:
-            vectors = self._known[target.dimension]
-            rows = with_vectors(rows, target.column, target.where, np.stack([vectors[text] for text in target.texts]))
-        return replace(change, rows=rows)
 
     def _compute(self, dimension: int, texts: list[str]) -> None:
         if (size := 4 * dimension * len(texts)) > self.limits.bytes:
@@ -141,11 +141,8 @@ def _refuse_missing_texts(change: TypeChange, prop: Property, source: Property, 
     missing = change.rows.column(prop.column).is_null().to_numpy() & ~where
     if not missing.any():
         return
-    row, sentence = int(np.argmax(missing)), Sentence.NO_TEXT
-    reason = sentence.text(property=prop.name, source=source.name)
-    entity_id = change.ids[row].as_py()
-    unit = "row" if change.origin is None else change.origin.unit
-    rejected = RejectedRow(
-        change.line(row) or 0, change.type_key, prop.name, reason, Stage.VALUES, sentence.rule, entity_id
-    )
-    raise rejected.error(unit)
+    row, key = int(np.argmax(missing)), change.type_key
+    reason = Sentence.NO_TEXT.text(property=prop.name, source=source.name)
+    message = f"{change.where(row) or 'row 0: '}{key}: {reason}"
+    entity_id, line = change.ids[row].as_py(), change.line(row) or 0
+    raise ConstraintError(Sentence.NO_TEXT.rule, key, prop.name, entity_id, line, message=message)

@@ -258,16 +258,9 @@ def commit(
             plan = prepare(txn)
         if plan is None:
             return None
-        return _publish(txn, plan, None if strict else _certain(prepare), ticket)
-
-
-def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
-    """A retried write that finds nothing left to do still publishes, empty: its first attempt had work."""
-
-    def again(txn: WriteTxn) -> PublishPlan:
-        return prepare(txn) or PublishPlan(staged={})
-
-    return again
+        # A retried write that finds nothing left to do still publishes, empty: its first attempt had work.
+        again = None if strict else lambda newer: prepare(newer) or PublishPlan(staged={})
+        return _publish(txn, plan, again, ticket)
 
 
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
@@ -292,7 +285,10 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, ti
         if attempt >= LOSSES_BEFORE_QUEUE:
             ticket.saw_others()
             ticket.wait(give_up_at)
-        moved = _resolve_again(txn)
+        moved = begin(txn.resources, txn.ref.branch, txn.intent)
+        if moved.ref.branch_id != txn.ref.branch_id:
+            # Another branch of the same name is not the branch the caller wrote to.
+            raise BranchNotFoundError(txn.ref.branch, "it was deleted, and a new branch has its name")
         began = moved.began
         if (done := already_published(moved)) is not None:
             return done
@@ -301,23 +297,12 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, ti
             head = moved.base
         elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
             ticket.saw_others()  # the caller may try again, and should not lose again
-            raise _read_set_error(txn, moved.base)
+            head_name = f"graph_head:{txn.ref.branch}"
+            raise ReadSetChangedError(head_name, txn.base.commit.id, moved.base.commit.id)
         else:
             txn, head = moved, moved.base
             plan = prepare_again(txn)
     raise AssertionError("unreachable")
-
-
-def _read_set_error(txn: WriteTxn, entry: LogEntry) -> ReadSetChangedError:
-    return ReadSetChangedError(f"graph_head:{txn.ref.branch}", txn.base.commit.id, entry.commit.id)
-
-
-def _resolve_again(txn: WriteTxn) -> WriteTxn:
-    moved = begin(txn.resources, txn.ref.branch, txn.intent)
-    if moved.ref.branch_id != txn.ref.branch_id:
-        # Another branch of the same name is not the branch the caller wrote to.
-        raise BranchNotFoundError(txn.ref.branch, "it was deleted, and a new branch has its name")
-    return moved
 
 
 def _still_holds(plan: PublishPlan, txn: WriteTxn, head: LogEntry) -> bool:

@@ -13,9 +13,10 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
+from itertools import islice, tee
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
@@ -42,47 +43,34 @@ from omnigraph.api.load import (
     without_compression,
 )
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader, refuse_other_columns
-from omnigraph.engine.rows.kernels.decoder import RowBlock, decode_rows
-from omnigraph.engine.rows.kernels.ids import Mint
+from omnigraph.engine.rows.kernels.decoder import RowBlock
 from omnigraph.engine.rows.kernels.ndjson import Meter, PlainEdge, PlainNode, strict_blocks
-from omnigraph.engine.rows.kernels.typed_rows import DecodedInput
 from omnigraph.errors import BadRequestError, ConstraintError
-from omnigraph.language.catalog import Catalog
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.external_objects import object_pieces
 from omnigraph.storage.location import Location
 
 _END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _WORD: Final = 8
-_HEADER: Final = 2
-_COMPRESSION: Final = 3
-"""Which members of a message, and of the description of a batch, these are."""
+# Which members of a message, and of the description of a batch, these are.
+_HEADER, _COMPRESSION = 2, 3
 
 
 def received_batches(name: str, path: str, limits: Limits) -> Iterator[RowBlock]:
     """The rows of a received stream, counted from 1. Values may take as much memory as the limits allow."""
-    meter = Meter(limits)
-    first = 1
     try:
         with pa.OSFile(path) as source:
             source.seek(max(source.size() - len(_END), 0))
             if source.read(len(_END)) != _END:
                 raise BadRequestError(f"{name} is not a whole Arrow stream: it lacks its end")
             source.seek(0)
-            for whole in _batches(source):
-                whole.validate()  # looking into a batch whose lengths contradict each other aborts the process
-                meter.count_bytes(_WORD * sum(map(_leaves, whole.columns)))
-                whole.validate(full=True)
-                for start in range(0, whole.num_rows, BATCH_ROWS):
-                    batch = whole.slice(start, BATCH_ROWS)
-                    yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
-                    first += batch.num_rows
+            yield from _number_rows(_batches(source, Meter(limits)))
     except (OSError, EOFError, UnicodeDecodeError, struct.error, pa.ArrowException) as error:
         text = (str(error).splitlines() or ["it ends too early"])[0]
         raise BadRequestError(f"{name} is not a whole Arrow stream: {text}") from error
 
 
-def _batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+def _batches(source: pa.NativeFile, meter: Meter) -> Iterator[pa.RecordBatch]:
     schema: pa.Schema | None = None
     for message in pa.ipc.MessageReader.open_stream(source):
         if message.type == "schema" and schema is None:
@@ -92,23 +80,19 @@ def _batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
         elif message.type == "record batch" and schema is not None:
             if _is_compressed(message.metadata.to_pybytes()):
                 raise BadRequestError("an Arrow stream of rows must not be compressed")
-            yield pa.ipc.read_record_batch(message, schema)
+            batch = pa.ipc.read_record_batch(message, schema)
+            batch.validate()  # looking into a batch whose lengths contradict each other aborts the process
+            meter.count_bytes(_WORD * sum(map(_leaves, batch.columns)))
+            batch.validate(full=True)
+            yield batch
         else:
             raise BadRequestError(f"an Arrow stream of rows has no place for a {message.type} message")
 
 
 def _require_plain(column: str, type_: pa.DataType) -> None:
     kinds = pa.types
-    refused = (
-        kinds.is_dictionary,
-        kinds.is_run_end_encoded,
-        kinds.is_string_view,
-        kinds.is_binary_view,
-        kinds.is_list_view,
-        kinds.is_large_list_view,
-        kinds.is_union,
-    )
-    if any(is_kind(type_) for is_kind in refused):
+    views = (kinds.is_string_view, kinds.is_binary_view, kinds.is_list_view, kinds.is_large_list_view)
+    if any(is_kind(type_) for is_kind in (kinds.is_dictionary, kinds.is_run_end_encoded, kinds.is_union, *views)):
         raise BadRequestError(f"the column '{column}' is a '{type_}', which rows of a request can't be: cast it")
     for inner in (type_.field(at) for at in range(type_.num_fields)):
         _require_plain(f"{column}.{inner.name}", inner.type)  # raises for a name that is not a text, too
@@ -196,10 +180,10 @@ class RowFile:
                 return self._csv(limits)
             case RowFormat.NDJSON:
                 return self._ndjson(limits)
-            case RowFormat.PARQUET | RowFormat.ARROW:
-                return self._columns(limits)
             case RowFormat.ARROW_STREAM:
                 return received_batches(self.name, self.path or "", limits)
+            case RowFormat.PARQUET | RowFormat.ARROW:
+                return self._columns(limits)
 
     def _csv(self, limits: Limits) -> Iterator[RowBlock]:
         self.csv.check()
@@ -217,44 +201,27 @@ class RowFile:
 
     def _columns(self, limits: Limits) -> Iterator[RowBlock]:
         source = self.path if self.path is not None else pa.BufferReader(b"".join(_meter(self.pieces(), limits)))
-        first = 1
         with column_file(source, self.format.value, self.name) as file:
             if file.rows is not None and file.rows > limits.rows:
                 Meter(limits).count_rows(file.rows)
-            for batch in file.read():
-                yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
-                first += batch.num_rows
+            yield from _number_rows(file.read())
 
 
-def row_file(given: str | Path, format: str | None, csv: CsvDialect | None, graph: Location) -> RowFile:
+def row_file(text: str, format: str | None, csv: CsvDialect | None, graph: Location) -> RowFile:
     """The file that a path or URI names, to be loaded into the graph at `graph`."""
-    text = str(given)
     path = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
-    row_format = format_named(format) if format is not None else format_of(path)
-    dialect = csv or usual_dialect(path)
+    row_format, dialect = format_of(path, format), csv or usual_dialect(path)
     if "://" in path:
         return RowFile(text, row_format, lambda: object_pieces(path, graph), dialect)
     path = os.path.expanduser(path)
     if os.path.isdir(path):
         raise directory_error(text)
-    return _local(text, path, row_format, dialect)
+    return _local_file(text, path, row_format, dialect)
 
 
-def local_row_file(path: str, format: str | None, csv: CsvDialect | None) -> RowFile:
-    """A file on this machine, by its own name."""
-    row_format = format_named(format) if format is not None else format_of(path)
-    return _local(path, path, row_format, csv or usual_dialect(path))
-
-
-def _local(name: str, path: str, format: RowFormat, csv: CsvDialect) -> RowFile:
+def _local_file(name: str, path: str, format: RowFormat, csv: CsvDialect) -> RowFile:
     # Only a file that is not compressed can be read at any place.
     return RowFile(name, format, lambda: local_pieces(path), csv, None if compression_of(path) else path)
-
-
-def received_file(path: Path, name: str | None, format: RowFormat, csv: CsvDialect | None) -> RowFile:
-    """A body that was received into a local file, under the name that its sender has for it."""
-    shown = "the body" if name is None else name
-    return RowFile(shown, format, lambda: local_pieces(str(path)), csv or usual_dialect(shown), str(path))
 
 
 def usual_dialect(path: str) -> CsvDialect:
@@ -270,8 +237,10 @@ def format_named(name: str) -> RowFormat:
     return row_format
 
 
-def format_of(path: str) -> RowFormat:
-    """The format by the name of a file."""
+def format_of(path: str, format: str | None = None) -> RowFormat:
+    """The format that a caller named, or else the one that the name of a file tells."""
+    if format is not None:
+        return format_named(format)
     row_format = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
     if row_format is None:
         raise BadRequestError(
@@ -305,13 +274,6 @@ class RowInput:
         """The beginning of the name of a row, before its number."""
         return self.unit if self.file is None else f"{self.file}, {self.unit}"
 
-    def decode(self, catalog: Catalog, limits: Limits, mint: Mint) -> DecodedInput:
-        """The rows as the type has them, or the first reason why one can't be taken."""
-        type_ = catalog.type_named(self.type_name)
-        return decode_rows(
-            type_, self.blocks(limits), catalog=catalog, unit=self.unit, limits=limits, mint=mint, file=self.file
-        )
-
 
 def row_input(
     data: Any, type_name: str, *, format: str | None = None, csv: CsvDialect | None = None, graph: Location
@@ -332,7 +294,8 @@ def received_rows(
     path: Path, type_name: str, *, name: str | None, format: RowFormat, csv: CsvDialect | None
 ) -> RowInput:
     """Rows that came as one body, under the name that their sender has for them."""
-    file = received_file(path, name, format, csv)
+    shown = "the body" if name is None else name
+    file = RowFile(shown, format, lambda: local_pieces(str(path)), csv or usual_dialect(shown), str(path))
     if name is None and format is not RowFormat.CSV:
         return RowInput(type_name, "row", file.blocks)  # the rows of a program, one after another
     return RowInput.of_file(type_name, file)
@@ -344,8 +307,8 @@ def _blocks_of(data: Any) -> Callable[[Limits], Iterable[RowBlock]]:
         records = Spooled(rows.rows) if rows.once else rows.rows
         return lambda _: _record_blocks(records)
     if rows.once:
-        kept = _Kept(rows.read())
-        return lambda _: _number_rows(kept)
+        [kept] = tee(rows.read(), 1)
+        return lambda _: _number_rows(copy(kept))  # each copy begins at the first batch
     return lambda _: _number_rows(rows.read())
 
 
@@ -369,15 +332,12 @@ def _record_blocks(records: Iterable[object]) -> Iterator[RowBlock]:
 def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile:
     """A file that the caller opened, stdin for one. It is read to its end, and kept until the load is over."""
     shown = open_file_name(file, format)
-    row_format = format_of(shown) if format is None else format_named(format)
     copied: list[IO[bytes]] = []
 
     def pieces() -> Iterator[bytes]:
         if not copied:
             copied.append(scratch_file())
-            for piece in iter(lambda: file.read(1 << 20), b""):
-                if not piece:
-                    break
+            while piece := file.read(1 << 20):
                 encoded = piece.encode() if isinstance(piece, str) else piece
                 copied[0].write(encoded)
                 yield encoded
@@ -385,26 +345,7 @@ def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile
         copied[0].seek(0)
         yield from iter(lambda: copied[0].read(1 << 20), b"")
 
-    return RowFile(shown, row_format, pieces, csv or usual_dialect(shown))
-
-
-class _Kept:
-    """Batches of a stream that gives them once: what was taken from it is remembered."""
-
-    def __init__(self, reader: Iterable[pa.RecordBatch]) -> None:
-        self._rest = iter(reader)
-        self._taken: list[pa.RecordBatch] = []
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        at = 0
-        while True:
-            if at == len(self._taken):
-                batch = next(self._rest, None)
-                if batch is None:
-                    return
-                self._taken.append(batch)
-            yield self._taken[at]
-            at += 1
+    return RowFile(shown, format_of(shown, format), pieces, csv or usual_dialect(shown))
 
 
 class InputFiles:
@@ -433,7 +374,9 @@ class InputFiles:
 
     def rows(self, type_name: str, format: str | None, csv: Callable[[str], CsvDialect | None]) -> RowInput:
         """The rows of all files, as rows of a type. `csv` is the form of a file, where its name does not say."""
-        files = [local_row_file(path, format, csv(path)) for path in self._paths]
+        files = [
+            _local_file(path, path, format_of(path, format), csv(path) or usual_dialect(path)) for path in self._paths
+        ]
         return RowInput(type_name, files[0].unit, lambda limits: self._blocks(files, limits))
 
     def _blocks(self, files: Sequence[RowFile], limits: Limits) -> Iterator[RowBlock]:

@@ -77,9 +77,9 @@ class LineCount:
 
     def of(self, records: Records) -> NDArray[np.int64]:
         if self._last is not None:
-            self._before += len(_line_ends(self._last.text[: records.offset - self._last.offset]))
-            if self._last.text[: records.offset - self._last.offset].endswith(b"\r") and records.text[:1] == b"\n":
-                self._before -= 1  # one line end, cut in two
+            passed = self._last.text[: records.offset - self._last.offset]
+            is_cut_in_two = passed.endswith(b"\r") and records.text[:1] == b"\n"
+            self._before += len(_line_ends(passed)) - is_cut_in_two
         self._last = records
         lines: NDArray[np.int64] = self._before + 1 + np.searchsorted(_line_ends(records.text), records.starts)
         return lines
@@ -187,15 +187,10 @@ class RecordSplitter:
         opening, closing = quotes[::2], quotes[1::2]
         beside = np.zeros(256, np.bool_)
         beside[[self.delimiter, _LF, _CR, codes[quotes[0]]]] = True
-        wrong = [
-            (int(at[0]), reason)
-            for at, reason in (
-                (opening[~beside[codes[opening - 1]] & (opening > 0)], STRAY_QUOTE),
-                (closing[~beside[codes[np.minimum(closing + 1, len(codes) - 1)]]], TEXT_BEHIND_QUOTE),
-            )
-            if len(at)
-        ]
-        return min(wrong, default=None)
+        stray = opening[~beside[codes[opening - 1]] & (opening > 0)]
+        before_text = closing[~beside[codes[np.minimum(closing + 1, len(codes) - 1)]]]
+        misplaced = ((stray, STRAY_QUOTE), (before_text, TEXT_BEHIND_QUOTE))
+        return min(((int(at[0]), reason) for at, reason in misplaced if len(at)), default=None)
 
 
 def _records_among(
@@ -330,7 +325,7 @@ class CsvReader:
         for records in self._records:
             at = count.of(records) if lines else None
             if len(records):
-                yield self._block(records, row, wanted, places, at)
+                yield self._block(records, row, places, at)
                 row += len(records)
 
     def first_lines(self) -> Iterator[NDArray[np.int64]]:
@@ -338,34 +333,27 @@ class CsvReader:
         count = LineCount()
         yield from (count.of(records) for records in self._records)
 
-    def _block(
-        self,
-        records: Records,
-        first: int,
-        names: Sequence[str],
-        places: Sequence[int],
-        lines: NDArray[np.int64] | None,
-    ) -> CsvBlock:
+    def _block(self, records: Records, first: int, places: list[int], lines: NDArray[np.int64] | None) -> CsvBlock:
         bad = self._bad(records)
         good = np.ones(len(records), np.bool_)
         good[list(bad)] = False
-        text = _join_good(records, good) if bad else records.text[records.starts[0] : records.ends[-1]]
+        # The good records alone, cut out in as few pieces as there are runs of them.
+        runs = (list(run) for held, run in groupby(range(len(records)), lambda number: good[number]) if held)
+        kept = (records.text[records.starts[run[0]] : records.ends[run[-1]]] for run in runs)
+        text = b"\n".join(kept) if bad else records.text[records.starts[0] : records.ends[-1]]
         count = int(good.sum())
-        values = _texts(text, len(self.header), places, self._dialect) if count else [pa.nulls(0, pa.string())]
+        values = [pa.nulls(0, pa.string())] * len(places)
+        if count:
+            values = _texts(text, len(self.header), places, self._dialect)
         if len(values[0]) != count:
             raise AssertionError(f"{count} proven records were read as {len(values[0])} rows")
-        rows = np.arange(first, first + len(records))
-        columns = pa.record_batch(values if count else values * len(names), names=list(names))
-        rejected = (
-            BadRecord(
-                first + number,
-                reason,
-                records.record(number).decode(errors="backslashreplace"),
-                0 if lines is None else int(lines[number]),
-            )
-            for number, reason in sorted(bad.items())
-        )
-        return CsvBlock(columns, rows[good], tuple(rejected), None if lines is None else lines[good])
+        rejected = []
+        for number, reason in sorted(bad.items()):
+            shown = records.record(number).decode(errors="backslashreplace")
+            rejected.append(BadRecord(first + number, reason, shown, 0 if lines is None else int(lines[number])))
+        rows = np.flatnonzero(good) + first
+        columns = pa.record_batch(values, names=[self.header[place] for place in places])
+        return CsvBlock(columns, rows, tuple(rejected), None if lines is None else lines[good])
 
     def _bad(self, records: Records) -> dict[int, str]:
         """Records that can't be taken, with the reason."""
@@ -470,12 +458,6 @@ def _undecodable(text: bytes) -> bool:
     except UnicodeDecodeError:
         return True
     return False
-
-
-def _join_good(records: Records, good: NDArray[np.bool_]) -> bytes:
-    """The good records alone, cut out in as few pieces as there are runs of them."""
-    runs = (list(run) for held, run in groupby(range(len(records)), lambda number: good[number]) if held)
-    return b"\n".join(records.text[records.starts[run[0]] : records.ends[run[-1]]] for run in runs)
 
 
 def _texts(text: bytes, width: int, places: Iterable[int], dialect: CsvDialect) -> list[pa.Array]:

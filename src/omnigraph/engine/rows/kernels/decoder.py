@@ -176,9 +176,8 @@ def decode_rows(
 ) -> DecodedInput:
     """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`.
 
-    `unit` is what the numbers of rows count. Raises ResourceLimitError beyond `limits`.
+    `unit` is what messages say before the number of a row. Raises ResourceLimitError beyond `limits`.
     """
-    unit = unit if file is None else f"{file}, {unit}"
     reader = _RowReader(type_, catalog, mint, file)
     meter = Meter(limits)
     parts = [TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64()))]
