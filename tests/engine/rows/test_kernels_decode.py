@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.api.enums import Grammar
 from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.kernels import RecordTyper, RejectedRow, decode, decode_collecting, ndjson
+from omnigraph.engine.rows.kernels.records import Records
 from omnigraph.engine.rows.kernels.typed_rows import LostValues
 from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
 from tests.engine.museum import edge, lines, museum, node
@@ -255,8 +256,9 @@ def test_pieces_of_any_size_give_the_same_records(lines_: list[bytes], size: int
 
 def test_records_of_a_mutation_take_the_same_way() -> None:
     rejected: list[RejectedRow] = []
-    typer = RecordTyper(MUSEUM.edges["Cites"], rejected)
-    typed = typer.read([{"strength": 3}, {"strength": None}], [1, 2], endpoints=(["a", "b"], ["c", "d"]))
+    cites = MUSEUM.edges["Cites"]
+    inserts = Records(cites, [1, 2], [{"strength": 3}, {"strength": None}], ["a", "b"], ["c", "d"])
+    typed = RecordTyper(cites, rejected).read(inserts)
     assert typed.rows.select(["src", "dst", "strength"]).to_pylist() == [{"src": "a", "dst": "c", "strength": 3}]
     assert [(row.line, row.property) for row in rejected] == [(2, "strength")]
 

@@ -1,6 +1,6 @@
 """The rows that the statements of a mutation match and write.
 
-`mutation_statements` calls it. `Condition` is an exact test with an optional filter that may only leave out rows that
+`mutation` calls it. `Condition` is an exact test with an optional filter that may only leave out rows that
 fail the test. `StoredRows` reads committed rows; statements that seek values of the same column share one lookup.
 `PendingRows` holds rows already written, found by id; blobs that no statement assigns are marked and never read.
 """
@@ -33,6 +33,8 @@ from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyT
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import identifier, literal
 
+STATEMENT: Final = "statement"
+"""What the numbers of a mutation's rows count."""
 _STORED_INTEGERS: Final = frozenset({Scalar.I32, Scalar.I64, Scalar.U32})
 _LESS: Final = frozenset({Operator.LESS, Operator.LESS_OR_EQUAL})
 _GREATER: Final = frozenset({Operator.GREATER, Operator.GREATER_OR_EQUAL})
@@ -218,7 +220,7 @@ def refuse_beyond(limits: Limits, type_: TableType, count: int, size: int) -> No
         raise ResourceLimitError(f"keyed entity bytes for {type_.type_key}", limits.bytes, size, remedy)
 
 
-_STATEMENT = "#statement"
+_STATEMENT_COLUMN = "#statement"
 
 
 class PendingRows:
@@ -228,7 +230,10 @@ class PendingRows:
         self.type = type_
         self._schema = rows_schema(type_)
         self._blobs = [prop.column for prop in type_.property_list if prop.type.is_blob]
-        marks = [*(pa.field(_keep_column(name), pa.bool_()) for name in self._blobs), pa.field(_STATEMENT, pa.int64())]
+        marks = [
+            *(pa.field(_keep_column(name), pa.bool_()) for name in self._blobs),
+            pa.field(_STATEMENT_COLUMN, pa.int64()),
+        ]
         self._marked_schema = pa.schema([*self._schema, *marks])
         self._parts: list[pa.Table] = []
         self._starts: list[int] = []
@@ -250,8 +255,7 @@ class PendingRows:
     @property
     def stored_columns(self) -> list[str]:
         """The columns that a row from the store brings along: all but blobs."""
-        blobs = set(self._blobs)
-        return [name for name in self._schema.names if name not in blobs]
+        return [name for name in self._schema.names if name not in self._blobs]
 
     def holds(self, ids: pa.ChunkedArray) -> pa.Array:
         """Which of `ids` are pending, as a mask."""
@@ -269,7 +273,7 @@ class PendingRows:
     def update(self, condition: Condition, stored: pa.Table, assigned: pa.Table, statement: int) -> int:
         """Give `assigned` (one row) to every pending row that matches and to all `stored` rows; how many that are."""
         pending = self._matching(condition)
-        arrived = self._mark(self._complete(stored), pa.array(np.full(stored.num_rows, statement)), kept=True)
+        arrived = self._mark(stored, pa.array(np.full(stored.num_rows, statement)), kept=True)
         matched = pa.concat_tables([pending, arrived])
         columns = dict(zip(matched.column_names, matched.columns, strict=True))
         first = pa.array(np.zeros(matched.num_rows, np.int64))
@@ -277,7 +281,7 @@ class PendingRows:
             columns[name] = values.take(first)
             if _keep_column(name) in columns:
                 columns[_keep_column(name)] = pa.array(np.zeros(matched.num_rows, np.bool_))
-        columns[_STATEMENT] = pa.array(np.full(matched.num_rows, statement, np.int64))
+        columns[_STATEMENT_COLUMN] = pa.array(np.full(matched.num_rows, statement, np.int64))
         self._write(pa.table(columns, schema=self._marked_schema))
         self._all_new = self._all_new and not stored.num_rows
         return int(matched.num_rows)
@@ -289,7 +293,7 @@ class PendingRows:
             rows.select(self._schema.names),
             fresh=self._all_new,
             kept={name: rows.column(_keep_column(name)).to_numpy() for name in self._blobs},
-            origin=Origin("statement", rows.column(_STATEMENT).combine_chunks()),
+            origin=Origin(STATEMENT, rows.column(_STATEMENT_COLUMN).combine_chunks()),
         )
 
     @property
@@ -314,8 +318,6 @@ class PendingRows:
 
     def _matching(self, condition: Condition) -> pa.Table:
         """The pending rows that a condition holds for, in the order in which they were written."""
-        if not self._parts:
-            return self._marked_schema.empty_table()
         if (wanted := condition.sought_id) is not None:
             row = self._by_id().get(wanted)
             if row is None:
@@ -338,18 +340,15 @@ class PendingRows:
             self._rows_by_id = {entity_id: row for row, entity_id in enumerate(positions)}
         return self._parts[0]
 
-    def _complete(self, stored: pa.Table) -> pa.Table:
-        """Rows from the store with placeholders for the blob cells that they keep."""
-        given = set(stored.column_names)
+    def _mark(self, rows: pa.Table, statements: pa.Array, *, kept: bool) -> pa.Table:
+        """Rows with their marks, and with placeholders for the blob cells that rows from the store keep."""
+        given = set(rows.column_names)
         columns = [
-            stored.column(field.name).cast(field.type) if field.name in given else pa.nulls(stored.num_rows, field.type)
+            rows.column(field.name).cast(field.type) if field.name in given else pa.nulls(rows.num_rows, field.type)
             for field in self._schema
         ]
-        return pa.table(columns, schema=self._schema)
-
-    def _mark(self, rows: pa.Table, statements: pa.Array, *, kept: bool) -> pa.Table:
         marks = [pa.array(np.full(rows.num_rows, kept)) for _ in self._blobs]
-        return pa.table([*rows.columns, *marks, statements.cast(pa.int64())], schema=self._marked_schema)
+        return pa.table([*columns, *marks, statements.cast(pa.int64())], schema=self._marked_schema)
 
 
 def _keep_column(column: str) -> str:

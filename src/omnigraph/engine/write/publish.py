@@ -110,13 +110,12 @@ class WriteTxn:
 class ReadSet:
     """What a plan's validity rests on, beyond the tables it writes.
 
-    `tables` were read as a whole; of `present` and `absent` only the named ids matter, so an unrelated change of the
-    same table does not invalidate the plan. `everything` is for plans that read the whole graph.
+    `tables` were read as a whole; of `present` only the named ids matter, so an unrelated change of the same table does
+    not invalidate the plan. `everything` is for plans that read the whole graph.
     """
 
     tables: frozenset[str] = frozenset()
     present: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    absent: Mapping[str, frozenset[str]] = field(default_factory=dict)
     everything: bool = False
 
 
@@ -313,13 +312,12 @@ def _still_holds(plan: PublishPlan, txn: WriteTxn, head: LogEntry) -> bool:
     whole = {*plan.staged, *plan.dropped, *plan.read_set.tables}
     if plan.added.keys() & head.tables.keys() or any(base.tables.get(k) != head.tables.get(k) for k in whole):
         return False
-    for expected, by_type in ((True, plan.read_set.present), (False, plan.read_set.absent)):
-        for type_key, ids in by_type.items():
-            state = head.tables.get(type_key)
-            if state == base.tables.get(type_key):
-                continue
-            if state is None or txn.root.reader.open(state).existing_ids(ids) != (ids if expected else set()):
-                return False
+    for type_key, ids in plan.read_set.present.items():
+        state = head.tables.get(type_key)
+        if state == base.tables.get(type_key):
+            continue
+        if state is None or txn.root.reader.open(state).existing_ids(ids) != ids:
+            return False
     return True
 
 

@@ -89,7 +89,7 @@ def _decode(
             raise min(rejected[before:], key=lambda row: row.line).error(grammar.unit)
         for records in by_type:
             key = records.type.type_key
-            parts[key].append(typers[key].read(records.members, records.lines, records.endpoints))
+            parts[key].append(typers[key].read(records))
     typed: dict[str, TypedRows] = {}
     for key, blocks in sorted(parts.items()):
         rows = _remap_endpoints(_join_rows(blocks), typers)
@@ -226,10 +226,9 @@ class _RowReader:
             records = self._take_apart(records, self._node_ids)
         records.members = self._plain(records.members)
         try:
-            typed = self._typer.read(records.members, records.lines, records.endpoints)
+            typed = self._typer.read(records)
         except UnicodeEncodeError:
-            records = self._without_lone_surrogates(records)
-            typed = self._typer.read(records.members, records.lines, records.endpoints)
+            typed = self._typer.read(self._without_lone_surrogates(records))
         broken = check_values(typed)
         self.rejected.extend(broken)
         return typed.without(row.line for row in broken)
@@ -292,8 +291,8 @@ class _RowReader:
 
     def _without_lone_surrogates(self, records: Records) -> Records:
         whole = Records(self._type)
-        endpoints = records.endpoints
-        pairs = [None] * len(records.lines) if endpoints is None else list(zip(*endpoints, strict=True))
+        pairs: Sequence[tuple[str, str] | None]
+        pairs = list(zip(records.sources, records.targets, strict=True)) or [None] * len(records.lines)
         for line, members, ends in zip(records.lines, records.members, pairs, strict=True):
             values = {**members, **dict(zip(ENDS[0], ends or (), strict=False))}
             broken = (n for n, value in values.items() if LONE_SURROGATE.search(n) or LONE_SURROGATE.search(str(value)))

@@ -64,8 +64,8 @@ class Records:
             self.targets.append(endpoints[1])
 
     @property
-    def endpoints(self) -> tuple[list[str], list[str]] | None:
-        return (self.sources, self.targets) if self.type.kind == "edge" else None
+    def endpoints(self) -> tuple[list[str], ...]:
+        return (self.sources, self.targets) if self.type.kind == "edge" else ()
 
 
 class EnvelopeReader:
@@ -88,27 +88,19 @@ class EnvelopeReader:
         nodes: dict[str, Records] = {name: Records(node) for name, node in self._catalog.nodes.items()}
         edges: dict[str, Records] = {name: Records(edge) for name, edge in self._catalog.edges.items()}
         for at, value in zip(block.positions, block.values, strict=True):
-            if type(value) is PlainNode:
-                if (records := nodes.get(value.type)) is not None:
+            try:
+                if type(value) is PlainNode and (records := nodes.get(value.type)) is not None:
                     records.lines.append(at)
                     records.members.append(value.data or {})
-                    continue
-            elif (
-                type(value) is PlainEdge
-                and value.edge in self._named_by_ids
-                and type(value.source) is str
-                and type(value.target) is str
-            ):
-                records = edges[value.edge]
-                records.lines.append(at)
-                records.members.append(value.data or {})
-                records.sources.append(value.source)
-                records.targets.append(value.target)
-                continue
-            try:
-                if type(value) is PlainEdge and (records := edges.get(value.edge)) is not None:
-                    source, target = self._ends[value.edge]
-                    records.add(at, value.data or {}, (source.id_of(value.source), target.id_of(value.target)))
+                elif type(value) is PlainEdge and (records := edges.get(value.edge)) is not None:
+                    source, target = value.source, value.target
+                    if value.edge not in self._named_by_ids or type(source) is not str or type(target) is not str:
+                        ends = self._ends[value.edge]
+                        source, target = ends[0].id_of(source), ends[1].id_of(target)
+                    records.lines.append(at)
+                    records.members.append(value.data or {})
+                    records.sources.append(source)
+                    records.targets.append(target)
                 else:
                     self._take(at, value, nodes, edges)
             except EnvelopeError as error:
@@ -246,17 +238,13 @@ class RecordTyper:
     lost: LostValues = field(default_factory=LostValues)
     respelled: dict[str, str] = field(default_factory=dict)
 
-    def read(
-        self,
-        records: Sequence[Mapping[str, object]],
-        lines: Sequence[int],
-        endpoints: tuple[Sequence[str], Sequence[str]] | None = None,
-    ) -> TypedRows:
-        """JSON-like members by property name (plus `id`) as typed rows; `endpoints` are the `from` and `to` of edges.
+    def read(self, block: Records) -> TypedRows:
+        """JSON-like members by property name (plus `id`) as typed rows; dates may be texts or stored integers.
 
-        Bad rows are left out and appended to `rejected`. Dates may be texts or stored integers.
+        Bad rows are left out and appended to `rejected`.
         """
-        checked = _CheckedRows(self.type_, lines, self.rejected)
+        records = block.members
+        checked = _CheckedRows(self.type_, block.lines, self.rejected)
         names = set().union(*records)
         if unknown := names - self.type_.properties.keys() - {"id"}:
             self._leave_out(unknown, records, checked)
@@ -271,7 +259,7 @@ class RecordTyper:
                 self.lost.nulled += column.nulled
             columns.append(checked.column(prop, column))
         ids = self.ids(columns, explicit, checked)
-        ends = [pa.array(end, pa.string()) for end in endpoints or ()]
+        ends = [pa.array(end, pa.string()) for end in block.endpoints]
         return checked.accept([ids, *ends, *columns], explicit)
 
     def _leave_out(self, unknown: set[str], records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> None:
