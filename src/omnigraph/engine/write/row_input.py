@@ -154,19 +154,19 @@ _BY_SUFFIX: Final = {
 _FILES: Final = (RowFormat.CSV, RowFormat.PARQUET, RowFormat.ARROW, RowFormat.NDJSON)
 _SPELLINGS: Final = {**{f.value: f for f in _FILES}, "json": RowFormat.NDJSON, "jsonl": RowFormat.NDJSON}
 
-Pieces = Callable[[], Iterable[bytes]]
-
 
 @dataclass(frozen=True, slots=True)
 class RowFile:
-    """One file of rows, by the name that messages have for it."""
+    """One file of rows, by the name that messages have for it. `path` is where it lies on this machine, if it does.
+
+    Without `csv`, the name of a CSV file tells its dialect.
+    """
 
     name: str
     format: RowFormat
-    pieces: Pieces
-    csv: CsvDialect
+    pieces: Callable[[], Iterable[bytes]]
+    csv: CsvDialect | None
     path: str | None = None
-    """Where it lies on this machine, if it does."""
 
     @property
     def unit(self) -> str:
@@ -186,9 +186,11 @@ class RowFile:
                 return self._columns(limits)
 
     def _csv(self, limits: Limits) -> Iterator[RowBlock]:
-        self.csv.check()
+        usual = "\t" if without_compression(self.name).lower().endswith(".tsv") else ","
+        dialect = self.csv or CsvDialect(delimiter=usual)
+        dialect.check()
         try:
-            reader = CsvReader(_meter(self.pieces(), limits), self.csv)
+            reader = CsvReader(_meter(self.pieces(), limits), dialect)
             for block in reader.blocks(lines=True):
                 yield RowBlock(block.columns, pa.array(block.lines), [(bad.line, bad.reason) for bad in block.bad])
         except BadRequestError as error:
@@ -210,23 +212,18 @@ class RowFile:
 def row_file(text: str, format: str | None, csv: CsvDialect | None, graph: Location) -> RowFile:
     """The file that a path or URI names, to be loaded into the graph at `graph`."""
     path = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
-    row_format, dialect = format_of(path, format), csv or usual_dialect(path)
+    row_format = format_of(path, format)
     if "://" in path:
-        return RowFile(text, row_format, lambda: object_pieces(path, graph), dialect)
+        return RowFile(text, row_format, lambda: object_pieces(path, graph), csv)
     path = os.path.expanduser(path)
     if os.path.isdir(path):
         raise directory_error(text)
-    return _local_file(text, path, row_format, dialect)
+    return _local_file(text, path, row_format, csv)
 
 
-def _local_file(name: str, path: str, format: RowFormat, csv: CsvDialect) -> RowFile:
+def _local_file(name: str, path: str, format: RowFormat, csv: CsvDialect | None) -> RowFile:
     # Only a file that is not compressed can be read at any place.
     return RowFile(name, format, lambda: local_pieces(path), csv, None if compression_of(path) else path)
-
-
-def usual_dialect(path: str) -> CsvDialect:
-    """The default dialect for a CSV file of that name."""
-    return CsvDialect(delimiter="\t" if without_compression(path).lower().endswith(".tsv") else ",")
 
 
 def format_named(name: str) -> RowFormat:
@@ -295,7 +292,7 @@ def received_rows(
 ) -> RowInput:
     """Rows that came as one body, under the name that their sender has for them."""
     shown = "the body" if name is None else name
-    file = RowFile(shown, format, lambda: local_pieces(str(path)), csv or usual_dialect(shown), str(path))
+    file = RowFile(shown, format, lambda: local_pieces(str(path)), csv, str(path))
     if name is None and format is not RowFormat.CSV:
         return RowInput(type_name, "row", file.blocks)  # the rows of a program, one after another
     return RowInput.of_file(type_name, file)
@@ -345,7 +342,7 @@ def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile
         copied[0].seek(0)
         yield from iter(lambda: copied[0].read(1 << 20), b"")
 
-    return RowFile(shown, format_of(shown, format), pieces, csv or usual_dialect(shown))
+    return RowFile(shown, format_of(shown, format), pieces, csv)
 
 
 class InputFiles:
@@ -374,20 +371,18 @@ class InputFiles:
 
     def rows(self, type_name: str, format: str | None, csv: Callable[[str], CsvDialect | None]) -> RowInput:
         """The rows of all files, as rows of a type. `csv` is the form of a file, where its name does not say."""
-        files = [
-            _local_file(path, path, format_of(path, format), csv(path) or usual_dialect(path)) for path in self._paths
-        ]
+        files = [_local_file(path, path, format_of(path, format), csv(path)) for path in self._paths]
         return RowInput(type_name, files[0].unit, lambda limits: self._blocks(files, limits))
 
     def _blocks(self, files: Sequence[RowFile], limits: Limits) -> Iterator[RowBlock]:
-        before, header = 0, (files[0].name, list[str]())
+        before, columns = 0, list[str]()
         for file, _ in zip(files, self._begin(), strict=True):
             self._starts.append(before)
             last = 0
             for block in file.blocks(limits):
                 if file.format is RowFormat.CSV and isinstance(block.rows, pa.RecordBatch):
-                    header = (header[0], header[1] or list(block.rows.schema.names))
-                    refuse_other_columns(block.rows.schema.names, header[1], header[0])
+                    columns = columns or list(block.rows.schema.names)
+                    refuse_other_columns(block.rows.schema.names, columns, files[0].name)
                 numbers = np.asarray(block.numbers, np.int64)
                 last = max([last, *numbers[-1:].tolist(), *(number for number, _ in block.bad)])
                 bad = [(number + before, reason) for number, reason in block.bad]
@@ -410,15 +405,9 @@ class InputFiles:
                 raise
             at = bisect_left(self._starts, error.line) - 1
             line = error.line - self._starts[at]
-            message = str(error).removeprefix(f"{unit} {error.line}: ")
-            raise ConstraintError(
-                error.rule,
-                error.type_key,
-                error.property,
-                error.entity_id,
-                line,
-                message=f"{self._paths[at]}, {unit} {line}: {message}",
-            ) from error
+            reason = str(error).removeprefix(f"{unit} {error.line}: ")
+            message, about = f"{self._paths[at]}, {unit} {line}: {reason}", (error.property, error.entity_id)
+            raise ConstraintError(error.rule, error.type_key, *about, line, message=message) from error
         except BadRequestError as error:
             if self._is_read or not self._starts or (path := self._paths[len(self._starts) - 1]) in str(error):
                 raise

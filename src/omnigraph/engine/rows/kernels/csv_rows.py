@@ -249,10 +249,6 @@ class CsvDialect:
         """Whether offsets in the file are offsets in the text that is split, so that a file may be read in parts."""
         return _codec(self.encoding).name in _UTF_8
 
-    @property
-    def splitter(self) -> RecordSplitter:
-        return RecordSplitter(ord(self.delimiter), ord(self.quote) if self.quote is not None else None)
-
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
@@ -285,10 +281,10 @@ class CsvReader:
     ) -> None:
         self._dialect = dialect
         self._before = before
-        self._records: Iterator[Records] = dialect.splitter.split(
-            _utf_8(pieces, dialect.encoding, at_start=header is None)
-        )
-        self.header = list(header) if header is not None else self._read_header()
+        splitter = RecordSplitter(ord(dialect.delimiter), None if dialect.quote is None else ord(dialect.quote))
+        texts = _utf_8(pieces, dialect.encoding, at_start=header is None)
+        self._records: Iterator[Records] = splitter.split(texts)
+        self.header = self._read_header() if header is None else list(header)
         if len(self.header) != 1:  # with one column, an empty line is a row whose value is null
             self._records = map(Records.without_empty_lines, self._records)
 

@@ -153,14 +153,13 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
             )
         ends = found
     columns_of_type = {"id", *type_.properties}
-    for column in columns:
-        if column not in ends and column not in columns_of_type:
-            hint = did_you_mean(column, columns_of_type)
-            raise BadRequestError(
-                f"{where}{type_.type_key} has no property for the column '{column}'"
-                + (f"; {hint}" if hint else "")
-                + "; leave the column out or rename it, here or in a pipeline file (`omnigraph pipeline run`)"
-            )
+    unknown = next((column for column in columns if column not in ends and column not in columns_of_type), None)
+    if unknown is not None:
+        hint = did_you_mean(unknown, columns_of_type)
+        raise BadRequestError(
+            f"{where}{type_.type_key} has no property for the column '{unknown}'{f'; {hint}' if hint else ''}; "
+            "leave the column out or rename it, here or in a pipeline file (`omnigraph pipeline run`)"
+        )
     return ends
 
 
@@ -202,23 +201,20 @@ class _RowReader:
         self._catalog = catalog
         self._node_ids = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else None
         self._file = file
-        self._mint = mint
         self._typer = RecordTyper(type_, rejected=[], mint=mint)
         self._columns_of_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.rejected = self._typer.rejected
 
     def read(self, block: RowBlock) -> TypedRows:
-        if isinstance(block.rows, pa.RecordBatch):
-            return self._columns(block.rows, block.numbers)
-        return self._records(block.rows, block.numbers)
-
-    def _columns(self, batch: pa.RecordBatch, numbers: pa.Array | Sequence[int]) -> TypedRows:
-        names = tuple(batch.schema.names)
+        if not isinstance(block.rows, pa.RecordBatch):
+            return self._records(block.rows, block.numbers)
+        names = tuple(block.rows.schema.names)
         if names not in self._columns_of_ends:
             self._columns_of_ends[names] = ends_of(self._type, names, self._file)
         renamed = dict(zip(self._columns_of_ends[names], ENDS[0], strict=False))
-        batch = batch.rename_columns([renamed.get(name, name) for name in names])
-        return type_batch(self._type, batch, numbers, self.rejected, catalog=self._catalog, mint=self._mint)
+        batch = block.rows.rename_columns([renamed.get(name, name) for name in names])
+        mint = self._typer.mint
+        return type_batch(self._type, batch, block.numbers, self.rejected, catalog=self._catalog, mint=mint)
 
     def _records(self, rows: Sequence[object], numbers: Sequence[int]) -> TypedRows:
         records = self._dictionaries(rows, numbers)
@@ -241,7 +237,7 @@ class _RowReader:
             if isinstance(row, Mapping) and all(isinstance(name, str) for name in row):
                 good.add(number, row)
             else:
-                self._reject(number, None, Sentence.NO_ROW, type=self._type.name, shape=shape_of(row))
+                self._reject(Stage.ENVELOPE, number, None, Sentence.NO_ROW, type=self._type.name, shape=shape_of(row))
         return good
 
     def _take_apart(self, records: Records, node_ids: EdgeEnds) -> Records:
@@ -250,7 +246,7 @@ class _RowReader:
         for number, record in zip(records.lines, records.members, strict=True):
             names = next((pair for pair in ENDS if pair[0] in record or pair[1] in record), ENDS[0])
             if (absent := next((name for name in names if name not in record), None)) is not None:
-                self._reject(number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
+                self._reject(Stage.ENVELOPE, number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
                 continue
             found: list[str] = []
             try:
@@ -258,7 +254,7 @@ class _RowReader:
                     found.append(end.id_of_python(record[name]))
             except EnvelopeError as error:
                 name = names[len(found)]
-                self._reject(number, name, error.sentence, **{**error.values, "name": name})
+                self._reject(Stage.ENVELOPE, number, name, error.sentence, **{**error.values, "name": name})
                 continue
             rest = {name: value for name, value in record.items() if name not in names}
             edges.add(number, rest, (found[0], found[1]))
@@ -300,10 +296,8 @@ class _RowReader:
                 whole.add(line, members, ends)
             else:
                 shown = name.encode(errors="backslashreplace").decode()
-                sentence = Sentence.LONE_SURROGATE
-                key = self._type.type_key
-                self.rejected.append(RejectedRow.of(line, key, name, Stage.VALUES, sentence, property=shown))
+                self._reject(Stage.VALUES, line, name, Sentence.LONE_SURROGATE, property=shown)
         return whole
 
-    def _reject(self, number: int, member: str | None, sentence: Sentence, **values: object) -> None:
-        self.rejected.append(RejectedRow.of(number, self._type.type_key, member, Stage.ENVELOPE, sentence, **values))
+    def _reject(self, stage: Stage, number: int, member: str | None, sentence: Sentence, /, **values: object) -> None:
+        self.rejected.append(RejectedRow.of(number, self._type.type_key, member, stage, sentence, **values))

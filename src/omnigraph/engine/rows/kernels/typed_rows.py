@@ -186,15 +186,12 @@ def _outside(type_: TableType, prop: Property, rule: RangeRule, rows: pa.Table) 
         inside = pc.and_(inside, pc.less_equal(numbers, float(rule.high)))
     for row in _rows_where_false(inside):
         number = numbers[row].as_py()
-        bound: float | None = None
-        if math.isnan(number):
-            sentence = Sentence.NAN
-        elif rule.low is not None and number < rule.low:
+        if rule.low is not None and number < rule.low:
             sentence, bound = Sentence.BELOW_MINIMUM, rule.low
         elif rule.high is not None and number > rule.high:
             sentence, bound = Sentence.ABOVE_MAXIMUM, rule.high
         else:
-            sentence = Sentence.NOT_FINITE
+            sentence, bound = Sentence.NAN if math.isnan(number) else Sentence.NOT_FINITE, None
         value = value_text(prop.type.scalar, column[row].as_py())
         yield _forbidden(row, type_, prop, sentence, value=value, bound=bound)
 
