@@ -88,7 +88,13 @@ def as_table_rows(type_: TableType, rows: pa.Table) -> pa.Table:
     """Rows as the table takes them: every blob cell struct becomes Lance's blob column, nothing else changes."""
     for prop in type_.property_list:
         if prop.type.is_blob and (index := rows.schema.get_field_index(prop.column)) >= 0:
-            rows = rows.set_column(index, table_field(prop), _as_blob_column(rows.column(index)))
+            from omnigraph.storage.tables.blobs import blob_column
+
+            cells = pa.chunked_array(
+                blob_column(pc.struct_field(chunk, "data"), pc.struct_field(chunk, "uri"), pc.is_valid(chunk))
+                for chunk in rows.column(index).chunks or [pa.array([], BLOB_CELL)]
+            )
+            rows = rows.set_column(index, table_field(prop), cells)
     return rows
 
 
@@ -102,15 +108,6 @@ def column_of(type_: TableType, name: str) -> str | None:
 
 def _system_fields(type_: TableType) -> list[pa.Field]:
     return [ID_FIELD] if type_.kind == "node" else [ID_FIELD, SOURCE_FIELD, TARGET_FIELD]
-
-
-def _as_blob_column(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    from omnigraph.storage.tables.blobs import blob_column
-
-    return pa.chunked_array(
-        blob_column(pc.struct_field(chunk, "data"), pc.struct_field(chunk, "uri"), pc.is_valid(chunk))
-        for chunk in cells.chunks or [pa.array([], BLOB_CELL)]
-    )
 
 
 Type = TypeVar("Type", bound=TableType)

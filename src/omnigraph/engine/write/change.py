@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from omnigraph.api.history import CommitReceipt
 from omnigraph.engine.rows.columns import as_table_rows, rows_schema
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import EdgeType, NodeType, TableType
+from omnigraph.language.catalog import TableType
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.models import LogEntry, TableState
@@ -119,14 +119,6 @@ class GraphChange:
 
     def of_node(self, name: str) -> TypeChange | None:
         return self.by_type.get(f"node:{name}")
-
-    def nodes(self) -> list[TypeChange]:
-        """Changes of node types, sorted by type key."""
-        return [c for _, c in sorted(self.by_type.items()) if isinstance(c.type, NodeType)]
-
-    def edges(self) -> list[TypeChange]:
-        """Changes of edge types, sorted by type key."""
-        return [c for _, c in sorted(self.by_type.items()) if isinstance(c.type, EdgeType)]
 
     def staging_jobs(self, staging: Staging) -> dict[str, StagingJob]:
         return {key: change.staging_job(staging) for key, change in sorted(self.by_type.items())}

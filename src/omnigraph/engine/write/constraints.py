@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -275,17 +275,10 @@ def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[V
         values = change.rows.column(column)
         lacking = pc.is_in(values, value_set=pa.array(missing[node_type], pa.string())).to_numpy()
         for row in np.flatnonzero(lacking).tolist():
-            node = values[row].as_py()
-            yield Violation(
-                Sentence.DANGLING_EDGE,
-                change.type_key,
-                Sentence.DANGLING_EDGE.text(type=change.type.name, end=column, node_id=node, node=node_type),
-                column,
-                change.ids[row].as_py(),
-                change,
-                row,
-                absent_node=(f"node:{node_type}", node),
+            broken = _edge_without_node(
+                Sentence.DANGLING_EDGE, change.type, change.ids[row], column, values[row], node_type
             )
+            yield replace(broken, change=change, row=row)
 
 
 def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
@@ -300,17 +293,18 @@ def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]
         return
     for edge, end in [(touched, end) for touched in touching for end, name in _ends(touched) if name == node.name]:
         orphans = image.survivors(edge.type_key, ["id", end], (end, gone)).sort_by("id")
-        for entity_id, missing in zip(orphans.column("id").to_pylist(), orphans.column(end).to_pylist(), strict=True):
-            sentence = Sentence.ORPHANED_EDGE
-            yield Violation(
-                sentence,
-                edge.type_key,
-                sentence.text(type=edge.name, entity_id=entity_id, end=end, node_id=missing, node=node.name),
-                end,
-                entity_id,
-                remedy=ORPHAN_REMEDY.format(type=edge.name),
-                absent_node=(node.type_key, missing),
-            )
+        for entity_id, node_id in zip(orphans.column("id"), orphans.column(end), strict=True):
+            broken = _edge_without_node(Sentence.ORPHANED_EDGE, edge, entity_id, end, node_id, node.name)
+            yield replace(broken, remedy=ORPHAN_REMEDY.format(type=edge.name))
+
+
+def _edge_without_node(
+    sentence: Sentence, edge: TableType, edge_id: pa.Scalar, end: str, node_id: pa.Scalar, node: str
+) -> Violation:
+    ids = {"entity_id": edge_id.as_py(), "node_id": node_id.as_py()}
+    reason = sentence.text(type=edge.name, end=end, node=node, **ids)
+    absent = (f"node:{node}", ids["node_id"])
+    return Violation(sentence, edge.type_key, reason, end, ids["entity_id"], absent_node=absent)
 
 
 def _ends(type_: TableType) -> tuple[tuple[str, str], ...]:

@@ -54,7 +54,12 @@ class OnWriteVectors:
             except _TextsWantedError as wanted:
                 texts = wanted.texts
             for dimension, missing in texts.items():
-                self._compute(dimension, missing)
+                if (size := 4 * dimension * len(missing)) > self.limits.bytes:
+                    raise ResourceLimitError("load bytes of computed vectors", self.limits.bytes, size, _REMEDY)
+                if not isinstance(self.embedder, DocumentEmbedder):
+                    raise AssertionError("texts are wanted of a client only")
+                vectors = document_vectors(self.embedder, missing, dimension)
+                self._known.setdefault(dimension, {}).update(zip(missing, vectors, strict=True))
 
     def is_computed(self, prop: Property) -> bool:
         return prop.embed is not None and (self.every or prop.embed.on_write)
@@ -99,14 +104,6 @@ class OnWriteVectors:
                 check_embedder(self._client(change, prop), change.type.name, prop)
                 texts = change.rows.column(source.column).filter(pa.array(where)).to_pylist()
                 yield _Target(prop.column, prop.type.dimension or 0, where, texts)
-
-    def _compute(self, dimension: int, texts: list[str]) -> None:
-        if (size := 4 * dimension * len(texts)) > self.limits.bytes:
-            raise ResourceLimitError("load bytes of computed vectors", self.limits.bytes, size, _REMEDY)
-        if not isinstance(self.embedder, DocumentEmbedder):
-            raise AssertionError("texts are wanted of a client only")
-        vectors = document_vectors(self.embedder, texts, dimension)
-        self._known.setdefault(dimension, {}).update(zip(texts, vectors, strict=True))
 
     def _client(self, change: TypeChange, prop: Property) -> DocumentEmbedder:
         if isinstance(self.embedder, DocumentEmbedder):

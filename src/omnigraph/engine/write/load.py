@@ -57,10 +57,7 @@ _PIECE_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """Everything a caller says about a load: graph records, or rows of one type.
-
-    Either may be read again when the schema changed meanwhile.
-    """
+    """Everything a caller says about a load. The input is read again when the schema changed meanwhile."""
 
     input: Callable[[], bytes | Iterable[bytes]] | RowInput
     mode: LoadMode
@@ -193,10 +190,8 @@ class _Load:
         return Intent(kind="load", actor=self.request.actor, idempotency_key=key, request_digest=self._digest)
 
     def _digest_of_repeat(self, txn: WriteTxn, earlier: EarlierWrite) -> str:
-        """What the input is known by, whatever became of the schema since the earlier write.
-
-        Rows are known by their typed values, so they are typed by the schema of that commit, which took them.
-        """
+        """The digest of the input, whatever became of the schema since the earlier write. Rows are known by their typed
+        values, so they are typed by the schema of that commit, which took them."""
         if not isinstance(self.request.input, RowInput):
             digest = self._new_digest()
             pieces = digest.watching(self.request.input())
@@ -255,10 +250,7 @@ class _Load:
         digest = None if request.idempotency_key is None else self._new_digest()
         if isinstance(request.input, RowInput):
             rows, type_ = request.input, catalog.type_named(request.input.type_name)
-            blocks = rows.blocks(limits)
-            decoded = decode_rows(
-                type_, blocks, catalog=catalog, unit=rows.place, limits=limits, mint=mint, file=rows.file
-            )
+            decoded = decode_rows(type_, rows.blocks(limits), catalog, rows.place, limits, mint, rows.file)
             if request.mode is not LoadMode.OVERWRITE and not any(map(len, decoded.by_type.values())):
                 decoded = DecodedInput({})  # no rows say nothing, unless they are to be all there is
             if digest is not None:

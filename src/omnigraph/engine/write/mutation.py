@@ -134,7 +134,7 @@ class _Mutation:
         if not change.by_type:
             return None
         visibility.refuse_invisible(change)
-        order = [*change.nodes(), *change.edges()]
+        order = sorted(change.by_type.values(), key=lambda each: (each.type.kind == "edge", each.type_key))
         for each in order:
             origin = each.origin
             if origin is not None and (broken := check_values(TypedRows(each.type, each.rows, origin.numbers))):
@@ -255,10 +255,7 @@ class _InsertsAndUpdates:
         records.add(number, self._record(insert.assignments), endpoints)
 
     def _flush_inserts(self) -> None:
-        """Inserts so far become pending rows, before a later statement reads them or fails for a reason of its own.
-
-        Raises the violation of the earliest statement that has one.
-        """
+        """Make the inserts so far pending rows, before a later statement reads them or fails for its own reason."""
         waiting, self._waiting = list(self._waiting.values()), {}
         rejected: list[RejectedRow] = []
         typed = [RecordTyper(self.vectors.fillable(each.type), rejected).read(each) for each in waiting]
@@ -290,10 +287,8 @@ class _InsertsAndUpdates:
         refuse_beyond(self.limits, update.type, len(pending), pending.nbytes(self.limits.bytes))
 
     def _assigned_row(self, update: ir.UpdateNodes, number: int) -> pa.Table:
-        """One row of the assigned values in their stored types, or the reason why there is none.
-
-        Vectors that are computed from an assigned text become null, so that they are computed anew.
-        """
+        """One row of the assigned values in their stored types. Vectors of an assigned text become null, to be computed
+        anew."""
         properties = tuple(assign.property for assign in update.assignments)
         # Reduced to what the update assigns, so that the rules of these values apply and no others.
         reduced = msgspec.structs.replace(update.type, property_list=properties, key=())

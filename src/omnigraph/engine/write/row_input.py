@@ -158,9 +158,7 @@ _SPELLINGS: Final = {**{f.value: f for f in _FILES}, "json": RowFormat.NDJSON, "
 @dataclass(frozen=True, slots=True)
 class RowFile:
     """One file of rows, by the name that messages have for it. `path` is where it lies on this machine, if it does.
-
-    Without `csv`, the name of a CSV file tells its dialect.
-    """
+    Without `csv`, the name of a CSV file tells its dialect."""
 
     name: str
     format: RowFormat

@@ -106,10 +106,8 @@ def managed_bytes(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A typed column. `unfit` gives the reason for each row that could not be taken; such rows hold null.
-
-    `nulled` counts the values of another type that the lenient grammar stored as null.
-    """
+    """A typed column. `unfit` gives the reason for each row that could not be taken; such rows hold null. `nulled`
+    counts the values of another type that the lenient grammar stored as null."""
 
     array: pa.Array
     unfit: Mapping[int, str] = field(default_factory=dict)
@@ -268,8 +266,7 @@ def _vector_problem(items: Sequence[object], dimension: int) -> str | None:
 def _arrays_only(
     values: Sequence[object], refuse: Callable[[object], str | None]
 ) -> tuple[list[Sequence[object] | None], dict[int, str]]:
-    """The arrays among the values, None for the rest; `refuse` gives the reason against a value that is neither array
-    nor null."""
+    """The arrays among the values, None for the rest; `refuse` gives the reason against a value that is not null."""
     arrays: list[Sequence[object] | None] = [value if type(value) is list else None for value in values]
     unfit: dict[int, str] = {}
     for row, (value, items) in enumerate(zip(values, arrays, strict=True)):

@@ -180,10 +180,7 @@ class RecordSplitter:
         return Records(text, offset, starts[held], ends[held], fields[held], flaws), end
 
     def _misplaced_quote(self, codes: NDArray[np.uint8], quotes: NDArray[np.int64]) -> tuple[int, str] | None:
-        """The first quote that may not stand where it does.
-
-        As long as none is misplaced, quotes open and close by turns. A doubled quote closes and opens again at once.
-        """
+        """The first misplaced quote. Up to it, quotes open and close by turns; a doubled one does both."""
         opening, closing = quotes[::2], quotes[1::2]
         beside = np.zeros(256, np.bool_)
         beside[[self.delimiter, _LF, _CR, codes[quotes[0]]]] = True
@@ -207,7 +204,7 @@ def _records_among(
 
 
 def _positions(codes: NDArray[np.uint8], text: bytes, *wanted: int | None) -> NDArray[np.int64]:
-    """Where some bytes stand. Looking for a byte that is not there costs next to nothing in `text`."""
+    """Where some bytes are. Looking for a byte that is not there costs next to nothing in `text`."""
     mask = np.zeros(len(codes), np.bool_)
     for code in wanted:
         if code is not None and code in text:
@@ -262,10 +259,8 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class CsvBlock:
-    """Some rows as columns of texts, the row that each is, and the bad records that stood among them.
-
-    `lines` are the lines of the file on which the rows begin, where they were asked for.
-    """
+    """Some rows as columns of texts, the row that each is, and the bad records among them. `lines` are the lines of the
+    file on which the rows begin, where the caller asked for them."""
 
     columns: pa.RecordBatch
     rows: NDArray[np.int64]
@@ -378,10 +373,8 @@ def refuse_other_columns(names: Sequence[str], expected: Sequence[str], first_fi
 
 
 def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[list[str], list[tuple[int, int]]]:
-    """The header of a UTF-8 file, and places where it may be cut into parts of about `size` bytes.
-
-    A place is the offset of a record and the number of rows before it. The first is the beginning of the file.
-    """
+    """The header of a UTF-8 file, and where it may be cut into parts of about `size` bytes: the offset of a record and
+    the number of rows before it. The first cut is the beginning of the file."""
     cuts, rows = [(0, 0)], 0
     head, pieces = _peek(pieces)
     shift = len(_BOM) if head.startswith(_BOM) else 0

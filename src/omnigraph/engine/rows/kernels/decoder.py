@@ -93,9 +93,7 @@ def _decode(
     typed: dict[str, TypedRows] = {}
     for key, blocks in sorted(parts.items()):
         rows = _remap_endpoints(_join_rows(blocks), typers)
-        broken = check_values(rows)
-        rejected.extend(broken)
-        typed[key] = rows.without(row.line for row in broken)
+        typed[key] = _without_forbidden(rows, rejected)
     return DecodedInput(typed, tuple(rejected), lost if grammar is Grammar.LENIENT else None)
 
 
@@ -115,6 +113,12 @@ def _remap_endpoints(rows: TypedRows, typers: Mapping[str, RecordTyper]) -> Type
             index = table.column_names.index(column)
             table = table.set_column(index, table.schema.field(index), pa.array(ends, pa.string()))
     return TypedRows(edge, table, rows.lines)
+
+
+def _without_forbidden(rows: TypedRows, rejected: list[RejectedRow]) -> TypedRows:
+    broken = check_values(rows)
+    rejected.extend(broken)
+    return rows.without(row.line for row in broken)
 
 
 def _join_rows(parts: Sequence[TypedRows]) -> TypedRows:
@@ -166,17 +170,14 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
 def decode_rows(
     type_: TableType,
     blocks: Iterable[RowBlock],
-    *,
     catalog: Catalog,
     unit: str,
     limits: Limits,
     mint: Mint,
-    file: str | None = None,
+    file: str | None,
 ) -> DecodedInput:
-    """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`.
-
-    `unit` is what messages say before the number of a row. Raises ResourceLimitError beyond `limits`.
-    """
+    """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`. Messages say
+    `unit` before the number of a row. Raises ResourceLimitError beyond `limits`."""
     reader = _RowReader(type_, catalog, mint, file)
     meter = Meter(limits)
     parts = [TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64()))]
@@ -225,9 +226,7 @@ class _RowReader:
             typed = self._typer.read(records)
         except UnicodeEncodeError:
             typed = self._typer.read(self._without_lone_surrogates(records))
-        broken = check_values(typed)
-        self.rejected.extend(broken)
-        return typed.without(row.line for row in broken)
+        return _without_forbidden(typed, self.rejected)
 
     def _dictionaries(self, rows: Sequence[object], numbers: Sequence[int]) -> Records:
         if set(map(type, rows)) <= {dict} and set(map(type, set().union(*rows))) <= {str}:  # type: ignore[arg-type]

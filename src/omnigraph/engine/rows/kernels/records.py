@@ -191,7 +191,7 @@ def type_batch(
     ]
     ids = RecordTyper(type_, rejected, mint=mint).ids(columns, explicit, checked)
     for violation in forbidden_values(type_, checked.table([ids, *endpoints, *columns])):
-        if not checked.is_rejected(violation.row):
+        if violation.row not in checked.rejected_rows:
             checked.reject(violation.row, violation.stage(), violation.property, violation.rule, violation.reason)
     return checked.accept([ids, *endpoints, *columns], explicit)
 
@@ -239,10 +239,7 @@ class RecordTyper:
     respelled: dict[str, str] = field(default_factory=dict)
 
     def read(self, block: Records) -> TypedRows:
-        """JSON-like members by property name (plus `id`) as typed rows; dates may be texts or stored integers.
-
-        Bad rows are left out and appended to `rejected`.
-        """
+        """JSON-like members by property name (plus `id`) as typed rows; bad ones are left out and listed in `rejected`."""
         records = block.members
         checked = _CheckedRows(self.type_, block.lines, self.rejected)
         names = set().union(*records)
@@ -309,7 +306,7 @@ class RecordTyper:
             members = [type_.properties[name] for name in type_.key]
             texts = [canonical_texts(m.type.scalar, typed.column(m.column).combine_chunks()) for m in members]
             for row in np.flatnonzero(differs.to_numpy(zero_copy_only=False)).tolist():
-                if not checked.is_rejected(row):
+                if row not in checked.rejected_rows:
                     spellings = [(m.type.scalar, text[row].as_py()) for m, text in zip(members, texts, strict=True)]
                     self._respell(row, explicit[row].as_py(), ids[row].as_py(), spellings, checked)
         return ids
@@ -338,16 +335,13 @@ class _CheckedRows:
         self.lines = lines if isinstance(lines, pa.Array) else pa.array(lines, pa.int64())
         self._report = rejected
         self._found: list[tuple[int, Stage, str | None, ConstraintRule, str]] = []
-        self._rows: set[int] = set()
-
-    def is_rejected(self, row: int) -> bool:
-        return row in self._rows
+        self.rejected_rows: set[int] = set()
 
     def refuse(self, row: int, stage: Stage, field: str | None, sentence: Sentence, **values: object) -> None:
         self.reject(row, stage, field, sentence.rule, sentence.text(**values))
 
     def reject(self, row: int, stage: Stage, name: str | None, rule: ConstraintRule, reason: str) -> None:
-        self._rows.add(row)
+        self.rejected_rows.add(row)
         self._found.append((row, stage, name, rule, reason))
 
     def column(self, prop: Property, column: Column | None) -> pa.Array:
@@ -367,7 +361,7 @@ class _CheckedRows:
     def accept(self, columns: list[pa.Array], explicit: pa.Array | None) -> TypedRows:
         """The rows that broke no rule; `columns` begin with their ids, of which `explicit` were given."""
         rows = self.table(columns)
-        if not self._rows:
+        if not self.rejected_rows:
             return TypedRows(self.type, rows, self.lines)
         # An id that was generated for a rejected row names nothing.
         ids = columns[0] if isinstance(self.type, NodeType) and self.type.key else explicit
@@ -376,7 +370,7 @@ class _CheckedRows:
             line = self.lines[row].as_py()
             self._report.append(RejectedRow(line, self.type.type_key, name, reason, stage, rule, entity_id))
         keep = np.ones(len(self.lines), np.bool_)
-        keep[list(self._rows)] = False
+        keep[list(self.rejected_rows)] = False
         mask = pa.array(keep)
         return TypedRows(self.type, rows.filter(mask), self.lines.filter(mask))
 

@@ -239,7 +239,11 @@ def _plain_scalar(scalar: Scalar, value: Any) -> object:
     if value is None or is_pandas_null(value):
         return None
     if isinstance(value, date):
-        return _instant(scalar, value)
+        if scalar not in EPOCH_TYPES:
+            return value
+        days = value.toordinal() - _EPOCH_DAY
+        millis = epoch_millis(value) if isinstance(value, datetime) else days * MILLIS_PER_DAY
+        return millis // MILLIS_PER_DAY if scalar is Scalar.DATE else millis
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, bytearray | memoryview):
@@ -255,16 +259,3 @@ def _numpy(value: Any) -> object:
         return numpy_value(value)
     except BadRequestError:
         return value
-
-
-def _instant(scalar: Scalar, value: date) -> object:
-    """Dates and times as the integers that a column holds."""
-    if scalar is Scalar.DATE:
-        return _as_millis(value) // MILLIS_PER_DAY
-    return _as_millis(value) if scalar is Scalar.DATETIME else value
-
-
-def _as_millis(value: date) -> int:
-    if isinstance(value, datetime):
-        return epoch_millis(value)
-    return (value.toordinal() - _EPOCH_DAY) * MILLIS_PER_DAY

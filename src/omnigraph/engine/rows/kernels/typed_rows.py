@@ -37,10 +37,8 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """One violation of one row. A row with several bad properties is rejected once for each.
-
-    `entity_id` is known where the record names its id or its key is complete.
-    """
+    """One violation of one row; a row with several bad properties is rejected once for each. `entity_id` is known where
+    the record names its id or its key is complete."""
 
     line: int
     type_key: str | None
