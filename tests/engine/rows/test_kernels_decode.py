@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from omnigraph.api.enums import Grammar
 from omnigraph.api.governance import Limits
-from omnigraph.engine.rows.kernels import RecordTyper, RejectedRow, decode, decode_collecting, ndjson
-from omnigraph.engine.rows.kernels.records import Records
-from omnigraph.engine.rows.kernels.typed_rows import LostValues
+from omnigraph.engine.rows.kernels import ndjson
+from omnigraph.engine.rows.kernels.decoder import decode, decode_collecting
+from omnigraph.engine.rows.kernels.records import Records, RecordTyper
+from omnigraph.engine.rows.kernels.typed_rows import LostValues, RejectedRow
 from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
 from tests.engine.museum import edge, lines, museum, node
 

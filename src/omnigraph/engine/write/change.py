@@ -87,8 +87,7 @@ class TypeChange:
             if self.replaces or self.fresh:
                 write = staging.overwrite if self.replaces else staging.append
                 return write(base, as_table_rows(self.type, self.rows))
-            complete, patches = self._complete_and_patches()
-            return staging.change(base, complete, patches, self.deleted)
+            return staging.change(base, *self._complete_and_patches(), self.deleted)
 
         return stage
 
@@ -116,9 +115,6 @@ class GraphChange:
     @classmethod
     def of(cls, *changes: TypeChange) -> GraphChange:
         return cls({change.type_key: change for change in changes})
-
-    def of_node(self, name: str) -> TypeChange | None:
-        return self.by_type.get(f"node:{name}")
 
     def staging_jobs(self, staging: Staging) -> dict[str, StagingJob]:
         return {key: change.staging_job(staging) for key, change in sorted(self.by_type.items())}

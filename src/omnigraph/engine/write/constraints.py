@@ -22,7 +22,7 @@ from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.publish import ReadSet, WriteTxn
 from omnigraph.errors import BadRequestError, ConstraintError, KeyConflictError
-from omnigraph.language.catalog import Cardinality, Catalog, EdgeType, IndexKind, NodeType, TableType
+from omnigraph.language.catalog import Cardinality, EdgeType, IndexKind, NodeType, TableType
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, members_value, the_property, value_text
 
@@ -40,10 +40,6 @@ class FinalImage:
         self._workers = txn.root.workers
         self._tables: set[str] = set()
         self._present: defaultdict[str, set[str]] = defaultdict(set)
-
-    @property
-    def catalog(self) -> Catalog:
-        return self.snapshot.catalog
 
     def read_set(self) -> ReadSet:
         written = self.change.by_type.keys()
@@ -75,7 +71,7 @@ class FinalImage:
         missing: dict[str, set[str]] = {}
         uncertain: dict[str, set[str]] = {}
         for name, ids in wanted.items():
-            change = self.change.of_node(name)
+            change = self.change.by_type.get(f"node:{name}")
             unwritten = ids if change is None else ids.filter(pc.invert(change.writes(ids)))
             missing[name], uncertain[name] = set(), set(unwritten.to_pylist())
             if change is not None and (change.replaces or change.deleted):
@@ -92,7 +88,7 @@ class FinalImage:
 
     def removed_ids(self, name: str) -> set[str]:
         """Ids of a node type that are committed and not in the final image."""
-        change = self.change.of_node(name)
+        change = self.change.by_type.get(f"node:{name}")
         if change is None:
             return set()
         if not change.replaces:
@@ -104,15 +100,13 @@ class FinalImage:
         """Those of some ids that exist for the author: an edge to an invisible node is dangling."""
         if self._visibility.is_unrestricted:
             return self.snapshot.table(f"node:{name}").existing_ids(ids)
-        return self._visibility.visible_among(self.catalog.nodes[name], sorted(ids))
+        return self._visibility.visible_among(self.snapshot.catalog.nodes[name], sorted(ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule broken by the final image. `row` is the row of `change` that breaks it, where one does.
-
-    `absent_node` is the type key and id of the node that an edge ends in and that does not exist. `members` are the
-    properties of a rule over several.
+    """A rule broken by the final image. `row` is the row of `change` that breaks it, where one does. `absent_node` is the
+    type key and id of a node that an edge names and nothing has. `members` are the properties of a rule over several.
     """
 
     sentence: Sentence
@@ -224,10 +218,8 @@ def _comparable(rows: pa.Table, columns: list[str]) -> pa.Table:
 
 
 def _among(type_: TableType, rows: pa.Table, columns: list[str]) -> Among | None:
-    """One member whose few values narrow the search in the table; None when only a scan finds the tuples.
-
-    A member with a BTREE comes first: by any other one every row is looked at.
-    """
+    """One member whose few values narrow the search in the table; None when only a scan finds the tuples. A member with
+    a BTREE comes first: by any other one the search looks at every row."""
     probed: list[tuple[bool, int, Among]] = []
     properties = {prop.column: prop for prop in type_.property_list}
     for column in columns:
@@ -287,7 +279,7 @@ def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]
     if not isinstance(node, NodeType):
         return
     replaced = {key for key, each in image.change.by_type.items() if each.replaces}
-    touching = [edge for edge in image.catalog.incident_edges(node.name) if edge.type_key not in replaced]
+    touching = [edge for edge in image.snapshot.catalog.incident_edges(node.name) if edge.type_key not in replaced]
     gone = image.removed_ids(node.name) if touching else set()
     if not gone:
         return

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.load import LoadReceipt, encode_piece, file_pieces, require_records
 from omnigraph.engine.blobs import admit_blobs
-from omnigraph.engine.rows.kernels import DecodedInput, TypedRows, decode
+from omnigraph.engine.rows.columns import fillable_catalog
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
-from omnigraph.engine.rows.kernels.decoder import decode_rows
+from omnigraph.engine.rows.kernels.decoder import decode, decode_rows
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
-from omnigraph.engine.rows.kernels.typed_rows import LostValues
+from omnigraph.engine.rows.kernels.typed_rows import DecodedInput, LostValues, TypedRows
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.author_visibility import AuthorVisibility
@@ -46,9 +46,6 @@ from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query.row_filter import UNRESTRICTED
 from omnigraph.storage.location import Location
 
-LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
-"""The text of the records: whole, or in pieces of any size, as an open file yields them."""
-
 HOW_TO_CREATE = "pass `from` to create it"
 """What is said of a branch that a load finds missing."""
 _RECEIPT = "load"
@@ -68,11 +65,6 @@ class LoadRequest:
     grammar: Grammar = Grammar.STRICT
     embed: bool = False
     """Compute every `@embed` vector that is missing, and not only those that the schema declares `on_write`."""
-
-    @property
-    def unit(self) -> str:
-        """What the numbers of records count."""
-        return self.input.place if isinstance(self.input, RowInput) else self.grammar.unit
 
 
 def load_mode(mode: str) -> LoadMode:
@@ -95,15 +87,10 @@ def load_input(
 
 
 def record_input(data: Any) -> Callable[[], bytes | Iterable[bytes]]:
-    """Graph records as a caller gave them."""
+    """Graph records as a caller gave them. A file, text and bytes can be read any number of times, an iterator once."""
     require_records(data)
     if isinstance(data, PathLike):
         return lambda: file_pieces(data, _PIECE_BYTES)
-    return reopenable(data)
-
-
-def reopenable(data: LoadInput) -> Callable[[], bytes | Iterable[bytes]]:
-    """An input as bytes. Text and bytes can be read any number of times, an iterator once."""
     if isinstance(data, str | bytes | bytearray | memoryview):
         whole = encode_piece(data)
         return lambda: whole
@@ -241,7 +228,9 @@ class _Load:
                 minted.append(new_ulids(count))
                 return minted[-1]
 
-            decoded = self._decode(self.vectors.fillable_catalog(snapshot.catalog), mint, minted)
+            decoded = self._decode(
+                fillable_catalog(snapshot.catalog, lambda _, prop: self.vectors.is_computed(prop)), mint, minted
+            )
             self._decoded[schema] = decoded, pa.chunked_array(minted, pa.string())
         return self._decoded[schema]
 
@@ -274,14 +263,15 @@ class _Load:
     def _type_change(self, typed: TypedRows, minted: pa.ChunkedArray) -> TypeChange:
         keyed = isinstance(typed.type, NodeType) and bool(typed.type.key)
         rows, lines = (typed.rows, typed.lines) if keyed else _last_per_id(typed)
-        mode = self.request.mode
+        mode, source = self.request.mode, self.request.input
+        unit = source.place if isinstance(source, RowInput) else self.request.grammar.unit
         known_absent = pc.all(pc.is_in(rows.column("id"), value_set=minted)).as_py()
         return TypeChange(
             typed.type,
             rows,
             replaces=mode is LoadMode.OVERWRITE,
             fresh=mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent)),
-            origin=Origin(self.request.unit, lines),
+            origin=Origin(unit, lines),
         )
 
     def details(self, decoded: DecodedInput) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import Limits
 from omnigraph.api.load import MutationReceipt
 from omnigraph.engine.blobs import admit_blobs
-from omnigraph.engine.rows.columns import rows_field
-from omnigraph.engine.rows.kernels import RecordTyper, RejectedRow, Stage, TypedRows, check_values
+from omnigraph.engine.rows.columns import fillable, rows_field
 from omnigraph.engine.rows.kernels.ids import EdgeEnds, EnvelopeError, edge_ends
-from omnigraph.engine.rows.kernels.records import Records
+from omnigraph.engine.rows.kernels.records import Records, RecordTyper
+from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, Stage, TypedRows, check_values
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, RequestDigest, TypeChange, receipt_of
@@ -69,19 +69,11 @@ class MutationRequest:
 
     @property
     def intent(self) -> Intent:
-        return Intent(
-            kind="mutation",
-            actor=self.actor,
-            idempotency_key=self.idempotency_key,
-            request_digest=self._digest(),
-            expected_head=self.if_commit,
-        )
-
-    def _digest(self) -> str | None:
-        if self.idempotency_key is None:
-            return None
-        kind, text = ("stored mutation", []) if self.stored else ("mutation", [self.source])
-        return RequestDigest(kind, self.branch.strip(), *text, self.name, dict(self.params or {})).text
+        key, head, digest = self.idempotency_key, self.if_commit, None
+        if key is not None:
+            kind, text = ("stored mutation", []) if self.stored else ("mutation", [self.source])
+            digest = RequestDigest(kind, self.branch.strip(), *text, self.name, dict(self.params or {})).text
+        return Intent("mutation", self.actor, idempotency_key=key, request_digest=digest, expected_head=head)
 
 
 def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
@@ -143,11 +135,8 @@ class _Mutation:
             checked = check_constraints(FinalImage(txn, change), order)
         change = admit_blobs(txn.resources, change)
         change = self.vectors.fill(change, txn.snapshot.catalog)
-        receipt = {
-            "query": plan.name,
-            "affected_nodes": executed.affected_nodes,
-            "affected_edges": executed.affected_edges,
-        }
+        nodes, edges = executed.affected_nodes, executed.affected_edges
+        receipt = {"query": plan.name, "affected_nodes": nodes, "affected_edges": edges}
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=ReadSet(checked.tables | (executed.tables_read - change.by_type.keys()), checked.present),
@@ -160,15 +149,9 @@ def _receipt(published: PublishedCommit) -> MutationReceipt:
     details = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
     if details is None:
         raise ConflictError("this idempotency key belongs to a write that is not a mutation; choose another key")
-    return MutationReceipt(
-        branch=published.branch,
-        query_name=details["query"],
-        affected_nodes=details["affected_nodes"],
-        affected_edges=details["affected_edges"],
-        actor_id=published.entry.commit.actor,
-        commit=receipt_of(published.entry),
-        replayed=published.replayed,
-    )
+    name, nodes, edges = details["query"], details["affected_nodes"], details["affected_edges"]
+    commit = receipt_of(published.entry)
+    return MutationReceipt(published.branch, name, nodes, edges, commit.actor_id, commit, published.replayed)
 
 
 def _refuse_first(rejected: list[RejectedRow]) -> None:
@@ -248,17 +231,15 @@ class _InsertsAndUpdates:
     def change(self) -> GraphChange:
         return GraphChange({key: pending.change() for key, pending in self._pending.items() if len(pending)})
 
-    def _insert(
-        self, insert: ir.InsertNode | ir.InsertEdge, number: int, endpoints: tuple[str, str] | None = None
-    ) -> None:
+    def _insert(self, insert: ir.InsertNode | ir.InsertEdge, number: int, ends: tuple[str, str] | None = None) -> None:
         records = self._waiting.setdefault(insert.type.type_key, Records(insert.type))
-        records.add(number, self._record(insert.assignments), endpoints)
+        records.add(number, self._record(insert.assignments), ends)
 
     def _flush_inserts(self) -> None:
         """Make the inserts so far pending rows, before a later statement reads them or fails for its own reason."""
         waiting, self._waiting = list(self._waiting.values()), {}
         rejected: list[RejectedRow] = []
-        typed = [RecordTyper(self.vectors.fillable(each.type), rejected).read(each) for each in waiting]
+        typed = [RecordTyper(fillable(each.type, self.vectors.is_computed), rejected).read(each) for each in waiting]
         _refuse_first(rejected)
         for records, rows in zip(waiting, typed, strict=True):
             self._pending_of(records.type).insert(rows)
@@ -320,16 +301,10 @@ class _Deletes:
     txn: WriteTxn
     values: Mapping[str, BoundValue]
     visibility: AuthorVisibility
+    affected_nodes: int = 0
+    affected_edges: int = 0
     tables_read: set[str] = field(default_factory=set)
     _removed: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-
-    @property
-    def affected_nodes(self) -> int:
-        return sum(len(ids) for key, ids in self._removed.items() if key.startswith("node:"))
-
-    @property
-    def affected_edges(self) -> int:
-        return sum(len(ids) for key, ids in self._removed.items() if key.startswith("edge:"))
 
     def run(self, statements: Sequence[ir.WriteStatement]) -> None:
         deletes = [s for s in statements if isinstance(s, ir.DeleteNodes | ir.DeleteEdges)]
@@ -347,6 +322,8 @@ class _Deletes:
         for key, incident in zip(cascades, self.txn.root.workers.map(self._incident, cascades.values()), strict=True):
             self._removed[key].update(incident)
         self.tables_read |= self._removed.keys()
+        self.affected_nodes = sum(len(ids) for key, ids in self._removed.items() if key.startswith("node:"))
+        self.affected_edges = sum(map(len, self._removed.values())) - self.affected_nodes
 
     def change(self) -> GraphChange:
         catalog = self.txn.snapshot.catalog

@@ -11,7 +11,7 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,8 @@ from omnigraph.api.governance import Limits
 from omnigraph.engine.query.operators.pushdown import equals_any
 from omnigraph.engine.query.operators.values import ARROW_TESTS
 from omnigraph.engine.rows.columns import EPOCH_TYPES, rows_schema
-from omnigraph.engine.rows.kernels import TypedRows
 from omnigraph.engine.rows.kernels.coerce import DATE_PARSERS
+from omnigraph.engine.rows.kernels.typed_rows import TypedRows
 from omnigraph.engine.write.change import Origin, TypeChange
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.errors import ResourceLimitError
@@ -146,6 +146,10 @@ def _constant(values: Any, outcome: bool) -> Any:
     return pc.if_else(pc.is_valid(values), outcome, None)
 
 
+_RowsByValue: TypeAlias = tuple[pa.Table, Mapping[str | int, list[int]]]
+"""Rows that hold the sought values of one column, and which of them hold which value."""
+
+
 class StoredRows:
     """The committed rows of one mutation's statements. `limits` bound what may be held of one type."""
 
@@ -153,7 +157,7 @@ class StoredRows:
         self._txn = txn
         self._limits = limits
         self._sought: defaultdict[tuple[str, str], list[str | int]] = defaultdict(list)
-        self._found: dict[tuple[str, str], tuple[pa.Table, Mapping[str | int, list[int]]]] = {}
+        self._found: dict[tuple[str, str], _RowsByValue] = {}
         for condition in conditions:
             column, value = condition.lookup()
             if value is not None:
@@ -176,11 +180,8 @@ class StoredRows:
         tested = (rows.filter(condition.test(rows.column(condition.column))).select(columns) for rows in batches)
         return self._collect(condition.type, _no_rows(table, columns), tested)
 
-    def _look_up_together(
-        self, type_: TableType, column: str, columns: Sequence[str]
-    ) -> tuple[pa.Table, Mapping[str | int, list[int]]] | None:
-        """The rows that one lookup finds for all statements, and which of them hold which value; None when they are
-        too many to be held together."""
+    def _look_up_together(self, type_: TableType, column: str, columns: Sequence[str]) -> _RowsByValue | None:
+        """The rows that one lookup finds for all statements; None when they are too many to be held together."""
         position = type_.type_key, column
         if position not in self._found:
             table = self._txn.snapshot.table(type_.type_key)

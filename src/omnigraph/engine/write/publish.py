@@ -57,11 +57,8 @@ LOSSES_BEFORE_QUEUE = 3
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is known of a write before it looks at the graph. Stable over every retry.
-
-    `request_digest` says what was asked for, so that another request under the same idempotency key is distinguished
-    from a repeat of the first.
-    """
+    """What is known of a write before it looks at the graph, stable over every retry. `request_digest` says what was
+    asked for: it distinguishes a repeat from another request under the same idempotency key."""
 
     kind: str
     actor: str | None = None

@@ -43,8 +43,7 @@ from omnigraph.api.load import (
     without_compression,
 )
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader, refuse_other_columns
-from omnigraph.engine.rows.kernels.decoder import RowBlock
-from omnigraph.engine.rows.kernels.ndjson import Meter, PlainEdge, PlainNode, strict_blocks
+from omnigraph.engine.rows.kernels.ndjson import Block, Meter, PlainEdge, PlainNode, strict_blocks
 from omnigraph.errors import BadRequestError, ConstraintError
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.external_objects import object_pieces
@@ -56,7 +55,7 @@ _WORD: Final = 8
 _HEADER, _COMPRESSION = 2, 3
 
 
-def received_batches(name: str, path: str, limits: Limits) -> Iterator[RowBlock]:
+def received_batches(name: str, path: str, limits: Limits) -> Iterator[Block]:
     """The rows of a received stream, counted from 1. Values may take as much memory as the limits allow."""
     try:
         with pa.OSFile(path) as source:
@@ -144,11 +143,8 @@ class RowFormat(StrEnum):
 
 
 _BY_SUFFIX: Final = {
-    ".csv": RowFormat.CSV,
-    ".tsv": RowFormat.CSV,
-    ".ndjson": RowFormat.NDJSON,
-    ".jsonl": RowFormat.NDJSON,
-    ".json": RowFormat.NDJSON,
+    **dict.fromkeys((".csv", ".tsv"), RowFormat.CSV),
+    **dict.fromkeys((".ndjson", ".jsonl", ".json"), RowFormat.NDJSON),
     **{ending: RowFormat(format) for ending, format in COLUMN_FILES.items()},
 }
 _FILES: Final = (RowFormat.CSV, RowFormat.PARQUET, RowFormat.ARROW, RowFormat.NDJSON)
@@ -171,7 +167,7 @@ class RowFile:
         """What the numbers of rows count: lines of a text, rows of a table."""
         return "row" if self.format.holds_columns else "line"
 
-    def blocks(self, limits: Limits) -> Iterator[RowBlock]:
+    def blocks(self, limits: Limits) -> Iterator[Block]:
         """The rows, read from the beginning whenever this is called."""
         match self.format:
             case RowFormat.CSV:
@@ -183,24 +179,24 @@ class RowFile:
             case RowFormat.PARQUET | RowFormat.ARROW:
                 return self._columns(limits)
 
-    def _csv(self, limits: Limits) -> Iterator[RowBlock]:
+    def _csv(self, limits: Limits) -> Iterator[Block]:
         usual = "\t" if without_compression(self.name).lower().endswith(".tsv") else ","
         dialect = self.csv or CsvDialect(delimiter=usual)
         dialect.check()
         try:
-            reader = CsvReader(_meter(self.pieces(), limits), dialect)
+            reader = CsvReader(Meter(limits).watch(self.pieces()), dialect)
             for block in reader.blocks(lines=True):
-                yield RowBlock(block.columns, pa.array(block.lines), [(bad.line, bad.reason) for bad in block.bad])
+                yield Block(pa.array(block.lines), block.columns, [(bad.line, bad.reason) for bad in block.bad])
         except BadRequestError as error:
             raise BadRequestError(f"{self.name}: {error}") from error
 
-    def _ndjson(self, limits: Limits) -> Iterator[RowBlock]:
+    def _ndjson(self, limits: Limits) -> Iterator[Block]:
         for block in strict_blocks(self.pieces(), limits):
             rows = [msgspec.to_builtins(v) if isinstance(v, PlainNode | PlainEdge) else v for v in block.values]
-            yield RowBlock(rows, block.positions, block.malformed)
+            yield Block(block.positions, rows, block.malformed)
 
-    def _columns(self, limits: Limits) -> Iterator[RowBlock]:
-        source = self.path if self.path is not None else pa.BufferReader(b"".join(_meter(self.pieces(), limits)))
+    def _columns(self, limits: Limits) -> Iterator[Block]:
+        source = self.path if self.path is not None else pa.BufferReader(b"".join(Meter(limits).watch(self.pieces())))
         with column_file(source, self.format.value, self.name) as file:
             if file.rows is not None and file.rows > limits.rows:
                 Meter(limits).count_rows(file.rows)
@@ -244,20 +240,13 @@ def format_of(path: str, format: str | None = None) -> RowFormat:
     return row_format
 
 
-def _meter(pieces: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
-    meter = Meter(limits)
-    for piece in pieces:
-        meter.count_bytes(len(piece))
-        yield piece
-
-
 @dataclass(frozen=True, slots=True)
 class RowInput:
     """Rows of one type. `blocks` may be called again; `unit` is what the numbers of its rows count."""
 
     type_name: str
     unit: str
-    blocks: Callable[[Limits], Iterable[RowBlock]]
+    blocks: Callable[[Limits], Iterable[Block]]
     file: str | None = None
 
     @classmethod
@@ -296,7 +285,7 @@ def received_rows(
     return RowInput.of_file(type_name, file)
 
 
-def _blocks_of(data: Any) -> Callable[[Limits], Iterable[RowBlock]]:
+def _blocks_of(data: Any) -> Callable[[Limits], Iterable[Block]]:
     rows = given_rows(data)
     if isinstance(rows, GivenRecords):
         records = Spooled(rows.rows) if rows.once else rows.rows
@@ -307,20 +296,20 @@ def _blocks_of(data: Any) -> Callable[[Limits], Iterable[RowBlock]]:
     return lambda _: _number_rows(rows.read())
 
 
-def _number_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBlock]:
+def _number_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
     """Rows are counted from 1 through all batches."""
     first = 1
     for whole in batches:
         for start in range(0, whole.num_rows, BATCH_ROWS):
             batch = whole.slice(start, BATCH_ROWS)
-            yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
+            yield Block(pa.array(np.arange(first, first + batch.num_rows)), batch)
             first += batch.num_rows
 
 
-def _record_blocks(records: Iterable[object]) -> Iterator[RowBlock]:
+def _record_blocks(records: Iterable[object]) -> Iterator[Block]:
     first, rest = 1, iter(records)
     while block := list(islice(rest, RECORDS_PER_BLOCK)):
-        yield RowBlock(block, range(first, first + len(block)))
+        yield Block(range(first, first + len(block)), block)
         first += len(block)
 
 
@@ -372,19 +361,19 @@ class InputFiles:
         files = [_local_file(path, path, format_of(path, format), csv(path)) for path in self._paths]
         return RowInput(type_name, files[0].unit, lambda limits: self._blocks(files, limits))
 
-    def _blocks(self, files: Sequence[RowFile], limits: Limits) -> Iterator[RowBlock]:
+    def _blocks(self, files: Sequence[RowFile], limits: Limits) -> Iterator[Block]:
         before, columns = 0, list[str]()
         for file, _ in zip(files, self._begin(), strict=True):
             self._starts.append(before)
             last = 0
             for block in file.blocks(limits):
-                if file.format is RowFormat.CSV and isinstance(block.rows, pa.RecordBatch):
-                    columns = columns or list(block.rows.schema.names)
-                    refuse_other_columns(block.rows.schema.names, columns, files[0].name)
-                numbers = np.asarray(block.numbers, np.int64)
-                last = max([last, *numbers[-1:].tolist(), *(number for number, _ in block.bad)])
-                bad = [(number + before, reason) for number, reason in block.bad]
-                yield RowBlock(block.rows, pa.array(numbers + before), bad)
+                if file.format is RowFormat.CSV and isinstance(block.values, pa.RecordBatch):
+                    columns = columns or list(block.values.schema.names)
+                    refuse_other_columns(block.values.schema.names, columns, files[0].name)
+                numbers = np.asarray(block.positions, np.int64)
+                last = max([last, *numbers[-1:].tolist(), *(number for number, _ in block.malformed)])
+                bad = [(number + before, reason) for number, reason in block.malformed]
+                yield Block(pa.array(numbers + before), block.values, bad)
             before += last
         self._is_read = True
 

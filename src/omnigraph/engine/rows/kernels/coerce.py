@@ -33,16 +33,11 @@ MANAGED_PREFIX: Final = "base64:"
 # JSON integers live in these bounds; a token beyond them counts as a float.
 _INTEGER_TOKENS: Final = (-(2**63), 2**64 - 1)
 DATE_PARSERS: Final = {Scalar.DATE: parse_date, Scalar.DATETIME: parse_datetime}
-_BOUNDS: Final = {
-    **INTEGER_RANGES,
-    Scalar.DATE: INTEGER_RANGES[Scalar.I32],
-    Scalar.DATETIME: INTEGER_RANGES[Scalar.I64],
-}
+_DATE_BOUNDS: Final = {Scalar.DATE: INTEGER_RANGES[Scalar.I32], Scalar.DATETIME: INTEGER_RANGES[Scalar.I64]}
+_BOUNDS: Final = {**INTEGER_RANGES, **_DATE_BOUNDS}
 JSON_KINDS: Final[dict[Scalar, set[type]]] = {
-    Scalar.STRING: {str},
+    **{scalar: {str} for scalar in (Scalar.STRING, Scalar.DATE, Scalar.DATETIME)},
     Scalar.BOOL: {bool},
-    Scalar.DATE: {str},
-    Scalar.DATETIME: {str},
     **{scalar: {int} for scalar in INTEGERS},
     **{scalar: {int, float} for scalar in FLOATS},
 }

@@ -53,14 +53,10 @@ class Records:
     def record(self, number: int) -> bytes:
         return self.text[self.starts[number] : self.ends[number]]
 
-    def after(self, number: int) -> Records:
-        """The records behind one of them."""
-        return self._only(np.arange(len(self)) > number)
-
     def without_empty_lines(self) -> Records:
-        return self._only(self.ends > self.starts)
+        return self.only(self.ends > self.starts)
 
-    def _only(self, kept: NDArray[np.bool_]) -> Records:
+    def only(self, kept: NDArray[np.bool_]) -> Records:
         if kept.all():
             return self
         numbers = np.cumsum(kept) - 1
@@ -121,11 +117,8 @@ class RecordSplitter:
             yield found
 
     def _of(self, text: bytes, offset: int, before: bytes, *, last: bool) -> Iterator[tuple[Records, int]]:
-        """The records of a text and where each lot of them ends; an unfinished one at the end is left out.
-
-        `before` is the byte that precedes the text. After a misplaced quote the proof begins anew, on windows that
-        start small: mistakes rarely come alone.
-        """
+        """The records of a text, which follows the byte `before`, and where each lot of them ends; an unfinished one at
+        the end is left out. After a misplaced quote the proof begins anew, on small windows: mistakes come together."""
         start, size = 0, len(text)
         while start < len(text):
             window = text[start : start + size] if start or size < len(text) else text
@@ -302,9 +295,9 @@ class CsvReader:
         names = [column[0].as_py() or f"_c{number}" for number, column in enumerate(values)]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise BadRequestError(f"the header names the column '{twice}' twice")
-        empty = (lines.after(len(lines)) for lines in passed)
-        at = int(np.flatnonzero(first.starts == written.starts[0])[0])
-        self._records = chain(empty, [first.after(at)], self._records)
+        at = written.offset + written.starts[0]
+        below = (records.only(records.offset + records.starts > at) for records in (*passed, first))
+        self._records = chain(below, self._records)
         return names
 
     def blocks(self, columns: Sequence[str] | None = None, *, lines: bool = False) -> Iterator[CsvBlock]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from omnigraph.api.enums import Grammar
 from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_schema
 from omnigraph.engine.rows.kernels.ids import EdgeEnds, EnvelopeError, Mint, edge_ends, new_ulids
-from omnigraph.engine.rows.kernels.ndjson import Meter, lenient_blocks, strict_blocks
+from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, strict_blocks
 from omnigraph.engine.rows.kernels.records import EnvelopeReader, Records, RecordTyper, type_batch
 from omnigraph.engine.rows.kernels.source_values import plain_value, plain_values
 from omnigraph.engine.rows.kernels.typed_rows import (
@@ -48,11 +47,8 @@ def decode(
     limits: Limits = DEFAULT_LIMITS,
     mint: Mint = new_ulids,
 ) -> DecodedInput:
-    """Typed rows of the whole input, or a ConstraintError for its first violation in stage order.
-
-    Value constraints (`@range`, `@check`, enum) are part of it. Raises ResourceLimitError beyond `limits`. `mint`
-    makes ids for entities that have none.
-    """
+    """Typed rows of the whole input, or a ConstraintError for its first violation in stage order, value constraints
+    included. Raises ResourceLimitError beyond `limits`. `mint` makes ids for entities that have none."""
     decoded = _decode(data, catalog, grammar, limits, mint, raises=True)
     if decoded.rejected:
         types: dict[str, TableType] = {type_.type_key: type_ for type_ in _table_types(catalog)}
@@ -132,15 +128,6 @@ ENDS: Final = (("from", "to"), ("src", "dst"))
 _ID: Final = PropertyType(Scalar.STRING)
 
 
-@dataclass(frozen=True, slots=True)
-class RowBlock:
-    """Some rows with their numbers in the input, and the numbers of those that could not be read, with reasons."""
-
-    rows: pa.RecordBatch | Sequence[object]
-    numbers: pa.Array | Sequence[int]
-    bad: Sequence[tuple[int, str]] = ()
-
-
 def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -> tuple[str, ...]:
     """The columns that hold the ends of an edge; none for a node. Refuses columns that are not a property: they would
     be lost."""
@@ -169,7 +156,7 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
 
 def decode_rows(
     type_: TableType,
-    blocks: Iterable[RowBlock],
+    blocks: Iterable[Block],
     catalog: Catalog,
     unit: str,
     limits: Limits,
@@ -182,9 +169,9 @@ def decode_rows(
     meter = Meter(limits)
     parts = [TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64()))]
     for block in blocks:
-        meter.count_rows(len(block.numbers) + len(block.bad))
-        if block.bad:
-            number, reason = min(block.bad)
+        meter.count_rows(len(block.positions) + len(block.malformed))
+        if block.malformed:
+            number, reason = min(block.malformed)
             raise RejectedRow(number, None, None, reason, Stage.ENVELOPE, ConstraintRule.RECORD).error(unit)
         parts.append(reader.read(block))
         meter.count_bytes(parts[-1].rows.nbytes)
@@ -206,16 +193,16 @@ class _RowReader:
         self._columns_of_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.rejected = self._typer.rejected
 
-    def read(self, block: RowBlock) -> TypedRows:
-        if not isinstance(block.rows, pa.RecordBatch):
-            return self._records(block.rows, block.numbers)
-        names = tuple(block.rows.schema.names)
+    def read(self, block: Block) -> TypedRows:
+        if not isinstance(block.values, pa.RecordBatch):
+            return self._records(block.values, block.positions)
+        names = tuple(block.values.schema.names)
         if names not in self._columns_of_ends:
             self._columns_of_ends[names] = ends_of(self._type, names, self._file)
         renamed = dict(zip(self._columns_of_ends[names], ENDS[0], strict=False))
-        batch = block.rows.rename_columns([renamed.get(name, name) for name in names])
+        batch = block.values.rename_columns([renamed.get(name, name) for name in names])
         mint = self._typer.mint
-        return type_batch(self._type, batch, block.numbers, self.rejected, catalog=self._catalog, mint=mint)
+        return type_batch(self._type, batch, block.positions, self.rejected, catalog=self._catalog, mint=mint)
 
     def _records(self, rows: Sequence[object], numbers: Sequence[int]) -> TypedRows:
         records = self._dictionaries(rows, numbers)

@@ -54,10 +54,8 @@ def new_ulids(count: int) -> pa.Array:
 
 
 def seeded_ulids(seed: str, millis: int) -> Mint:
-    """ULIDs that depend on the seed alone, so that work which runs twice makes the same ones.
-
-    A million ids share sixty bits of a digest and are counted, as ULIDs of one millisecond may be; then comes the next.
-    """
+    """ULIDs that depend on the seed alone, so that work which runs twice makes the same ones. A million ids share sixty
+    bits of a digest and are counted, as ULIDs of one millisecond may be; then comes the next digest."""
     counted = 0
 
     def mint(count: int) -> pa.Array:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder, Encoder
 
@@ -99,12 +100,12 @@ class MalformedError(Exception):
 class Block:
     """Some values of the input with their positions, and the positions that hold none, with reasons.
 
-    Records in a plain form may come as such, everything else as JSON gives it. `repeated` counts the members that a
-    later one of the same name replaced.
+    Records in a plain form may come as such, rows of one type as columns, everything else as JSON gives it. `repeated`
+    counts the members that a later one of the same name replaced.
     """
 
-    positions: Sequence[int]
-    values: Sequence[object]
+    positions: pa.Array | Sequence[int]
+    values: pa.RecordBatch | Sequence[object]
     malformed: Sequence[tuple[int, str]] = ()
     repeated: int = 0
 
@@ -303,6 +304,12 @@ class Meter:
         if self._rows > self._limits.rows:
             raise ResourceLimitError("load rows", self._limits.rows, self._rows, _REMEDY)
 
+    def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The same pieces, counted as they are read."""
+        for piece in pieces:
+            self.count_bytes(len(piece))
+            yield piece
+
     def count_bytes(self, size: int) -> None:
         self._bytes += size
         if self._bytes > self._limits.bytes:
@@ -323,8 +330,7 @@ def _line_chunks(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[bytes]
         return
     pending: list[bytes] = []
     size = 0
-    for piece in data:
-        meter.count_bytes(len(piece))
+    for piece in meter.watch(data):
         pending.append(piece)
         size += len(piece)
         if size >= _BLOCK_BYTES and (end := piece.rfind(b"\n") + 1):

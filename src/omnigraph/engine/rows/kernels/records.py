@@ -174,8 +174,7 @@ def type_batch(
     """Loosely typed Arrow columns by property name (plus `id`, and `from` and `to` for edges) to typed rows.
 
     Columns that are absent are null; a column the type does not know is a BadRequestError. `lines` number the rows
-    in reports, and `catalog` tells the keys at the ends of an edge. Value constraints are part of it: every row that is
-    left is valid by itself.
+    in reports, and `catalog` tells the keys at the ends of an edge. Every row that is left is valid by itself.
     """
     checked = _CheckedRows(type_, lines, rejected)
     ends = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else ()
@@ -190,10 +189,11 @@ def type_batch(
         for prop in type_.property_list
     ]
     ids = RecordTyper(type_, rejected, mint=mint).ids(columns, explicit, checked)
-    for violation in forbidden_values(type_, checked.table([ids, *endpoints, *columns])):
+    rows = pa.table([ids, *endpoints, *columns], schema=rows_schema(type_))
+    for violation in forbidden_values(type_, rows):
         if violation.row not in checked.rejected_rows:
             checked.reject(violation.row, violation.stage(), violation.property, violation.rule, violation.reason)
-    return checked.accept([ids, *endpoints, *columns], explicit)
+    return checked.accept(rows, explicit)
 
 
 def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedRows) -> pa.Array:
@@ -225,11 +225,9 @@ def _id_column(batch: pa.RecordBatch, type_: TableType) -> pa.Array:
 
 @dataclass(slots=True)
 class RecordTyper:
-    """Types the records of one type, block after block.
-
-    `respelled` remembers which old spelling of an id stood for which canonical one (lenient grammar): edges of the
-    same input may still use the old one. `lost` counts what that grammar did not take.
-    """
+    """Types the records of one type, block after block. `respelled` remembers which old spelling of an id stood for
+    which canonical one (lenient grammar): edges of the same input may still use the old one. `lost` counts what that
+    grammar did not take."""
 
     type_: TableType
     rejected: list[RejectedRow]
@@ -239,7 +237,7 @@ class RecordTyper:
     respelled: dict[str, str] = field(default_factory=dict)
 
     def read(self, block: Records) -> TypedRows:
-        """JSON-like members by property name (plus `id`) as typed rows; bad ones are left out and listed in `rejected`."""
+        """JSON-like members by property name (plus `id`) as typed rows; bad ones go to `rejected`."""
         records = block.members
         checked = _CheckedRows(self.type_, block.lines, self.rejected)
         names = set().union(*records)
@@ -257,7 +255,7 @@ class RecordTyper:
             columns.append(checked.column(prop, column))
         ids = self.ids(columns, explicit, checked)
         ends = [pa.array(end, pa.string()) for end in block.endpoints]
-        return checked.accept([ids, *ends, *columns], explicit)
+        return checked.accept(pa.table([ids, *ends, *columns], schema=rows_schema(self.type_)), explicit)
 
     def _leave_out(self, unknown: set[str], records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> None:
         """Refuse members that the type does not have; the lenient grammar drops them."""
@@ -355,16 +353,12 @@ class _CheckedRows:
                 self.refuse(row, Stage.VALUES, prop.name, missing_value(self.type, prop), property=prop.name)
         return column.array
 
-    def table(self, columns: list[pa.Array]) -> pa.Table:
-        return pa.table(columns, schema=rows_schema(self.type))
-
-    def accept(self, columns: list[pa.Array], explicit: pa.Array | None) -> TypedRows:
-        """The rows that broke no rule; `columns` begin with their ids, of which `explicit` were given."""
-        rows = self.table(columns)
+    def accept(self, rows: pa.Table, explicit: pa.Array | None) -> TypedRows:
+        """The rows that broke no rule; of their ids, `explicit` were given."""
         if not self.rejected_rows:
             return TypedRows(self.type, rows, self.lines)
         # An id that was generated for a rejected row names nothing.
-        ids = columns[0] if isinstance(self.type, NodeType) and self.type.key else explicit
+        ids = rows.column("id") if isinstance(self.type, NodeType) and self.type.key else explicit
         for row, stage, name, rule, reason in self._found:
             entity_id = None if ids is None else ids[row].as_py()
             line = self.lines[row].as_py()

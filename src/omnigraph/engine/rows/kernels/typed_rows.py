@@ -122,10 +122,8 @@ class LostValues:
 
 @dataclass(frozen=True, slots=True)
 class DecodedInput:
-    """A whole input, by type key in sorted order; only types that have records are present.
-
-    `rejected` is empty unless the caller asked to collect. `lost` is None in the strict grammar, which loses nothing.
-    """
+    """A whole input, by type key in sorted order; only types that have records are present. `rejected` is empty unless
+    the caller asked to collect. `lost` is None in the strict grammar, which loses nothing."""
 
     by_type: dict[str, TypedRows]
     rejected: tuple[RejectedRow, ...] = ()
