@@ -45,7 +45,7 @@ _SCALAR_TYPES: Final[dict[Scalar, pa.DataType]] = {
     Scalar.BLOB: BLOB_CELL,
 }
 EPOCH_TYPES: Final = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
-"""The integers that stand for dates where a form has none: epoch days and epoch milliseconds."""
+"""The integers that dates become where a form has none: epoch days and epoch milliseconds."""
 
 
 def arrow_type(property_type: PropertyType) -> pa.DataType:

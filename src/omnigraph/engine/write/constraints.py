@@ -105,8 +105,9 @@ class FinalImage:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule broken by the final image. `row` is the row of `change` that breaks it, where one does. `absent_node` is the
-    type key and id of a node that an edge names and nothing has. `members` are the properties of a rule over several.
+    """A rule broken by the final image. `row` is the row of `change` that breaks it, where one does.
+
+    `absent_node` has the type key and id of a node that an edge names, and that does not exist.
     """
 
     sentence: Sentence

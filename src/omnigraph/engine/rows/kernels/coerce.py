@@ -261,7 +261,7 @@ def _vector_problem(items: Sequence[object], dimension: int) -> str | None:
 def _arrays_only(
     values: Sequence[object], refuse: Callable[[object], str | None]
 ) -> tuple[list[Sequence[object] | None], dict[int, str]]:
-    """The arrays among the values, None for the rest; `refuse` gives the reason against a value that is not null."""
+    """The arrays among the values, None for the rest; `refuse` gives the reason against any other value but null."""
     arrays: list[Sequence[object] | None] = [value if type(value) is list else None for value in values]
     unfit: dict[int, str] = {}
     for row, (value, items) in enumerate(zip(values, arrays, strict=True)):
