@@ -356,8 +356,9 @@ def _rows_by_source(change: TypeChange, sources: Iterable[str]) -> dict[str, lis
 
 def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:
     """Sources of edges that the change removes or gives another source."""
-    ids = change.deleted if change.fresh else {*change.deleted, *change.ids.to_pylist()}
-    before = image.rows_before(change.type_key, ["src"], None if change.replaces else ("id", ids))
+    written = [] if change.fresh or change.replaces else change.ids.to_pylist()
+    among = None if change.replaces else ("id", {*change.deleted, *written})
+    before = image.rows_before(change.type_key, ["src"], among)
     return set(before.column("src").to_pylist())
 
 
