@@ -248,15 +248,13 @@ class _InsertsAndUpdates:
         if insert.type.name not in self._ends:
             self._ends[insert.type.name] = edge_ends(self.txn.snapshot.catalog, insert.type)
         source, target = self._ends[insert.type.name]
-        end = source
+        values = _evaluate(insert.source, self.values), _evaluate(insert.target, self.values)
         try:
-            source_id = source.id_of(_evaluate(insert.source, self.values))
-            end = target
-            return source_id, target.id_of(_evaluate(insert.target, self.values))
+            return source.id_of(values[0]), target.id_of(values[1])
         except EnvelopeError as error:
             self._flush_inserts()
-            key, rule = insert.type.type_key, error.sentence.rule
-            raise RejectedRow(number, key, end.name, str(error), Stage.ENVELOPE, rule).error(STATEMENT) from None
+            key, end, rule = insert.type.type_key, str(error.values["name"]), error.sentence.rule
+            raise RejectedRow(number, key, end, str(error), Stage.ENVELOPE, rule).error(STATEMENT) from None
 
     def _update(self, update: ir.UpdateNodes, number: int, condition: Condition, stored: StoredRows) -> None:
         assigned = self._assigned_row(update, number)

@@ -234,16 +234,14 @@ class _RowReader:
             if (absent := next((name for name in names if name not in record), None)) is not None:
                 self._reject(Stage.ENVELOPE, number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
                 continue
-            found: list[str] = []
             try:
-                for name, end in zip(names, node_ids, strict=True):
-                    found.append(end.id_of_python(record[name]))
+                ends = node_ids[0].id_of_python(record[names[0]]), node_ids[1].id_of_python(record[names[1]])
             except EnvelopeError as error:
-                name = names[len(found)]
+                name = names[ENDS[0].index(str(error.values["name"]))]
                 self._reject(Stage.ENVELOPE, number, name, error.sentence, **{**error.values, "name": name})
                 continue
             rest = {name: value for name, value in record.items() if name not in names}
-            edges.add(number, rest, (found[0], found[1]))
+            edges.add(number, rest, ends)
         return edges
 
     def _plain(self, records: list[Mapping[str, object]]) -> list[Mapping[str, object]]:
