@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import pyarrow.json
 
-from omnigraph.engine.rows.kernels import decode, decode_collecting
+from omnigraph.engine.rows.kernels.decoder import decode, decode_collecting
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.schema.compile import accept_schema
 

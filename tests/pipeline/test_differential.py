@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
-from omnigraph.engine.rows.kernels import decode_collecting
+from omnigraph.engine.rows.kernels.decoder import decode_collecting
 from omnigraph.errors import OmniGraphError
 from omnigraph.pipeline import run
 from tests.engine.museum import SCHEMA, edge, node

@@ -193,7 +193,7 @@ with tempfile.NamedTemporaryFile() as file:
         file.flush()
         try:
             for block in received_batches("body", file.name, Limits(bytes=1 << 24)):
-                block.rows.to_pylist()
+                block.values.to_pylist()
             outcomes["read"] += 1
         except OmniGraphError:
             outcomes["refused"] += 1

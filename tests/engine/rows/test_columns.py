@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from omnigraph.engine.rows.columns import as_table_rows, column_of, rows_schema, table_schema
-from omnigraph.engine.rows.kernels import decode
+from omnigraph.engine.rows.kernels.decoder import decode
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.tables import Staging, TableReader

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.rows.columns import arrow_type, rows_schema
-from omnigraph.engine.rows.kernels import RejectedRow, TypedRows, type_batch
 from omnigraph.engine.rows.kernels.coerce import coerce
+from omnigraph.engine.rows.kernels.records import type_batch
 from omnigraph.engine.rows.kernels.source_values import coerce_arrow
+from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, TypedRows
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import PropertyType, Scalar
 from tests.engine.museum import museum

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from omnigraph.api.enums import Grammar
 from omnigraph.api.governance import Limits
-from omnigraph.engine.rows.kernels import RejectedRow, decode, decode_collecting, ndjson, type_records
-from omnigraph.engine.rows.kernels.typed_rows import LostValues
+from omnigraph.engine.rows.kernels import ndjson
+from omnigraph.engine.rows.kernels.decoder import decode, decode_collecting
+from omnigraph.engine.rows.kernels.records import Records, RecordTyper
+from omnigraph.engine.rows.kernels.typed_rows import LostValues, RejectedRow
 from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
 from tests.engine.museum import edge, lines, museum, node
 
@@ -190,20 +192,20 @@ def test_collecting_names_every_bad_row_and_keeps_the_good_ones() -> None:
         node("Curator", badge="k", name="n", pay=-1),
         node("Curator", badge="k", name="n", pay=1),
     )
-    collected = decode_collecting(data, MUSEUM, first_line=101)
+    collected = decode_collecting(data, MUSEUM)
     assert {key: typed.lines.to_pylist() for key, typed in collected.by_type.items()} == {
         "edge:Cites": [],
-        "node:Curator": [107],
-        "node:Memo": [101],
-        "node:Sample": [104],
+        "node:Curator": [7],
+        "node:Memo": [1],
+        "node:Sample": [4],
     }
     found = {(row.line, row.type_key, row.property) for row in collected.rejected}
     assert found == {
-        (102, None, None),
-        (103, "node:Sample", "code"),
-        (103, "node:Sample", "small"),
-        (105, "edge:Cites", "strength"),
-        (106, "node:Curator", "pay"),
+        (2, None, None),
+        (3, "node:Sample", "code"),
+        (3, "node:Sample", "small"),
+        (5, "edge:Cites", "strength"),
+        (6, "node:Curator", "pay"),
     }
 
 
@@ -255,13 +257,9 @@ def test_pieces_of_any_size_give_the_same_records(lines_: list[bytes], size: int
 
 def test_records_of_a_mutation_take_the_same_way() -> None:
     rejected: list[RejectedRow] = []
-    typed = type_records(
-        MUSEUM.edges["Cites"],
-        [{"strength": 3}, {"strength": None}],
-        [1, 2],
-        rejected,
-        endpoints=(["a", "b"], ["c", "d"]),
-    )
+    cites = MUSEUM.edges["Cites"]
+    inserts = Records(cites, [1, 2], [{"strength": 3}, {"strength": None}], ["a", "b"], ["c", "d"])
+    typed = RecordTyper(cites, rejected).read(inserts)
     assert typed.rows.select(["src", "dst", "strength"]).to_pylist() == [{"src": "a", "dst": "c", "strength": 3}]
     assert [(row.line, row.property) for row in rejected] == [(2, "strength")]
 

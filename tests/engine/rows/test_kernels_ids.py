@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from omnigraph.api.enums import Grammar
 from omnigraph.engine.rows.columns import rows_schema
-from omnigraph.engine.rows.kernels import decode
 from omnigraph.engine.rows.kernels.coerce import from_stored
+from omnigraph.engine.rows.kernels.decoder import decode
 from omnigraph.engine.rows.kernels.ids import canonical_texts, is_spelling_of, key_ids, new_ulids, seeded_ulids
 from omnigraph.errors import BadRequestError
 from omnigraph.language.schema.compile import accept_schema

@@ -7,7 +7,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.rows.kernels import decode, decode_collecting
+from omnigraph.engine.rows.kernels.decoder import decode, decode_collecting
 from omnigraph.engine.rows.kernels.typed_rows import forbidden_values
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog

@@ -32,7 +32,7 @@ from omnigraph.engine.maintenance.verify import CheckedLog, Examination, TablePr
 from omnigraph.engine.observers import Progress
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.load import LoadRequest, load, reopenable
+from omnigraph.engine.write.load import LoadRequest, load, record_input
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.language.catalog import EdgeType, TableType
@@ -212,7 +212,7 @@ def _act(
     if wanted and force:
         try:
             lines = "\n".join(line for finding in wanted for line in _records(finding))
-            request = LoadRequest(reopenable(lines), LoadMode.APPEND, MAIN, actor=actor)
+            request = LoadRequest(record_input(lines), LoadMode.APPEND, MAIN, actor=actor)
             if (commit := load(workspace, request).commit) is not None:
                 version = commit.graph_manifest_version
         except OmniGraphError as error:

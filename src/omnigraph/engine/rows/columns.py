@@ -44,6 +44,8 @@ _SCALAR_TYPES: Final[dict[Scalar, pa.DataType]] = {
     Scalar.DATETIME: pa.timestamp("ms", tz="UTC"),
     Scalar.BLOB: BLOB_CELL,
 }
+EPOCH_TYPES: Final = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
+"""The integers that dates become where a form has none: epoch days and epoch milliseconds."""
 
 
 def arrow_type(property_type: PropertyType) -> pa.DataType:
@@ -79,20 +81,21 @@ def table_schema(type_: TableType) -> pa.Schema:
     keys = type_.key if isinstance(type_, NodeType) else ()
     fields = [*_system_fields(type_), *(table_field(prop) for prop in type_.property_list)]
     ids = {*type_.system_columns, *(type_.properties[name].column for name in keys)}
-    return pa.schema([_as_id(field) if field.name in ids else field for field in fields])
+    return pa.schema([f.with_metadata(_ID_ENCODING) if f.name in ids and f.type == pa.string() else f for f in fields])
 
 
 def as_table_rows(type_: TableType, rows: pa.Table) -> pa.Table:
     """Rows as the table takes them: every blob cell struct becomes Lance's blob column, nothing else changes."""
-    blobs = {prop.column: prop for prop in type_.property_list if prop.type.is_blob}
-    if blobs.keys().isdisjoint(rows.column_names):
-        return rows
-    fields, columns = [], []
-    for field, column in zip(rows.schema, rows.columns, strict=True):
-        blob = blobs.get(field.name)
-        fields.append(field if blob is None else table_field(blob))
-        columns.append(column if blob is None else _as_blob_column(column))
-    return pa.table(columns, schema=pa.schema(fields))
+    for prop in type_.property_list:
+        if prop.type.is_blob and (index := rows.schema.get_field_index(prop.column)) >= 0:
+            from omnigraph.storage.tables.blobs import blob_column
+
+            cells = pa.chunked_array(
+                blob_column(pc.struct_field(chunk, "data"), pc.struct_field(chunk, "uri"), pc.is_valid(chunk))
+                for chunk in rows.column(index).chunks or [pa.array([], BLOB_CELL)]
+            )
+            rows = rows.set_column(index, table_field(prop), cells)
+    return rows
 
 
 def column_of(type_: TableType, name: str) -> str | None:
@@ -107,34 +110,18 @@ def _system_fields(type_: TableType) -> list[pa.Field]:
     return [ID_FIELD] if type_.kind == "node" else [ID_FIELD, SOURCE_FIELD, TARGET_FIELD]
 
 
-def _as_id(field: pa.Field) -> pa.Field:
-    return field.with_metadata(_ID_ENCODING) if field.type == pa.string() else field
-
-
-def _as_blob_column(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    from omnigraph.storage.tables.blobs import blob_column
-
-    chunks = [
-        blob_column(pc.struct_field(chunk, "data"), pc.struct_field(chunk, "uri"), pc.is_valid(chunk))
-        for chunk in cells.chunks
-    ]
-    return pa.chunked_array(
-        chunks or [blob_column(pa.nulls(0, pa.large_binary()), pa.nulls(0, pa.string()), pa.nulls(0, pa.bool_()))]
-    )
-
-
 Type = TypeVar("Type", bound=TableType)
 
 
 def fillable(type_: Type, is_computed: Callable[[Property], bool]) -> Type:
-    """The type with those vectors nullable that will be computed."""
-    if not any(is_computed(prop) and not prop.type.nullable for prop in type_.property_list):
-        return type_
+    """The type with those vectors nullable that will be computed; the same one where they all are."""
     properties = tuple(
-        msgspec.structs.replace(prop, type=prop.type.as_nullable()) if is_computed(prop) else prop
+        msgspec.structs.replace(prop, type=prop.type.as_nullable())
+        if not prop.type.nullable and is_computed(prop)
+        else prop
         for prop in type_.property_list
     )
-    return msgspec.structs.replace(type_, property_list=properties)
+    return type_ if properties == type_.property_list else msgspec.structs.replace(type_, property_list=properties)
 
 
 def fillable_catalog(catalog: Catalog, is_computed: Callable[[NodeType, Property], bool]) -> Catalog:
@@ -147,8 +134,7 @@ def fillable_catalog(catalog: Catalog, is_computed: Callable[[NodeType, Property
 
 def without_vector(rows: pa.Table, source: str, target: str) -> NDArray[np.bool_]:
     """Which rows have a text and no vector. A blank text does not count: providers refuse it."""
-    texts = rows.column(source)
-    has_text = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False)
+    has_text = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(rows.column(source)), ""), False)
     wanted: NDArray[np.bool_] = pc.and_(pc.is_null(rows.column(target)), has_text).to_numpy()
     return wanted
 
@@ -164,8 +150,7 @@ def with_vectors(rows: pa.Table, target: str, where: NDArray[np.bool_], vectors:
         kept = column.filter(pa.array(present)).flatten().to_numpy(zero_copy_only=False)
         filled[present] = kept.reshape(-1, vectors.shape[1])
     filled[where] = vectors
-    cells = vector_cells(filled, field.type, pa.array(~(present | where)))
-    return rows.set_column(index, field, cells)
+    return rows.set_column(index, field, vector_cells(filled, field.type, pa.array(~(present | where))))
 
 
 def vector_cells(vectors: NDArray[np.float32], type_: pa.DataType, missing: pa.Array | None = None) -> pa.Array:
@@ -180,7 +165,7 @@ _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 def equal_values(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> RowMask:
     """Row by row, whether two columns hold the same values. Values of different types are never the same."""
-    left, right = _whole(left), _whole(right)
+    left, right = whole_array(left), whole_array(right)
     both_null = _mask(pc.and_(pc.is_null(left), pc.is_null(right)))
     if left.type != right.type:
         return both_null
@@ -201,7 +186,8 @@ def _equal_lists(left: pa.Array, right: pa.Array) -> RowMask:
     return same
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def whole_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 
 from omnigraph.api.enums import Dates
 from omnigraph.api.values import render_column
+from omnigraph.engine.rows.columns import EPOCH_TYPES
 from omnigraph.engine.rows.kernels.coerce import MANAGED_PREFIX
 from omnigraph.errors import ConstraintError
 from omnigraph.language.catalog import Property, TableType
-from omnigraph.language.types import FLOATS, Scalar
+from omnigraph.language.types import FLOATS
 from omnigraph.language.violations import Sentence
 
 _encode = msgspec.json.Encoder().encode
@@ -30,11 +31,10 @@ _encode = msgspec.json.Encoder().encode
 
 def property_values(type_: TableType, rows: pa.Table, dates: Dates = Dates.EPOCH) -> list[dict[str, Any]]:
     """Per row, every declared property by name; null where it is null. `rows` are in `columns.rows_schema`."""
-    names = list(type_.properties)
-    columns = [_json_values(type_, prop, rows, dates) for prop in type_.property_list]
-    if not names:
+    if not type_.property_list:
         return [{} for _ in range(rows.num_rows)]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    columns = [_json_values(type_, prop, rows, dates) for prop in type_.property_list]
+    return [dict(zip(type_.properties, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def record_lines(type_: TableType, rows: pa.Table, dates: Dates = Dates.EPOCH) -> Iterator[bytes]:
@@ -72,31 +72,20 @@ def blob_text(data: bytes) -> str:
     return MANAGED_PREFIX + base64.b64encode(data).decode()
 
 
-def _json_values(type_: TableType, prop: Property, rows: pa.Table, dates: Dates = Dates.EPOCH) -> list[Any]:
+def _json_values(type_: TableType, prop: Property, rows: pa.Table, dates: Dates) -> list[Any]:
     column = rows.column(prop.column)
     if prop.type.is_blob:
-        return [_blob_cell(cell) for cell in column.to_pylist()]
+        cells = column.to_pylist()
+        return [cell and (cell["uri"] if cell["data"] is None else blob_text(cell["data"])) for cell in cells]
     if prop.type.scalar in FLOATS or prop.type.is_vector:
         _refuse_non_finite(type_, prop, rows)
-    if dates is Dates.ISO and prop.type.scalar in _EPOCH:
-        return render_column(column)
-    if (as_number := _EPOCH.get(prop.type.scalar)) is not None:
+    # JSON has no dates; their integers keep every stored one apart and come back through any grammar.
+    if (as_number := EPOCH_TYPES.get(prop.type.scalar)) is not None:
+        if dates is Dates.ISO:
+            return render_column(column)
         column = column.cast(pa.list_(as_number) if prop.type.list else as_number)
     values: list[Any] = column.to_pylist()
     return values
-
-
-# JSON has no dates; these keep every stored one apart and come back through any grammar.
-_EPOCH = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
-
-
-def _blob_cell(cell: dict[str, Any] | None) -> str | None:
-    if cell is None:
-        return None
-    if cell["data"] is None:
-        uri: str = cell["uri"]
-        return uri
-    return blob_text(cell["data"])
 
 
 def _refuse_non_finite(type_: TableType, prop: Property, rows: pa.Table) -> None:
@@ -108,6 +97,5 @@ def _refuse_non_finite(type_: TableType, prop: Property, rows: pa.Table) -> None
     first = int(np.flatnonzero(pc.fill_null(pc.invert(finite), False).to_numpy(zero_copy_only=False))[0])
     row = pc.list_parent_indices(column)[first].as_py() if nested else first
     entity_id: str = rows.column("id")[row].as_py()
-    sentence = Sentence.NOT_EXPORTABLE
-    message = sentence.text(type=type_.name, entity_id=entity_id, property=prop.name)
-    raise ConstraintError(sentence.rule, type_.type_key, prop.name, entity_id, message=message)
+    message = Sentence.NOT_EXPORTABLE.text(type=type_.name, entity_id=entity_id, property=prop.name)
+    raise ConstraintError(Sentence.NOT_EXPORTABLE.rule, type_.type_key, prop.name, entity_id, message=message)

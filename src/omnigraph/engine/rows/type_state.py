@@ -53,8 +53,7 @@ class TypeState:
     @classmethod
     def all_of(cls, snapshot: Snapshot) -> dict[str, TypeState]:
         """Every type of a snapshot, by type key."""
-        catalog = snapshot.catalog
-        states = {}
+        catalog, states = snapshot.catalog, {}
         for type_key in snapshot.entry.tables:
             type_ = type_of(catalog, type_key)
             if type_ is None:
@@ -113,21 +112,18 @@ class TypeState:
 
     def complete(self, stored: pa.Table, row_ids: RowIds) -> pa.Table:
         """Complete rows from stored columns: blobs are read, and what `stored` does not have is null."""
-        schema = rows_schema(self.type)
-        given = dict(zip(stored.column_names, stored.columns, strict=True))
-        columns = []
+        schema, given, columns = rows_schema(self.type), set(stored.column_names), []
         for field in schema:
             if field.name not in given:
                 columns.append(pa.nulls(len(row_ids), field.type))
             elif field.type == BLOB_CELL:
-                columns.append(self._blob_cells(field.name, row_ids, given[field.name]))
+                columns.append(self._blob_cells(field.name, row_ids, stored.column(field.name)))
             else:
-                columns.append(given[field.name].cast(field.type))
+                columns.append(stored.column(field.name).cast(field.type))
         return pa.table(columns, schema=schema)
 
     def batches(self, row_ids: RowIds, size: int, *, blobs: bool = True) -> Iterator[pa.Table]:
-        """The same rows, so many at a time; fewer where they are large, because Arrow holds no more than 2 GiB of text
-        in one array. How large they are the first few tell."""
+        """The same rows, so many at a time; fewer where the first few are large: an array holds 2 GiB of text."""
         start = nbytes = 0
         count = min(size, _FIRST_ROWS)
         while start < len(row_ids):
@@ -143,8 +139,5 @@ class TypeState:
         for row, content in zip(held.tolist(), self.table.blobs(column, row_ids[held]), strict=True):
             data[row] = content.read()
         uri = pc.if_else(pa.array(described.external), described.uri.combine_chunks(), pa.scalar(None, pa.string()))
-        return pa.StructArray.from_arrays(
-            [pa.array(data, pa.large_binary()), uri.cast(pa.string())],
-            fields=list(BLOB_CELL),
-            mask=pa.array(~described.valid),
-        )
+        cells, missing = [pa.array(data, pa.large_binary()), uri.cast(pa.string())], pa.array(~described.valid)
+        return pa.StructArray.from_arrays(cells, fields=list(BLOB_CELL), mask=missing)

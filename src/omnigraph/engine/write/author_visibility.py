@@ -54,11 +54,10 @@ class AuthorVisibility:
     def refuse_masked_names(self, statements: Sequence[ir.WriteStatement]) -> None:
         """A statement may not name a masked property, nor insert a row that has one."""
         for statement in statements:
-            masked = self._masked(statement.type)
-            if not masked:
-                continue
             if isinstance(statement, ir.InsertNode | ir.InsertEdge):
-                raise _partly_masked(statement.type)
+                self.refuse_partial_rows([statement.type])
+                continue
+            masked = self._masked(statement.type)
             named = [] if isinstance(statement.where.column, ir.Endpoint) else [statement.where.column.name]
             if isinstance(statement, ir.UpdateNodes):
                 named += [assign.property.name for assign in statement.assignments]
@@ -70,7 +69,11 @@ class AuthorVisibility:
         """Refuse whole rows of types with masked properties."""
         for type_ in types:
             if self._masked(type_):
-                raise _partly_masked(type_)
+                remedy = "; update the others" if type_.kind == "node" else ""  # edges can't be updated
+                raise PolicyError(
+                    f"policy: some properties of {type_.name} are hidden from you, so you may not write whole rows of "
+                    f"it{remedy}"
+                )
 
     def refuse_invisible(self, change: GraphChange) -> None:
         """Refuse a change that touches an invisible row or leaves one behind."""
@@ -79,26 +82,18 @@ class AuthorVisibility:
         for type_change in change.by_type.values():
             if type_change.replaces:
                 raise PolicyError("policy: an overwrite changes everything, and you see a part of it")
-            self._refuse_touching(type_change)
-            self._refuse_leaving(type_change)
+            self._refuse_invisible_rows(type_change)
 
-    def _refuse_touching(self, change: TypeChange) -> None:
+    def _refuse_invisible_rows(self, change: TypeChange) -> None:
+        name = change.type.name
         ids = [*change.deleted, *pc.unique(change.ids).to_pylist()]
         stored = self._state.table(change.type_key).existing_ids(ids)
         if stored - self.visible_among(change.type, sorted(stored)):
-            raise PolicyError(
-                f"policy: this would change a {change.type.name} that you do not see; nothing was written"
-            )
-
-    def _refuse_leaving(self, change: TypeChange) -> None:
-        """The endpoint check covers the ends of edges: an invisible node does not exist for it."""
+            raise PolicyError(f"policy: this would change a {name} that you do not see; nothing was written")
+        # The endpoint check covers the ends of edges: an invisible node does not exist for it.
         test = self._state.visibility.of(change.type).rows
-        if test == EVERY_ROW or not change.rows.num_rows:
-            return
-        if not row_filter_mask(test, change.rows, self._now).all():
-            raise PolicyError(
-                f"policy: this would leave a {change.type.name} that you could not see yourself; nothing was written"
-            )
+        if test != EVERY_ROW and change.rows.num_rows and not row_filter_mask(test, change.rows, self._now).all():
+            raise PolicyError(f"policy: this would leave a {name} that you could not see yourself; nothing was written")
 
     def _masked(self, type_: TableType) -> frozenset[str]:
         return frozenset() if self.is_unrestricted else self._state.visibility.of(type_).masked
@@ -113,13 +108,5 @@ class AuthorVisibility:
                 raise
             where = error.type_key if error.property is None else f"{error.type_key}.{error.property}"
             message = f"{error.rule} violation on {where}; nothing was written"
-            raise ConstraintError(
-                error.rule, error.type_key, error.property, line=error.line, message=message
-            ) from None
-
-
-def _partly_masked(type_: TableType) -> PolicyError:
-    remedy = "; update the others" if type_.kind == "node" else ""  # edges can't be updated
-    return PolicyError(
-        f"policy: some properties of {type_.name} are hidden from you, so you may not write whole rows of it{remedy}"
-    )
+            key, property, line = error.type_key, error.property, error.line
+            raise ConstraintError(error.rule, key, property, line=line, message=message) from None

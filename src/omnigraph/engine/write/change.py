@@ -8,7 +8,7 @@ The digest distinguishes a repeat of a request from another request with the sam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from omnigraph.api.history import CommitReceipt
 from omnigraph.engine.rows.columns import as_table_rows, rows_schema
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import EdgeType, NodeType, TableType
+from omnigraph.language.catalog import TableType
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.models import LogEntry, TableState
@@ -36,9 +36,6 @@ class Origin:
 
     unit: str
     numbers: pa.Array
-
-    def at(self, row: int) -> str:
-        return f"{self.unit} {self.numbers[row].as_py()}"
 
 
 @dataclass(frozen=True)
@@ -71,13 +68,9 @@ class TypeChange:
         """Which of `ids` this change writes, as a mask."""
         return pc.is_in(ids, value_set=self.ids)
 
-    def removes(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-        """Which of `ids` this change deletes by name, as a mask."""
-        return pc.is_in(ids, value_set=pa.array(self.deleted, pa.string()))
-
     def where(self, row: int) -> str:
         """The beginning of a message about a row: its place in the input, when it has one."""
-        return "" if self.origin is None else f"{self.origin.at(row)}: "
+        return "" if self.origin is None else f"{self.origin.unit} {self.line(row)}: "
 
     def line(self, row: int) -> int | None:
         """The number of a row's place in the input."""
@@ -91,12 +84,10 @@ class TypeChange:
         """What makes the new version of the type's table out of its version in the captured head."""
 
         def stage(base: TableState) -> StagedTable:
-            if self.replaces:
-                return staging.overwrite(base, as_table_rows(self.type, self.rows))
-            if self.fresh:
-                return staging.append(base, as_table_rows(self.type, self.rows))
-            complete, patches = self._complete_and_patches()
-            return staging.change(base, complete, patches, self.deleted)
+            if self.replaces or self.fresh:
+                write = staging.overwrite if self.replaces else staging.append
+                return write(base, as_table_rows(self.type, self.rows))
+            return staging.change(base, *self._complete_and_patches(), self.deleted)
 
         return stage
 
@@ -124,17 +115,6 @@ class GraphChange:
     @classmethod
     def of(cls, *changes: TypeChange) -> GraphChange:
         return cls({change.type_key: change for change in changes})
-
-    def of_node(self, name: str) -> TypeChange | None:
-        return self.by_type.get(f"node:{name}")
-
-    def nodes(self) -> list[TypeChange]:
-        """Changes of node types, sorted by type key."""
-        return [c for _, c in sorted(self.by_type.items()) if isinstance(c.type, NodeType)]
-
-    def edges(self) -> list[TypeChange]:
-        """Changes of edge types, sorted by type key."""
-        return [c for _, c in sorted(self.by_type.items()) if isinstance(c.type, EdgeType)]
 
     def staging_jobs(self, staging: Staging) -> dict[str, StagingJob]:
         return {key: change.staging_job(staging) for key, change in sorted(self.by_type.items())}
@@ -165,15 +145,11 @@ class RequestDigest:
 
     def watching(self, pieces: bytes | Iterable[bytes]) -> bytes | Iterable[bytes]:
         """The same input, whose bytes become part of the digest as they are read."""
-        if isinstance(pieces, bytes):
-            self._hash.update(pieces)
-            return pieces
-        return self._watch(pieces)
+        return self._watch(pieces) if isinstance(pieces, bytes) else map(self._watch, pieces)
 
-    def _watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self._hash.update(piece)
-            yield piece
+    def _watch(self, piece: bytes) -> bytes:
+        self._hash.update(piece)
+        return piece
 
     def add_rows(self, rows: pa.Table, made_up: pa.ChunkedArray) -> None:
         """Typed rows become part of the digest by their values alone: in whatever form and chunks they came, and

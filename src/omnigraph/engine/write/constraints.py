@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.rows.columns import column_of
+from omnigraph.engine.rows.columns import EPOCH_TYPES, column_of
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.publish import ReadSet, WriteTxn
 from omnigraph.errors import BadRequestError, ConstraintError, KeyConflictError
-from omnigraph.language.catalog import Cardinality, Catalog, EdgeType, IndexKind, NodeType, TableType
+from omnigraph.language.catalog import Cardinality, EdgeType, IndexKind, NodeType, TableType
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, members_value, the_property, value_text
 
@@ -41,10 +41,6 @@ class FinalImage:
         self._tables: set[str] = set()
         self._present: defaultdict[str, set[str]] = defaultdict(set)
 
-    @property
-    def catalog(self) -> Catalog:
-        return self.snapshot.catalog
-
     def read_set(self) -> ReadSet:
         written = self.change.by_type.keys()
         return ReadSet(
@@ -61,7 +57,8 @@ class FinalImage:
         if change is None or not rows.num_rows:
             return rows
         ids = rows.column("id")
-        return rows.filter(pc.invert(pc.or_(change.writes(ids), change.removes(ids))))
+        removed = pc.is_in(ids, value_set=pa.array(change.deleted, pa.string()))
+        return rows.filter(pc.invert(pc.or_(change.writes(ids), removed)))
 
     def rows_before(self, type_key: str, columns: Sequence[str], among: Among | None = None) -> pa.Table:
         """Rows of the snapshot as they are before the change."""
@@ -74,21 +71,24 @@ class FinalImage:
         missing: dict[str, set[str]] = {}
         uncertain: dict[str, set[str]] = {}
         for name, ids in wanted.items():
-            change = self.change.of_node(name)
-            if change is None:
-                missing[name], uncertain[name] = set(), set(ids.to_pylist())
-                continue
-            unwritten = ids.filter(pc.invert(change.writes(ids)))
-            gone = pa.array([True] * len(unwritten), pa.bool_()) if change.replaces else change.removes(unwritten)
-            missing[name] = set(unwritten.filter(gone).to_pylist())
-            uncertain[name] = set(unwritten.filter(pc.invert(gone)).to_pylist())
-        for name, found in self._existing(uncertain).items():
-            missing[name] |= uncertain[name] - found
+            change = self.change.by_type.get(f"node:{name}")
+            unwritten = ids if change is None else ids.filter(pc.invert(change.writes(ids)))
+            missing[name], uncertain[name] = set(), set(unwritten.to_pylist())
+            if change is not None and (change.replaces or change.deleted):
+                missing[name] = uncertain[name] if change.replaces else uncertain[name] & change.deleted
+                uncertain[name] = uncertain[name] - missing[name]
+        probes = {}
+        for name, probed in uncertain.items():
+            if probed:
+                self._present[f"node:{name}"] |= probed
+                probes[name] = self._workers.submit(self._probe, name, probed)
+        for name, probe in probes.items():
+            missing[name] |= uncertain[name] - probe.result()
         return missing
 
     def removed_ids(self, name: str) -> set[str]:
         """Ids of a node type that are committed and not in the final image."""
-        change = self.change.of_node(name)
+        change = self.change.by_type.get(f"node:{name}")
         if change is None:
             return set()
         if not change.replaces:
@@ -96,27 +96,18 @@ class FinalImage:
         committed = self.rows_before(change.type_key, ["id"]).column("id")
         return set(committed.filter(pc.invert(change.writes(committed))).to_pylist())
 
-    def _existing(self, by_name: Mapping[str, set[str]]) -> dict[str, set[str]]:
-        probes = {}
-        for name, ids in by_name.items():
-            if ids:
-                self._present[f"node:{name}"] |= ids
-                probes[name] = self._workers.submit(self._probe, f"node:{name}", ids)
-        return {name: probe.result() for name, probe in probes.items()}
-
-    def _probe(self, type_key: str, ids: set[str]) -> set[str]:
+    def _probe(self, name: str, ids: set[str]) -> set[str]:
         """Those of some ids that exist for the author: an edge to an invisible node is dangling."""
         if self._visibility.is_unrestricted:
-            return self.snapshot.table(type_key).existing_ids(ids)
-        return self._visibility.visible_among(self.catalog.nodes[type_key.partition(":")[2]], sorted(ids))
+            return self.snapshot.table(f"node:{name}").existing_ids(ids)
+        return self._visibility.visible_among(self.snapshot.catalog.nodes[name], sorted(ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
     """A rule broken by the final image. `row` is the row of `change` that breaks it, where one does.
 
-    `absent_node` is the type key and id of the node that an edge ends in and that does not exist. `members` are the
-    properties of a rule over several.
+    `absent_node` has the type key and id of a node that an edge names, and that does not exist.
     """
 
     sentence: Sentence
@@ -138,12 +129,6 @@ class Violation:
         return ConstraintError(self.sentence.rule, self.type_key, self.property, self.entity_id, line, message=message)
 
 
-def refuse(violations: Iterator[Violation]) -> None:
-    """Raise the first violation, and look no further."""
-    for violation in violations:
-        raise violation.error()
-
-
 _PROBED_VALUES = 1_000
 # Names that no property column can have.
 _ROW, _HOLDER = "#row", "#holder"
@@ -152,17 +137,20 @@ _PROBED_SCALARS = frozenset({Scalar.STRING, Scalar.I32, Scalar.I64, Scalar.U32})
 
 def check_constraints(image: FinalImage, order: Sequence[TypeChange]) -> ReadSet:
     """Raise the first violation of the final image, or return the reads that found none."""
-    for change in order:
-        check_uniqueness(image, change)
-    check_endpoints(image, order)
-    for change in order:
-        check_cardinality(image, change)
+    for violation in _violations(image, order):
+        raise violation.error()
     return image.read_set()
 
 
-def check_uniqueness(image: FinalImage, change: TypeChange) -> None:
-    """Raise for the first rule that two entities of this type would break together."""
-    refuse(shared_values(image, change))
+def _violations(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[Violation]:
+    for change in order:
+        yield from shared_values(image, change)
+    yield from dangling_edges(image, order)
+    for change in order:
+        if change.replaces:
+            yield from orphaned_edges(image, change)
+    for change in order:
+        yield from miscounted_sources(image, change)
 
 
 def shared_values(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
@@ -179,16 +167,17 @@ def _uniqueness_violations(image: FinalImage, change: TypeChange, members: tuple
     columns = [member_column(change.type, name) for name in members]
     rows = _comparable(change.rows, columns)
     for name, column in zip(members, columns, strict=True):
-        _refuse_incomparable(change.type, name, rows.column(column))
-    complete = rows.filter(_all_valid(rows, columns))
+        values = rows.column(column)
+        if pa.types.is_nested(values.type) and values.null_count < len(values):
+            raise incomparable(change.type, name)
+    complete = rows.drop_null()
     if not complete.num_rows:
         return
     yield from _repeats(change, Sentence.SHARED_VALUE, members, complete, columns)
     if change.replaces:
         return
-    stored = _comparable(
-        image.survivors(change.type_key, ["id", *columns], _among(change.type, complete, columns)), columns
-    )
+    survivors = image.survivors(change.type_key, ["id", *columns], _among(change.type, complete, columns))
+    stored = _comparable(survivors, columns)
     holders = stored.rename_columns({"id": _HOLDER}).select([*columns, _HOLDER])
     clashes = complete.select([*columns, _ROW]).join(holders, keys=columns, join_type="inner")
     ordered = clashes.sort_by([(_ROW, "ascending"), (_HOLDER, "ascending")])
@@ -211,15 +200,9 @@ def _repeats(
 
 
 def _violation(change: TypeChange, sentence: Sentence, members: tuple[str, ...], row: int, holder: str) -> Violation:
-    values = [_value_text(change, name, row) for name in members]
     entity_id: str = change.ids[row].as_py()
-    reason = sentence.text(
-        type=change.type.name,
-        property=members_name(members),
-        value=members_value(values),
-        holder=holder,
-        entity_id=entity_id,
-    )
+    property, value = members_name(members), members_value([_value_text(change, name, row) for name in members])
+    reason = sentence.text(type=change.type.name, property=property, value=value, holder=holder, entity_id=entity_id)
     named = the_property(members)
     return Violation(sentence, change.type_key, reason, named, entity_id, change, row, members=members)
 
@@ -235,18 +218,9 @@ def _comparable(rows: pa.Table, columns: list[str]) -> pa.Table:
     return pa.table({**chosen, _ROW: pa.array(range(rows.num_rows), pa.int64())})
 
 
-def _all_valid(rows: pa.Table, columns: list[str]) -> pa.ChunkedArray:
-    valid = pc.is_valid(rows.column(columns[0]))
-    for column in columns[1:]:
-        valid = pc.and_(valid, pc.is_valid(rows.column(column)))
-    return valid
-
-
 def _among(type_: TableType, rows: pa.Table, columns: list[str]) -> Among | None:
-    """One member whose few values narrow the search in the table; None when only a scan finds the tuples.
-
-    A member with a BTREE comes first: by any other one every row is looked at.
-    """
+    """One member whose few values narrow the search in the table; None when only a scan finds the tuples. A member with
+    a BTREE comes first: by any other one the search looks at every row."""
     probed: list[tuple[bool, int, Among]] = []
     properties = {prop.column: prop for prop in type_.property_list}
     for column in columns:
@@ -268,40 +242,36 @@ def member_column(type_: TableType, name: str) -> str:
     return column
 
 
-def _refuse_incomparable(type_: TableType, name: str, values: pa.ChunkedArray) -> None:
-    if pa.types.is_nested(values.type) and values.null_count < len(values):
-        raise incomparable(type_, name)
-
-
 def incomparable(type_: TableType, name: str) -> BadRequestError:
     """The error for a rule over lists, vectors or blobs, which are not compared."""
     return BadRequestError(f"@unique on {type_.name}.{name}: unsupported column type {type_.properties[name].type}")
 
 
 def _value_text(change: TypeChange, name: str, row: int) -> str:
-    value = change.rows.column(member_column(change.type, name))[row]
-    if pa.types.is_date(value.type):
-        value = value.cast(pa.int32())
-    elif pa.types.is_timestamp(value.type):
-        value = value.cast(pa.int64())
     prop = change.type.properties.get(name)
-    return value_text(Scalar.STRING if prop is None else prop.type.scalar, value.as_py())
-
-
-def check_endpoints(image: FinalImage, order: Sequence[TypeChange]) -> None:
-    """Raise for the first edge, of the first edge type in `order`, that ends in no node."""
-    refuse(dangling_edges(image, order))
-    for change in order:
-        if isinstance(change.type, NodeType) and change.replaces:
-            refuse(orphaned_edges(image, change))
+    scalar = Scalar.STRING if prop is None else prop.type.scalar
+    value = change.rows.column(member_column(change.type, name))[row]
+    return value_text(scalar, value.cast(EPOCH_TYPES.get(scalar, value.type)).as_py())
 
 
 def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[Violation]:
     """Every end of a written edge that no node has, end by end and in row order."""
-    missing = image.missing_nodes(_endpoint_ids(order))
-    for change, end, node_type in _written_ends(order):
-        if absent := missing[node_type]:
-            yield from _dangling(change, end, node_type, absent)
+    ends = [(change, *end) for change in order if change.rows.num_rows for end in _ends(change.type)]
+    named: defaultdict[str, list[pa.Array]] = defaultdict(list)
+    for change, column, node_type in ends:
+        named[node_type] += change.rows.column(column).chunks
+    distinct = {name: pc.unique(pa.chunked_array(chunks, pa.string())) for name, chunks in sorted(named.items())}
+    missing = image.missing_nodes(distinct)
+    for change, column, node_type in ends:
+        if not missing[node_type]:
+            continue
+        values = change.rows.column(column)
+        lacking = pc.is_in(values, value_set=pa.array(missing[node_type], pa.string())).to_numpy()
+        for row in np.flatnonzero(lacking).tolist():
+            broken = _edge_without_node(
+                Sentence.DANGLING_EDGE, change.type, change.ids[row], column, values[row], node_type
+            )
+            yield replace(broken, change=change, row=row)
 
 
 def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
@@ -309,81 +279,33 @@ def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]
     node = change.type
     if not isinstance(node, NodeType):
         return
-    touching = [edge for edge in image.catalog.incident_edges(node.name) if not _is_replaced(image, edge)]
+    replaced = {key for key, each in image.change.by_type.items() if each.replaces}
+    touching = [edge for edge in image.snapshot.catalog.incident_edges(node.name) if edge.type_key not in replaced]
     gone = image.removed_ids(node.name) if touching else set()
     if not gone:
         return
-    for edge in touching:
-        for end in _ends_at(edge, node.name):
-            orphans = image.survivors(edge.type_key, ["id", end], (end, gone)).sort_by("id")
-            for entity_id, missing in zip(
-                orphans.column("id").to_pylist(), orphans.column(end).to_pylist(), strict=True
-            ):
-                yield Violation(
-                    Sentence.ORPHANED_EDGE,
-                    edge.type_key,
-                    Sentence.ORPHANED_EDGE.text(
-                        type=edge.name, entity_id=entity_id, end=end, node_id=missing, node=node.name
-                    ),
-                    end,
-                    entity_id,
-                    remedy=ORPHAN_REMEDY.format(type=edge.name),
-                    absent_node=(node.type_key, missing),
-                )
+    for edge, end in [(touched, end) for touched in touching for end, name in _ends(touched) if name == node.name]:
+        orphans = image.survivors(edge.type_key, ["id", end], (end, gone)).sort_by("id")
+        for entity_id, node_id in zip(orphans.column("id"), orphans.column(end), strict=True):
+            broken = _edge_without_node(Sentence.ORPHANED_EDGE, edge, entity_id, end, node_id, node.name)
+            yield replace(broken, remedy=ORPHAN_REMEDY.format(type=edge.name))
 
 
-def _ends(edge: EdgeType) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (("src", edge.from_type), ("dst", edge.to_type))
+def _edge_without_node(
+    sentence: Sentence, edge: TableType, edge_id: pa.Scalar, end: str, node_id: pa.Scalar, node: str
+) -> Violation:
+    ids = {"entity_id": edge_id.as_py(), "node_id": node_id.as_py()}
+    reason = sentence.text(type=edge.name, end=end, node=node, **ids)
+    absent = (f"node:{node}", ids["node_id"])
+    return Violation(sentence, edge.type_key, reason, end, ids["entity_id"], absent_node=absent)
 
 
-def _written_ends(order: Sequence[TypeChange]) -> Iterator[tuple[TypeChange, str, str]]:
-    """Each end of each edge type that gets rows: its change, its column and the node type it must be found in."""
-    for change in order:
-        if isinstance(change.type, EdgeType) and change.rows.num_rows:
-            for end, node_type in _ends(change.type):
-                yield change, end, node_type
-
-
-def _endpoint_ids(changes: Sequence[TypeChange]) -> dict[str, pa.Array]:
-    """Per node type, the distinct ids that written edges name."""
-    named: defaultdict[str, list[pa.Array]] = defaultdict(list)
-    for change, end, node_type in _written_ends(changes):
-        named[node_type] += change.rows.column(end).chunks
-    return {name: pc.unique(pa.chunked_array(chunks, pa.string())) for name, chunks in sorted(named.items())}
-
-
-def _dangling(change: TypeChange, end: str, node_type: str, absent: set[str]) -> Iterator[Violation]:
-    values = change.rows.column(end)
-    lacking = pc.is_in(values, value_set=pa.array(absent, pa.string())).to_numpy()
-    for row in np.flatnonzero(lacking).tolist():
-        node = values[row].as_py()
-        yield Violation(
-            Sentence.DANGLING_EDGE,
-            change.type_key,
-            Sentence.DANGLING_EDGE.text(type=change.type.name, end=end, node_id=node, node=node_type),
-            end,
-            change.ids[row].as_py(),
-            change,
-            row,
-            absent_node=(f"node:{node_type}", node),
-        )
-
-
-def _is_replaced(image: FinalImage, edge: EdgeType) -> bool:
-    change = image.change.by_type.get(edge.type_key)
-    return change is not None and change.replaces
-
-
-def _ends_at(edge: EdgeType, node_type: str) -> Iterator[str]:
-    return (end for end, name in _ends(edge) if name == node_type)
+def _ends(type_: TableType) -> tuple[tuple[str, str], ...]:
+    """The columns at the ends of an edge and the node types they name; a node has none."""
+    return (("src", type_.from_type), ("dst", type_.to_type)) if isinstance(type_, EdgeType) else ()
 
 
 _UNBOUNDED = Cardinality()
-
-
-def check_cardinality(image: FinalImage, change: TypeChange) -> None:
-    """Raise for the first touched source with too many or too few edges of this type."""
-    refuse(miscounted_sources(image, change))
 
 
 def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
@@ -398,7 +320,9 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
         return
     gone = image.removed_ids(edge.from_type)
     stored = image.survivors(edge.type_key, ["id", "src"], ("src", set(touched)))
-    counts = _count(pa.chunked_array([*change.rows.column("src").chunks, *stored.column("src").chunks], pa.string()))
+    sources = pa.chunked_array([*change.rows.column("src").chunks, *stored.column("src").chunks], pa.string())
+    tally = pc.value_counts(sources)
+    counts = dict(zip(tally.field("values").to_pylist(), tally.field("counts").to_pylist(), strict=True))
     broken = {
         source: found
         for source in touched
@@ -432,17 +356,10 @@ def _rows_by_source(change: TypeChange, sources: Iterable[str]) -> dict[str, lis
 
 def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:
     """Sources of edges that the change removes or gives another source."""
-    if change.replaces:
-        before = image.rows_before(change.type_key, ["src"])
-    else:
-        ids = change.deleted if change.fresh else {*change.deleted, *change.ids.to_pylist()}
-        before = image.rows_before(change.type_key, ["src"], ("id", ids))
+    written = [] if change.fresh or change.replaces else change.ids.to_pylist()
+    among = None if change.replaces else ("id", {*change.deleted, *written})
+    before = image.rows_before(change.type_key, ["src"], among)
     return set(before.column("src").to_pylist())
-
-
-def _count(sources: pa.ChunkedArray) -> dict[str, int]:
-    tally = pc.value_counts(sources)
-    return dict(zip(tally.field("values").to_pylist(), tally.field("counts").to_pylist(), strict=True))
 
 
 def _broken_bound(cardinality: Cardinality, count: int) -> tuple[Sentence, int] | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from itertools import chain
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +18,15 @@ from numpy.typing import NDArray
 
 from omnigraph.api.governance import Limits
 from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder, check_embedder, document_vectors
-from omnigraph.engine.rows.columns import fillable, fillable_catalog, rows_schema, with_vectors, without_vector
-from omnigraph.engine.rows.kernels import RejectedRow, Stage
+from omnigraph.engine.rows.columns import rows_schema, with_vectors, without_vector
 from omnigraph.engine.write.change import GraphChange, TypeChange
-from omnigraph.errors import BadRequestError, ResourceLimitError
-from omnigraph.language.catalog import Catalog, Property, TableType
+from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
+from omnigraph.language.catalog import Catalog, Property
 from omnigraph.language.violations import Sentence
 
 Outcome = TypeVar("Outcome")
+_Target: TypeAlias = tuple[Property, NDArray[np.bool_], list[str]]
+"""A vector property, the rows that get a vector, and their texts."""
 
 _REMEDY: Final = "write fewer rows at a time, or use the Spark pipeline"
 
@@ -54,33 +56,38 @@ class OnWriteVectors:
             except _TextsWantedError as wanted:
                 texts = wanted.texts
             for dimension, missing in texts.items():
-                self._compute(dimension, missing)
+                if (size := 4 * dimension * len(missing)) > self.limits.bytes:
+                    raise ResourceLimitError("load bytes of computed vectors", self.limits.bytes, size, _REMEDY)
+                if not isinstance(self.embedder, DocumentEmbedder):
+                    raise AssertionError("texts are wanted of a client only")
+                vectors = document_vectors(self.embedder, missing, dimension)
+                self._known.setdefault(dimension, {}).update(zip(missing, vectors, strict=True))
 
     def is_computed(self, prop: Property) -> bool:
         return prop.embed is not None and (self.every or prop.embed.on_write)
-
-    def fillable(self, type_: TableType) -> TableType:
-        """The type as rows of it are read: what will be computed may be left out."""
-        return fillable(type_, self.is_computed)
-
-    def fillable_catalog(self, catalog: Catalog) -> Catalog:
-        return fillable_catalog(catalog, lambda _, prop: self.is_computed(prop))
 
     def fill(self, change: GraphChange, catalog: Catalog) -> GraphChange:
         """The change with a vector wherever there is a text and none, its types as the catalog declares them."""
         declared = {key: _as_declared(each, catalog) for key, each in change.by_type.items()}
         targets = {key: list(self._targets(each)) for key, each in declared.items()}
         missing: dict[int, dict[str, None]] = {}
-        for target in (target for found in targets.values() for target in found):
-            vectors = self._known.get(target.dimension, {})
-            wanted = (text for text in target.texts if text not in vectors)
-            missing.setdefault(target.dimension, {}).update(dict.fromkeys(wanted))
+        for prop, _, texts in chain.from_iterable(targets.values()):
+            known = self._known.get(prop.type.dimension or 0, {})
+            wanted = (text for text in texts if text not in known)
+            missing.setdefault(prop.type.dimension or 0, {}).update(dict.fromkeys(wanted))
         if any(missing.values()):
             raise _TextsWantedError({dimension: list(texts) for dimension, texts in missing.items() if texts})
-        return GraphChange({key: self._with_vectors(each, targets[key]) for key, each in declared.items()})
+        filled = {}
+        for key, each in declared.items():
+            rows = each.rows
+            for prop, where, texts in targets[key]:
+                known = self._known[prop.type.dimension or 0]
+                rows = with_vectors(rows, prop.column, where, np.stack([known[text] for text in texts]))
+            filled[key] = replace(each, rows=rows)
+        return GraphChange(filled)
 
     def _targets(self, change: TypeChange) -> Iterator[_Target]:
-        """The vector properties of a changed type that some of its rows lack, though they have the text."""
+        """The vector properties that some rows of a changed type lack, though they have the text."""
         for prop in change.type.property_list:
             if prop.embed is None or not self.is_computed(prop):
                 continue
@@ -91,22 +98,7 @@ class OnWriteVectors:
             if where.any():
                 check_embedder(self._client(change, prop), change.type.name, prop)
                 texts = change.rows.column(source.column).filter(pa.array(where)).to_pylist()
-                yield _Target(prop.column, prop.type.dimension or 0, where, texts)
-
-    def _with_vectors(self, change: TypeChange, targets: list[_Target]) -> TypeChange:
-        rows = change.rows
-        for target in targets:
-            vectors = self._known[target.dimension]
-            rows = with_vectors(rows, target.column, target.where, np.stack([vectors[text] for text in target.texts]))
-        return replace(change, rows=rows)
-
-    def _compute(self, dimension: int, texts: list[str]) -> None:
-        if (size := 4 * dimension * len(texts)) > self.limits.bytes:
-            raise ResourceLimitError("load bytes of computed vectors", self.limits.bytes, size, _REMEDY)
-        if not isinstance(self.embedder, DocumentEmbedder):
-            raise AssertionError("texts are wanted of a client only")
-        vectors = document_vectors(self.embedder, texts, dimension)
-        self._known.setdefault(dimension, {}).update(zip(texts, vectors, strict=True))
+                yield prop, where, texts
 
     def _client(self, change: TypeChange, prop: Property) -> DocumentEmbedder:
         if isinstance(self.embedder, DocumentEmbedder):
@@ -116,16 +108,6 @@ class OnWriteVectors:
             f"{change.type.name}.{prop.name} is computed when it is written, and this graph was opened {lacking}; "
             "open it with one, or write the vectors"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """A vector column, the rows that get a vector, and their texts."""
-
-    column: str
-    dimension: int
-    where: NDArray[np.bool_]
-    texts: list[str]
 
 
 def _as_declared(change: TypeChange, catalog: Catalog) -> TypeChange:
@@ -141,11 +123,8 @@ def _refuse_missing_texts(change: TypeChange, prop: Property, source: Property, 
     missing = change.rows.column(prop.column).is_null().to_numpy() & ~where
     if not missing.any():
         return
-    row, sentence = int(np.argmax(missing)), Sentence.NO_TEXT
-    reason = sentence.text(property=prop.name, source=source.name)
-    entity_id = change.ids[row].as_py()
-    unit = "row" if change.origin is None else change.origin.unit
-    rejected = RejectedRow(
-        change.line(row) or 0, change.type_key, prop.name, reason, Stage.VALUES, sentence.rule, entity_id
-    )
-    raise rejected.error(unit)
+    row, key = int(np.argmax(missing)), change.type_key
+    reason = Sentence.NO_TEXT.text(property=prop.name, source=source.name)
+    message = f"{change.where(row) or 'row 0: '}{key}: {reason}"
+    entity_id, line = change.ids[row].as_py(), change.line(row) or 0
+    raise ConstraintError(Sentence.NO_TEXT.rule, key, prop.name, entity_id, line, message=message)

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import combinations
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -42,9 +43,8 @@ class ExternalUri:
     parts: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.bucket}/" + "/".join(
-            quote(part, safe="!$&'()*+,;=:@-._~") for part in self.parts
-        )
+        path = "/".join(quote(part, safe="!$&'()*+,;=:@-._~") for part in self.parts)
+        return f"{self.scheme}://{self.bucket}/{path}"
 
     @property
     def file(self) -> Path:
@@ -52,44 +52,42 @@ class ExternalUri:
 
     def lies_below(self, base: ExternalUri) -> bool:
         """Strictly, and by whole components: /data/a is not below /data/ab, nor below itself."""
-        return (
-            (self.scheme, self.bucket) == (base.scheme, base.bucket)
-            and len(self.parts) > len(base.parts)
-            and self.parts[: len(base.parts)] == base.parts
-        )
+        is_same_bucket = (self.scheme, self.bucket) == (base.scheme, base.bucket)
+        return is_same_bucket and self.parts != base.parts and self.parts[: len(base.parts)] == base.parts
 
     @staticmethod
     def parse(text: str) -> ExternalUri:
-        if len(text.encode("utf-8", "surrogatepass")) > LONGEST_URI:
-            raise ResourceLimitError("external Blob URI bytes", LONGEST_URI, len(text.encode("utf-8", "surrogatepass")))
-        problem, parsed = _parse(text)
-        if parsed is None:
-            raise ExternalBlobPolicyError(display_uri(text), problem)
+        if (size := len(text.encode("utf-8", "surrogatepass"))) > LONGEST_URI:
+            raise ResourceLimitError("external Blob URI bytes", LONGEST_URI, size)
+        parsed = _parse(text)
+        if isinstance(parsed, str):
+            raise ExternalBlobPolicyError(display_uri(text), parsed)
         return parsed
 
 
-def _parse(text: str) -> tuple[str, ExternalUri | None]:
+def _parse(text: str) -> ExternalUri | str:
+    """The parts of a URI, or the rule that it breaks."""
     match = _URI.fullmatch(text)
     if text != text.strip() or "\\" in text or any(c < " " for c in text):
-        return "it holds a backslash, a control character or surrounding whitespace", None
+        return "it holds a backslash, a control character or surrounding whitespace"
     if match is None:
-        return "it is not an absolute URI such as s3://bucket/key", None
+        return "it is not an absolute URI such as s3://bucket/key"
     scheme, host, path = match["scheme"].lower(), match["host"], match["path"]
     if scheme not in ("s3", "file"):
-        return f"the scheme '{scheme}' is neither s3 nor file", None
+        return f"the scheme '{scheme}' is neither s3 nor file"
     if "@" in host or ":" in host:
-        return "it carries user information or a port", None
+        return "it carries user information or a port"
     if match["rest"] is not None:
-        return "it carries a query or a fragment", None
+        return "it carries a query or a fragment"
     if (scheme == "file") == bool(host):
-        return "a file URI names no host" if scheme == "file" else "it names no bucket", None
+        return "a file URI names no host" if scheme == "file" else "it names no bucket"
     if _BAD_ESCAPE.search(path):
-        return "it holds a malformed percent escape", None
+        return "it holds a malformed percent escape"
     components = path.removeprefix("/").removesuffix("/").split("/") if path not in ("", "/") else []
     parts = tuple(unquote(component, errors="replace") for component in components)
     if any(part in ("", ".", "..") or "/" in part or "\\" in part or "\0" in part for part in parts):
-        return "its path has an empty, '.' or '..' component or an escaped separator", None
-    return "", ExternalUri(scheme, host, parts)
+        return "its path has an empty, '.' or '..' component or an escaped separator"
+    return ExternalUri(scheme, host, parts)
 
 
 def display_uri(text: str) -> str:
@@ -113,11 +111,9 @@ class ExternalBlobPolicy:
 
     def __init__(self, bases: Iterable[AllowedBase] = ()) -> None:
         self._bases = [(base, _resolved_base(base)) for base in bases]
-        uris = [uri for _, uri in self._bases]
-        for index, uri in enumerate(uris):
-            for other in uris[:index]:
-                if uri == other or uri.lies_below(other) or other.lies_below(uri):
-                    raise BadRequestError(f"the external blob bases '{other}' and '{uri}' overlap")
+        for (_, other), (_, uri) in combinations(self._bases, 2):
+            if uri == other or uri.lies_below(other) or other.lies_below(uri):
+                raise BadRequestError(f"the external blob bases '{other}' and '{uri}' overlap")
 
     @classmethod
     def allow(cls, *bases: AllowedBase) -> ExternalBlobPolicy:
@@ -136,11 +132,8 @@ class ExternalBlobPolicy:
         uri = ExternalUri.parse(text)
         if not any(uri.lies_below(base) for _, base in self._bases):
             raise ExternalBlobPolicyError(display_uri(text), "it lies below no allowed base")
-        if uri.scheme == "file":
-            uri = self._resolved_file(text, uri)
-        return str(uri)
-
-    def _resolved_file(self, text: str, uri: ExternalUri) -> ExternalUri:
+        if uri.scheme != "file":
+            return str(uri)
         try:
             target = uri.file.resolve(strict=True)
             regular = stat.S_ISREG(target.stat().st_mode)
@@ -151,7 +144,7 @@ class ExternalBlobPolicy:
             raise ExternalBlobPolicyError(display_uri(text), "it leads out of the allowed base")
         if not regular:
             raise ExternalBlobPolicyError(display_uri(text), "it is not a regular file")
-        return resolved
+        return str(resolved)
 
 
 def normal_base(base: AllowedBase) -> str:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +20,11 @@ import pyarrow.compute as pc
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.load import LoadReceipt, encode_piece, file_pieces, require_records
 from omnigraph.engine.blobs import admit_blobs
-from omnigraph.engine.rows.kernels import DecodedInput, TypedRows, decode
+from omnigraph.engine.rows.columns import fillable_catalog
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+from omnigraph.engine.rows.kernels.decoder import decode, decode_rows
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
+from omnigraph.engine.rows.kernels.typed_rows import DecodedInput, LostValues, TypedRows
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.author_visibility import AuthorVisibility
@@ -44,9 +46,6 @@ from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query.row_filter import UNRESTRICTED
 from omnigraph.storage.location import Location
 
-LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
-"""The text of the records: whole, or in pieces of any size, as an open file yields them."""
-
 HOW_TO_CREATE = "pass `from` to create it"
 """What is said of a branch that a load finds missing."""
 _RECEIPT = "load"
@@ -55,10 +54,7 @@ _PIECE_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """Everything a caller says about a load: graph records, or rows of one type.
-
-    Either may be read again when the schema changed meanwhile.
-    """
+    """Everything a caller says about a load. The input is read again when the schema changed meanwhile."""
 
     input: Callable[[], bytes | Iterable[bytes]] | RowInput
     mode: LoadMode
@@ -69,11 +65,6 @@ class LoadRequest:
     grammar: Grammar = Grammar.STRICT
     embed: bool = False
     """Compute every `@embed` vector that is missing, and not only those that the schema declares `on_write`."""
-
-    @property
-    def unit(self) -> str:
-        """What the numbers of records count."""
-        return self.input.place if isinstance(self.input, RowInput) else self.grammar.unit
 
 
 def load_mode(mode: str) -> LoadMode:
@@ -96,15 +87,10 @@ def load_input(
 
 
 def record_input(data: Any) -> Callable[[], bytes | Iterable[bytes]]:
-    """Graph records as a caller gave them."""
+    """Graph records as a caller gave them. A file, text and bytes can be read any number of times, an iterator once."""
     require_records(data)
     if isinstance(data, PathLike):
         return lambda: file_pieces(data, _PIECE_BYTES)
-    return reopenable(data)
-
-
-def reopenable(data: LoadInput) -> Callable[[], bytes | Iterable[bytes]]:
-    """An input as bytes. Text and bytes can be read any number of times, an iterator once."""
     if isinstance(data, str | bytes | bytearray | memoryview):
         whole = encode_piece(data)
         return lambda: whole
@@ -122,46 +108,20 @@ def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
     """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
     attempt = _Load(workspace, request, OnWriteVectors(workspace.embedder, workspace.limits, request.embed))
-    published = attempt.vectors.computing(lambda: _earlier_load(workspace, request, attempt))
-    return attempt.receipt_of_nothing() if published is None else _receipt(published)
+    published = attempt.vectors.computing(attempt.run)
+    if published is None:
+        nothing = attempt.details(DecodedInput({}, lost=LostValues() if request.grammar is Grammar.LENIENT else None))
+        return _receipt(nothing, branch=request.branch.strip(), actor_id=request.actor, commit=None)
+    details = published.entry.commit.details.get(_RECEIPT)
+    if details is None:
+        raise ConflictError("this idempotency key belongs to a write that is not a load; choose another key")
+    commit, replayed = receipt_of(published.entry), published.replayed
+    return _receipt(json.loads(details), branch=published.branch, commit=commit, replayed=replayed)
 
 
-def _earlier_load(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
-    try:
-        captured = workspace.begin(request.branch, attempt.intent())
-        if (done := _answer_of_repeat(captured, attempt)) is not None:
-            return done
-        # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
-        attempt.read_input(captured.snapshot)
-        return workspace.commit(request.branch, attempt.prepare, attempt.intent())
-    except BranchNotFoundError:
-        ended = begin_repeat(workspace, request.branch.strip(), attempt.intent())
-        if ended is not None and (done := _answer_of_repeat(ended, attempt)) is not None:
-            return done
-        if request.base is None:
-            raise BranchNotFoundError(request.branch.strip(), HOW_TO_CREATE) from None
-        return _load_on_new_branch(workspace, request, attempt)
-
-
-def _answer_of_repeat(txn: WriteTxn, attempt: _Load) -> PublishedCommit | None:
-    earlier = earlier_write(txn)
-    return None if earlier is None else earlier.answer(txn, attempt.digest_of_repeat(txn, earlier))
-
-
-def _load_on_new_branch(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
-    base = request.base or ""
-    workspace.require(request.actor, PolicyAction.BRANCH_CREATE, base.strip(), request.branch.strip())
-    attempt.read_input(workspace.state_of(base))
-    try:
-        creating = replace(attempt, creates_branch=True)
-        published = workspace.commit_on_new_branch(request.branch, base, creating.prepare, attempt.intent())
-        attempt.creates_branch = True
-        return published
-    except ConflictError:
-        if request.branch.strip() not in workspace.root.branches.names():
-            raise
-        # Another writer created the branch meanwhile, so it is an existing target and the base does not matter.
-        return workspace.commit(request.branch, attempt.prepare, attempt.intent())
+def _receipt(details: dict[str, Any], **rest: Any) -> LoadReceipt:
+    nodes, edges, mode = details.pop("nodes"), details.pop("edges"), LoadMode(details.pop("mode"))
+    return LoadReceipt.of(nodes_loaded=nodes, edges_loaded=edges, mode=mode, **details, **rest)
 
 
 @dataclass
@@ -175,16 +135,50 @@ class _Load:
     _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
     _digest: str | None = None
 
+    def run(self) -> PublishedCommit | None:
+        workspace, branch = self.workspace, self.request.branch
+        try:
+            captured = workspace.begin(branch, self.intent())
+            if (done := self._earlier_commit(captured)) is not None:
+                return done
+            # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
+            self.read_input(captured.snapshot)
+            return workspace.commit(branch, self.prepare, self.intent())
+        except BranchNotFoundError:
+            ended = begin_repeat(workspace, branch.strip(), self.intent())
+            if ended is not None and (done := self._earlier_commit(ended)) is not None:
+                return done
+            if self.request.base is None:
+                raise BranchNotFoundError(branch.strip(), HOW_TO_CREATE) from None
+            return self._run_on_new_branch(self.request.base)
+
+    def _run_on_new_branch(self, base: str) -> PublishedCommit | None:
+        workspace, branch = self.workspace, self.request.branch
+        workspace.require(self.request.actor, PolicyAction.BRANCH_CREATE, base.strip(), branch.strip())
+        self.read_input(workspace.state_of(base))
+        try:
+            creating = replace(self, creates_branch=True)
+            published = workspace.commit_on_new_branch(branch, base, creating.prepare, self.intent())
+            self.creates_branch = True
+            return published
+        except ConflictError:
+            if branch.strip() not in workspace.root.branches.names():
+                raise
+            # Another writer created the branch meanwhile, so it is an existing target and the base does not matter.
+            return workspace.commit(branch, self.prepare, self.intent())
+
+    def _earlier_commit(self, txn: WriteTxn) -> PublishedCommit | None:
+        earlier = earlier_write(txn)
+        return None if earlier is None else earlier.answer(txn, self._digest_of_repeat(txn, earlier))
+
     def intent(self) -> Intent:
         """Call it when the input has been read: the digest of a load is that of its input."""
         key = self.request.idempotency_key
         return Intent(kind="load", actor=self.request.actor, idempotency_key=key, request_digest=self._digest)
 
-    def digest_of_repeat(self, txn: WriteTxn, earlier: EarlierWrite) -> str:
-        """What the input is known by, whatever became of the schema since the earlier write.
-
-        Rows are known by their typed values, so they are typed by the schema of that commit, which took them.
-        """
+    def _digest_of_repeat(self, txn: WriteTxn, earlier: EarlierWrite) -> str:
+        """The digest of the input, whatever became of the schema since the earlier write. Rows are known by their typed
+        values, so they are typed by the schema of that commit, which took them."""
         if not isinstance(self.request.input, RowInput):
             digest = self._new_digest()
             pieces = digest.watching(self.request.input())
@@ -221,7 +215,7 @@ class _Load:
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=read_set,
             strict=mode is LoadMode.OVERWRITE,
-            details={_RECEIPT: self._receipt_details(decoded)},
+            details={_RECEIPT: json.dumps(self.details(decoded))},
         )
 
     def read_input(self, snapshot: Snapshot) -> tuple[DecodedInput, pa.ChunkedArray]:
@@ -234,7 +228,9 @@ class _Load:
                 minted.append(new_ulids(count))
                 return minted[-1]
 
-            decoded = self._decode(self.vectors.fillable_catalog(snapshot.catalog), mint, minted)
+            decoded = self._decode(
+                fillable_catalog(snapshot.catalog, lambda _, prop: self.vectors.is_computed(prop)), mint, minted
+            )
             self._decoded[schema] = decoded, pa.chunked_array(minted, pa.string())
         return self._decoded[schema]
 
@@ -242,7 +238,8 @@ class _Load:
         request, limits = self.request, self.workspace.limits
         digest = None if request.idempotency_key is None else self._new_digest()
         if isinstance(request.input, RowInput):
-            decoded = request.input.decode(catalog, limits, mint)
+            rows, type_ = request.input, catalog.type_named(request.input.type_name)
+            decoded = decode_rows(type_, rows.blocks(limits), catalog, rows.place, limits, mint, rows.file)
             if request.mode is not LoadMode.OVERWRITE and not any(map(len, decoded.by_type.values())):
                 decoded = DecodedInput({})  # no rows say nothing, unless they are to be all there is
             if digest is not None:
@@ -266,33 +263,19 @@ class _Load:
     def _type_change(self, typed: TypedRows, minted: pa.ChunkedArray) -> TypeChange:
         keyed = isinstance(typed.type, NodeType) and bool(typed.type.key)
         rows, lines = (typed.rows, typed.lines) if keyed else _last_per_id(typed)
-        mode = self.request.mode
+        mode, source = self.request.mode, self.request.input
+        unit = source.place if isinstance(source, RowInput) else self.request.grammar.unit
         known_absent = pc.all(pc.is_in(rows.column("id"), value_set=minted)).as_py()
         return TypeChange(
             typed.type,
             rows,
             replaces=mode is LoadMode.OVERWRITE,
             fresh=mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent)),
-            origin=Origin(self.request.unit, lines),
+            origin=Origin(unit, lines),
         )
 
-    def receipt_of_nothing(self) -> LoadReceipt:
-        """The receipt of a load without rows. A branch that was to be created is."""
-        lost = 0 if self.request.grammar is Grammar.LENIENT else None
-        return LoadReceipt.of(
-            branch=self.request.branch.strip(),
-            base_branch=self.request.base,
-            branch_created=self.creates_branch,
-            mode=self.request.mode,
-            nodes_loaded={},
-            edges_loaded={},
-            actor_id=self.request.actor,
-            commit=None,
-            values_nulled=lost,
-            values_dropped=lost,
-        )
-
-    def _receipt_details(self, decoded: DecodedInput) -> str:
+    def details(self, decoded: DecodedInput) -> dict[str, Any]:
+        """The receipt as the commit records it."""
         loaded = [(typed.type, len(typed)) for typed in decoded.by_type.values()]
         details: dict[str, Any] = {
             "base_branch": self.request.base,
@@ -303,7 +286,7 @@ class _Load:
         }
         if decoded.lost is not None:
             details |= {"values_nulled": decoded.lost.nulled, "values_dropped": decoded.lost.dropped}
-        return json.dumps(details)
+        return details
 
 
 def _last_per_id(typed: TypedRows) -> tuple[pa.Table, pa.Array]:
@@ -328,21 +311,3 @@ def _refuse_existing_ids(txn: WriteTxn, change: GraphChange, minted: pa.ChunkedA
     for type_change, existing in zip(changes, txn.root.workers.map(taken, changes), strict=True):
         if existing:
             raise taken_id(type_change.type_key, min(existing))
-
-
-def _receipt(published: PublishedCommit) -> LoadReceipt:
-    details: dict[str, Any] | None = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
-    if details is None:
-        raise ConflictError("this idempotency key belongs to a write that is not a load; choose another key")
-    return LoadReceipt.of(
-        branch=published.branch,
-        base_branch=details["base_branch"],
-        branch_created=details["branch_created"],
-        mode=LoadMode(details["mode"]),
-        nodes_loaded=details["nodes"],
-        edges_loaded=details["edges"],
-        commit=receipt_of(published.entry),
-        replayed=published.replayed,
-        values_nulled=details.get("values_nulled"),
-        values_dropped=details.get("values_dropped"),
-    )

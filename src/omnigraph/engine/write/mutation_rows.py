@@ -1,6 +1,6 @@
 """The rows that the statements of a mutation match and write.
 
-`mutation_statements` calls it. `Condition` is an exact test with an optional filter that may only leave out rows that
+`mutation` calls it. `Condition` is an exact test with an optional filter that may only leave out rows that
 fail the test. `StoredRows` reads committed rows; statements that seek values of the same column share one lookup.
 `PendingRows` holds rows already written, found by id; blobs that no statement assigns are marked and never read.
 """
@@ -8,11 +8,9 @@ fail the test. `StoredRows` reads committed rows; statements that seek values of
 from __future__ import annotations
 
 import math
-import operator
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -22,8 +20,9 @@ import pyarrow.compute as pc
 from omnigraph.api.governance import Limits
 from omnigraph.engine.query.operators.pushdown import equals_any
 from omnigraph.engine.query.operators.values import ARROW_TESTS
-from omnigraph.engine.rows.columns import rows_schema
-from omnigraph.engine.rows.kernels import TypedRows
+from omnigraph.engine.rows.columns import EPOCH_TYPES, rows_schema
+from omnigraph.engine.rows.kernels.coerce import DATE_PARSERS
+from omnigraph.engine.rows.kernels.typed_rows import TypedRows
 from omnigraph.engine.write.change import Origin, TypeChange
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.errors import ResourceLimitError
@@ -31,124 +30,115 @@ from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query.ir import Endpoint, Operator, Where
 from omnigraph.language.query.params import BoundValue
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
-from omnigraph.language.values import parse_date, parse_datetime
+from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import identifier, literal
 
-_PYTHON_TESTS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
-    Operator.EQUAL: operator.eq,
-    Operator.NOT_EQUAL: operator.ne,
-    Operator.LESS: operator.lt,
-    Operator.LESS_OR_EQUAL: operator.le,
-    Operator.GREATER: operator.gt,
-    Operator.GREATER_OR_EQUAL: operator.ge,
-}
+STATEMENT: Final = "statement"
+"""What the numbers of a mutation's rows count."""
 _STORED_INTEGERS: Final = frozenset({Scalar.I32, Scalar.I64, Scalar.U32})
-
-_STRING: Final = PropertyType(Scalar.STRING)
+_LESS: Final = frozenset({Operator.LESS, Operator.LESS_OR_EQUAL})
+_GREATER: Final = frozenset({Operator.GREATER, Operator.GREATER_OR_EQUAL})
 _ENDPOINT_COLUMNS: Final = {Endpoint.FROM: "src", Endpoint.TO: "dst"}
 
 
 class Condition:
-    """A `where` with its value known."""
+    """The `where` of a statement about a type, with its value known."""
 
-    def __init__(self, where: Where, value: BoundValue) -> None:
+    def __init__(self, type_: TableType, where: Where, value: BoundValue) -> None:
+        self.type = type_
         self._property = None if isinstance(where.column, Endpoint) else where.column
         if isinstance(where.column, Endpoint):
-            self.column, self._type = _ENDPOINT_COLUMNS[where.column], _STRING
+            self.column, self._kind = _ENDPOINT_COLUMNS[where.column], PropertyType(Scalar.STRING)
         else:
-            self.column, self._type = where.column.column, where.column.type
+            self.column, self._kind = where.column.column, where.column.type
         self._operator = where.operator
         self._value = value
 
     @property
     def never_holds(self) -> bool:
         """Null satisfies nothing, and lists and vectors are not compared."""
-        return self._value is None or self._type.list or self._type.is_vector
+        return self._value is None or self._kind.list or self._kind.is_vector
 
     def test(self, values: pa.ChunkedArray | pa.Array) -> Any:
         """Which rows satisfy the condition, as a mask without nulls."""
         if self.never_holds:
             return pa.array([False] * len(values), pa.bool_())
         value: Any = self._value
-        if self._type.scalar in INTEGERS:
-            mask = _compare_integers(values, self._type.scalar, self._operator, value)
-        elif self._type.scalar in FLOATS:
+        scalar = self._kind.scalar
+        if scalar in INTEGERS:
+            mask = _compare_integers(values, scalar, self._operator, value)
+        elif scalar in FLOATS:
             mask = _compare_floats(values, self._operator, value)
+        elif scalar in DATE_PARSERS and isinstance(value, str):
+            stored = pa.scalar(DATE_PARSERS[scalar](value), EPOCH_TYPES[scalar]).cast(values.type)
+            mask = ARROW_TESTS[self._operator](values, stored)
         else:
-            mask = ARROW_TESTS[self._operator](values, self._stored_scalar(values.type))
+            mask = ARROW_TESTS[self._operator](values, pa.scalar(value, values.type))
         return pc.fill_null(mask, False)
 
-    def pushdown(self, type_: TableType) -> str | None:
+    def pushdown(self) -> str | None:
         """A filter for the store that keeps at least every row that passes the test; None to read them all."""
+        if (entity_id := self.sought_id) is not None:
+            return f"{identifier('id')} = {literal(entity_id)}"
         value = self._comparable_in_store()
         if value is None:
             return None
         if self._property is not None and isinstance(value, str) and self._operator is Operator.EQUAL:
-            return equals_any(type_, self._property, [value])
+            return equals_any(self.type, self._property, [value])
         return f"{identifier(self.column)} {self._operator.value} {literal(value)}"
 
-    def sought_value(self) -> str | int | None:
-        """The one value that a matching row must hold, for columns in which a row is found by its value."""
-        return self._comparable_in_store() if self._operator is Operator.EQUAL else None
+    def lookup(self) -> tuple[str, str | int | None]:
+        """The column and the value that find every matching row; ids are what every table can look up."""
+        if (entity_id := self.sought_id) is not None:
+            return "id", entity_id
+        return self.column, self._comparable_in_store() if self._operator is Operator.EQUAL else None
+
+    @property
+    def sought_id(self) -> str | None:
+        """The only id that a matching row can have: a text key is the id itself."""
+        key = self.type.key if isinstance(self.type, NodeType) else ()
+        if len(key) != 1 or self._operator is not Operator.EQUAL or not isinstance(self._value, str):
+            return None
+        prop = self.type.properties[key[0]]
+        return self._value if prop.type.is_text and prop.column == self.column else None
 
     def _comparable_in_store(self) -> str | int | None:
         """The value, when the store compares it with the column as the test does."""
         value = self._value
-        if self._type.scalar is Scalar.STRING and isinstance(value, str):
+        if self._kind.scalar is Scalar.STRING and isinstance(value, str):
             return value
-        if self._type.scalar in _STORED_INTEGERS and isinstance(value, int):
-            low, high = INTEGER_RANGES[self._type.scalar]
+        if self._kind.scalar in _STORED_INTEGERS and isinstance(value, int):
+            low, high = INTEGER_RANGES[self._kind.scalar]
             return value if low <= value <= high else None
         return None
-
-    def sought_id(self, type_: TableType) -> str | None:
-        """The only id that a matching row can have: a text key is the id itself."""
-        key = type_.key if isinstance(type_, NodeType) else ()
-        if len(key) != 1 or self._operator is not Operator.EQUAL or not isinstance(self._value, str):
-            return None
-        prop = type_.properties[key[0]]
-        return self._value if prop.type.is_text and prop.column == self.column else None
-
-    def _stored_scalar(self, type_: pa.DataType) -> pa.Scalar:
-        value = self._value
-        if self._type.scalar is Scalar.DATE and isinstance(value, str):
-            return pa.scalar(parse_date(value), pa.int32()).cast(type_)
-        if self._type.scalar is Scalar.DATETIME and isinstance(value, str):
-            return pa.scalar(parse_datetime(value), pa.int64()).cast(type_)
-        return pa.scalar(value, type_)
 
 
 def _compare_integers(values: Any, scalar: Scalar, op: Operator, value: int | float) -> Any:
     """By value, whatever the type of the literal: 2.5 lies between 2 and 3, and no column wraps around."""
     low, high = INTEGER_RANGES[scalar]
-    if value == math.inf or value > high:
-        return _constant(values, _PYTHON_TESTS[op](0, 1))
-    if value == -math.inf or value < low:
-        return _constant(values, _PYTHON_TESTS[op](1, 0))
+    if value > high:
+        return _constant(values, op in _LESS or op is Operator.NOT_EQUAL)
+    if value < low:
+        return _constant(values, op in _GREATER or op is Operator.NOT_EQUAL)
     if value != (whole := math.floor(value)):
         if op in (Operator.EQUAL, Operator.NOT_EQUAL):
             return _constant(values, op is Operator.NOT_EQUAL)
         # x < 2.5 and x <= 2.5 are x <= 2; x > 2.5 and x >= 2.5 are x > 2.
-        op = Operator.LESS_OR_EQUAL if op in (Operator.LESS, Operator.LESS_OR_EQUAL) else Operator.GREATER
+        op = Operator.LESS_OR_EQUAL if op in _LESS else Operator.GREATER
     return ARROW_TESTS[op](values, pa.scalar(whole, values.type))
 
 
 def _compare_floats(values: Any, op: Operator, value: int | float) -> Any:
-    wide = values.cast(pa.float64())
     near = float(value)
-    if near == value:
-        return ARROW_TESTS[op](wide, near)
-    # An integer that no float equals lies between two floats: compare with the nearest one, ordered by hand.
-    if op in (Operator.EQUAL, Operator.NOT_EQUAL):
-        return _constant(values, op is Operator.NOT_EQUAL)
-    below = op in (Operator.LESS, Operator.LESS_OR_EQUAL)
-    nearest_passes = near < value if below else near > value
-    exact = (
-        (Operator.LESS_OR_EQUAL if nearest_passes else Operator.LESS)
-        if below
-        else (Operator.GREATER_OR_EQUAL if nearest_passes else Operator.GREATER)
-    )
-    return ARROW_TESTS[exact](wide, near)
+    if near != value:
+        # An integer that no float equals lies between two floats: compare with the nearest one, ordered by hand.
+        if op in _LESS:
+            op = Operator.LESS_OR_EQUAL if near < value else Operator.LESS
+        elif op in _GREATER:
+            op = Operator.GREATER_OR_EQUAL if near > value else Operator.GREATER
+        else:
+            return _constant(values, op is Operator.NOT_EQUAL)
+    return ARROW_TESTS[op](values.cast(pa.float64()), near)
 
 
 def _constant(values: Any, outcome: bool) -> Any:
@@ -156,86 +146,70 @@ def _constant(values: Any, outcome: bool) -> Any:
     return pc.if_else(pc.is_valid(values), outcome, None)
 
 
-_RowPosition: TypeAlias = tuple[str, str]
-"""A table and one of its columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class _FoundTogether:
-    """Rows that hold the sought values of one column, and which of them hold which value."""
-
-    rows: pa.Table
-    by_value: Mapping[str | int, list[int]]
+_RowsByValue: TypeAlias = tuple[pa.Table, Mapping[str | int, list[int]]]
+"""Rows that hold the sought values of one column, and which of them hold which value."""
 
 
 class StoredRows:
     """The committed rows of one mutation's statements. `limits` bound what may be held of one type."""
 
-    def __init__(
-        self, txn: WriteTxn, conditions: Iterable[tuple[TableType, Condition]], limits: Limits | None = None
-    ) -> None:
+    def __init__(self, txn: WriteTxn, conditions: Iterable[Condition], limits: Limits | None = None) -> None:
         self._txn = txn
         self._limits = limits
-        self._sought: defaultdict[_RowPosition, list[str | int]] = defaultdict(list)
-        self._found: dict[_RowPosition, _FoundTogether] = {}
-        for type_, condition in conditions:
-            column, value = _lookup(type_, condition)
+        self._sought: defaultdict[tuple[str, str], list[str | int]] = defaultdict(list)
+        self._found: dict[tuple[str, str], _RowsByValue] = {}
+        for condition in conditions:
+            column, value = condition.lookup()
             if value is not None:
-                self._sought[type_.type_key, column].append(value)
+                self._sought[condition.type.type_key, column].append(value)
 
-    def matching(self, type_: TableType, condition: Condition, columns: Sequence[str]) -> pa.Table:
+    def matching(self, condition: Condition, columns: Sequence[str]) -> pa.Table:
         """The matching rows. Raises ResourceLimitError as soon as they are more than the limits allow."""
-        table = self._txn.snapshot.table(type_.type_key)
+        table = self._txn.snapshot.table(condition.type.type_key)
         if condition.never_holds or not table.state.rows:
-            return pa.schema([table.schema.field(name) for name in columns]).empty_table()
-        column, value = _lookup(type_, condition)
-        if value is not None and len(self._sought[type_.type_key, column]) > 1:
-            rows = self._together((type_.type_key, column), columns)
-            if rows is not None:
-                return rows.rows.take(pa.array(rows.by_value.get(value, []), pa.int64())).select(columns)
-        return self._test_batches(type_, condition, columns)
+            return _no_rows(table, columns)
+        column, value = condition.lookup()
+        if value is not None and len(self._sought[condition.type.type_key, column]) > 1:
+            found = self._look_up_together(condition.type, column, columns)
+            if found is not None:
+                rows, by_value = found
+                return rows.take(pa.array(by_value.get(value, []), pa.int64())).select(columns)
+        # Tested a batch at a time, so that a large table costs no more memory than what matches.
+        read = list(dict.fromkeys((*columns, condition.column)))
+        batches = map(pa.table, table.batches(read, filter=condition.pushdown()))
+        tested = (rows.filter(condition.test(rows.column(condition.column))).select(columns) for rows in batches)
+        return self._collect(condition.type, _no_rows(table, columns), tested)
 
-    def _together(self, position: _RowPosition, columns: Sequence[str]) -> _FoundTogether | None:
+    def _look_up_together(self, type_: TableType, column: str, columns: Sequence[str]) -> _RowsByValue | None:
         """The rows that one lookup finds for all statements; None when they are too many to be held together."""
-        found = self._found.get(position)
-        if found is None:
-            rows = self._all_sought(position, columns)
-            if rows is None:
+        position = type_.type_key, column
+        if position not in self._found:
+            table = self._txn.snapshot.table(type_.type_key)
+            read = list(dict.fromkeys((*columns, column)))
+            parts = table.parts_among(column, set(self._sought[position]), read)
+            try:
+                rows = self._collect(type_, _no_rows(table, read), parts).combine_chunks()
+            except ResourceLimitError:
                 self._sought[position].clear()
                 return None
             by_value: defaultdict[str | int, list[int]] = defaultdict(list)
-            for row, value in enumerate(rows.column(position[1]).to_pylist()):
+            for row, value in enumerate(rows.column(column).to_pylist()):
                 by_value[value].append(row)
-            found = self._found[position] = _FoundTogether(rows, by_value)
-        return found
+            self._found[position] = rows, by_value
+        return self._found[position]
 
-    def _all_sought(self, position: _RowPosition, columns: Sequence[str]) -> pa.Table | None:
-        type_key, column = position
-        table = self._txn.snapshot.table(type_key)
-        read = list(dict.fromkeys((*columns, column)))
-        parts, count, size = [pa.schema([table.schema.field(name) for name in read]).empty_table()], 0, 0
-        for part in table.parts_among(column, set(self._sought[position]), read):
-            parts.append(part)
+    def _collect(self, type_: TableType, empty: pa.Table, parts: Iterable[pa.Table]) -> pa.Table:
+        collected, count, size = [empty], 0, 0
+        for part in parts:
+            collected.append(part)
             count, size = count + part.num_rows, size + part.nbytes
-            if self._limits is not None and (count > self._limits.rows or size > self._limits.bytes):
-                return None
-        return pa.concat_tables(parts).combine_chunks()
-
-    def _test_batches(self, type_: TableType, condition: Condition, columns: Sequence[str]) -> pa.Table:
-        """Tested a batch at a time, so that a large table costs no more memory than what matches."""
-        table = self._txn.snapshot.table(type_.type_key)
-        wanted = condition.sought_id(type_)
-        pushdown = condition.pushdown(type_) if wanted is None else f"{identifier('id')} = {literal(wanted)}"
-        read = list(dict.fromkeys((*columns, condition.column)))
-        parts, count, size = [pa.schema([table.schema.field(name) for name in columns]).empty_table()], 0, 0
-        for batch in table.batches(read, filter=pushdown):
-            rows = pa.table(batch)
-            matching = rows.filter(condition.test(rows.column(condition.column))).select(columns)
-            parts.append(matching)
-            count, size = count + matching.num_rows, size + matching.nbytes
             if self._limits is not None:
                 refuse_beyond(self._limits, type_, count, size)
-        return pa.concat_tables(parts)
+        return pa.concat_tables(collected)
+
+
+def _no_rows(table: Table, columns: Sequence[str]) -> pa.Table:
+    return pa.schema([table.schema.field(name) for name in columns]).empty_table()
 
 
 def refuse_beyond(limits: Limits, type_: TableType, count: int, size: int) -> None:
@@ -247,13 +221,7 @@ def refuse_beyond(limits: Limits, type_: TableType, count: int, size: int) -> No
         raise ResourceLimitError(f"keyed entity bytes for {type_.type_key}", limits.bytes, size, remedy)
 
 
-def _lookup(type_: TableType, condition: Condition) -> tuple[str, str | int | None]:
-    """The column and the value that find every matching row; ids are what every table can look up."""
-    wanted = condition.sought_id(type_)
-    return ("id", wanted) if wanted is not None else (condition.column, condition.sought_value())
-
-
-_STATEMENT = "#statement"
+_STATEMENT_COLUMN = "#statement"
 
 
 class PendingRows:
@@ -263,7 +231,10 @@ class PendingRows:
         self.type = type_
         self._schema = rows_schema(type_)
         self._blobs = [prop.column for prop in type_.property_list if prop.type.is_blob]
-        marks = [*(pa.field(_keep_column(name), pa.bool_()) for name in self._blobs), pa.field(_STATEMENT, pa.int64())]
+        marks = [
+            *(pa.field(_keep_column(name), pa.bool_()) for name in self._blobs),
+            pa.field(_STATEMENT_COLUMN, pa.int64()),
+        ]
         self._marked_schema = pa.schema([*self._schema, *marks])
         self._parts: list[pa.Table] = []
         self._starts: list[int] = []
@@ -285,8 +256,7 @@ class PendingRows:
     @property
     def stored_columns(self) -> list[str]:
         """The columns that a row from the store brings along: all but blobs."""
-        blobs = set(self._blobs)
-        return [name for name in self._schema.names if name not in blobs]
+        return [name for name in self._schema.names if name not in self._blobs]
 
     def holds(self, ids: pa.ChunkedArray) -> pa.Array:
         """Which of `ids` are pending, as a mask."""
@@ -304,7 +274,7 @@ class PendingRows:
     def update(self, condition: Condition, stored: pa.Table, assigned: pa.Table, statement: int) -> int:
         """Give `assigned` (one row) to every pending row that matches and to all `stored` rows; how many that are."""
         pending = self._matching(condition)
-        arrived = self._mark(self._complete(stored), pa.array(np.full(stored.num_rows, statement)), kept=True)
+        arrived = self._mark(stored, pa.array(np.full(stored.num_rows, statement)), kept=True)
         matched = pa.concat_tables([pending, arrived])
         columns = dict(zip(matched.column_names, matched.columns, strict=True))
         first = pa.array(np.zeros(matched.num_rows, np.int64))
@@ -312,7 +282,7 @@ class PendingRows:
             columns[name] = values.take(first)
             if _keep_column(name) in columns:
                 columns[_keep_column(name)] = pa.array(np.zeros(matched.num_rows, np.bool_))
-        columns[_STATEMENT] = pa.array(np.full(matched.num_rows, statement, np.int64))
+        columns[_STATEMENT_COLUMN] = pa.array(np.full(matched.num_rows, statement, np.int64))
         self._write(pa.table(columns, schema=self._marked_schema))
         self._all_new = self._all_new and not stored.num_rows
         return int(matched.num_rows)
@@ -324,7 +294,7 @@ class PendingRows:
             rows.select(self._schema.names),
             fresh=self._all_new,
             kept={name: rows.column(_keep_column(name)).to_numpy() for name in self._blobs},
-            origin=Origin("statement", rows.column(_STATEMENT).combine_chunks()),
+            origin=Origin(STATEMENT, rows.column(_STATEMENT_COLUMN).combine_chunks()),
         )
 
     @property
@@ -349,18 +319,14 @@ class PendingRows:
 
     def _matching(self, condition: Condition) -> pa.Table:
         """The pending rows that a condition holds for, in the order in which they were written."""
-        if not self._parts:
-            return self._marked_schema.empty_table()
-        wanted = condition.sought_id(self.type)
-        if wanted is not None:
+        if (wanted := condition.sought_id) is not None:
             row = self._by_id().get(wanted)
-            return self._marked_schema.empty_table() if row is None else self._row(row)
+            if row is None:
+                return self._marked_schema.empty_table()
+            part = bisect_right(self._starts, row) - 1
+            return self._parts[part].slice(row - self._starts[part], 1)
         rows = self._together()
         return rows.filter(condition.test(rows.column(condition.column)))
-
-    def _row(self, row: int) -> pa.Table:
-        part = bisect_right(self._starts, row) - 1
-        return self._parts[part].slice(row - self._starts[part], 1)
 
     def _together(self) -> pa.Table:
         """All rows as one table, and no longer in parts."""
@@ -375,20 +341,15 @@ class PendingRows:
             self._rows_by_id = {entity_id: row for row, entity_id in enumerate(positions)}
         return self._parts[0]
 
-    def _complete(self, stored: pa.Table) -> pa.Table:
-        """Rows from the store with placeholders for the blob cells that they keep."""
-        columns = dict(zip(stored.column_names, stored.columns, strict=True))
-        return pa.table(
-            [
-                columns[field.name].cast(field.type) if field.name in columns else pa.nulls(stored.num_rows, field.type)
-                for field in self._schema
-            ],
-            schema=self._schema,
-        )
-
     def _mark(self, rows: pa.Table, statements: pa.Array, *, kept: bool) -> pa.Table:
+        """Rows with their marks, and with placeholders for the blob cells that rows from the store keep."""
+        given = set(rows.column_names)
+        columns = [
+            rows.column(field.name).cast(field.type) if field.name in given else pa.nulls(rows.num_rows, field.type)
+            for field in self._schema
+        ]
         marks = [pa.array(np.full(rows.num_rows, kept)) for _ in self._blobs]
-        return pa.table([*rows.columns, *marks, statements.cast(pa.int64())], schema=self._marked_schema)
+        return pa.table([*columns, *marks, statements.cast(pa.int64())], schema=self._marked_schema)
 
 
 def _keep_column(column: str) -> str:

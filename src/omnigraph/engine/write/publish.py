@@ -57,11 +57,8 @@ LOSSES_BEFORE_QUEUE = 3
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is known of a write before it looks at the graph. Stable over every retry.
-
-    `request_digest` says what was asked for, so that another request under the same idempotency key is distinguished
-    from a repeat of the first.
-    """
+    """What is known of a write before it looks at the graph, stable over every retry. `request_digest` says what was
+    asked for: it distinguishes a repeat from another request under the same idempotency key."""
 
     kind: str
     actor: str | None = None
@@ -110,13 +107,12 @@ class WriteTxn:
 class ReadSet:
     """What a plan's validity rests on, beyond the tables it writes.
 
-    `tables` were read as a whole; of `present` and `absent` only the named ids matter, so an unrelated change of the
-    same table does not invalidate the plan. `everything` is for plans that read the whole graph.
+    `tables` were read as a whole; of `present` only the named ids matter, so an unrelated change of the same table does
+    not invalidate the plan. `everything` is for plans that read the whole graph.
     """
 
     tables: frozenset[str] = frozenset()
     present: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    absent: Mapping[str, frozenset[str]] = field(default_factory=dict)
     everything: bool = False
 
 
@@ -258,16 +254,9 @@ def commit(
             plan = prepare(txn)
         if plan is None:
             return None
-        return _publish(txn, plan, None if strict else _certain(prepare), ticket)
-
-
-def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
-    """A retried write that finds nothing left to do still publishes, empty: its first attempt had work."""
-
-    def again(txn: WriteTxn) -> PublishPlan:
-        return prepare(txn) or PublishPlan(staged={})
-
-    return again
+        # A retried write that finds nothing left to do still publishes, empty: its first attempt had work.
+        again = None if strict else lambda newer: prepare(newer) or PublishPlan(staged={})
+        return _publish(txn, plan, again, ticket)
 
 
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
@@ -292,7 +281,10 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, ti
         if attempt >= LOSSES_BEFORE_QUEUE:
             ticket.saw_others()
             ticket.wait(give_up_at)
-        moved = _resolve_again(txn)
+        moved = begin(txn.resources, txn.ref.branch, txn.intent)
+        if moved.ref.branch_id != txn.ref.branch_id:
+            # Another branch of the same name is not the branch the caller wrote to.
+            raise BranchNotFoundError(txn.ref.branch, "it was deleted, and a new branch has its name")
         began = moved.began
         if (done := already_published(moved)) is not None:
             return done
@@ -301,23 +293,12 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, ti
             head = moved.base
         elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
             ticket.saw_others()  # the caller may try again, and should not lose again
-            raise _read_set_error(txn, moved.base)
+            head_name = f"graph_head:{txn.ref.branch}"
+            raise ReadSetChangedError(head_name, txn.base.commit.id, moved.base.commit.id)
         else:
             txn, head = moved, moved.base
             plan = prepare_again(txn)
     raise AssertionError("unreachable")
-
-
-def _read_set_error(txn: WriteTxn, entry: LogEntry) -> ReadSetChangedError:
-    return ReadSetChangedError(f"graph_head:{txn.ref.branch}", txn.base.commit.id, entry.commit.id)
-
-
-def _resolve_again(txn: WriteTxn) -> WriteTxn:
-    moved = begin(txn.resources, txn.ref.branch, txn.intent)
-    if moved.ref.branch_id != txn.ref.branch_id:
-        # Another branch of the same name is not the branch the caller wrote to.
-        raise BranchNotFoundError(txn.ref.branch, "it was deleted, and a new branch has its name")
-    return moved
 
 
 def _still_holds(plan: PublishPlan, txn: WriteTxn, head: LogEntry) -> bool:
@@ -328,13 +309,12 @@ def _still_holds(plan: PublishPlan, txn: WriteTxn, head: LogEntry) -> bool:
     whole = {*plan.staged, *plan.dropped, *plan.read_set.tables}
     if plan.added.keys() & head.tables.keys() or any(base.tables.get(k) != head.tables.get(k) for k in whole):
         return False
-    for expected, by_type in ((True, plan.read_set.present), (False, plan.read_set.absent)):
-        for type_key, ids in by_type.items():
-            state = head.tables.get(type_key)
-            if state == base.tables.get(type_key):
-                continue
-            if state is None or txn.root.reader.open(state).existing_ids(ids) != (ids if expected else set()):
-                return False
+    for type_key, ids in plan.read_set.present.items():
+        state = head.tables.get(type_key)
+        if state == base.tables.get(type_key):
+            continue
+        if state is None or txn.root.reader.open(state).existing_ids(ids) != ids:
+            return False
     return True
 
 

@@ -13,9 +13,10 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
+from itertools import islice, tee
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
@@ -42,47 +43,33 @@ from omnigraph.api.load import (
     without_compression,
 )
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader, refuse_other_columns
-from omnigraph.engine.rows.kernels.decoder import RowBlock, decode_rows
-from omnigraph.engine.rows.kernels.ids import Mint
-from omnigraph.engine.rows.kernels.ndjson import Meter, PlainEdge, PlainNode, strict_blocks
-from omnigraph.engine.rows.kernels.typed_rows import DecodedInput
+from omnigraph.engine.rows.kernels.ndjson import Block, Meter, PlainEdge, PlainNode, strict_blocks
 from omnigraph.errors import BadRequestError, ConstraintError
-from omnigraph.language.catalog import Catalog
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.external_objects import object_pieces
 from omnigraph.storage.location import Location
 
 _END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _WORD: Final = 8
-_HEADER: Final = 2
-_COMPRESSION: Final = 3
-"""Which members of a message, and of the description of a batch, these are."""
+# Which members of a message, and of the description of a batch, these are.
+_HEADER, _COMPRESSION = 2, 3
 
 
-def received_batches(name: str, path: str, limits: Limits) -> Iterator[RowBlock]:
+def received_batches(name: str, path: str, limits: Limits) -> Iterator[Block]:
     """The rows of a received stream, counted from 1. Values may take as much memory as the limits allow."""
-    meter = Meter(limits)
-    first = 1
     try:
         with pa.OSFile(path) as source:
             source.seek(max(source.size() - len(_END), 0))
             if source.read(len(_END)) != _END:
                 raise BadRequestError(f"{name} is not a whole Arrow stream: it lacks its end")
             source.seek(0)
-            for whole in _batches(source):
-                whole.validate()  # looking into a batch whose lengths contradict each other aborts the process
-                meter.count_bytes(_WORD * sum(map(_leaves, whole.columns)))
-                whole.validate(full=True)
-                for start in range(0, whole.num_rows, BATCH_ROWS):
-                    batch = whole.slice(start, BATCH_ROWS)
-                    yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
-                    first += batch.num_rows
+            yield from _number_rows(_batches(source, Meter(limits)))
     except (OSError, EOFError, UnicodeDecodeError, struct.error, pa.ArrowException) as error:
         text = (str(error).splitlines() or ["it ends too early"])[0]
         raise BadRequestError(f"{name} is not a whole Arrow stream: {text}") from error
 
 
-def _batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+def _batches(source: pa.NativeFile, meter: Meter) -> Iterator[pa.RecordBatch]:
     schema: pa.Schema | None = None
     for message in pa.ipc.MessageReader.open_stream(source):
         if message.type == "schema" and schema is None:
@@ -92,23 +79,19 @@ def _batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
         elif message.type == "record batch" and schema is not None:
             if _is_compressed(message.metadata.to_pybytes()):
                 raise BadRequestError("an Arrow stream of rows must not be compressed")
-            yield pa.ipc.read_record_batch(message, schema)
+            batch = pa.ipc.read_record_batch(message, schema)
+            batch.validate()  # looking into a batch whose lengths contradict each other aborts the process
+            meter.count_bytes(_WORD * sum(map(_leaves, batch.columns)))
+            batch.validate(full=True)
+            yield batch
         else:
             raise BadRequestError(f"an Arrow stream of rows has no place for a {message.type} message")
 
 
 def _require_plain(column: str, type_: pa.DataType) -> None:
     kinds = pa.types
-    refused = (
-        kinds.is_dictionary,
-        kinds.is_run_end_encoded,
-        kinds.is_string_view,
-        kinds.is_binary_view,
-        kinds.is_list_view,
-        kinds.is_large_list_view,
-        kinds.is_union,
-    )
-    if any(is_kind(type_) for is_kind in refused):
+    views = (kinds.is_string_view, kinds.is_binary_view, kinds.is_list_view, kinds.is_large_list_view)
+    if any(is_kind(type_) for is_kind in (kinds.is_dictionary, kinds.is_run_end_encoded, kinds.is_union, *views)):
         raise BadRequestError(f"the column '{column}' is a '{type_}', which rows of a request can't be: cast it")
     for inner in (type_.field(at) for at in range(type_.num_fields)):
         _require_plain(f"{column}.{inner.name}", inner.type)  # raises for a name that is not a text, too
@@ -160,106 +143,81 @@ class RowFormat(StrEnum):
 
 
 _BY_SUFFIX: Final = {
-    ".csv": RowFormat.CSV,
-    ".tsv": RowFormat.CSV,
-    ".ndjson": RowFormat.NDJSON,
-    ".jsonl": RowFormat.NDJSON,
-    ".json": RowFormat.NDJSON,
+    **dict.fromkeys((".csv", ".tsv"), RowFormat.CSV),
+    **dict.fromkeys((".ndjson", ".jsonl", ".json"), RowFormat.NDJSON),
     **{ending: RowFormat(format) for ending, format in COLUMN_FILES.items()},
 }
 _FILES: Final = (RowFormat.CSV, RowFormat.PARQUET, RowFormat.ARROW, RowFormat.NDJSON)
 _SPELLINGS: Final = {**{f.value: f for f in _FILES}, "json": RowFormat.NDJSON, "jsonl": RowFormat.NDJSON}
 
-Pieces = Callable[[], Iterable[bytes]]
-
 
 @dataclass(frozen=True, slots=True)
 class RowFile:
-    """One file of rows, by the name that messages have for it."""
+    """One file of rows, by the name that messages have for it. `path` is where it lies on this machine, if it does.
+    Without `csv`, the name of a CSV file tells its dialect."""
 
     name: str
     format: RowFormat
-    pieces: Pieces
-    csv: CsvDialect
+    pieces: Callable[[], Iterable[bytes]]
+    csv: CsvDialect | None
     path: str | None = None
-    """Where it lies on this machine, if it does."""
 
     @property
     def unit(self) -> str:
         """What the numbers of rows count: lines of a text, rows of a table."""
         return "row" if self.format.holds_columns else "line"
 
-    def blocks(self, limits: Limits) -> Iterator[RowBlock]:
+    def blocks(self, limits: Limits) -> Iterator[Block]:
         """The rows, read from the beginning whenever this is called."""
         match self.format:
             case RowFormat.CSV:
                 return self._csv(limits)
             case RowFormat.NDJSON:
                 return self._ndjson(limits)
-            case RowFormat.PARQUET | RowFormat.ARROW:
-                return self._columns(limits)
             case RowFormat.ARROW_STREAM:
                 return received_batches(self.name, self.path or "", limits)
+            case RowFormat.PARQUET | RowFormat.ARROW:
+                return self._columns(limits)
 
-    def _csv(self, limits: Limits) -> Iterator[RowBlock]:
-        self.csv.check()
+    def _csv(self, limits: Limits) -> Iterator[Block]:
+        usual = "\t" if without_compression(self.name).lower().endswith(".tsv") else ","
+        dialect = self.csv or CsvDialect(delimiter=usual)
+        dialect.check()
         try:
-            reader = CsvReader(_meter(self.pieces(), limits), self.csv)
+            reader = CsvReader(Meter(limits).watch(self.pieces()), dialect)
             for block in reader.blocks(lines=True):
-                yield RowBlock(block.columns, pa.array(block.lines), [(bad.line, bad.reason) for bad in block.bad])
+                yield Block(pa.array(block.lines), block.columns, [(bad.line, bad.reason) for bad in block.bad])
         except BadRequestError as error:
             raise BadRequestError(f"{self.name}: {error}") from error
 
-    def _ndjson(self, limits: Limits) -> Iterator[RowBlock]:
+    def _ndjson(self, limits: Limits) -> Iterator[Block]:
         for block in strict_blocks(self.pieces(), limits):
             rows = [msgspec.to_builtins(v) if isinstance(v, PlainNode | PlainEdge) else v for v in block.values]
-            yield RowBlock(rows, block.positions, block.malformed)
+            yield Block(block.positions, rows, block.malformed)
 
-    def _columns(self, limits: Limits) -> Iterator[RowBlock]:
-        source = self.path if self.path is not None else pa.BufferReader(b"".join(_meter(self.pieces(), limits)))
-        first = 1
+    def _columns(self, limits: Limits) -> Iterator[Block]:
+        source = self.path if self.path is not None else pa.BufferReader(b"".join(Meter(limits).watch(self.pieces())))
         with column_file(source, self.format.value, self.name) as file:
             if file.rows is not None and file.rows > limits.rows:
                 Meter(limits).count_rows(file.rows)
-            for batch in file.read():
-                yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
-                first += batch.num_rows
+            yield from _number_rows(file.read())
 
 
-def row_file(given: str | Path, format: str | None, csv: CsvDialect | None, graph: Location) -> RowFile:
+def row_file(text: str, format: str | None, csv: CsvDialect | None, graph: Location) -> RowFile:
     """The file that a path or URI names, to be loaded into the graph at `graph`."""
-    text = str(given)
     path = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
-    row_format = format_named(format) if format is not None else format_of(path)
-    dialect = csv or usual_dialect(path)
+    row_format = format_of(path, format)
     if "://" in path:
-        return RowFile(text, row_format, lambda: object_pieces(path, graph), dialect)
+        return RowFile(text, row_format, lambda: object_pieces(path, graph), csv)
     path = os.path.expanduser(path)
     if os.path.isdir(path):
         raise directory_error(text)
-    return _local(text, path, row_format, dialect)
+    return _local_file(text, path, row_format, csv)
 
 
-def local_row_file(path: str, format: str | None, csv: CsvDialect | None) -> RowFile:
-    """A file on this machine, by its own name."""
-    row_format = format_named(format) if format is not None else format_of(path)
-    return _local(path, path, row_format, csv or usual_dialect(path))
-
-
-def _local(name: str, path: str, format: RowFormat, csv: CsvDialect) -> RowFile:
+def _local_file(name: str, path: str, format: RowFormat, csv: CsvDialect | None) -> RowFile:
     # Only a file that is not compressed can be read at any place.
     return RowFile(name, format, lambda: local_pieces(path), csv, None if compression_of(path) else path)
-
-
-def received_file(path: Path, name: str | None, format: RowFormat, csv: CsvDialect | None) -> RowFile:
-    """A body that was received into a local file, under the name that its sender has for it."""
-    shown = "the body" if name is None else name
-    return RowFile(shown, format, lambda: local_pieces(str(path)), csv or usual_dialect(shown), str(path))
-
-
-def usual_dialect(path: str) -> CsvDialect:
-    """The default dialect for a CSV file of that name."""
-    return CsvDialect(delimiter="\t" if without_compression(path).lower().endswith(".tsv") else ",")
 
 
 def format_named(name: str) -> RowFormat:
@@ -270,8 +228,10 @@ def format_named(name: str) -> RowFormat:
     return row_format
 
 
-def format_of(path: str) -> RowFormat:
-    """The format by the name of a file."""
+def format_of(path: str, format: str | None = None) -> RowFormat:
+    """The format that a caller named, or else the one that the name of a file tells."""
+    if format is not None:
+        return format_named(format)
     row_format = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
     if row_format is None:
         raise BadRequestError(
@@ -280,20 +240,13 @@ def format_of(path: str) -> RowFormat:
     return row_format
 
 
-def _meter(pieces: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
-    meter = Meter(limits)
-    for piece in pieces:
-        meter.count_bytes(len(piece))
-        yield piece
-
-
 @dataclass(frozen=True, slots=True)
 class RowInput:
     """Rows of one type. `blocks` may be called again; `unit` is what the numbers of its rows count."""
 
     type_name: str
     unit: str
-    blocks: Callable[[Limits], Iterable[RowBlock]]
+    blocks: Callable[[Limits], Iterable[Block]]
     file: str | None = None
 
     @classmethod
@@ -304,13 +257,6 @@ class RowInput:
     def place(self) -> str:
         """The beginning of the name of a row, before its number."""
         return self.unit if self.file is None else f"{self.file}, {self.unit}"
-
-    def decode(self, catalog: Catalog, limits: Limits, mint: Mint) -> DecodedInput:
-        """The rows as the type has them, or the first reason why one can't be taken."""
-        type_ = catalog.type_named(self.type_name)
-        return decode_rows(
-            type_, self.blocks(limits), catalog=catalog, unit=self.unit, limits=limits, mint=mint, file=self.file
-        )
 
 
 def row_input(
@@ -332,52 +278,50 @@ def received_rows(
     path: Path, type_name: str, *, name: str | None, format: RowFormat, csv: CsvDialect | None
 ) -> RowInput:
     """Rows that came as one body, under the name that their sender has for them."""
-    file = received_file(path, name, format, csv)
+    shown = "the body" if name is None else name
+    file = RowFile(shown, format, lambda: local_pieces(str(path)), csv, str(path))
     if name is None and format is not RowFormat.CSV:
         return RowInput(type_name, "row", file.blocks)  # the rows of a program, one after another
     return RowInput.of_file(type_name, file)
 
 
-def _blocks_of(data: Any) -> Callable[[Limits], Iterable[RowBlock]]:
+def _blocks_of(data: Any) -> Callable[[Limits], Iterable[Block]]:
     rows = given_rows(data)
     if isinstance(rows, GivenRecords):
         records = Spooled(rows.rows) if rows.once else rows.rows
         return lambda _: _record_blocks(records)
     if rows.once:
-        kept = _Kept(rows.read())
-        return lambda _: _number_rows(kept)
+        [kept] = tee(rows.read(), 1)
+        return lambda _: _number_rows(copy(kept))  # each copy begins at the first batch
     return lambda _: _number_rows(rows.read())
 
 
-def _number_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBlock]:
+def _number_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
     """Rows are counted from 1 through all batches."""
     first = 1
     for whole in batches:
         for start in range(0, whole.num_rows, BATCH_ROWS):
             batch = whole.slice(start, BATCH_ROWS)
-            yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
+            yield Block(pa.array(np.arange(first, first + batch.num_rows)), batch)
             first += batch.num_rows
 
 
-def _record_blocks(records: Iterable[object]) -> Iterator[RowBlock]:
+def _record_blocks(records: Iterable[object]) -> Iterator[Block]:
     first, rest = 1, iter(records)
     while block := list(islice(rest, RECORDS_PER_BLOCK)):
-        yield RowBlock(block, range(first, first + len(block)))
+        yield Block(range(first, first + len(block)), block)
         first += len(block)
 
 
 def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile:
     """A file that the caller opened, stdin for one. It is read to its end, and kept until the load is over."""
     shown = open_file_name(file, format)
-    row_format = format_of(shown) if format is None else format_named(format)
     copied: list[IO[bytes]] = []
 
     def pieces() -> Iterator[bytes]:
         if not copied:
             copied.append(scratch_file())
-            for piece in iter(lambda: file.read(1 << 20), b""):
-                if not piece:
-                    break
+            while piece := file.read(1 << 20):
                 encoded = piece.encode() if isinstance(piece, str) else piece
                 copied[0].write(encoded)
                 yield encoded
@@ -385,26 +329,7 @@ def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile
         copied[0].seek(0)
         yield from iter(lambda: copied[0].read(1 << 20), b"")
 
-    return RowFile(shown, row_format, pieces, csv or usual_dialect(shown))
-
-
-class _Kept:
-    """Batches of a stream that gives them once: what was taken from it is remembered."""
-
-    def __init__(self, reader: Iterable[pa.RecordBatch]) -> None:
-        self._rest = iter(reader)
-        self._taken: list[pa.RecordBatch] = []
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        at = 0
-        while True:
-            if at == len(self._taken):
-                batch = next(self._rest, None)
-                if batch is None:
-                    return
-                self._taken.append(batch)
-            yield self._taken[at]
-            at += 1
+    return RowFile(shown, format_of(shown, format), pieces, csv)
 
 
 class InputFiles:
@@ -433,22 +358,22 @@ class InputFiles:
 
     def rows(self, type_name: str, format: str | None, csv: Callable[[str], CsvDialect | None]) -> RowInput:
         """The rows of all files, as rows of a type. `csv` is the form of a file, where its name does not say."""
-        files = [local_row_file(path, format, csv(path)) for path in self._paths]
+        files = [_local_file(path, path, format_of(path, format), csv(path)) for path in self._paths]
         return RowInput(type_name, files[0].unit, lambda limits: self._blocks(files, limits))
 
-    def _blocks(self, files: Sequence[RowFile], limits: Limits) -> Iterator[RowBlock]:
-        before, header = 0, (files[0].name, list[str]())
+    def _blocks(self, files: Sequence[RowFile], limits: Limits) -> Iterator[Block]:
+        before, columns = 0, list[str]()
         for file, _ in zip(files, self._begin(), strict=True):
             self._starts.append(before)
             last = 0
             for block in file.blocks(limits):
-                if file.format is RowFormat.CSV and isinstance(block.rows, pa.RecordBatch):
-                    header = (header[0], header[1] or list(block.rows.schema.names))
-                    refuse_other_columns(block.rows.schema.names, header[1], header[0])
-                numbers = np.asarray(block.numbers, np.int64)
-                last = max([last, *numbers[-1:].tolist(), *(number for number, _ in block.bad)])
-                bad = [(number + before, reason) for number, reason in block.bad]
-                yield RowBlock(block.rows, pa.array(numbers + before), bad)
+                if file.format is RowFormat.CSV and isinstance(block.values, pa.RecordBatch):
+                    columns = columns or list(block.values.schema.names)
+                    refuse_other_columns(block.values.schema.names, columns, files[0].name)
+                numbers = np.asarray(block.positions, np.int64)
+                last = max([last, *numbers[-1:].tolist(), *(number for number, _ in block.malformed)])
+                bad = [(number + before, reason) for number, reason in block.malformed]
+                yield Block(pa.array(numbers + before), block.values, bad)
             before += last
         self._is_read = True
 
@@ -467,15 +392,9 @@ class InputFiles:
                 raise
             at = bisect_left(self._starts, error.line) - 1
             line = error.line - self._starts[at]
-            message = str(error).removeprefix(f"{unit} {error.line}: ")
-            raise ConstraintError(
-                error.rule,
-                error.type_key,
-                error.property,
-                error.entity_id,
-                line,
-                message=f"{self._paths[at]}, {unit} {line}: {message}",
-            ) from error
+            reason = str(error).removeprefix(f"{unit} {error.line}: ")
+            message, about = f"{self._paths[at]}, {unit} {line}: {reason}", (error.property, error.entity_id)
+            raise ConstraintError(error.rule, error.type_key, *about, line, message=message) from error
         except BadRequestError as error:
             if self._is_read or not self._starts or (path := self._paths[len(self._starts) - 1]) in str(error):
                 raise

@@ -22,8 +22,8 @@ from omnigraph.language.violations import Sentence
 
 if TYPE_CHECKING:
     from omnigraph.engine.bulk.executor import RemoteTable
-    from omnigraph.engine.rows.kernels import RejectedRow
     from omnigraph.engine.rows.kernels.ids import Mint
+    from omnigraph.engine.rows.kernels.typed_rows import RejectedRow
     from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
     from omnigraph.language.catalog import Catalog
     from omnigraph.pipeline.execution.embedding import EmbedTask
@@ -138,7 +138,7 @@ class _Ingest:
     # Typing
 
     def _type_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
-        from omnigraph.engine.rows.kernels import type_batch
+        from omnigraph.engine.rows.kernels.records import type_batch
         from omnigraph.pipeline.execution.rejected_records import loose_record
 
         batch = self._without_corrupt(self._task.type_key or "", batch)
@@ -173,7 +173,7 @@ class _Ingest:
         return rest.filter(corrupt.is_null())
 
     def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
-        from omnigraph.engine.rows.kernels import decode_collecting
+        from omnigraph.engine.rows.kernels.decoder import decode_collecting
         from omnigraph.engine.rows.kernels.ndjson import record_of as unwrapped
 
         numbers = _numbers(batch)

@@ -24,8 +24,8 @@ from omnigraph.engine.bulk.executor import RemoteTable, admitted_blobs
 from omnigraph.engine.bulk.staged_run import FrameCommit, GraphAddress, last_number
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.rows.columns import as_table_rows, fillable, rows_schema, table_schema
-from omnigraph.engine.rows.kernels import RejectedRow, Stage, TypedRows, type_batch
-from omnigraph.engine.rows.kernels.typed_rows import first_in_stage_order
+from omnigraph.engine.rows.kernels.records import type_batch
+from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, Stage, TypedRows, first_in_stage_order
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.errors import (

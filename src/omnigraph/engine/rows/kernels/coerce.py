@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from omnigraph.api.enums import Grammar
 from omnigraph.api.values import not_finite
-from omnigraph.engine.rows.columns import BLOB_CELL, arrow_type
+from omnigraph.engine.rows.columns import BLOB_CELL, EPOCH_TYPES, arrow_type, vector_cells
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime, round_to_f32, shape_of
@@ -32,6 +32,16 @@ MANAGED_PREFIX: Final = "base64:"
 
 # JSON integers live in these bounds; a token beyond them counts as a float.
 _INTEGER_TOKENS: Final = (-(2**63), 2**64 - 1)
+DATE_PARSERS: Final = {Scalar.DATE: parse_date, Scalar.DATETIME: parse_datetime}
+_DATE_BOUNDS: Final = {Scalar.DATE: INTEGER_RANGES[Scalar.I32], Scalar.DATETIME: INTEGER_RANGES[Scalar.I64]}
+_BOUNDS: Final = {**INTEGER_RANGES, **_DATE_BOUNDS}
+JSON_KINDS: Final[dict[Scalar, set[type]]] = {
+    **{scalar: {str} for scalar in (Scalar.STRING, Scalar.DATE, Scalar.DATETIME)},
+    Scalar.BOOL: {bool},
+    **{scalar: {int} for scalar in INTEGERS},
+    **{scalar: {int, float} for scalar in FLOATS},
+}
+"""The Python types of values that need no conversion before they go to Arrow."""
 
 
 class UnfitError(Exception):
@@ -44,11 +54,36 @@ class WrongShapeError(UnfitError):
 
 def stored_scalar(scalar: Scalar, value: object) -> Stored:
     """The value as the column holds it; raises UnfitError or WrongShapeError."""
-    return _RULES[scalar](scalar, value)
+    if scalar in FLOATS and (type(value) is int or isinstance(value, float)):
+        return _float(scalar, value)
+    if isinstance(value, str):
+        if scalar is Scalar.STRING:
+            return value
+        if (parse := DATE_PARSERS.get(scalar)) is not None:
+            try:
+                return parse(value)
+            except BadRequestError as error:
+                raise UnfitError(str(error)) from None
+    elif isinstance(value, bool):
+        if scalar is Scalar.BOOL:
+            return value
+    elif type(value) is int and scalar in _BOUNDS and _INTEGER_TOKENS[0] <= value <= _INTEGER_TOKENS[1]:
+        if not _BOUNDS[scalar][0] <= value <= _BOUNDS[scalar][1]:
+            raise UnfitError(f"{value} is outside the range of {scalar.value}")
+        return value
+    raise WrongShapeError(f"expects {scalar.value}, got {shape_of(value)}")
 
 
-def is_integer_token(value: object) -> bool:
-    return type(value) is int and _INTEGER_TOKENS[0] <= value <= _INTEGER_TOKENS[1]
+def _float(scalar: Scalar, value: int | float) -> float:
+    try:
+        number = float(value)
+        if math.isfinite(number):
+            return round_to_f32(number) if scalar is Scalar.F32 else number
+    except OverflowError:
+        raise UnfitError(f"the number exceeds {scalar.value}") from None
+    except BadRequestError as error:
+        raise UnfitError(str(error)) from None
+    raise UnfitError(not_finite(number))
 
 
 def managed_bytes(text: str) -> bytes:
@@ -64,90 +99,10 @@ def managed_bytes(text: str) -> bytes:
     return payload
 
 
-def _wrong(scalar: Scalar, value: object) -> WrongShapeError:
-    return WrongShapeError(f"expects {scalar.value}, got {shape_of(value)}")
-
-
-def _string(scalar: Scalar, value: object) -> str:
-    if isinstance(value, str):
-        return value
-    raise _wrong(scalar, value)
-
-
-def _bool(scalar: Scalar, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise _wrong(scalar, value)
-
-
-def _integer(scalar: Scalar, value: object) -> int:
-    if type(value) is not int or not is_integer_token(value):
-        raise _wrong(scalar, value)
-    return _within(value, INTEGER_RANGES[scalar], scalar)
-
-
-def _within(value: int, bounds: tuple[int, int], scalar: Scalar) -> int:
-    if not bounds[0] <= value <= bounds[1]:
-        raise UnfitError(f"{value} is outside the range of {scalar.value}")
-    return value
-
-
-def _float(scalar: Scalar, value: object) -> float:
-    if type(value) is not int and not isinstance(value, float):
-        raise _wrong(scalar, value)
-    try:
-        number = float(value)
-        if math.isfinite(number):
-            return round_to_f32(number) if scalar is Scalar.F32 else number
-    except OverflowError:
-        raise UnfitError(f"the number exceeds {scalar.value}") from None
-    except BadRequestError as error:
-        raise UnfitError(str(error)) from None
-    raise UnfitError(not_finite(number))
-
-
-def _date(scalar: Scalar, value: object) -> int:
-    return _instant(scalar, value, parse_date, INTEGER_RANGES[Scalar.I32])
-
-
-def _datetime(scalar: Scalar, value: object) -> int:
-    return _instant(scalar, value, parse_datetime, INTEGER_RANGES[Scalar.I64])
-
-
-def _instant(scalar: Scalar, value: object, parse: Callable[[str], int], bounds: tuple[int, int]) -> int:
-    if isinstance(value, str):
-        try:
-            return parse(value)
-        except BadRequestError as error:
-            raise UnfitError(str(error)) from None
-    if type(value) is int and is_integer_token(value):
-        return _within(value, bounds, scalar)
-    raise _wrong(scalar, value)
-
-
-_RULES: Final[dict[Scalar, Callable[[Scalar, object], Stored]]] = {
-    Scalar.STRING: _string,
-    Scalar.BOOL: _bool,
-    Scalar.I32: _integer,
-    Scalar.I64: _integer,
-    Scalar.U32: _integer,
-    Scalar.U64: _integer,
-    Scalar.F32: _float,
-    Scalar.F64: _float,
-    Scalar.DATE: _date,
-    Scalar.DATETIME: _datetime,
-}
-
-
-_NULL: Final = type(None)
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A typed column. `unfit` gives the reason for each row that could not be taken; such rows hold null.
-
-    `nulled` counts the values of another type that the lenient grammar stored as null.
-    """
+    """A typed column. `unfit` gives the reason for each row that could not be taken; such rows hold null. `nulled`
+    counts the values of another type that the lenient grammar stored as null."""
 
     array: pa.Array
     unfit: Mapping[int, str] = field(default_factory=dict)
@@ -173,46 +128,27 @@ def coerce(type_: PropertyType, values: Sequence[object], grammar: Grammar = Gra
 
 
 def _scalars(scalar: Scalar, values: Sequence[object], grammar: Grammar) -> Column:
-    kinds = set(map(type, values))
-    kinds.discard(_NULL)
-    array = _uniform(scalar, values, kinds)
+    array = _uniform(scalar, values, set(map(type, values)) - {type(None)})
     return Column(array) if array is not None else _one_by_one(scalar, values, grammar)
 
 
 def _uniform(scalar: Scalar, values: Sequence[object], kinds: set[type]) -> pa.Array | None:
     """The column in one call, or None when the exact rules have to decide."""
-    wanted = _KINDS[scalar]
-    if not kinds <= wanted:
+    if not kinds <= JSON_KINDS[scalar]:
         return None
     type_ = arrow_type(PropertyType(scalar))
     try:
-        if scalar in FLOATS:
-            return _floats(type_, values, has_integers=int in kinds)
         if scalar is Scalar.DATE:
             return pa.array(values, pa.string()).cast(type_)
         if scalar is Scalar.DATETIME:
             return timestamps(pa.array(values, pa.string()))
-        return pa.array(values, type_)
+        if scalar in FLOATS and int in kinds:
+            # Arrow refuses integers beyond 2^53, which may lose precision here.
+            values = [None if value is None else float(value) for value in values]  # type: ignore[arg-type]
+        array = pa.array(values, type_)
     except (pa.ArrowInvalid, OverflowError):
         return None
-
-
-_KINDS: Final[dict[Scalar, set[type]]] = {
-    Scalar.STRING: {str},
-    Scalar.BOOL: {bool},
-    Scalar.DATE: {str},
-    Scalar.DATETIME: {str},
-    **{scalar: {int} for scalar in INTEGERS},
-    **{scalar: {int, float} for scalar in FLOATS},
-}
-
-
-def _floats(type_: pa.DataType, values: Sequence[object], *, has_integers: bool) -> pa.Array | None:
-    if has_integers:
-        # Arrow refuses integers beyond 2^53, which may lose precision here.
-        values = [None if value is None else float(value) for value in values]  # type: ignore[arg-type]
-    array = pa.array(values, type_)
-    return array if all_finite(array) else None
+    return array if scalar not in FLOATS or all_finite(array) else None
 
 
 def all_finite(array: pa.Array) -> bool:
@@ -239,16 +175,14 @@ def all_match(texts: pa.Array, pattern: str) -> bool:
 
 
 def _one_by_one(scalar: Scalar, values: Sequence[object], grammar: Grammar) -> Column:
-    stored: list[Stored | None] = []
+    stored: list[Stored | None] = [None] * len(values)
     unfit: dict[int, str] = {}
     nulled = 0
-    lenient = grammar is Grammar.LENIENT
     for row, value in enumerate(values):
         try:
-            stored.append(None if value is None else stored_scalar(scalar, value))
+            stored[row] = None if value is None else stored_scalar(scalar, value)
         except UnfitError as error:
-            stored.append(None)
-            if lenient and isinstance(error, WrongShapeError):
+            if grammar is Grammar.LENIENT and isinstance(error, WrongShapeError):
                 nulled += 1
             else:
                 unfit[row] = str(error)
@@ -258,11 +192,7 @@ def _one_by_one(scalar: Scalar, values: Sequence[object], grammar: Grammar) -> C
 def from_stored(scalar: Scalar, stored: Sequence[Stored | None]) -> pa.Array:
     """Values that already are what the column holds; Date and DateTime as their integers."""
     type_ = arrow_type(PropertyType(scalar))
-    if scalar is Scalar.DATE:
-        return pa.array(stored, pa.int32()).cast(type_)
-    if scalar is Scalar.DATETIME:
-        return pa.array(stored, pa.int64()).cast(type_)
-    return pa.array(stored, type_)
+    return pa.array(stored, EPOCH_TYPES.get(scalar, type_)).cast(type_)
 
 
 def _lists(type_: PropertyType, values: Sequence[object], grammar: Grammar) -> Column:
@@ -282,16 +212,18 @@ def _lists(type_: PropertyType, values: Sequence[object], grammar: Grammar) -> C
     listed = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), column.array, type=arrow_type(type_), mask=absent if len(arrays) else None
     )
-    return Column(_without(listed, unfit), unfit, column.nulled)
+    if unfit:
+        keep = np.ones(len(listed), np.bool_)
+        keep[list(unfit)] = False
+        listed = pc.if_else(pa.array(keep), listed, pa.scalar(None, listed.type))
+    return Column(listed, unfit, column.nulled)
 
 
 def _vectors(type_: PropertyType, values: Sequence[object], grammar: Grammar) -> Column:
     dimension = type_.dimension or 0
     lenient = grammar is Grammar.LENIENT and type_.nullable
-    expected = f"Vector({dimension})"
-    arrays, unfit = _arrays_only(
-        values, lambda value: None if lenient else f"expects {expected} as an array of numbers, got {shape_of(value)}"
-    )
+    expected = f"expects Vector({dimension}) as an array of numbers"
+    arrays, unfit = _arrays_only(values, lambda value: None if lenient else f"{expected}, got {shape_of(value)}")
     nulled = sum(value is not None for value in values) - sum(items is not None for items in arrays) - len(unfit)
     for row, items in enumerate(arrays):
         if items is not None and (reason := _vector_problem(items, dimension)) is not None:
@@ -305,12 +237,9 @@ def _vectors(type_: PropertyType, values: Sequence[object], grammar: Grammar) ->
         narrowed = numbers.astype(np.float32)
     for row in np.flatnonzero(~np.isfinite(narrowed).all(axis=1)).tolist():
         odd = np.flatnonzero(~np.isfinite(numbers[row]))
-        problem = f"vector element {odd[0]}: {not_finite(numbers[row][odd[0]])}" if len(odd) else _TOO_LARGE
-        unfit[row] = problem
+        unfit[row] = f"vector element {odd[0]}: {not_finite(numbers[row][odd[0]])}" if len(odd) else _TOO_LARGE
         present[row] = False
-    children = pa.array(narrowed.reshape(-1))
-    array = pa.FixedSizeListArray.from_arrays(children, type=arrow_type(type_), mask=pa.array(~present))
-    return Column(array, unfit, nulled)
+    return Column(vector_cells(narrowed, arrow_type(type_), pa.array(~present)), unfit, nulled)
 
 
 _NUMBERS: Final = {int, float}
@@ -332,35 +261,22 @@ def _vector_problem(items: Sequence[object], dimension: int) -> str | None:
 def _arrays_only(
     values: Sequence[object], refuse: Callable[[object], str | None]
 ) -> tuple[list[Sequence[object] | None], dict[int, str]]:
-    """The arrays among the values, None for the rest; what is neither array nor null is asked about."""
+    """The arrays among the values, None for the rest; `refuse` gives the reason against any other value but null."""
+    arrays: list[Sequence[object] | None] = [value if type(value) is list else None for value in values]
     unfit: dict[int, str] = {}
-    arrays: list[Sequence[object] | None] = []
-    for row, value in enumerate(values):
-        if type(value) is list:
-            arrays.append(value)
-            continue
-        arrays.append(None)
-        if value is not None and (reason := refuse(value)) is not None:
+    for row, (value, items) in enumerate(zip(values, arrays, strict=True)):
+        if items is None and value is not None and (reason := refuse(value)) is not None:
             unfit[row] = reason
     return arrays, unfit
 
 
-def _without(array: pa.Array, unfit: Mapping[int, str]) -> pa.Array:
-    if not unfit:
-        return array
-    keep = np.ones(len(array), np.bool_)
-    keep[list(unfit)] = False
-    return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
-
-
 def _blobs(values: Sequence[object]) -> Column:
-    cells: list[dict[str, bytes | str | None] | None] = []
+    cells: list[dict[str, bytes | str | None] | None] = [None] * len(values)
     unfit: dict[int, str] = {}
     for row, value in enumerate(values):
         try:
-            cells.append(None if value is None else _blob_cell(value))
+            cells[row] = None if value is None else _blob_cell(value)
         except UnfitError as error:
-            cells.append(None)
             unfit[row] = str(error)
     return Column(pa.array(cells, BLOB_CELL), unfit)
 

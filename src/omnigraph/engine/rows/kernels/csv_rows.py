@@ -53,14 +53,10 @@ class Records:
     def record(self, number: int) -> bytes:
         return self.text[self.starts[number] : self.ends[number]]
 
-    def after(self, number: int) -> Records:
-        """The records behind one of them."""
-        return self._only(np.arange(len(self)) > number)
-
     def without_empty_lines(self) -> Records:
-        return self._only(self.ends > self.starts)
+        return self.only(self.ends > self.starts)
 
-    def _only(self, kept: NDArray[np.bool_]) -> Records:
+    def only(self, kept: NDArray[np.bool_]) -> Records:
         if kept.all():
             return self
         numbers = np.cumsum(kept) - 1
@@ -77,9 +73,9 @@ class LineCount:
 
     def of(self, records: Records) -> NDArray[np.int64]:
         if self._last is not None:
-            self._before += len(_line_ends(self._last.text[: records.offset - self._last.offset]))
-            if self._last.text[: records.offset - self._last.offset].endswith(b"\r") and records.text[:1] == b"\n":
-                self._before -= 1  # one line end, cut in two
+            passed = self._last.text[: records.offset - self._last.offset]
+            is_cut_in_two = passed.endswith(b"\r") and records.text[:1] == b"\n"
+            self._before += len(_line_ends(passed)) - is_cut_in_two
         self._last = records
         lines: NDArray[np.int64] = self._before + 1 + np.searchsorted(_line_ends(records.text), records.starts)
         return lines
@@ -121,11 +117,8 @@ class RecordSplitter:
             yield found
 
     def _of(self, text: bytes, offset: int, before: bytes, *, last: bool) -> Iterator[tuple[Records, int]]:
-        """The records of a text and where each lot of them ends; an unfinished one at the end is left out.
-
-        `before` is the byte that precedes the text. After a misplaced quote the proof begins anew, on windows that
-        start small: mistakes rarely come alone.
-        """
+        """The records of a text, which follows the byte `before`, and where each lot of them ends; an unfinished one at
+        the end is left out. After a misplaced quote the proof begins anew, on small windows: mistakes come together."""
         start, size = 0, len(text)
         while start < len(text):
             window = text[start : start + size] if start or size < len(text) else text
@@ -180,22 +173,14 @@ class RecordSplitter:
         return Records(text, offset, starts[held], ends[held], fields[held], flaws), end
 
     def _misplaced_quote(self, codes: NDArray[np.uint8], quotes: NDArray[np.int64]) -> tuple[int, str] | None:
-        """The first quote that may not stand where it does.
-
-        As long as none is misplaced, quotes open and close by turns. A doubled quote closes and opens again at once.
-        """
+        """The first misplaced quote. Up to it, quotes open and close by turns; a doubled one does both."""
         opening, closing = quotes[::2], quotes[1::2]
         beside = np.zeros(256, np.bool_)
         beside[[self.delimiter, _LF, _CR, codes[quotes[0]]]] = True
-        wrong = [
-            (int(at[0]), reason)
-            for at, reason in (
-                (opening[~beside[codes[opening - 1]] & (opening > 0)], STRAY_QUOTE),
-                (closing[~beside[codes[np.minimum(closing + 1, len(codes) - 1)]]], TEXT_BEHIND_QUOTE),
-            )
-            if len(at)
-        ]
-        return min(wrong, default=None)
+        stray = opening[~beside[codes[opening - 1]] & (opening > 0)]
+        before_text = closing[~beside[codes[np.minimum(closing + 1, len(codes) - 1)]]]
+        misplaced = ((stray, STRAY_QUOTE), (before_text, TEXT_BEHIND_QUOTE))
+        return min(((int(at[0]), reason) for at, reason in misplaced if len(at)), default=None)
 
 
 def _records_among(
@@ -212,7 +197,7 @@ def _records_among(
 
 
 def _positions(codes: NDArray[np.uint8], text: bytes, *wanted: int | None) -> NDArray[np.int64]:
-    """Where some bytes stand. Looking for a byte that is not there costs next to nothing in `text`."""
+    """Where some bytes are. Looking for a byte that is not there costs next to nothing in `text`."""
     mask = np.zeros(len(codes), np.bool_)
     for code in wanted:
         if code is not None and code in text:
@@ -254,10 +239,6 @@ class CsvDialect:
         """Whether offsets in the file are offsets in the text that is split, so that a file may be read in parts."""
         return _codec(self.encoding).name in _UTF_8
 
-    @property
-    def splitter(self) -> RecordSplitter:
-        return RecordSplitter(ord(self.delimiter), ord(self.quote) if self.quote is not None else None)
-
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
@@ -271,10 +252,8 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class CsvBlock:
-    """Some rows as columns of texts, the row that each is, and the bad records that stood among them.
-
-    `lines` are the lines of the file on which the rows begin, where they were asked for.
-    """
+    """Some rows as columns of texts, the row that each is, and the bad records among them. `lines` are the lines of the
+    file on which the rows begin, where the caller asked for them."""
 
     columns: pa.RecordBatch
     rows: NDArray[np.int64]
@@ -290,10 +269,10 @@ class CsvReader:
     ) -> None:
         self._dialect = dialect
         self._before = before
-        self._records: Iterator[Records] = dialect.splitter.split(
-            _utf_8(pieces, dialect.encoding, at_start=header is None)
-        )
-        self.header = list(header) if header is not None else self._read_header()
+        splitter = RecordSplitter(ord(dialect.delimiter), None if dialect.quote is None else ord(dialect.quote))
+        texts = _utf_8(pieces, dialect.encoding, at_start=header is None)
+        self._records: Iterator[Records] = splitter.split(texts)
+        self.header = self._read_header() if header is None else list(header)
         if len(self.header) != 1:  # with one column, an empty line is a row whose value is null
             self._records = map(Records.without_empty_lines, self._records)
 
@@ -316,9 +295,9 @@ class CsvReader:
         names = [column[0].as_py() or f"_c{number}" for number, column in enumerate(values)]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise BadRequestError(f"the header names the column '{twice}' twice")
-        empty = (lines.after(len(lines)) for lines in passed)
-        at = int(np.flatnonzero(first.starts == written.starts[0])[0])
-        self._records = chain(empty, [first.after(at)], self._records)
+        at = written.offset + written.starts[0]
+        below = (records.only(records.offset + records.starts > at) for records in (*passed, first))
+        self._records = chain(below, self._records)
         return names
 
     def blocks(self, columns: Sequence[str] | None = None, *, lines: bool = False) -> Iterator[CsvBlock]:
@@ -330,7 +309,7 @@ class CsvReader:
         for records in self._records:
             at = count.of(records) if lines else None
             if len(records):
-                yield self._block(records, row, wanted, places, at)
+                yield self._block(records, row, places, at)
                 row += len(records)
 
     def first_lines(self) -> Iterator[NDArray[np.int64]]:
@@ -338,34 +317,27 @@ class CsvReader:
         count = LineCount()
         yield from (count.of(records) for records in self._records)
 
-    def _block(
-        self,
-        records: Records,
-        first: int,
-        names: Sequence[str],
-        places: Sequence[int],
-        lines: NDArray[np.int64] | None,
-    ) -> CsvBlock:
+    def _block(self, records: Records, first: int, places: list[int], lines: NDArray[np.int64] | None) -> CsvBlock:
         bad = self._bad(records)
         good = np.ones(len(records), np.bool_)
         good[list(bad)] = False
-        text = _join_good(records, good) if bad else records.text[records.starts[0] : records.ends[-1]]
+        # The good records alone, cut out in as few pieces as there are runs of them.
+        runs = (list(run) for held, run in groupby(range(len(records)), lambda number: good[number]) if held)
+        kept = (records.text[records.starts[run[0]] : records.ends[run[-1]]] for run in runs)
+        text = b"\n".join(kept) if bad else records.text[records.starts[0] : records.ends[-1]]
         count = int(good.sum())
-        values = _texts(text, len(self.header), places, self._dialect) if count else [pa.nulls(0, pa.string())]
+        values = [pa.nulls(0, pa.string())] * len(places)
+        if count:
+            values = _texts(text, len(self.header), places, self._dialect)
         if len(values[0]) != count:
             raise AssertionError(f"{count} proven records were read as {len(values[0])} rows")
-        rows = np.arange(first, first + len(records))
-        columns = pa.record_batch(values if count else values * len(names), names=list(names))
-        rejected = (
-            BadRecord(
-                first + number,
-                reason,
-                records.record(number).decode(errors="backslashreplace"),
-                0 if lines is None else int(lines[number]),
-            )
-            for number, reason in sorted(bad.items())
-        )
-        return CsvBlock(columns, rows[good], tuple(rejected), None if lines is None else lines[good])
+        rejected = []
+        for number, reason in sorted(bad.items()):
+            shown = records.record(number).decode(errors="backslashreplace")
+            rejected.append(BadRecord(first + number, reason, shown, 0 if lines is None else int(lines[number])))
+        rows = np.flatnonzero(good) + first
+        columns = pa.record_batch(values, names=[self.header[place] for place in places])
+        return CsvBlock(columns, rows, tuple(rejected), None if lines is None else lines[good])
 
     def _bad(self, records: Records) -> dict[int, str]:
         """Records that can't be taken, with the reason."""
@@ -394,10 +366,8 @@ def refuse_other_columns(names: Sequence[str], expected: Sequence[str], first_fi
 
 
 def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[list[str], list[tuple[int, int]]]:
-    """The header of a UTF-8 file, and places where it may be cut into parts of about `size` bytes.
-
-    A place is the offset of a record and the number of rows before it. The first is the beginning of the file.
-    """
+    """The header of a UTF-8 file, and where it may be cut into parts of about `size` bytes: the offset of a record and
+    the number of rows before it. The first cut is the beginning of the file."""
     cuts, rows = [(0, 0)], 0
     head, pieces = _peek(pieces)
     shift = len(_BOM) if head.startswith(_BOM) else 0
@@ -470,12 +440,6 @@ def _undecodable(text: bytes) -> bool:
     except UnicodeDecodeError:
         return True
     return False
-
-
-def _join_good(records: Records, good: NDArray[np.bool_]) -> bytes:
-    """The good records alone, cut out in as few pieces as there are runs of them."""
-    runs = (list(run) for held, run in groupby(range(len(records)), lambda number: good[number]) if held)
-    return b"\n".join(records.text[records.starts[run[0]] : records.ends[run[-1]]] for run in runs)
 
 
 def _texts(text: bytes, width: int, places: Iterable[int], dialect: CsvDialect) -> list[pa.Array]:

@@ -7,8 +7,8 @@ that is raised is the first in stage order. In rows of one type, columns are nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -16,9 +16,9 @@ import pyarrow as pa
 from omnigraph.api.enums import Grammar
 from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_schema
-from omnigraph.engine.rows.kernels.ids import EdgeEnds, Mint, NotANodeError, ends_of_type, new_ulids
-from omnigraph.engine.rows.kernels.ndjson import Meter, lenient_blocks, strict_blocks
-from omnigraph.engine.rows.kernels.records import EnvelopeReader, Records, RecordTyper, type_batch, type_records
+from omnigraph.engine.rows.kernels.ids import EdgeEnds, EnvelopeError, Mint, edge_ends, new_ulids
+from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, strict_blocks
+from omnigraph.engine.rows.kernels.records import EnvelopeReader, Records, RecordTyper, type_batch
 from omnigraph.engine.rows.kernels.source_values import plain_value, plain_values
 from omnigraph.engine.rows.kernels.typed_rows import (
     DecodedInput,
@@ -47,15 +47,12 @@ def decode(
     limits: Limits = DEFAULT_LIMITS,
     mint: Mint = new_ulids,
 ) -> DecodedInput:
-    """Typed rows of the whole input, or a ConstraintError for its first violation in stage order.
-
-    Value constraints (`@range`, `@check`, enum) are part of it. Raises ResourceLimitError beyond `limits`. `mint`
-    makes ids for entities that have none.
-    """
-    decoder = _Decoder(catalog, grammar, mint, raises=True)
-    decoded = decoder.decode(data, limits, 1)
+    """Typed rows of the whole input, or a ConstraintError for its first violation in stage order, value constraints
+    included. Raises ResourceLimitError beyond `limits`. `mint` makes ids for entities that have none."""
+    decoded = _decode(data, catalog, grammar, limits, mint, raises=True)
     if decoded.rejected:
-        raise first_in_stage_order(decoded.rejected, decoder.types).error(grammar.unit)
+        types: dict[str, TableType] = {type_.type_key: type_ for type_ in _table_types(catalog)}
+        raise first_in_stage_order(decoded.rejected, types).error(grammar.unit)
     return decoded
 
 
@@ -65,76 +62,62 @@ def decode_collecting(
     grammar: Grammar = Grammar.STRICT,
     *,
     limits: Limits = DEFAULT_LIMITS,
-    first_line: int = 1,
     mint: Mint = new_ulids,
 ) -> DecodedInput:
-    """As `decode`, but bad rows are left out and listed in `rejected`.
-
-    `first_line` numbers a part of a larger input. Every row that is left is valid by itself.
-    """
-    return _Decoder(catalog, grammar, mint, raises=False).decode(data, limits, first_line)
+    """As `decode`, but bad rows are left out and listed in `rejected`. Every row that is left is valid by itself."""
+    return _decode(data, catalog, grammar, limits, mint, raises=False)
 
 
-class _Decoder:
-    def __init__(self, catalog: Catalog, grammar: Grammar, mint: Mint, *, raises: bool) -> None:
-        self.types: dict[str, TableType] = {
-            **{node.type_key: node for node in catalog.nodes.values()},
-            **{edge.type_key: edge for edge in catalog.edges.values()},
-        }
-        self._grammar = grammar
-        self._raises = raises
-        self._lost = LostValues()
-        self._envelopes = EnvelopeReader(catalog, grammar, self._lost)
-        self._rejected: list[RejectedRow] = []
-        self._typers = {
-            key: RecordTyper(type_, self._rejected, grammar, mint, self._lost) for key, type_ in self.types.items()
-        }
-        self._parts: dict[str, list[TypedRows]] = {}
+def _decode(
+    data: bytes | Iterable[bytes], catalog: Catalog, grammar: Grammar, limits: Limits, mint: Mint, *, raises: bool
+) -> DecodedInput:
+    rejected: list[RejectedRow] = []
+    lost = LostValues()
+    envelopes = EnvelopeReader(catalog, grammar, lost)
+    typers = {type_.type_key: RecordTyper(type_, rejected, grammar, mint, lost) for type_ in _table_types(catalog)}
+    parts: defaultdict[str, list[TypedRows]] = defaultdict(list)
+    for block in (strict_blocks if grammar is Grammar.STRICT else lenient_blocks)(data, limits):
+        before = len(rejected)
+        lost.dropped += block.repeated
+        by_type = envelopes.sort(block, rejected)
+        if raises and len(rejected) > before:
+            # Nothing later in the input can come before a bad envelope.
+            raise min(rejected[before:], key=lambda row: row.line).error(grammar.unit)
+        for records in by_type:
+            key = records.type.type_key
+            parts[key].append(typers[key].read(records))
+    typed: dict[str, TypedRows] = {}
+    for key, blocks in sorted(parts.items()):
+        rows = _remap_endpoints(_join_rows(blocks), typers)
+        typed[key] = _without_forbidden(rows, rejected)
+    return DecodedInput(typed, tuple(rejected), lost if grammar is Grammar.LENIENT else None)
 
-    def decode(self, data: bytes | Iterable[bytes], limits: Limits, first: int) -> DecodedInput:
-        blocks = (strict_blocks if self._grammar is Grammar.STRICT else lenient_blocks)(data, limits, first)
-        for block in blocks:
-            rejected = len(self._rejected)
-            self._lost.dropped += block.repeated
-            sorted_records = self._envelopes.sort(block, self._rejected)
-            if self._raises and len(self._rejected) > rejected:
-                # Nothing later in the input can come before a bad envelope.
-                bad = [row for row in self._rejected[rejected:] if row.stage is Stage.ENVELOPE]
-                raise min(bad, key=lambda row: row.line).error(self._grammar.unit)
-            for records in sorted_records:
-                self._type(records)
-        by_type = {key: _join_rows(parts) for key, parts in sorted(self._parts.items())}
-        by_type = {key: self._check_constraints(self._remap_endpoints(rows)) for key, rows in by_type.items()}
-        lost = self._lost if self._grammar is Grammar.LENIENT else None
-        return DecodedInput(by_type, tuple(self._rejected), lost)
 
-    def _type(self, records: Records) -> None:
-        key = records.type.type_key
-        endpoints = (records.sources, records.targets) if records.type.kind == "edge" else None
-        typed = self._typers[key].read(records.members, records.lines, endpoints)
-        self._parts.setdefault(key, []).append(typed)
+def _table_types(catalog: Catalog) -> Iterator[TableType]:
+    yield from catalog.nodes.values()
+    yield from catalog.edges.values()
 
-    def _remap_endpoints(self, rows: TypedRows) -> TypedRows:
-        """Edges whose endpoints used an old spelling of a key point at the canonical id."""
-        edge = rows.type
-        if not isinstance(edge, EdgeType):
-            return rows
-        for column, node in (("src", edge.from_type), ("dst", edge.to_type)):
-            respelled = self._typers[f"node:{node}"].respelled
-            if respelled:
-                index = rows.rows.column_names.index(column)
-                ends = [respelled.get(end, end) for end in rows.rows.column(index).to_pylist()]
-                table = rows.rows.set_column(index, rows.rows.schema.field(index), pa.array(ends, pa.string()))
-                rows = TypedRows(edge, table, rows.lines)
+
+def _remap_endpoints(rows: TypedRows, typers: Mapping[str, RecordTyper]) -> TypedRows:
+    """Edges whose endpoints used an old spelling of a key point at the canonical id."""
+    edge, table = rows.type, rows.rows
+    if not isinstance(edge, EdgeType):
         return rows
+    for column, node in (("src", edge.from_type), ("dst", edge.to_type)):
+        if respelled := typers[f"node:{node}"].respelled:
+            ends = [respelled.get(end, end) for end in table.column(column).to_pylist()]
+            index = table.column_names.index(column)
+            table = table.set_column(index, table.schema.field(index), pa.array(ends, pa.string()))
+    return TypedRows(edge, table, rows.lines)
 
-    def _check_constraints(self, rows: TypedRows) -> TypedRows:
-        broken = check_values(rows)
-        self._rejected.extend(broken)
-        return rows.without(row.line for row in broken)
+
+def _without_forbidden(rows: TypedRows, rejected: list[RejectedRow]) -> TypedRows:
+    broken = check_values(rows)
+    rejected.extend(broken)
+    return rows.without(row.line for row in broken)
 
 
-def _join_rows(parts: list[TypedRows]) -> TypedRows:
+def _join_rows(parts: Sequence[TypedRows]) -> TypedRows:
     rows = pa.concat_tables([part.rows for part in parts])
     return TypedRows(parts[0].type, rows, pa.concat_arrays([part.lines for part in parts]))
 
@@ -143,15 +126,6 @@ ENDS: Final = (("from", "to"), ("src", "dst"))
 """What the columns that hold the ends of an edge may be called."""
 
 _ID: Final = PropertyType(Scalar.STRING)
-
-
-@dataclass(frozen=True, slots=True)
-class RowBlock:
-    """Some rows with their numbers in the input, and the numbers of those that could not be read, with reasons."""
-
-    rows: pa.RecordBatch | Sequence[object]
-    numbers: pa.Array | Sequence[int]
-    bad: Sequence[tuple[int, str]] = ()
 
 
 def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -> tuple[str, ...]:
@@ -170,148 +144,107 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
             )
         ends = found
     columns_of_type = {"id", *type_.properties}
-    for column in columns:
-        if column not in ends and column not in columns_of_type:
-            hint = did_you_mean(column, columns_of_type)
-            raise BadRequestError(
-                f"{where}{type_.type_key} has no property for the column '{column}'"
-                + (f"; {hint}" if hint else "")
-                + "; leave the column out or rename it, here or in a pipeline file (`omnigraph pipeline run`)"
-            )
+    unknown = next((column for column in columns if column not in ends and column not in columns_of_type), None)
+    if unknown is not None:
+        hint = did_you_mean(unknown, columns_of_type)
+        raise BadRequestError(
+            f"{where}{type_.type_key} has no property for the column '{unknown}'{f'; {hint}' if hint else ''}; "
+            "leave the column out or rename it, here or in a pipeline file (`omnigraph pipeline run`)"
+        )
     return ends
 
 
 def decode_rows(
     type_: TableType,
-    blocks: Iterable[RowBlock],
-    *,
+    blocks: Iterable[Block],
     catalog: Catalog,
     unit: str,
     limits: Limits,
     mint: Mint,
-    file: str | None = None,
+    file: str | None,
 ) -> DecodedInput:
-    """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`.
-
-    `unit` is what the numbers of rows count. Raises ResourceLimitError beyond `limits`.
-    """
-    unit = unit if file is None else f"{file}, {unit}"
+    """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`. Messages say
+    `unit` before the number of a row. Raises ResourceLimitError beyond `limits`."""
     reader = _RowReader(type_, catalog, mint, file)
     meter = Meter(limits)
-    parts: list[TypedRows] = []
+    parts = [TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64()))]
     for block in blocks:
-        meter.count_rows(len(block.numbers) + len(block.bad))
-        if block.bad:
-            number, reason = min(block.bad)
+        meter.count_rows(len(block.positions) + len(block.malformed))
+        if block.malformed:
+            number, reason = min(block.malformed)
             raise RejectedRow(number, None, None, reason, Stage.ENVELOPE, ConstraintRule.RECORD).error(unit)
         parts.append(reader.read(block))
         meter.count_bytes(parts[-1].rows.nbytes)
-        if (worst := reader.unreadable()) is not None:
-            raise worst.error(unit)
+        # No later violation can precede a row that is not a row of the type at all.
+        if unreadable := [row for row in reader.rejected if row.stage is Stage.ENVELOPE]:
+            raise min(unreadable, key=lambda row: row.line).error(unit)
     if reader.rejected:
         raise first_in_stage_order(reader.rejected, {type_.type_key: type_}).error(unit)
-    schema = rows_schema(type_)
-    rows = pa.concat_tables([part.rows for part in parts]) if parts else schema.empty_table()
-    numbers = pa.concat_arrays([part.lines for part in parts]) if parts else pa.array([], pa.int64())
-    return DecodedInput({type_.type_key: TypedRows(type_, rows, numbers)})
+    return DecodedInput({type_.type_key: _join_rows(parts)})
 
 
 class _RowReader:
     def __init__(self, type_: TableType, catalog: Catalog, mint: Mint, file: str | None) -> None:
         self._type = type_
         self._catalog = catalog
-        self._node_ids = ends_of_type(catalog, type_)
+        self._node_ids = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else None
         self._file = file
-        self._mint = mint
+        self._typer = RecordTyper(type_, rejected=[], mint=mint)
         self._columns_of_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self.rejected: list[RejectedRow] = []
+        self.rejected = self._typer.rejected
 
-    def unreadable(self) -> RejectedRow | None:
-        """The first row that is not a row of the type at all; no later violation can precede it."""
-        bad = [row for row in self.rejected if row.stage is Stage.ENVELOPE]
-        return min(bad, key=lambda row: row.line, default=None)
-
-    def read(self, block: RowBlock) -> TypedRows:
-        if isinstance(block.rows, pa.RecordBatch):
-            return self._columns(block.rows, block.numbers)
-        return self._records(block.rows, list(block.numbers))
-
-    def _columns(self, batch: pa.RecordBatch, numbers: pa.Array | Sequence[int]) -> TypedRows:
-        names = tuple(batch.schema.names)
+    def read(self, block: Block) -> TypedRows:
+        if not isinstance(block.values, pa.RecordBatch):
+            return self._records(block.values, block.positions)
+        names = tuple(block.values.schema.names)
         if names not in self._columns_of_ends:
             self._columns_of_ends[names] = ends_of(self._type, names, self._file)
         renamed = dict(zip(self._columns_of_ends[names], ENDS[0], strict=False))
-        batch = batch.rename_columns([renamed.get(name, name) for name in names])
-        return type_batch(self._type, batch, numbers, self.rejected, catalog=self._catalog, mint=self._mint)
+        batch = block.values.rename_columns([renamed.get(name, name) for name in names])
+        mint = self._typer.mint
+        return type_batch(self._type, batch, block.positions, self.rejected, catalog=self._catalog, mint=mint)
 
-    # Dictionaries
-
-    def _records(self, rows: Sequence[object], numbers: list[int]) -> TypedRows:
-        records, kept = self._dictionaries(rows, numbers)
-        ends: tuple[list[str], list[str]] | None = None
+    def _records(self, rows: Sequence[object], numbers: Sequence[int]) -> TypedRows:
+        records = self._dictionaries(rows, numbers)
         if self._node_ids is not None:
-            records, kept, ends = self._taken_apart(records, kept, self._node_ids)
-        members = self._plain(records)
+            records = self._take_apart(records, self._node_ids)
+        records.members = self._plain(records.members)
         try:
-            typed = self._type_rows(members, kept, ends)
+            typed = self._typer.read(records)
         except UnicodeEncodeError:
-            whole = [row for row in range(len(members)) if not self._holds_half_a_character(members, ends, row, kept)]
-            ends = None if ends is None else ([ends[0][row] for row in whole], [ends[1][row] for row in whole])
-            typed = self._type_rows([members[row] for row in whole], [kept[row] for row in whole], ends)
-        broken = check_values(typed)
-        self.rejected.extend(broken)
-        return typed.without(row.line for row in broken)
+            typed = self._typer.read(self._without_lone_surrogates(records))
+        return _without_forbidden(typed, self.rejected)
 
-    def _type_rows(
-        self, members: Sequence[Mapping[str, object]], numbers: list[int], ends: tuple[list[str], list[str]] | None
-    ) -> TypedRows:
-        rejected: list[RejectedRow] = []
-        typed = type_records(self._type, members, numbers, rejected, endpoints=ends, mint=self._mint)
-        self.rejected.extend(rejected)
-        return typed
-
-    def _dictionaries(
-        self, rows: Sequence[object], numbers: list[int]
-    ) -> tuple[Sequence[Mapping[str, object]], list[int]]:
+    def _dictionaries(self, rows: Sequence[object], numbers: Sequence[int]) -> Records:
         if set(map(type, rows)) <= {dict} and set(map(type, set().union(*rows))) <= {str}:  # type: ignore[arg-type]
-            return rows, numbers  # type: ignore[return-value]
-        good: list[Mapping[str, object]] = []
-        kept: list[int] = []
+            return Records(self._type, list(numbers), rows)  # type: ignore[arg-type]
+        good = Records(self._type)
         for number, row in zip(numbers, rows, strict=True):
             if isinstance(row, Mapping) and all(isinstance(name, str) for name in row):
-                good.append(row)
-                kept.append(number)
+                good.add(number, row)
             else:
-                self._reject(number, None, Sentence.NO_ROW, type=self._type.name, shape=shape_of(row))
-        return good, kept
+                self._reject(Stage.ENVELOPE, number, None, Sentence.NO_ROW, type=self._type.name, shape=shape_of(row))
+        return good
 
-    def _taken_apart(
-        self, records: Sequence[Mapping[str, object]], numbers: list[int], node_ids: EdgeEnds
-    ) -> tuple[Sequence[Mapping[str, object]], list[int], tuple[list[str], list[str]]]:
+    def _take_apart(self, records: Records, node_ids: EdgeEnds) -> Records:
         """Edges as their properties and their two ends; rows that lack an end are refused."""
-        rest: list[Mapping[str, object]] = []
-        kept: list[int] = []
-        ends: tuple[list[str], list[str]] = ([], [])
-        for number, record in zip(numbers, records, strict=True):
+        edges = Records(self._type)
+        for number, record in zip(records.lines, records.members, strict=True):
             names = next((pair for pair in ENDS if pair[0] in record or pair[1] in record), ENDS[0])
             if (absent := next((name for name in names if name not in record), None)) is not None:
-                self._reject(number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
+                self._reject(Stage.ENVELOPE, number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
                 continue
-            found: list[str] = []
             try:
-                for name, end in zip(names, node_ids, strict=True):
-                    found.append(end.id_of_python(record[name]))
-            except NotANodeError as error:
-                name = names[len(found)]
-                self._reject(number, name, error.sentence, **{**error.values, "name": name})
+                ends = node_ids[0].id_of_python(record[names[0]]), node_ids[1].id_of_python(record[names[1]])
+            except EnvelopeError as error:
+                name = names[ENDS[0].index(str(error.values["name"]))]
+                self._reject(Stage.ENVELOPE, number, name, error.sentence, **{**error.values, "name": name})
                 continue
-            rest.append({name: value for name, value in record.items() if name not in names})
-            kept.append(number)
-            ends[0].append(found[0])
-            ends[1].append(found[1])
-        return rest, kept, ends
+            rest = {name: value for name, value in record.items() if name not in names}
+            edges.add(number, rest, ends)
+        return edges
 
-    def _plain(self, records: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+    def _plain(self, records: list[Mapping[str, object]]) -> list[Mapping[str, object]]:
         """The same rows with values as JSON has them. An `id` that is null is none."""
         names: set[str] = set().union(*records)
         changed: dict[str, Sequence[object]] = {}
@@ -322,7 +255,9 @@ class _RowReader:
                 if plain is not values:
                     changed[prop.name] = plain
         if "id" in names:
-            changed["id"] = [_as_id(record.get("id")) for record in records]
+            ids = (plain_value(_ID, record.get("id")) for record in records)
+            # An integer is the id of the node whose key has that value.
+            changed["id"] = [str(value) if type(value) is int else value for value in ids]
         if not changed:
             return records
         return [
@@ -334,29 +269,19 @@ class _RowReader:
             for row, record in enumerate(records)
         ]
 
-    def _holds_half_a_character(
-        self,
-        members: Sequence[Mapping[str, object]],
-        ends: tuple[list[str], list[str]] | None,
-        row: int,
-        numbers: list[int],
-    ) -> bool:
-        named = {} if ends is None else dict(zip(ENDS[0], (ends[0][row], ends[1][row]), strict=True))
-        for name, value in {**members[row], **named}.items():
-            if LONE_SURROGATE.search(name) or LONE_SURROGATE.search(str(value)):
-                text = Sentence.LONE_SURROGATE.text(property=name.encode(errors="backslashreplace").decode())
-                rule = Sentence.LONE_SURROGATE.rule
-                key = self._type.type_key
-                self.rejected.append(RejectedRow(numbers[row], key, name, text, Stage.VALUES, rule))
-                return True
-        return False
+    def _without_lone_surrogates(self, records: Records) -> Records:
+        whole = Records(self._type)
+        pairs: Sequence[tuple[str, str] | None]
+        pairs = list(zip(records.sources, records.targets, strict=True)) or [None] * len(records.lines)
+        for line, members, ends in zip(records.lines, records.members, pairs, strict=True):
+            values = {**members, **dict(zip(ENDS[0], ends or (), strict=False))}
+            broken = (n for n, value in values.items() if LONE_SURROGATE.search(n) or LONE_SURROGATE.search(str(value)))
+            if (name := next(broken, None)) is None:
+                whole.add(line, members, ends)
+            else:
+                shown = name.encode(errors="backslashreplace").decode()
+                self._reject(Stage.VALUES, line, name, Sentence.LONE_SURROGATE, property=shown)
+        return whole
 
-    def _reject(self, number: int, member: str | None, sentence: Sentence, **values: object) -> None:
-        key, text = self._type.type_key, sentence.text(**values)
-        self.rejected.append(RejectedRow(number, key, member, text, Stage.ENVELOPE, sentence.rule))
-
-
-def _as_id(value: object) -> object:
-    """An id as text. An integer names the node whose key has that value."""
-    value = plain_value(_ID, value)
-    return str(value) if type(value) is int else value
+    def _reject(self, stage: Stage, number: int, member: str | None, sentence: Sentence, /, **values: object) -> None:
+        self.rejected.append(RejectedRow.of(number, self._type.type_key, member, stage, sentence, **values))

@@ -21,10 +21,11 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from omnigraph.api.load import plain_array
+from omnigraph.engine.rows.columns import EPOCH_TYPES, whole_array
 from omnigraph.engine.rows.kernels.coerce import Column, UnfitError, all_match, stored_scalar
 from omnigraph.engine.rows.kernels.source_values import coerce_arrow, plain_value, python_values, reread
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, EdgeType, NodeType, TableType
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import canonical_text, composite_id, shape_of
 from omnigraph.language.violations import Sentence
@@ -36,15 +37,11 @@ _DIGIT_PAIRS: Final = np.stack([np.repeat(_CROCKFORD, 32), np.tile(_CROCKFORD, 3
 _TIME_DIGITS: Final = 10
 _RANDOM_DIGITS: Final = 16
 _ULID_LENGTH: Final = _TIME_DIGITS + _RANDOM_DIGITS
-_COUNTER_DIGITS: Final = 4
-_COUNTER_BITS: Final = 5 * _COUNTER_DIGITS
+_COUNTER_BITS: Final = 20  # the last four digits
 
 _NEEDS_ESCAPING: Final = r'["\\\x00-\x1f]'
 # Below these, whole numbers lie apart in the column, so their shortest digits are all their digits.
 _WHOLE_NUMBERS: Final = {Scalar.F32: 2.0**24, Scalar.F64: 2.0**53}
-
-_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def new_ulids(count: int) -> pa.Array:
@@ -57,10 +54,8 @@ def new_ulids(count: int) -> pa.Array:
 
 
 def seeded_ulids(seed: str, millis: int) -> Mint:
-    """ULIDs that depend on the seed alone, so that work which runs twice makes the same ones.
-
-    A million ids share sixty bits of a digest and are counted, as ULIDs of one millisecond may be; then comes the next.
-    """
+    """ULIDs that depend on the seed alone, so that work which runs twice makes the same ones. A million ids share sixty
+    bits of a digest and are counted, as ULIDs of one millisecond may be; then comes the next digest."""
     counted = 0
 
     def mint(count: int) -> pa.Array:
@@ -93,10 +88,10 @@ def _as_texts(texts: NDArray[np.uint8]) -> pa.Array:
 def key_ids(type_: NodeType, rows: pa.Table | pa.RecordBatch) -> pa.Array:
     """The id of every row of a keyed node type, from its typed key columns. A null member gives a null id."""
     members = [type_.properties[name] for name in type_.key]
-    texts = [canonical_texts(member.type.scalar, _whole(rows.column(member.column))) for member in members]
+    texts = [canonical_texts(member.type.scalar, whole_array(rows.column(member.column))) for member in members]
     if len(texts) == 1:
         return texts[0]
-    if any(_needs_escaping(text) for text in texts):
+    if any(pc.any(pc.match_substring_regex(text, _NEEDS_ESCAPING)).as_py() for text in texts):
         tuples = zip(*(text.to_pylist() for text in texts), strict=True)
         return pa.array([None if None in parts else composite_id(parts) for parts in tuples], pa.string())
     joined = pc.binary_join_element_wise(*texts, '","', null_handling="emit_null")
@@ -109,56 +104,35 @@ def canonical_texts(scalar: Scalar, column: pa.Array) -> pa.Array:
         return column
     if scalar is Scalar.BOOL or scalar in INTEGERS:
         return column.cast(pa.string())
-    if scalar is Scalar.DATE:
-        return column.cast(pa.int32()).cast(pa.string())
-    if scalar is Scalar.DATETIME:
-        return column.cast(pa.int64()).cast(pa.string())
-    if scalar in FLOATS and _is_whole(scalar, column):
-        # Also turns a negative zero into "0".
-        return column.cast(pa.int64()).cast(pa.string())
+    if scalar in EPOCH_TYPES:
+        return column.cast(EPOCH_TYPES[scalar]).cast(pa.string())
+    if scalar in FLOATS:
+        numbers = column.cast(pa.float64())
+        whole = pc.and_(pc.equal(pc.trunc(numbers), numbers), pc.less(pc.abs(numbers), _WHOLE_NUMBERS[scalar]))
+        if pc.all(whole, min_count=0).as_py():
+            # Also turns a negative zero into "0".
+            return column.cast(pa.int64()).cast(pa.string())
     return pa.array([None if v is None else canonical_text(scalar, v) for v in column.to_pylist()], pa.string())
 
 
 def is_spelling_of(scalar: Scalar, canonical: str, spelled: str) -> bool:
     """Whether a text names the same key value under another spelling: `00042` for 42, a date for its epoch day."""
-    if spelled == canonical:
-        return True
-    value: object = spelled
-    if scalar in INTEGERS:
-        value = int(spelled) if _DECIMAL.fullmatch(spelled) else None
-    elif scalar in FLOATS:
-        value = float(spelled) if _NUMBER.fullmatch(spelled) else None
-    elif scalar not in (Scalar.DATE, Scalar.DATETIME):
-        return False
+    if spelled == canonical or scalar is Scalar.BOOL:
+        return spelled == canonical
     try:
-        return value is not None and canonical_text(scalar, stored_scalar(scalar, value)) == canonical
+        return canonical_text(scalar, stored_scalar(scalar, reread(scalar, spelled))) == canonical
     except UnfitError:
         return False
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _needs_escaping(text: pa.Array) -> bool:
-    return bool(pc.any(pc.match_substring_regex(text, _NEEDS_ESCAPING), min_count=0).as_py())
-
-
-def _is_whole(scalar: Scalar, column: pa.Array) -> bool:
-    numbers = column.cast(pa.float64())
-    whole = pc.and_(pc.equal(pc.trunc(numbers), numbers), pc.less(pc.abs(numbers), _WHOLE_NUMBERS[scalar]))
-    return bool(pc.all(whole, min_count=0).as_py())
-
-
 _TEXT: Final = PropertyType(Scalar.STRING)
-_INSTANTS: Final = frozenset({Scalar.DATE, Scalar.DATETIME})
 # A key of these types makes ids of digits. Digits are an id, also where they could spell a date.
 _DIGITS: Final = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
 _ALL_DIGITS: Final = r"^-?(0|[1-9][0-9]*)$"
 
 
-class NotANodeError(Exception):
-    """A value that names no node of the type at this end. What is said about it is the caller's to place."""
+class EnvelopeError(Exception):
+    """A value that is not a graph record, or that names no node at the end of an edge. The caller adds the position."""
 
     def __init__(self, sentence: Sentence, **values: object) -> None:
         super().__init__(sentence.text(**values))
@@ -179,16 +153,16 @@ class EndpointIds:
         """Whether a text is always the id itself, and never another spelling of the key."""
 
     def id_of(self, value: object) -> str:
-        """The id that a value of JSON or of a query stands for; raises NotANodeError."""
+        """The id that a value of JSON or of a query names; raises EnvelopeError."""
         if isinstance(value, str):
             return value if self.takes_any_text else self._id_of_text(value)
         is_composite = isinstance(value, Mapping) and len(self._members) > 1
         if value is None or (self.takes_any_text and not is_composite):
-            raise NotANodeError(Sentence.NO_NODE_ID, name=self.name, shape=shape_of(value))
+            raise EnvelopeError(Sentence.NO_NODE_ID, name=self.name, shape=shape_of(value))
         try:
             return self._id_of_key(value)
         except UnfitError as unfit:
-            raise self._refusal(str(unfit)) from None
+            raise self.refusal(str(unfit)) from None
 
     def id_of_python(self, value: object) -> str:
         """As `id_of`, for a value of a Python program. An integer also names the node with that text as its key."""
@@ -199,12 +173,14 @@ class EndpointIds:
 
     def column(self, array: pa.Array) -> Column:
         """As `id_of_python`, for a column of Arrow; rows that name no node are null and have a reason."""
-        if isinstance(array, pa.ChunkedArray):
-            array = array.combine_chunks()
-        array = plain_array(array)
+        array = plain_array(whole_array(array))
         if pt.is_null(array.type) or pt.is_string(array.type) or pt.is_large_string(array.type):
-            return self._text_column(coerce_arrow(_TEXT, array).array)
-        if pt.is_integer(array.type) and (self._scalar in INTEGERS | _INSTANTS or self.takes_any_text):
+            texts = coerce_arrow(_TEXT, array).array
+            if self.takes_any_text or all_match(texts, _ALL_DIGITS):
+                return Column(texts)
+            ids = [text if text is None else self._id_of_text(text) for text in texts.to_pylist()]
+            return Column(pa.array(ids, pa.string()))
+        if pt.is_integer(array.type) and (self._scalar in INTEGERS | EPOCH_TYPES.keys() or self.takes_any_text):
             return Column(canonical_texts(Scalar.I64, array))
         if self._scalar is not None and not self.takes_any_text:
             typed = coerce_arrow(PropertyType(self._scalar), array)
@@ -213,19 +189,18 @@ class EndpointIds:
             return self._composite_column(array)
         raise BadRequestError(f"column '{self.name}' must hold ids as strings, not {array.type}")
 
-    def reason(self, unfit: str) -> tuple[Sentence, dict[str, object]]:
-        """What is said about a row of `column` that is unfit."""
-        refusal = self._refusal(unfit)
-        return refusal.sentence, refusal.values
-
-    def _refusal(self, unfit: str) -> NotANodeError:
-        return NotANodeError(Sentence.NO_NODE_KEY, name=self.name, node=self._node.name, reason=unfit)
+    def refusal(self, unfit: str) -> EnvelopeError:
+        """The error about a key that does not fit, such as an unfit row of `column`."""
+        return EnvelopeError(Sentence.NO_NODE_KEY, name=self.name, node=self._node.name, reason=unfit)
 
     def _id_of_key(self, value: object) -> str:
         if self._scalar is not None:
             return canonical_text(self._scalar, stored_scalar(self._scalar, value))
         if not isinstance(value, Mapping) or value.keys() != self._members.keys():
-            raise UnfitError(f"expects an object with {', '.join(self._members)}, got {_members_of(value)}")
+            got = (
+                f"one with {', '.join(map(str, value)) or 'nothing'}" if isinstance(value, Mapping) else shape_of(value)
+            )
+            raise UnfitError(f"expects an object with {', '.join(self._members)}, got {got}")
         parts = []
         for member, scalar in self._members.items():
             part = plain_value(PropertyType(scalar), value[member])
@@ -244,21 +219,13 @@ class EndpointIds:
         except UnfitError:
             return text
 
-    def _text_column(self, texts: pa.Array) -> Column:
-        if self.takes_any_text or all_match(texts, _ALL_DIGITS):
-            return Column(texts)
-        return Column(
-            pa.array([text if text is None else self._id_of_text(text) for text in texts.to_pylist()], pa.string())
-        )
-
     def _composite_column(self, array: pa.Array) -> Column:
-        ids: list[str | None] = []
+        ids: list[str | None] = [None] * len(array)
         unfit: dict[int, str] = {}
         for row, value in enumerate(python_values(array)):
             try:
-                ids.append(None if value is None else self._id_of_key(value))
+                ids[row] = None if value is None else self._id_of_key(value)
             except UnfitError as error:
-                ids.append(None)
                 unfit[row] = str(error)
         return Column(pa.array(ids, pa.string()), unfit)
 
@@ -269,12 +236,3 @@ EdgeEnds: TypeAlias = tuple[EndpointIds, EndpointIds]
 def edge_ends(catalog: Catalog, edge: EdgeType) -> EdgeEnds:
     """How the two ends of an edge name their nodes."""
     return EndpointIds("from", catalog.nodes[edge.from_type]), EndpointIds("to", catalog.nodes[edge.to_type])
-
-
-def ends_of_type(catalog: Catalog, type_: TableType) -> EdgeEnds | None:
-    """The same for any type; a node has no ends."""
-    return edge_ends(catalog, type_) if isinstance(type_, EdgeType) else None
-
-
-def _members_of(value: object) -> str:
-    return f"one with {', '.join(map(str, value)) or 'nothing'}" if isinstance(value, Mapping) else shape_of(value)

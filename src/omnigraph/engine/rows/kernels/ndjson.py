@@ -12,12 +12,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
-from msgspec.json import Decoder
+import pyarrow as pa
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.json import Decoder, Encoder
 
 from omnigraph.api.governance import Limits
 from omnigraph.errors import ResourceLimitError
@@ -39,15 +39,21 @@ class PlainEdge(Struct, forbid_unknown_fields=True, gc=False):
     data: dict[str, Any] | UnsetType = UNSET
 
 
+class _QuarantineLine(Struct):
+    source: str
+    row: int
+    reason: str
+    record: Raw
+    data: Raw | UnsetType = UNSET
+    edge: Raw | UnsetType = UNSET
+
+
 _node = Decoder(PlainNode).decode
 _edge = Decoder(PlainEdge).decode
-_EDGE_START: Final = b'{"edge"'
-
-
-def read_plain(lines: Sequence[bytes]) -> list[object]:
-    """The records of lines that all have a plain form; raises msgspec.MsgspecError when one does not."""
-    return [_edge(line) if line.startswith(_EDGE_START) else _node(line) for line in lines]
-
+_quarantined = Decoder(_QuarantineLine).decode
+_text = Decoder(str).decode
+_value = Decoder().decode
+_write = Encoder().encode
 
 # Small enough that the Python objects of one block stay in cache and are gone before the collector ages them.
 _BLOCK_BYTES: Final = 256 << 10
@@ -67,18 +73,23 @@ _SAMPLED: Final = 30
 _LONG_SAMPLE: Final = b"0" * (len(_LONG_NUMBER) // _SAMPLED)
 
 _SPELLED_QUOTE: Final = b"\\u0022"
-_TRUNCATED: Final = "Input data was truncated"
+_SIGN_OF_QUARANTINE: Final = b'"record"'
+_LONGEST_LINE: Final = 64 << 20
+"""A longer line is not a quarantine line, and is passed on as it comes: its reader knows what it may hold."""
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
-_parse = msgspec.json.Decoder().decode
-_write = msgspec.json.Encoder().encode
+
+def _read_plain(lines: Sequence[bytes]) -> list[object]:
+    """The records of lines that all have a plain form; raises msgspec.MsgspecError when one does not."""
+    return [_edge(line) if line.startswith(b'{"edge"') else _node(line) for line in lines]
 
 
 def _read_values(texts: Sequence[bytes]) -> list[object]:
-    return [_parse(text) for text in texts]
+    return [_value(text) for text in texts]
 
 
 # Ways to read many lines at once, the cheapest first. The next one is for lines that the one before can't read.
-_READERS: Final = (read_plain, _read_values)
+_READERS: Final = (_read_plain, _read_values)
 
 
 class MalformedError(Exception):
@@ -89,20 +100,20 @@ class MalformedError(Exception):
 class Block:
     """Some values of the input with their positions, and the positions that hold none, with reasons.
 
-    Records in a plain form may come as such, everything else as JSON gives it. `repeated` counts the members that a
-    later one of the same name replaced.
+    Records in a plain form may come as such, rows of one type as columns, everything else as JSON gives it. `repeated`
+    counts the members that a later one of the same name replaced.
     """
 
-    positions: Sequence[int]
-    values: Sequence[object]
+    positions: pa.Array | Sequence[int]
+    values: pa.RecordBatch | Sequence[object]
     malformed: Sequence[tuple[int, str]] = ()
     repeated: int = 0
 
 
-def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int = 1) -> Iterator[Block]:
+def strict_blocks(data: bytes | Iterable[bytes], limits: Limits) -> Iterator[Block]:
     """One JSON value per line; blank lines are skipped but counted."""
     meter = Meter(limits)
-    line = first_line
+    line = 1
     for chunk in _line_chunks(data, meter):
         texts = chunk.split(b"\n")
         if not texts[-1]:
@@ -116,10 +127,10 @@ def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int
         yield _strict_block(positions, texts)
 
 
-def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: int = 1) -> Iterator[Block]:
+def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits) -> Iterator[Block]:
     """JSON values separated by any whitespace; repeated members are fine, the last one counts."""
     meter = Meter(limits)
-    record = first_record
+    record = 1
     chunks = _line_chunks(data, meter)
     for chunk in chunks:
         texts = [text for text in chunk.split(b"\n") if text.strip()]
@@ -128,7 +139,7 @@ def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: 
             if _may_overflow(chunk):
                 raise MalformedError
             repeated = sum(map(_repeated_members, texts)) if not _has_distinct_members(chunk, values) else 0
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MalformedError):
+        except (*_UNREADABLE, MalformedError):
             # Not one value per line, or a bad one: from here on only a scanner finds where values end.
             yield from _stream_blocks(b"".join([chunk, *chunks]), meter, record)
             return
@@ -140,11 +151,11 @@ def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: 
 def parse_exactly(text: bytes, *, unique_members: bool) -> object:
     """One JSON value with every rule applied; raises MalformedError."""
     try:
-        value: object = _parse(text)
+        value: object = _value(text)
         may_repeat = unique_members and not _has_distinct_members(text, value)
         if may_repeat or _may_overflow(text):
             json.loads(text, object_pairs_hook=_distinct_members if may_repeat else None, parse_int=_refuse_overflow)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         surrogate = b"\\u" in text and _has_lone_surrogate(text)
         raise MalformedError("a string holds a lone surrogate" if surrogate else _reason(error)) from None
     return value
@@ -158,31 +169,27 @@ def _strict_block(positions: Sequence[int], texts: list[bytes]) -> Block:
             if _has_distinct_members(whole, values):
                 return Block(positions, values)
             break
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except _UNREADABLE:
             continue
-    # One bad line fails the proof of a block; smaller blocks are proven again, so that few lines are read exactly.
-    if len(texts) <= _REPROVEN_LINES:
-        return _line_by_line(positions, texts)
-    cuts = [slice(start, start + _REPROVEN_LINES) for start in range(0, len(texts), _REPROVEN_LINES)]
-    parts = [_strict_block(positions[cut], texts[cut]) for cut in cuts]
-    return Block(
-        list(chain.from_iterable(part.positions for part in parts)),
-        list(chain.from_iterable(part.values for part in parts)),
-        list(chain.from_iterable(part.malformed for part in parts)),
-    )
-
-
-def _line_by_line(positions: Sequence[int], texts: Sequence[bytes]) -> Block:
     kept: list[int] = []
-    values: list[object] = []
+    exact: list[object] = []
     malformed: list[tuple[int, str]] = []
+    # One bad line fails the proof of a block; smaller blocks are proven again, so that few lines are read exactly.
+    if len(texts) > _REPROVEN_LINES:
+        for start in range(0, len(texts), _REPROVEN_LINES):
+            cut = slice(start, start + _REPROVEN_LINES)
+            part = _strict_block(positions[cut], texts[cut])
+            kept.extend(part.positions)
+            exact.extend(part.values)
+            malformed.extend(part.malformed)
+        return Block(kept, exact, malformed)
     for at, text in zip(positions, texts, strict=True):
         try:
-            values.append(parse_exactly(text, unique_members=True))
+            exact.append(parse_exactly(text, unique_members=True))
             kept.append(at)
         except MalformedError as error:
             malformed.append((at, str(error)))
-    return Block(kept, values, malformed)
+    return Block(kept, exact, malformed)
 
 
 def _has_distinct_members(text: bytes, value: object) -> bool:
@@ -225,10 +232,8 @@ def _has_lone_surrogate(text: bytes) -> bool:
     """The parser that refuses them calls the text truncated or malformed; the standard library lets them pass."""
     try:
         json.dumps(json.loads(text), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    except (ValueError, RecursionError):
-        return False
+    except (ValueError, RecursionError) as error:
+        return isinstance(error, UnicodeEncodeError)
     return False
 
 
@@ -281,11 +286,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"JSON is malformed: {error.msg}"
     text = str(error).partition(" - at `")[0]
-    return (
-        "the JSON value is truncated: it does not end on its line; write one value per line"
-        if text == _TRUNCATED
-        else text
-    )
+    if text == "Input data was truncated":
+        return "the JSON value is truncated: it does not end on its line; write one value per line"
+    return text
 
 
 class Meter:
@@ -301,6 +304,12 @@ class Meter:
         if self._rows > self._limits.rows:
             raise ResourceLimitError("load rows", self._limits.rows, self._rows, _REMEDY)
 
+    def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The same pieces, counted as they are read."""
+        for piece in pieces:
+            self.count_bytes(len(piece))
+            yield piece
+
     def count_bytes(self, size: int) -> None:
         self._bytes += size
         if self._bytes > self._limits.bytes:
@@ -311,12 +320,17 @@ def _line_chunks(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[bytes]
     """The input in pieces of whole lines; only the last piece may end without a line break."""
     if isinstance(data, bytes | bytearray | memoryview):
         meter.count_bytes(len(data))
-        yield from _pieces(bytes(data))
+        data, start = bytes(data), 0
+        while start < len(data):
+            end = len(data)
+            if (limit := start + _BLOCK_BYTES) < end:
+                end = data.rfind(b"\n", start, limit) + 1 or data.find(b"\n", limit) + 1 or end
+            yield data[start:end]
+            start = end
         return
     pending: list[bytes] = []
     size = 0
-    for piece in data:
-        meter.count_bytes(len(piece))
+    for piece in meter.watch(data):
         pending.append(piece)
         size += len(piece)
         if size >= _BLOCK_BYTES and (end := piece.rfind(b"\n") + 1):
@@ -326,46 +340,18 @@ def _line_chunks(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[bytes]
         yield rest
 
 
-def _pieces(data: bytes) -> Iterator[bytes]:
-    start = 0
-    while start < len(data):
-        end = data.rfind(b"\n", start, start + _BLOCK_BYTES) + 1 if len(data) - start > _BLOCK_BYTES else len(data)
-        if not end:
-            end = data.find(b"\n", start + _BLOCK_BYTES) + 1 or len(data)
-        yield data[start:end]
-        start = end
-
-
-_SIGN: Final = b'"record"'
-_LONGEST_LINE: Final = 64 << 20
-"""A longer line is not a quarantine line, and is passed on as it comes: its reader knows what it may hold."""
-
-
-class _QuarantineLine(msgspec.Struct):
-    source: str
-    row: int
-    reason: str
-    record: msgspec.Raw
-    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    edge: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-_read = msgspec.json.Decoder(_QuarantineLine).decode
-_read_text = msgspec.json.Decoder(str).decode
-
-
 def record_of(line: bytes) -> bytes:
     """The graph record of a quarantine line, as an object or as the text of one; any other line as it is."""
-    if _SIGN not in line:
+    if _SIGN_OF_QUARANTINE not in line:
         return line
     try:
-        found = _read(line)
+        quarantined = _quarantined(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return line
-    if found.data is not msgspec.UNSET or found.edge is not msgspec.UNSET:
+    if quarantined.data is not UNSET or quarantined.edge is not UNSET:
         return line
-    record = bytes(found.record)
-    text = _read_text(record).encode() if record.startswith(b'"') else record
+    record = bytes(quarantined.record)
+    text = _text(record).encode() if record.startswith(b'"') else record
     # A text that holds nothing is still a record, and a bad one.
     return b" ".join(text.splitlines()) if text.strip() else b'""'
 
@@ -376,14 +362,11 @@ def records_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
     held, is_long = 0, False
     for piece in pieces:
         end = piece.rfind(b"\n") + 1
-        if end and is_long:
-            # The line that is too long ends with the first line end here.
-            first = piece.find(b"\n") + 1
-            yield piece[:first] + _replace_lines(piece[first:end])
+        if end:
+            # A line that is too long ends with the first line end here.
+            first = piece.find(b"\n") + 1 if is_long else 0
+            yield piece[:first] + _replace_lines(b"".join([*rest, piece[first:end]]))
             rest, held, is_long = [piece[end:]], len(piece) - end, False
-        elif end:
-            yield _replace_lines(b"".join([*rest, piece[:end]]))
-            rest, held = [piece[end:]], len(piece) - end
         else:
             rest.append(piece)
             held += len(piece)
@@ -395,4 +378,4 @@ def records_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _replace_lines(lines: bytes) -> bytes:
-    return b"\n".join(map(record_of, lines.split(b"\n"))) if _SIGN in lines else lines
+    return b"\n".join(map(record_of, lines.split(b"\n"))) if _SIGN_OF_QUARANTINE in lines else lines

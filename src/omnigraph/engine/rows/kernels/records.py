@@ -6,7 +6,7 @@ reported; the caller decides whether one violation ends the write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
@@ -20,13 +20,11 @@ from omnigraph.api.enums import Grammar
 from omnigraph.engine.rows.columns import arrow_type, rows_schema
 from omnigraph.engine.rows.kernels.coerce import Column, coerce
 from omnigraph.engine.rows.kernels.ids import (
-    EdgeEnds,
     EndpointIds,
+    EnvelopeError,
     Mint,
-    NotANodeError,
     canonical_texts,
     edge_ends,
-    ends_of_type,
     is_spelling_of,
     key_ids,
     new_ulids,
@@ -35,22 +33,14 @@ from omnigraph.engine.rows.kernels.ndjson import Block, PlainEdge, PlainNode
 from omnigraph.engine.rows.kernels.source_values import coerce_arrow
 from omnigraph.engine.rows.kernels.typed_rows import LostValues, RejectedRow, Stage, TypedRows, forbidden_values
 from omnigraph.errors import BadRequestError, ConstraintRule
-from omnigraph.language.catalog import Catalog, NodeType, Property, TableType
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import shape_of
 from omnigraph.language.violations import Sentence, quote
 
-RESERVED_NAMES: Final = frozenset(
-    {
-        "_tombstone",
-        "_rowid",
-        "_rowaddr",
-        "_rowoffset",
-        "_row_created_at_version",
-        "_row_last_updated_at_version",
-    }
-)
+_LANCE_NAMES = ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version")
+RESERVED_NAMES: Final = frozenset({"_tombstone", *_LANCE_NAMES})
 
 _NODE_MEMBERS: Final = frozenset({"type", "data"})
 _EDGE_MEMBERS: Final = frozenset({"edge", "from", "to", "data"})
@@ -61,29 +51,21 @@ class Records:
     """Records of one type in input order. Nodes have no endpoints; those of edges are ids."""
 
     type: TableType
-    ends: EdgeEnds | None = None
     lines: list[int] = field(default_factory=list)
-    members: list[dict[str, object]] = field(default_factory=list)
+    members: list[Mapping[str, object]] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
 
-    def add_edge(self, at: int, source: object, target: object, members: dict[str, object]) -> None:
-        """Raises NotANodeError for an end that names no node."""
-        if self.ends is None:
-            raise AssertionError(f"{self.type.type_key} has no ends")
-        ids = self.ends[0].id_of(source), self.ends[1].id_of(target)
-        self.lines.append(at)
+    def add(self, line: int, members: Mapping[str, object], endpoints: tuple[str, str] | None = None) -> None:
+        self.lines.append(line)
         self.members.append(members)
-        self.sources.append(ids[0])
-        self.targets.append(ids[1])
+        if endpoints is not None:
+            self.sources.append(endpoints[0])
+            self.targets.append(endpoints[1])
 
-
-class _NotARecordError(Exception):
-    """A value that is not a graph record."""
-
-    def __init__(self, sentence: Sentence, **values: object) -> None:
-        super().__init__(sentence.text(**values))
-        self.rule = sentence.rule
+    @property
+    def endpoints(self) -> tuple[list[str], ...]:
+        return (self.sources, self.targets) if self.type.kind == "edge" else ()
 
 
 class EnvelopeReader:
@@ -102,36 +84,26 @@ class EnvelopeReader:
     def sort(self, block: Block, rejected: list[RejectedRow]) -> list[Records]:
         """The records of a block by type, in no particular order; values that are not records are rejected."""
         for at, reason in block.malformed:
-            text = self._not_json.text(reason=reason)
-            rejected.append(RejectedRow(at, None, None, text, Stage.ENVELOPE, self._not_json.rule))
+            rejected.append(RejectedRow.of(at, None, None, Stage.ENVELOPE, self._not_json, reason=reason))
         nodes: dict[str, Records] = {name: Records(node) for name, node in self._catalog.nodes.items()}
-        edges = {name: Records(edge, self._ends[name]) for name, edge in self._catalog.edges.items()}
+        edges: dict[str, Records] = {name: Records(edge) for name, edge in self._catalog.edges.items()}
         for at, value in zip(block.positions, block.values, strict=True):
-            if type(value) is PlainNode:
-                if (records := nodes.get(value.type)) is not None:
+            try:
+                if type(value) is PlainNode and (records := nodes.get(value.type)) is not None:
                     records.lines.append(at)
                     records.members.append(value.data or {})
-                    continue
-            elif (
-                type(value) is PlainEdge
-                and value.edge in self._named_by_ids
-                and type(value.source) is str
-                and type(value.target) is str
-            ):
-                records = edges[value.edge]
-                records.lines.append(at)
-                records.members.append(value.data or {})
-                records.sources.append(value.source)
-                records.targets.append(value.target)
-                continue
-            try:
-                if type(value) is PlainEdge and (records := edges.get(value.edge)) is not None:
-                    records.add_edge(at, value.source, value.target, value.data or {})
+                elif type(value) is PlainEdge and (records := edges.get(value.edge)) is not None:
+                    source, target = value.source, value.target
+                    if value.edge not in self._named_by_ids or type(source) is not str or type(target) is not str:
+                        ends = self._ends[value.edge]
+                        source, target = ends[0].id_of(source), ends[1].id_of(target)
+                    records.lines.append(at)
+                    records.members.append(value.data or {})
+                    records.sources.append(source)
+                    records.targets.append(target)
                 else:
                     self._take(at, value, nodes, edges)
-            except _NotARecordError as error:
-                rejected.append(RejectedRow(at, None, None, str(error), Stage.ENVELOPE, error.rule))
-            except NotANodeError as error:
+            except EnvelopeError as error:
                 rejected.append(RejectedRow(at, None, None, str(error), Stage.ENVELOPE, error.sentence.rule))
         return [records for records in (*nodes.values(), *edges.values()) if records.lines]
 
@@ -139,7 +111,7 @@ class EnvelopeReader:
         if isinstance(value, PlainNode | PlainEdge):
             value = msgspec.to_builtins(value)
         if type(value) is not dict:
-            raise _NotARecordError(self._not_json, reason=Sentence.NO_OBJECT.text(shape=shape_of(value)))
+            raise EnvelopeError(self._not_json, reason=Sentence.NO_OBJECT.text(shape=shape_of(value)))
         if self._strict:
             self._check_members(value)
         name = value.get("type")
@@ -147,69 +119,47 @@ class EnvelopeReader:
         if isinstance(name, str):
             if name not in nodes:
                 raise self._unknown("node", name)
-            members = self._members(value)
-            nodes[name].members.append(members)
-            nodes[name].lines.append(at)
+            nodes[name].add(at, self._members(value))
             return
         name = value.get("edge")
         if not isinstance(name, str):
-            raise _NotARecordError(Sentence.NO_TYPE)
+            raise EnvelopeError(Sentence.NO_TYPE)
         edge = self._catalog.edge_named(name)
         if edge is None:
             raise self._unknown("edge", name)
         for end in ("from", "to"):
             if end not in value:
-                raise _NotARecordError(Sentence.NO_NODE_ID, name=end, shape="nothing")
-        edges[edge.name].add_edge(at, value["from"], value["to"], self._members(value))
+                raise EnvelopeError(Sentence.NO_NODE_ID, name=end, shape="nothing")
+        source, target = self._ends[edge.name]
+        edges[edge.name].add(at, self._members(value), (source.id_of(value["from"]), target.id_of(value["to"])))
 
     def _check_members(self, value: dict[str, object]) -> None:
         for name in value:
             if name in RESERVED_NAMES:
-                raise _NotARecordError(Sentence.RESERVED_FIELD, name=name)
+                raise EnvelopeError(Sentence.RESERVED_FIELD, name=name)
         if ("type" in value) == ("edge" in value):
-            raise _NotARecordError(Sentence.TWO_TYPES)
+            raise EnvelopeError(Sentence.TWO_TYPES)
         kind, allowed = ("node", _NODE_MEMBERS) if "type" in value else ("edge", _EDGE_MEMBERS)
         for name in value:
             if name not in allowed:
-                raise _NotARecordError(Sentence.UNKNOWN_MEMBER, name=name, kind=kind)
+                raise EnvelopeError(Sentence.UNKNOWN_MEMBER, name=name, kind=kind)
 
-    def _unknown(self, kind: str, name: str) -> _NotARecordError:
+    def _unknown(self, kind: str, name: str) -> EnvelopeError:
         # A wrong name rarely comes alone, and looking for similar ones is slow.
         if (kind, name) not in self._suggestions:
             types = self._catalog.nodes if kind == "node" else self._catalog.edges
             suggestion = did_you_mean(name, list(types))
             self._suggestions[kind, name] = f"; {suggestion}" if suggestion else ""
-        return _NotARecordError(Sentence.UNKNOWN_TYPE, kind=kind, name=name, suggestion=self._suggestions[kind, name])
+        return EnvelopeError(Sentence.UNKNOWN_TYPE, kind=kind, name=name, suggestion=self._suggestions[kind, name])
 
     def _members(self, value: dict[str, object]) -> dict[str, object]:
         data = value.get("data")
         if type(data) is dict:
             return data
         if self._strict and "data" in value:
-            raise _NotARecordError(Sentence.NO_DATA, shape=shape_of(data))
+            raise EnvelopeError(Sentence.NO_DATA, shape=shape_of(data))
         self._lost.dropped += data is not None
         return {}
-
-
-_ID_TYPE = PropertyType(Scalar.STRING)
-_STRUCTURAL_NAMES = frozenset({"src", "dst"})
-
-
-def type_records(
-    type_: TableType,
-    records: Sequence[Mapping[str, object]],
-    lines: Sequence[int],
-    rejected: list[RejectedRow],
-    *,
-    grammar: Grammar = Grammar.STRICT,
-    endpoints: tuple[Sequence[str], Sequence[str]] | None = None,
-    mint: Mint = new_ulids,
-) -> TypedRows:
-    """JSON-like members by property name (plus `id`) to typed rows; `endpoints` are the `from` and `to` of edges.
-
-    Bad rows are left out and appended to `rejected`. Dates may be texts or stored integers, as in the input grammar.
-    """
-    return RecordTyper(type_, rejected, grammar, mint).read(records, lines, endpoints)
 
 
 def type_batch(
@@ -224,67 +174,60 @@ def type_batch(
     """Loosely typed Arrow columns by property name (plus `id`, and `from` and `to` for edges) to typed rows.
 
     Columns that are absent are null; a column the type does not know is a BadRequestError. `lines` number the rows
-    in reports, and `catalog` tells the keys at the ends of an edge. Value constraints are part of it: every row that is
-    left is valid by itself.
+    in reports, and `catalog` tells the keys at the ends of an edge. Every row that is left is valid by itself.
     """
     checked = _CheckedRows(type_, lines, rejected)
-    ends = ("from", "to") if type_.kind == "edge" else ()
-    names = frozenset(batch.schema.names)
-    for name in batch.schema.names:
-        if name not in type_.properties and name != "id" and name not in ends:
+    ends = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else ()
+    names = dict.fromkeys(batch.schema.names)
+    for name in names:
+        if name not in type_.properties and name not in ("id", *(end.name for end in ends)):
             raise BadRequestError(f"{type_.type_key}: {_unknown_field(type_, name)[1]}")
-    typer = RecordTyper(type_, rejected, Grammar.STRICT, mint)
-    explicit = _id_column(batch, "id", checked) if "id" in names else None
-    endpoints = [_endpoint_column(batch, end, checked) for end in ends_of_type(catalog, type_) or ()]
-    columns = []
-    for prop in type_.property_list:
-        if prop.name in names:
-            column = coerce_arrow(prop.type, batch.column(prop.name))
-            checked.column(prop, column)
-            columns.append(column.array)
-        else:
-            columns.append(_absent(prop, checked))
-    ids = typer.ids(columns, explicit, checked)
-    for violation in forbidden_values(type_, checked.table([ids, *endpoints, *columns])):
-        if not checked.is_rejected(violation.row):
+    explicit = _id_column(batch, type_) if "id" in names else None
+    endpoints = [_endpoint_column(batch, end, checked) for end in ends]
+    columns = [
+        checked.column(prop, coerce_arrow(prop.type, batch.column(prop.name)) if prop.name in names else None)
+        for prop in type_.property_list
+    ]
+    ids = RecordTyper(type_, rejected, mint=mint).ids(columns, explicit, checked)
+    rows = pa.table([ids, *endpoints, *columns], schema=rows_schema(type_))
+    for violation in forbidden_values(type_, rows):
+        if violation.row not in checked.rejected_rows:
             checked.reject(violation.row, violation.stage(), violation.property, violation.rule, violation.reason)
-    return checked.accept([ids, *endpoints, *columns], explicit)
+    return checked.accept(rows, explicit)
 
 
 def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedRows) -> pa.Array:
-    name = end.name
+    name, type_key = end.name, checked.type.type_key
     if name not in batch.schema.names:
-        raise BadRequestError(f"{checked.type_key}: the input has no '{name}' column")
+        raise BadRequestError(f"{type_key}: the input has no '{name}' column")
     try:
         column = end.column(batch.column(name))
     except BadRequestError as error:
-        raise BadRequestError(f"{checked.type_key}: {error}") from None
+        raise BadRequestError(f"{type_key}: {error}") from None
     for row, unfit in column.unfit.items():
-        sentence, values = end.reason(unfit)
-        checked.refuse(row, Stage.ENVELOPE, name, sentence, **values)
+        refusal = end.refusal(unfit)
+        checked.refuse(row, Stage.ENVELOPE, name, refusal.sentence, **refusal.values)
     for row in column.null_rows():
         checked.refuse(row, Stage.ENVELOPE, name, Sentence.NO_NODE_ID, name=name, shape="null")
     return column.array
 
 
-def _id_column(batch: pa.RecordBatch, name: str, checked: _CheckedRows) -> pa.Array:
+def _id_column(batch: pa.RecordBatch, type_: TableType) -> pa.Array:
     """Explicit ids as texts. An integer is the id of the node whose key has that value."""
-    column = coerce_arrow(_ID_TYPE, batch.column(name))
-    if column.unfit:
-        found = batch.column(name)
-        if not pa.types.is_integer(found.type):
-            raise BadRequestError(f"{checked.type_key}: column '{name}' must hold ids as strings, not {found.type}")
-        column = Column(canonical_texts(Scalar.I64, found))
-    return column.array
+    given = batch.column("id")
+    column = coerce_arrow(PropertyType(Scalar.STRING), given)
+    if not column.unfit:
+        return column.array
+    if not pa.types.is_integer(given.type):
+        raise BadRequestError(f"{type_.type_key}: column 'id' must hold ids as strings, not {given.type}")
+    return canonical_texts(Scalar.I64, given)
 
 
 @dataclass(slots=True)
 class RecordTyper:
-    """Types the records of one type, block after block.
-
-    `respelled` remembers which old spelling of an id stood for which canonical one (lenient grammar): edges of the
-    same input may still use the old one. `lost` counts what that grammar did not take.
-    """
+    """Types the records of one type, block after block. `respelled` remembers which old spelling of an id stood for
+    which canonical one (lenient grammar): edges of the same input may still use the old one. `lost` counts what that
+    grammar did not take."""
 
     type_: TableType
     rejected: list[RejectedRow]
@@ -293,37 +236,31 @@ class RecordTyper:
     lost: LostValues = field(default_factory=LostValues)
     respelled: dict[str, str] = field(default_factory=dict)
 
-    def read(
-        self,
-        records: Sequence[Mapping[str, object]],
-        lines: Sequence[int],
-        endpoints: tuple[Sequence[str], Sequence[str]] | None = None,
-    ) -> TypedRows:
-        checked = _CheckedRows(self.type_, lines, self.rejected)
+    def read(self, block: Records) -> TypedRows:
+        """JSON-like members by property name (plus `id`) as typed rows; bad ones go to `rejected`."""
+        records = block.members
+        checked = _CheckedRows(self.type_, block.lines, self.rejected)
         names = set().union(*records)
-        if self.grammar is Grammar.STRICT:
-            self._check_names(names, records, checked)
-        elif unknown := names - self.type_.properties.keys() - {"id"}:
-            self.lost.dropped += sum(len(record.keys() & unknown) for record in records)
-        given = self._explicit_ids(records, checked) if "id" in names else None
-        members = _by_name(records, names)
+        if unknown := names - self.type_.properties.keys() - {"id"}:
+            self._leave_out(unknown, records, checked)
+        explicit = pa.array(self._explicit_ids(records, checked), pa.string()) if "id" in names else None
+        is_uniform = sum(map(len, records)) == len(names) * len(records)
         columns = []
         for prop in self.type_.property_list:
-            if prop.name in names:
-                column = coerce(prop.type, members(prop.name), self.grammar)
+            column = None
+            if (name := prop.name) in names:
+                values = list(map(itemgetter(name), records)) if is_uniform else [r.get(name) for r in records]
+                column = coerce(prop.type, values, self.grammar)
                 self.lost.nulled += column.nulled
-                checked.column(prop, column)
-                columns.append(column.array)
-            else:
-                columns.append(_absent(prop, checked))
-        explicit = None if given is None else pa.array(given, pa.string())
+            columns.append(checked.column(prop, column))
         ids = self.ids(columns, explicit, checked)
-        ends = [] if endpoints is None else [pa.array(end, pa.string()) for end in endpoints]
-        return checked.accept([ids, *ends, *columns], explicit)
+        ends = [pa.array(end, pa.string()) for end in block.endpoints]
+        return checked.accept(pa.table([ids, *ends, *columns], schema=rows_schema(self.type_)), explicit)
 
-    def _check_names(self, names: set[str], records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> None:
-        unknown = names - self.type_.properties.keys() - {"id"}
-        if not unknown:
+    def _leave_out(self, unknown: set[str], records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> None:
+        """Refuse members that the type does not have; the lenient grammar drops them."""
+        if self.grammar is Grammar.LENIENT:
+            self.lost.dropped += sum(len(record.keys() & unknown) for record in records)
             return
         problems = {name: _unknown_field(self.type_, name) for name in unknown}
         for row, record in enumerate(records):
@@ -350,7 +287,7 @@ class RecordTyper:
         if isinstance(self.type_, NodeType) and self.type_.key:
             return self._key_ids(self.type_, columns, explicit, checked)
         if explicit is None:
-            return self.mint(checked.count)
+            return self.mint(len(checked.lines))
         if not explicit.null_count:
             return explicit
         return pc.replace_with_mask(explicit, explicit.is_null(), self.mint(explicit.null_count))
@@ -367,7 +304,7 @@ class RecordTyper:
             members = [type_.properties[name] for name in type_.key]
             texts = [canonical_texts(m.type.scalar, typed.column(m.column).combine_chunks()) for m in members]
             for row in np.flatnonzero(differs.to_numpy(zero_copy_only=False)).tolist():
-                if not checked.is_rejected(row):
+                if row not in checked.rejected_rows:
                     spellings = [(m.type.scalar, text[row].as_py()) for m, text in zip(members, texts, strict=True)]
                     self._respell(row, explicit[row].as_py(), ids[row].as_py(), spellings, checked)
         return ids
@@ -392,68 +329,44 @@ class _CheckedRows:
     """One block of rows under check: collects its rejections and cuts the rejected rows out at the end."""
 
     def __init__(self, type_: TableType, lines: Sequence[int] | pa.Array, rejected: list[RejectedRow]) -> None:
-        self._type = type_
-        self._lines = lines if isinstance(lines, pa.Array) else pa.array(lines, pa.int64())
+        self.type = type_
+        self.lines = lines if isinstance(lines, pa.Array) else pa.array(lines, pa.int64())
         self._report = rejected
         self._found: list[tuple[int, Stage, str | None, ConstraintRule, str]] = []
-        self._rows: set[int] = set()
-
-    @property
-    def type_key(self) -> str:
-        return self._type.type_key
-
-    @property
-    def count(self) -> int:
-        return len(self._lines)
-
-    def is_rejected(self, row: int) -> bool:
-        return row in self._rows
+        self.rejected_rows: set[int] = set()
 
     def refuse(self, row: int, stage: Stage, field: str | None, sentence: Sentence, **values: object) -> None:
         self.reject(row, stage, field, sentence.rule, sentence.text(**values))
 
     def reject(self, row: int, stage: Stage, name: str | None, rule: ConstraintRule, reason: str) -> None:
-        self._rows.add(row)
+        self.rejected_rows.add(row)
         self._found.append((row, stage, name, rule, reason))
 
-    def column(self, prop: Property, column: Column) -> None:
+    def column(self, prop: Property, column: Column | None) -> pa.Array:
+        """The values of a property, all null when there is no column; rows whose value can't be stored are refused."""
+        if column is None:
+            column = Column(pa.nulls(len(self.lines), arrow_type(prop.type)))
         for row, reason in column.unfit.items():
             self.refuse(row, Stage.VALUES, prop.name, Sentence.WRONG_VALUE, property=prop.name, reason=reason)
         if not prop.type.nullable:
             for row in column.null_rows():
-                self.refuse(row, Stage.VALUES, prop.name, missing_value(self._type, prop), property=prop.name)
+                self.refuse(row, Stage.VALUES, prop.name, missing_value(self.type, prop), property=prop.name)
+        return column.array
 
-    def table(self, columns: list[pa.Array]) -> pa.Table:
-        return pa.table(columns, schema=rows_schema(self._type))
-
-    def accept(self, columns: list[pa.Array], explicit: pa.Array | None) -> TypedRows:
-        """The rows that broke no rule; `columns` begin with their ids, of which `explicit` were given."""
-        rows = self.table(columns)
-        if not self._rows:
-            return TypedRows(self._type, rows, self._lines)
+    def accept(self, rows: pa.Table, explicit: pa.Array | None) -> TypedRows:
+        """The rows that broke no rule; of their ids, `explicit` were given."""
+        if not self.rejected_rows:
+            return TypedRows(self.type, rows, self.lines)
         # An id that was generated for a rejected row names nothing.
-        ids = columns[0] if isinstance(self._type, NodeType) and self._type.key else explicit
+        ids = rows.column("id") if isinstance(self.type, NodeType) and self.type.key else explicit
         for row, stage, name, rule, reason in self._found:
             entity_id = None if ids is None else ids[row].as_py()
-            line = self._lines[row].as_py()
-            self._report.append(RejectedRow(line, self._type.type_key, name, reason, stage, rule, entity_id))
-        keep = np.ones(self.count, np.bool_)
-        keep[list(self._rows)] = False
+            line = self.lines[row].as_py()
+            self._report.append(RejectedRow(line, self.type.type_key, name, reason, stage, rule, entity_id))
+        keep = np.ones(len(self.lines), np.bool_)
+        keep[list(self.rejected_rows)] = False
         mask = pa.array(keep)
-        return TypedRows(self._type, rows.filter(mask), self._lines.filter(mask))
-
-
-def _by_name(records: Sequence[Mapping[str, object]], names: set[str]) -> Callable[[str], Sequence[object]]:
-    """How to get the values of one member from all records, null where a record has none."""
-    if sum(map(len, records)) == len(names) * len(records):
-        return lambda name: list(map(itemgetter(name), records))
-    return lambda name: [record.get(name) for record in records]
-
-
-def _absent(prop: Property, checked: _CheckedRows) -> pa.Array:
-    column = Column(pa.nulls(checked.count, arrow_type(prop.type)))
-    checked.column(prop, column)
-    return column.array
+        return TypedRows(self.type, rows.filter(mask), self.lines.filter(mask))
 
 
 def missing_value(type_: TableType, prop: Property) -> Sentence:
@@ -470,6 +383,6 @@ def _unknown_field(type_: TableType, name: str) -> tuple[ConstraintRule, str]:
     sentence = Sentence.UNKNOWN_FIELD
     if name in RESERVED_NAMES:
         sentence = Sentence.RESERVED_FIELD
-    elif type_.kind == "edge" and name in _STRUCTURAL_NAMES:
+    elif type_.kind == "edge" and name in ("src", "dst"):
         sentence = Sentence.RESERVED_ENDPOINT
     return sentence.rule, sentence.text(name=name, suggestion=f"; {suggestion}" if suggestion else "")

@@ -24,8 +24,8 @@ import pyarrow.types as pt
 from omnigraph.api.load import plain_array
 from omnigraph.api.values import epoch_millis, is_pandas_null, numpy_value, plain_number
 from omnigraph.dates import MILLIS_PER_DAY
-from omnigraph.engine.rows.columns import arrow_type
-from omnigraph.engine.rows.kernels.coerce import Column, all_finite, all_match, coerce, timestamps
+from omnigraph.engine.rows.columns import EPOCH_TYPES, arrow_type, whole_array
+from omnigraph.engine.rows.kernels.coerce import JSON_KINDS, Column, all_finite, all_match, coerce, timestamps
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
 
@@ -39,16 +39,13 @@ _EXACT_IN_F64: Final = 2.0**53
 _read_array = msgspec.json.Decoder(list).decode
 _MILLIS: Final = arrow_type(PropertyType(Scalar.DATETIME))
 _PER_MILLI: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
-_INSTANTS: Final = frozenset({Scalar.DATE, Scalar.DATETIME})
 # Dates beyond the year 9999, durations beyond some billion days, unknown zones.
 _NOT_IN_PYTHON: Final = (OverflowError, ValueError, LookupError, pa.ArrowException)
 
 
 def coerce_arrow(type_: PropertyType, array: pa.Array) -> Column:
     """A column of `type_` from an Arrow array; rows that do not fit are null and have a reason."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    array = plain_array(array)
+    array = plain_array(whole_array(array))
     if pt.is_null(array.type):
         return Column(pa.nulls(len(array), arrow_type(type_)))
     if pt.is_large_string(array.type):
@@ -118,9 +115,9 @@ def _direct_vectors(type_: PropertyType, array: pa.Array) -> pa.Array | None:
 def _json_like(type_: PropertyType, array: pa.Array) -> list[object]:
     """The values as JSON would have given them, after reading texts of numbers as numbers."""
     if pt.is_list(array.type) or pt.is_large_list(array.type) or pt.is_fixed_size_list(array.type):
-        item = PropertyType(Scalar.F32) if type_.is_vector else type_.item
+        item = _item_of(type_)
         return [None if not row.is_valid else _json_like(item, row.values) for row in array]
-    if type_.scalar in _INSTANTS and (pt.is_date(array.type) or pt.is_timestamp(array.type)):
+    if type_.scalar in EPOCH_TYPES and (pt.is_date(array.type) or pt.is_timestamp(array.type)):
         per_value = MILLIS_PER_DAY if type_.scalar is Scalar.DATE else 1
         return [None if millis is None else millis // per_value for millis in _exact_millis(array)]
     values = python_values(array)
@@ -189,29 +186,18 @@ def reread(scalar: Scalar, value: object) -> object:
 
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_DAY_MILLIS: Final = 86_400_000
-_NULL: Final = type(None)
-
-_AS_THEY_ARE: Final[dict[Scalar, frozenset[type]]] = {
-    Scalar.STRING: frozenset({str}),
-    Scalar.BOOL: frozenset({bool}),
-    Scalar.DATE: frozenset({str}),
-    Scalar.DATETIME: frozenset({str}),
-    Scalar.BLOB: frozenset({str, bytes}),
-    **{scalar: frozenset({int}) for scalar in INTEGERS},
-    **{scalar: frozenset({int, float}) for scalar in FLOATS},
-}
+_PLAIN_KINDS: Final[dict[Scalar, set[type]]] = {**JSON_KINDS, Scalar.BLOB: {str, bytes}}
 
 
 def plain_values(type_: PropertyType, values: Sequence[object]) -> Sequence[object]:
     """The values of one property, null where there is none. The same sequence when there is nothing to change."""
     if not type_.list and not type_.is_vector:
-        return values if _are_plain(type_.scalar, values) else [plain_value(type_, value) for value in values]
-    if set(map(type, values)) <= {list, _NULL}:
-        items = list(chain.from_iterable(value for value in values if isinstance(value, list)))
-        if _are_plain(_item_of(type_).scalar, items):
-            return values
-    return [plain_value(type_, value) for value in values]
+        is_plain = _are_plain(type_.scalar, values)
+    else:
+        is_plain = set(map(type, values)) <= {list, type(None)} and _are_plain(
+            _item_of(type_).scalar, list(chain.from_iterable(value for value in values if isinstance(value, list)))
+        )
+    return values if is_plain else [plain_value(type_, value) for value in values]
 
 
 def plain_value(type_: PropertyType, value: object) -> object:
@@ -223,7 +209,7 @@ def plain_value(type_: PropertyType, value: object) -> object:
 
 
 def _are_plain(scalar: Scalar, values: Sequence[object]) -> bool:
-    return set(map(type, values)) <= {*_AS_THEY_ARE[scalar], _NULL}
+    return set(map(type, values)) <= {*_PLAIN_KINDS[scalar], type(None)}
 
 
 def _item_of(type_: PropertyType) -> PropertyType:
@@ -240,7 +226,7 @@ def _items(value: object) -> object:
         return _numpy(value)
     if hasattr(value, "to_list") and not isinstance(value, str):
         return value.to_list()
-    return None if _is_null(value) else array_text(value)
+    return None if is_pandas_null(value) else array_text(value)
 
 
 def _plain_scalar(scalar: Scalar, value: Any) -> object:
@@ -250,10 +236,14 @@ def _plain_scalar(scalar: Scalar, value: Any) -> object:
         value = _numpy(value)
     if isinstance(value, pa.Scalar):
         value = python_value(value)
-    if _is_null(value):
+    if value is None or is_pandas_null(value):
         return None
     if isinstance(value, date):
-        return _instant(scalar, value)
+        if scalar not in EPOCH_TYPES:
+            return value
+        days = value.toordinal() - _EPOCH_DAY
+        millis = epoch_millis(value) if isinstance(value, datetime) else days * MILLIS_PER_DAY
+        return millis // MILLIS_PER_DAY if scalar is Scalar.DATE else millis
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, bytearray | memoryview):
@@ -269,17 +259,3 @@ def _numpy(value: Any) -> object:
         return numpy_value(value)
     except BadRequestError:
         return value
-
-
-def _is_null(value: object) -> bool:
-    """None, and what pandas has for it."""
-    return value is None or is_pandas_null(value)
-
-
-def _instant(scalar: Scalar, value: date) -> object:
-    """Dates and times as the integers that a column holds."""
-    if scalar is Scalar.DATE:
-        return epoch_millis(value) // _DAY_MILLIS if isinstance(value, datetime) else value.toordinal() - _EPOCH_DAY
-    if scalar is Scalar.DATETIME:
-        return epoch_millis(value) if isinstance(value, datetime) else (value.toordinal() - _EPOCH_DAY) * _DAY_MILLIS
-    return value

@@ -24,7 +24,7 @@ from omnigraph.storage.integer_sets import is_member
 
 
 class Stage(IntEnum):
-    """When a row is checked; a stage is complete before the next begins."""
+    """When a row is checked; a stage is complete before the next begins. The last three are called like their rules."""
 
     ENVELOPE = 1
     FIELDS = 2
@@ -37,10 +37,8 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """One violation of one row. A row with several bad properties is rejected once for each.
-
-    `entity_id` is known where the record names its id or its key is complete.
-    """
+    """One violation of one row; a row with several bad properties is rejected once for each. `entity_id` is known where
+    the record names its id or its key is complete."""
 
     line: int
     type_key: str | None
@@ -51,13 +49,25 @@ class RejectedRow:
     entity_id: str | None = None
 
     def message(self, unit: str = "line") -> str:
-        where = f"{unit} {self.line}"
-        return f"{where}: {self.type_key}: {self.reason}" if self.type_key else f"{where}: {self.reason}"
+        return f"{unit} {self.line}: {f'{self.type_key}: ' if self.type_key else ''}{self.reason}"
 
     def error(self, unit: str = "line") -> ConstraintError:
-        return ConstraintError(
-            self.rule, self.type_key, self.property, self.entity_id, self.line, message=self.message(unit)
-        )
+        message = self.message(unit)
+        return ConstraintError(self.rule, self.type_key, self.property, self.entity_id, self.line, message=message)
+
+    @classmethod
+    def of(
+        cls,
+        line: int,
+        type_key: str | None,
+        property: str | None,
+        stage: Stage,
+        sentence: Sentence,
+        /,
+        **values: object,
+    ) -> RejectedRow:
+        """The row that a sentence with these values is about."""
+        return cls(line, type_key, property, sentence.text(**values), stage, sentence.rule)
 
 
 def first_in_stage_order(rejected: Iterable[RejectedRow], types: Mapping[str, TableType]) -> RejectedRow:
@@ -112,10 +122,8 @@ class LostValues:
 
 @dataclass(frozen=True, slots=True)
 class DecodedInput:
-    """A whole input, by type key in sorted order; only types that have records are present.
-
-    `rejected` is empty unless the caller asked to collect. `lost` is None in the strict grammar, which loses nothing.
-    """
+    """A whole input, by type key in sorted order; only types that have records are present. `rejected` is empty unless
+    the caller asked to collect. `lost` is None in the strict grammar, which loses nothing."""
 
     by_type: dict[str, TypedRows]
     rejected: tuple[RejectedRow, ...] = ()
@@ -137,36 +145,33 @@ class ForbiddenValue:
 
 def check_values(rows: TypedRows) -> list[RejectedRow]:
     """Every violation among decoded rows, in rule order and then row order; empty when all hold."""
-    ids = rows.rows.column("id")
+    key, ids = rows.type_key, rows.rows.column("id")
     return [
         RejectedRow(
-            rows.lines[violation.row].as_py(),
-            rows.type_key,
-            violation.property,
-            violation.reason,
-            violation.stage(),
-            violation.rule,
-            ids[violation.row].as_py(),
+            rows.lines[bad.row].as_py(), key, bad.property, bad.reason, bad.stage(), bad.rule, ids[bad.row].as_py()
         )
-        for violation in forbidden_values(rows.type, rows.rows)
+        for bad in forbidden_values(rows.type, rows.rows)
     ]
 
 
 def forbidden_values(type_: TableType, rows: pa.Table) -> Iterator[ForbiddenValue]:
     """Every violation among typed rows, in rule order and then row order. Columns that are absent are not checked."""
+    columns = set(rows.column_names)
+    present = {prop.name: prop for prop in type_.property_list if prop.column in columns}
     if isinstance(type_, NodeType):
+        scalars = {name: prop for name, prop in present.items() if not prop.type.list}
         for rule in type_.ranges:
-            yield from _outside(type_, type_.properties[rule.property], rule, rows)
+            if rule.property in scalars:
+                yield from _outside(type_, scalars[rule.property], rule, rows)
         for check in type_.checks:
-            yield from _mismatches(type_, type_.properties[check.property], check, rows)
-    for prop in type_.property_list:
+            if check.property in scalars:
+                yield from _mismatches(type_, scalars[check.property], check, rows)
+    for prop in present.values():
         if prop.type.enum_values is not None:
             yield from _not_in_enum(type_, prop, prop.type.enum_values, rows)
 
 
 def _outside(type_: TableType, prop: Property, rule: RangeRule, rows: pa.Table) -> Iterator[ForbiddenValue]:
-    if prop.type.list or not _has(rows, prop):
-        return
     column = rows.column(prop.column)
     # Compared as 64-bit floats on both sides, where NaN is inside nothing.
     numbers = pc.cast(column, pa.float64(), safe=False)
@@ -177,22 +182,17 @@ def _outside(type_: TableType, prop: Property, rule: RangeRule, rows: pa.Table) 
         inside = pc.and_(inside, pc.less_equal(numbers, float(rule.high)))
     for row in _rows_where_false(inside):
         number = numbers[row].as_py()
-        bound: float | None = None
-        if math.isnan(number):
-            sentence = Sentence.NAN
-        elif rule.low is not None and number < rule.low:
+        if rule.low is not None and number < rule.low:
             sentence, bound = Sentence.BELOW_MINIMUM, rule.low
         elif rule.high is not None and number > rule.high:
             sentence, bound = Sentence.ABOVE_MAXIMUM, rule.high
         else:
-            sentence = Sentence.NOT_FINITE
+            sentence, bound = Sentence.NAN if math.isnan(number) else Sentence.NOT_FINITE, None
         value = value_text(prop.type.scalar, column[row].as_py())
         yield _forbidden(row, type_, prop, sentence, value=value, bound=bound)
 
 
 def _mismatches(type_: TableType, prop: Property, rule: CheckRule, rows: pa.Table) -> Iterator[ForbiddenValue]:
-    if prop.type.list or not _has(rows, prop):
-        return
     if (problem := pattern_problem(rule.pattern)) is not None:
         raise BadRequestError(f"@check on {type_.name}.{prop.name} has invalid regex '{rule.pattern}': {problem}")
     column = rows.column(prop.column)
@@ -204,8 +204,6 @@ def _mismatches(type_: TableType, prop: Property, rule: CheckRule, rows: pa.Tabl
 def _not_in_enum(
     type_: TableType, prop: Property, allowed: tuple[str, ...], rows: pa.Table
 ) -> Iterator[ForbiddenValue]:
-    if not _has(rows, prop):
-        return
     column = rows.column(prop.column)
     owners = pc.list_parent_indices(column) if prop.type.list else None
     values = pc.list_flatten(column) if prop.type.list else column
@@ -219,10 +217,6 @@ def _not_in_enum(
 def _forbidden(row: int, type_: TableType, prop: Property, sentence: Sentence, **values: object) -> ForbiddenValue:
     reason = sentence.text(type=type_.name, property=prop.name, **values)
     return ForbiddenValue(row, prop.name, reason, sentence.rule)
-
-
-def _has(rows: pa.Table, prop: Property) -> bool:
-    return bool(rows.schema.get_field_index(prop.column) >= 0)
 
 
 def _rows_where_false(held: pa.ChunkedArray) -> list[int]:
