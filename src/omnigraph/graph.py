@@ -136,10 +136,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     """A versioned graph of typed tables at one location. Implements `omnigraph.GraphApi`."""
 
     def __init__(
-        self,
-        workspace: Workspace,
-        queries: Queries | None = None,
-        read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+        self, workspace: Workspace, queries: Queries | None = None, read_options: ReadOptions = DEFAULT_READ_OPTIONS
     ) -> None:
         self._workspace = workspace
         self._queries = queries
@@ -456,12 +453,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return changes_of_types(self.snapshot(snapshot=commit_id), scope).records()
 
     def _changes_page(
-        self,
-        commit_id: str,
-        scope: ChangeScope,
-        page_token: str | None,
-        max_changes: int | None,
-        max_bytes: int | None,
+        self, commit_id: str, scope: ChangeScope, page_token: str | None, max_changes: int | None, max_bytes: int | None
     ) -> CommitChangesPage:
         return commit_changes_page(self.snapshot(snapshot=commit_id), scope, page_token, max_changes, max_bytes)
 
@@ -518,11 +510,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return ensure_indices(workspace, branch.strip(), actor=author)
 
     def _cleanup(
-        self,
-        retention: maintenance.Retention,
-        grace: timedelta,
-        dry_run: bool,
-        progress: maintenance.Progress | None,
+        self, retention: maintenance.Retention, grace: timedelta, dry_run: bool, progress: maintenance.Progress | None
     ) -> maintenance.CleanupReport:
         from omnigraph.engine.maintenance.cleanup import cleanup
 

@@ -67,11 +67,7 @@ _CHUNK_BYTES = 64 << 10
 
 
 def export_lines(
-    snapshot: Snapshot,
-    types: Collection[str] = (),
-    scope: ChangeScope = EVERYTHING,
-    *,
-    dates: Dates = Dates.EPOCH,
+    snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING, *, dates: Dates = Dates.EPOCH
 ) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
     with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):

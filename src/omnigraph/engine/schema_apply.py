@@ -173,10 +173,7 @@ def _plan(txn: WriteTxn, accepted: Catalog, desired: Catalog, text: str) -> Publ
     gone = {old.type_key for incarnation, old in before.items() if incarnation not in kept}
     gone |= {old.type_key for old in before.values()} - {t.type_key for t in table_types(desired).values()}
     return PublishPlan(
-        staged=staged,
-        added=added,
-        dropped=frozenset(gone),
-        schema=txn.root.accept_schema(text, desired.to_json()),
+        staged=staged, added=added, dropped=frozenset(gone), schema=txn.root.accept_schema(text, desired.to_json())
     )
 
 

@@ -24,12 +24,7 @@ from omnigraph.engine.rows.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, held_source
-from omnigraph.errors import (
-    BadRequestError,
-    CommitOutcomeUnknownError,
-    HistoricalVersionReclaimedError,
-    StorageError,
-)
+from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.creation import create_root
@@ -189,12 +184,7 @@ class Workspace(Resources):
             return publish.publish(txn, plan, prepare_again)
 
     def commit(
-        self,
-        branch: str,
-        prepare: Callable[[WriteTxn], PublishPlan | None],
-        intent: Intent,
-        *,
-        strict: bool = False,
+        self, branch: str, prepare: Callable[[WriteTxn], PublishPlan | None], intent: Intent, *, strict: bool = False
     ) -> PublishedCommit | None:
         """One write from head to commit. `prepare` may run again on a newer head unless the write is strict.
 

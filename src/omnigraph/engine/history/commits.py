@@ -119,12 +119,7 @@ def last_runs(uri: str, branches: Mapping[str, str]) -> dict[str, CommitReceipt]
 
 
 def create_branch(
-    workspace: Workspace,
-    name: str,
-    source: str,
-    *,
-    actor: str | None = None,
-    idempotency_key: str | None = None,
+    workspace: Workspace, name: str, source: str, *, actor: str | None = None, idempotency_key: str | None = None
 ) -> BranchRef | KeyUse:
     """A branch from another branch's head, or from any commit that a live branch still has."""
     name, source = name.strip(), source.strip()
