@@ -59,15 +59,7 @@ from omnigraph.api.values import plain_id
 from omnigraph.engine.blobs import BlobRead, read_blob
 from omnigraph.engine.export import export_files, export_lines, export_text, write_lines
 from omnigraph.engine.history.changes import changes_of_types, commit_changes_page
-from omnigraph.engine.history.commits import (
-    branch_names,
-    create_branch,
-    delete_branch,
-    find_or_create,
-    receipts,
-    summaries,
-    summary,
-)
+from omnigraph.engine.history.commits import create_branch, delete_branch, find_or_create, receipts, summaries, summary
 from omnigraph.engine.history.diff import diff_of
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import (
@@ -412,7 +404,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return BranchCreated(self.uri, source.strip(), name.strip(), creator, replayed)
 
     def list_branches(self) -> list[str]:
-        return branch_names(self._acting(PolicyAction.READ))
+        return self._acting(PolicyAction.READ).root.branches.names()
 
     def _delete_branch(self, name: str, author: Author) -> BranchDeleted:
         actor = self._workspace.author(author.actor)

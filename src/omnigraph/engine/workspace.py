@@ -28,7 +28,7 @@ from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, Histori
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.creation import create_root
-from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.identifiers import MAIN, version_in
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.log.tracing import Trace
@@ -131,10 +131,9 @@ class Workspace(Resources):
         """The same for a read point."""
         point = point.normalize()
         if point.snapshot is not None:
-            located = log_walk.find(self.root, point.snapshot)
+            ref, entry = log_walk.find(self.root, point.snapshot)
             # A commit is governed by the branch it was made on.
-            made_on = located.entry.branch
-            return Snapshot(self, located.ref.branch, located.entry, self.visibility_for(action, made_on), made_on)
+            return Snapshot(self, ref.branch, entry, self.visibility_for(action, entry.branch), entry.branch)
         name = point.branch or MAIN
         # Only an actor who may read a branch learns whether it exists.
         visibility = self.visibility_for(action, name)
@@ -165,12 +164,12 @@ class Workspace(Resources):
         if isinstance(target, Snapshot):
             return target
         target = target.strip()
-        is_commit = target != MAIN and log_walk.could_be_commit(target)
+        is_commit = target != MAIN and version_in(target) is not None
         return self.snapshot(snapshot=target) if is_commit else self.snapshot(target)
 
     def commit_entry(self, commit_id: str) -> LogEntry:
         """A commit that a live branch has."""
-        return log_walk.find(self.root, commit_id).entry
+        return log_walk.find(self.root, commit_id)[1]
 
     # Commits
 

@@ -402,7 +402,7 @@ def _at(state: Snapshot, commit_id: str) -> Snapshot:
         return state
     if not log_walk.is_on_line(state.root, state.branch, state.version, commit_id):
         raise ChangeCursorRejectedError("it was made for other states")
-    return state.at(log_walk.find(state.root, commit_id).entry)
+    return state.at(log_walk.find(state.root, commit_id)[1])
 
 
 def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope, selected: str) -> ChangeSet:

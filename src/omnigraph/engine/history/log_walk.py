@@ -6,8 +6,9 @@ Everything here reads immutable log entries, so results may be cached and reads 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from omnigraph.errors import BadRequestError, BranchNotFoundError, IntegrityError, NotFoundError
 from omnigraph.storage.identifiers import version_in
@@ -17,20 +18,11 @@ from omnigraph.storage.models import BranchRef, ForkPoint, LogEntry, ParentLink,
 from omnigraph.storage.root import GraphRoot
 
 
-@dataclass(frozen=True, slots=True)
-class CommitPage:
+class CommitPage(NamedTuple):
     """Newest first. `next_version` continues the listing; None at the beginning of history."""
 
     commits: list[LogEntry]
     next_version: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A commit together with a live branch whose history holds it."""
-
-    ref: BranchRef
-    entry: LogEntry
 
 
 def commits(root: GraphRoot, head: BranchHead, *, limit: int, before: int | None = None) -> CommitPage:
@@ -121,12 +113,8 @@ def is_on_line(root: GraphRoot, branch: str, newest: int, commit_id: str) -> boo
     return at_versions(root, root.branches.head(branch).ref, [version])[0].commit.id == commit_id
 
 
-def could_be_commit(text: str) -> bool:
-    return version_in(text) is not None
-
-
-def find(root: GraphRoot, commit_id: str) -> Located:
-    """A commit on any live branch. The id says its version, so this costs one read per log that could hold it."""
+def find(root: GraphRoot, commit_id: str) -> tuple[BranchRef, LogEntry]:
+    """A commit, and a live branch whose history holds it. The id says its version, so this costs one read per log."""
     version = version_in(commit_id)
     if version is not None:
         refs: dict[tuple[str, int], BranchRef] = {}
@@ -135,7 +123,7 @@ def find(root: GraphRoot, commit_id: str) -> Located:
             refs.setdefault((address.branch_id, address.version), ref)
         for ref, entry in zip(refs.values(), root.log.entries(refs), strict=True):
             if isinstance(entry, LogEntry) and entry.commit.id == commit_id:
-                return Located(ref, entry)
+                return ref, entry
     raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
 
 
@@ -149,10 +137,8 @@ def merge_base(root: GraphRoot, left: LogEntry, right: LogEntry) -> LogEntry | N
     walk.paint(left, _LEFT)
     walk.paint(right, _RIGHT)
     common = walk.best_common()
-    if not common:
-        return None
     from_left, from_right = walk.distances(left), walk.distances(right)
-    return min(common, key=lambda e: (from_left[e.commit.id] + from_right[e.commit.id], -e.version))
+    return min(common, key=lambda e: (from_left[e.commit.id] + from_right[e.commit.id], -e.version), default=None)
 
 
 _LEFT, _RIGHT, _BEHIND = 1, 2, 4
@@ -194,15 +180,13 @@ class _Painting:
     def distances(self, start: LogEntry) -> dict[str, int]:
         """The fewest steps from a commit to each painted ancestor."""
         distances = {start.commit.id: 0}
-        level = [start]
-        while level:
-            following = []
-            for entry in level:
-                for link in entry.commit.parents:
-                    if link.commit_id in self._entries and link.commit_id not in distances:
-                        distances[link.commit_id] = distances[entry.commit.id] + 1
-                        following.append(self._entries[link.commit_id])
-            level = following
+        queue = deque([start])
+        while queue:
+            entry = queue.popleft()
+            for link in entry.commit.parents:
+                if link.commit_id in self._entries and link.commit_id not in distances:
+                    distances[link.commit_id] = distances[entry.commit.id] + 1
+                    queue.append(self._entries[link.commit_id])
         return distances
 
     def _parents(self, entry: LogEntry) -> Iterator[LogEntry]:
@@ -211,7 +195,10 @@ class _Painting:
         for position, (link, parent) in enumerate(zip(links, entries, strict=False)):
             if position and parent is None:
                 continue  # a merged branch that was deleted, and whose log was swept: no other commit descends from it
-            yield _parent(link, parent)
+            if not isinstance(parent, LogEntry) or parent.commit.id != link.commit_id:
+                slot = slot_path(link.branch_id, link.version)
+                raise IntegrityError(slot, f"the entry of commit {link.commit_id} is missing")
+            yield parent
 
     def _ahead(self, links: tuple[ParentLink, ...]) -> list[tuple[str, int]]:
         """The longer the walk down one line has been, the more of that line is fetched at once, into the log's cache:
@@ -224,11 +211,3 @@ class _Painting:
         if steps < _STEPS_ALONE or (steps & (steps - 1) and steps % _FURTHEST_AHEAD):
             return []
         return [(line.branch_id, version) for version in range(line.version - 1, max(0, line.version - window), -1)]
-
-
-def _parent(link: ParentLink, entry: object) -> LogEntry:
-    if not isinstance(entry, LogEntry) or entry.commit.id != link.commit_id:
-        raise IntegrityError(
-            slot_path(link.branch_id, link.version), f"the entry of commit {link.commit_id} is missing"
-        )
-    return entry
