@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from omnigraph.storage.models import IDEMPOTENCY_WINDOW, ChangeCounts, LogEntry,
 from omnigraph.storage.root import open_root
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.files import StagedFiles
-from omnigraph.storage.tables.fragments import FragmentStaging, delete_rows, fragments_of
+from omnigraph.storage.tables.fragments import FragmentStaging, delete_rows, fragments_of, scan_fragments
 from omnigraph.storage.tables.rows import ROW_ADDRESS
 
 
@@ -101,11 +101,6 @@ class IncomingType:
         return ChangeCounts(inserted=self.current.rows - self.base.rows, updated=self.updated)
 
 
-def remote_tables(txn: WriteTxn) -> dict[str, RemoteTable]:
-    """Every table of the captured head, for executors that write into them."""
-    return {key: RemoteTable.of(txn.resources, state) for key, state in txn.base.tables.items()}
-
-
 class StagedRun:
     """All tables of one attempt against one captured head."""
 
@@ -153,8 +148,7 @@ class StagedRun:
 
     def without_rows(self, key: str, remaining: Mapping[int, str | None]) -> None:
         """Go on without some rows: fragments as `delete_rows` left them."""
-        staged = self._staging.without_rows(self.by_key[key].current, remaining)
-        self.replace_current(key, staged.state)
+        self.replace_current(key, self._staging.without_rows(self.by_key[key].current, remaining).state)
 
     def replace_current(self, key: str, state: TableState) -> None:
         self.by_key[key] = replace(self.by_key[key], current=state)
@@ -206,14 +200,9 @@ class GraphAddress:
     def of(cls, uri: str) -> GraphAddress:
         return cls(Location.parse(uri))
 
-    @contextmanager
-    def open(self) -> Iterator[Workspace]:
+    def open(self) -> closing[Workspace]:
         """The graph, open for as long as the block runs."""
-        workspace = Workspace(open_root(self.location))
-        try:
-            yield workspace
-        finally:
-            workspace.close()
+        return closing(Workspace(open_root(self.location)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,20 +214,15 @@ class FrameCommit:
     fragments: Sequence[str]
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
-        mode, key = self.mode, self.type.type_key
+        mode, key, limit = self.mode, self.type.type_key, txn.resources.limits.rows
         replaces = mode is LoadMode.OVERWRITE
-        base = txn.state(key)
-        staging = FragmentStaging(txn.root.reader, txn.root.trace)
+        base, staging = txn.state(key), FragmentStaging(txn.root.reader, txn.root.trace)
         staged = staging.add_fragments(base, self.fragments, replaces=replaces).state
         base_files = set() if replaces else {f.file for f in fragments_of(txn.root.reader.open(base))}
         incoming = PinnedTable.of(txn.resources, staged).only(lambda fragment: fragment.file not in base_files)
-        if incoming.rows > txn.resources.limits.rows:
-            raise ResourceLimitError(
-                "rows of one DataFrame write",
-                txn.resources.limits.rows,
-                incoming.rows,
-                "use omnigraph.pipeline.write_frame, which has no such limit",
-            )
+        if incoming.rows > limit:
+            remedy = "use omnigraph.pipeline.write_frame, which has no such limit"
+            raise ResourceLimitError("rows of one DataFrame write", limit, incoming.rows, remedy)
         rows = _row_indices(incoming, self.type)
         superseded: list[int] = []
         if mode is LoadMode.MERGE:
@@ -273,9 +257,9 @@ def _row_indices(incoming: PinnedTable, type_: TableType) -> pa.Table:
         members |= set(type_.key)
     columns = [*type_.system_columns, *(column_of(type_, name) or name for name in sorted(members))]
     wanted = list(dict.fromkeys(columns))
-    batches = list(incoming.remote.scan(incoming.fragment_ids, wanted, places=True)) if incoming.fragments else []
-    if batches:
-        return pa.Table.from_batches(batches)
+    batches = scan_fragments(incoming.remote, incoming.fragment_ids, wanted, addresses=PLACE)
+    if incoming.fragments and (rows := list(batches)):
+        return pa.Table.from_batches(rows)
     schema = table_schema(type_)
     return pa.schema([*(schema.field(name) for name in wanted), pa.field(PLACE, pa.int64())]).empty_table()
 
