@@ -146,46 +146,28 @@ if TYPE_CHECKING:
     from omnigraph.sources import Queries, Query, queries
 
 _HOMES = {
-    "api.branches": ["MergePreview", "MergeResult", "Resolutions"],
-    "api.governance": ["Limits", "QueryLimits"],
-    "api.graph": ["Branch", "GraphApi"],
-    "api.history": [
-        "ChangeBaseline",
-        "ChangePoll",
-        "ChangeRecord",
-        "ChangeScope",
-        "ChangeSet",
-        "CommitChangesPage",
-        "CommitHistory",
-        "CommitList",
-        "CommitReceipt",
-        "CommitSummary",
-    ],
-    "api.load": ["LoadReceipt", "MutationReceipt"],
-    "api.maintenance": [
-        "CleanupReport",
-        "MaintenancePolicy",
-        "MaintenanceReport",
-        "OptimizeReport",
-        "PendingProperty",
-        "RepairReport",
-        "Retention",
-        "Verification",
-    ],
-    "api.queries": ["ExportedFile"],
-    "api.schema": ["SchemaApplied", "SchemaPlan"],
-    "client": ["AsyncRemoteGraph", "RemoteGraph", "RemoteSnapshot"],
-    "engine.query.read": ["ReadOptions"],
-    "engine.query.result": ["QueryResult", "QueryStream"],
-    "engine.query.search.embedder": ["DocumentEmbedder", "Embedder"],
-    "engine.rows.kernels.csv_rows": ["CsvDialect"],
-    "engine.write.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
-    "graph": ["Graph", "Snapshot"],
-    "local": ["init", "open"],
-    "remote": ["connect", "connect_async"],
-    "sources": ["Queries", "Query", "queries"],
+    "api.branches": "MergePreview MergeResult Resolutions",
+    "api.governance": "Limits QueryLimits",
+    "api.graph": "Branch GraphApi",
+    "api.history": "ChangeBaseline ChangePoll ChangeRecord ChangeScope ChangeSet CommitChangesPage CommitHistory "
+    "CommitList CommitReceipt CommitSummary",
+    "api.load": "LoadReceipt MutationReceipt",
+    "api.maintenance": "CleanupReport MaintenancePolicy MaintenanceReport OptimizeReport PendingProperty RepairReport "
+    "Retention Verification",
+    "api.queries": "ExportedFile",
+    "api.schema": "SchemaApplied SchemaPlan",
+    "client": "AsyncRemoteGraph RemoteGraph RemoteSnapshot",
+    "engine.query.read": "ReadOptions",
+    "engine.query.result": "QueryResult QueryStream",
+    "engine.query.search.embedder": "DocumentEmbedder Embedder",
+    "engine.rows.kernels.csv_rows": "CsvDialect",
+    "engine.write.external_blobs": "AllowedBase ExternalBlobPolicy",
+    "graph": "Graph Snapshot",
+    "local": "init open",
+    "remote": "connect connect_async",
+    "sources": "Queries Query queries",
 }
-_HOME_OF = {name: f"omnigraph.{home}" for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: f"omnigraph.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -193,8 +175,8 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name) or ("omnigraph.errors" if name in __all__ else None)
     if home is None:
         raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")
-    found = globals()[name] = getattr(import_module(home), name)
-    return found
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -57,7 +57,7 @@ from omnigraph.api.queries import (
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.values import plain_id
 from omnigraph.engine.blobs import BlobRead, read_blob
-from omnigraph.engine.export import export_files, export_lines, export_text, write_lines
+from omnigraph.engine.export import export_files, export_lines, write_lines
 from omnigraph.engine.history.changes import changes_of_types, commit_changes_page
 from omnigraph.engine.history.commits import create_branch, delete_branch, find_or_create, receipts, summaries, summary
 from omnigraph.engine.history.diff import diff_of
@@ -311,11 +311,14 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return read_blob(self._workspace, cell, point)
 
     def _export(self, point: ReadPoint, types: Collection[str], epoch: bool) -> Iterator[str]:
-        return export_text(self._state(point, PolicyAction.EXPORT), types, epoch=epoch)
+        return (f"{line.decode()}\n" for line in self._export_lines(point, types, epoch))
 
     def _export_to(self, point: ReadPoint, types: Collection[str], epoch: bool, writer: ByteWriter) -> int:
-        state = self._state(point, PolicyAction.EXPORT)
-        return write_lines(export_lines(state, types, dates=Dates.EPOCH if epoch else Dates.ISO), writer)
+        return write_lines(self._export_lines(point, types, epoch), writer)
+
+    def _export_lines(self, point: ReadPoint, types: Collection[str], epoch: bool) -> Iterator[bytes]:
+        dates = Dates.EPOCH if epoch else Dates.ISO
+        return export_lines(self._state(point, PolicyAction.EXPORT), types, dates=dates)
 
     def _export_files(
         self,

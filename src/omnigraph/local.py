@@ -77,21 +77,16 @@ def open(
         from omnigraph.engine.maintenance.maintainer import Maintainer
 
         Maintainer(graph._workspace, DEFAULT_POLICY if maintain is True else maintain).start()
-    return graph if actor is None else _act_for(graph, policy, actor)
+    if policy is not None:
+        from omnigraph.policy.gate import load_gate
 
-
-def _act_for(graph: Graph, policy: str | Path | None, actor: str) -> Graph:
-    """The graph for one actor, under the rules of a file."""
-    if policy is None:
-        return graph.acting_for(actor)
-    from omnigraph.policy.gate import load_gate
-
-    try:
-        gate = load_gate(read_text(Path(policy), "policy"), "graph", str(policy), graph.id).bind_schema(graph.catalog)
-    except BaseException:
-        graph.close()
-        raise
-    return graph._with_gate(gate).acting_for(actor)
+        try:
+            rules = load_gate(read_text(Path(policy), "policy"), "graph", str(policy), graph.id)
+            graph = graph._with_gate(rules.bind_schema(graph.catalog))
+        except BaseException:
+            graph.close()
+            raise
+    return graph if actor is None else graph.acting_for(actor)
 
 
 def _configure(

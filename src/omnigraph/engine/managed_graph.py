@@ -57,23 +57,14 @@ def look_at(uri: str) -> Found:
     except StorageError:
         raise
     except OmniGraphError as error:
-        left = leftovers(Location.parse(uri))
-        if left.is_graph:
-            return _made_meanwhile(uri, error)
-        if left.foreign is not None:
-            return Found(Standing.OCCUPIED, problem=f"it holds '{left.foreign}' and no graph")
+        problem = error
+    left = leftovers(Location.parse(uri))
+    if left.foreign is not None and not left.is_graph:
+        return Found(Standing.OCCUPIED, problem=f"it holds '{left.foreign}' and no graph")
+    if not left.is_graph:
         return Found(Standing.UNFINISHED if left.own else Standing.NOTHING)
-
-
-def _graph_at(uri: str) -> Found:
-    with closing(Workspace.open(uri)) as workspace:
-        head = workspace.snapshot(MAIN)
-        return Found(Standing.GRAPH, workspace.graph_id, head.entry.version, head.schema_document.source)
-
-
-def _made_meanwhile(uri: str, problem: OmniGraphError) -> Found:
-    """A graph that did not open. If that was because there was none a moment ago, it opens now."""
     if isinstance(problem, NotFoundError):
+        # There was no graph a moment ago; one that was made meanwhile opens now.
         try:
             return _graph_at(uri)
         except StorageError:
@@ -81,6 +72,12 @@ def _made_meanwhile(uri: str, problem: OmniGraphError) -> Found:
         except OmniGraphError as error:
             problem = error
     return Found(Standing.BROKEN, problem=str(problem))
+
+
+def _graph_at(uri: str) -> Found:
+    with closing(Workspace.open(uri)) as workspace:
+        head = workspace.snapshot(MAIN)
+        return Found(Standing.GRAPH, workspace.graph_id, head.entry.version, head.schema_document.source)
 
 
 def schema_made_by(uri: str) -> str | None:

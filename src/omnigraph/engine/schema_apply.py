@@ -31,22 +31,9 @@ _KIND: Final = "schema_apply"
 _READ_AT_ONCE: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaPreview:
-    """A plan, and the catalog the branch would have after it; None when the plan is not possible."""
-
-    plan: SchemaPlan
-    catalog: Catalog | None
-
-
 def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPlan:
     """The migration from a branch's schema to this one. Writes nothing, and an impossible plan is not an error."""
     return evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan
-
-
-def preview_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPreview:
-    evolution = evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss)
-    return SchemaPreview(evolution.plan, evolution.catalog if evolution.plan.supported else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +74,12 @@ def apply_schema(
         change.look_back(workspace, published)
     if change.evolution is None or change.head is None:
         raise AssertionError("a schema change is always planned")
-    plan = change.evolution.plan
+    plan, paths = change.evolution.plan, change.hard_dropped_paths
     if published is None:
         return SchemaApplied.of(workspace.uri, plan, change.head, None)
-    hard = change.hard_dropped_paths
     # What came after the change is not the past that it promised to purge.
-    purged = purge_history(workspace, hard, before=published.entry if published.replayed else None) if hard else None
+    past = published.entry if published.replayed else None
+    purged = purge_history(workspace, paths, before=past) if paths else None
     commit = receipt_of(published.entry)
     return SchemaApplied.of(workspace.uri, plan, published.version, commit, purged, replayed=published.replayed)
 
@@ -155,38 +142,36 @@ def _refuse_changed_since(txn: WriteTxn, since: int) -> None:
 
 def _plan(txn: WriteTxn, accepted: Catalog, desired: Catalog, text: str) -> PublishPlan:
     before = {type_.table_incarnation: type_ for type_ in table_types(accepted).values()}
+    wanted = table_types(desired)
     staged: dict[str, StagedTable] = {}
     added: dict[str, TableState] = {}
-    kept: set[int] = set()
-    for type_key, type_ in table_types(desired).items():
+    for type_key, type_ in wanted.items():
         old = before.get(type_.table_incarnation)
         if old is None:
             added[type_key] = txn.root.create_table(type_key, table_schema(type_))
             continue
-        kept.add(type_.table_incarnation)
         state = txn.base.tables[old.type_key]
         changed = _reshape(txn, state, old, type_)
-        if changed is not None:
+        if changed.state != state:
             staged[type_key] = changed
         elif old.type_key != type_key:
             added[type_key] = state
-    gone = {old.type_key for incarnation, old in before.items() if incarnation not in kept}
-    gone |= {old.type_key for old in before.values()} - {t.type_key for t in table_types(desired).values()}
-    return PublishPlan(
-        staged=staged, added=added, dropped=frozenset(gone), schema=txn.root.accept_schema(text, desired.to_json())
-    )
+    kept = {type_.table_incarnation for type_ in wanted.values()}
+    # A name may have gone to another type.
+    gone = {old.type_key for old in before.values() if old.table_incarnation not in kept or old.type_key not in wanted}
+    schema = txn.root.accept_schema(text, desired.to_json())
+    return PublishPlan(staged=staged, added=added, dropped=frozenset(gone), schema=schema)
 
 
-def _reshape(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -> StagedTable | None:
-    """The table with the columns of its new type; None when they are the ones it has."""
+def _reshape(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -> StagedTable:
+    """The table with the columns of its new type."""
     staging, staged = txn.root.staging, StagedTable(state)
     had = {prop.column for prop in old.property_list}
-    has = {prop.column for prop in new.property_list}
-    if had - has:
-        staged = staged.followed_by(staging.remove_columns(staged.state, had - has))
+    if unwanted := had - {prop.column for prop in new.property_list}:
+        staged = staged.followed_by(staging.remove_columns(staged.state, unwanted))
     if fresh := [table_field(prop) for prop in new.property_list if prop.column not in had]:
         staged = staged.followed_by(staging.add_column(staged.state, *fresh))
-    return staged if staged.state != state else None
+    return staged
 
 
 def _purged_tables(

@@ -7,14 +7,12 @@ those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, Self, TypeAlias, TypeVar
-
-import pyarrow as pa
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.queries import ReadPoint
@@ -24,7 +22,7 @@ from omnigraph.engine.rows.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, held_source
-from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, HistoricalVersionReclaimedError, StorageError
+from omnigraph.errors import CommitOutcomeUnknownError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.creation import create_root
@@ -69,40 +67,15 @@ class Workspace(Resources):
         `path`, the file of the schema, only shows in messages."""
         catalog = accept_schema(schema, path)
         types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
-        tables = {type_.type_key: table_schema(type_) for type_ in types}
-        return cls.create(
-            uri,
-            tables,
+        root = create_root(
+            Location.parse(uri, storage_options=storage_options),
+            {type_.type_key: table_schema(type_) for type_ in types},
             source=schema,
             catalog=catalog.to_json(),
             actor=actor,
             details=details,
             force=force,
-            storage_options=storage_options,
             trace=trace,
-        )
-
-    @classmethod
-    def create(
-        cls,
-        uri: str | Path,
-        tables: Mapping[str, pa.Schema],
-        *,
-        source: str = "",
-        catalog: bytes = b"null",
-        actor: str | None = None,
-        details: Mapping[str, str] | None = None,
-        force: bool = False,
-        storage_options: StorageOptions = None,
-        trace: Trace | None = None,
-    ) -> Self:
-        """A new graph with one empty table per type key, each with a string column `id`."""
-        for type_key, schema in tables.items():
-            if "id" not in schema.names or schema.field("id").type != pa.string():
-                raise BadRequestError(f"table '{type_key}' needs a string column 'id'")
-        location = Location.parse(uri, storage_options=storage_options)
-        root = create_root(
-            location, tables, source=source, catalog=catalog, actor=actor, details=details, force=force, trace=trace
         )
         return cls(root)
 
@@ -228,17 +201,9 @@ class GraphHandle(Protocol):
     def _workspace(self) -> Workspace: ...
 
 
-@contextmanager
-def open_workspace(graph: GraphHandle | str | Path) -> Iterator[Workspace]:
+def open_workspace(graph: GraphHandle | str | Path) -> AbstractContextManager[Workspace]:
     """The workspace of an open graph; of a location, one that is open for as long as the block runs."""
-    if not isinstance(graph, str | Path):
-        yield graph._workspace
-        return
-    workspace = Workspace.open(graph)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
+    return closing(Workspace.open(graph)) if isinstance(graph, str | Path) else nullcontext(graph._workspace)
 
 
 def waits_of_writers() -> Waits:
