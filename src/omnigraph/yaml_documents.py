@@ -8,7 +8,7 @@ Nothing here knows what a file is for.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
@@ -56,32 +56,27 @@ class Text:
         return not self.value.strip()
 
 
+@dataclass(eq=False)
 class YamlDocument:
-    """One file. `codes` are the codes of its findings, by flaw, or one code for all of them."""
+    """One file. `codes` are the codes of its findings, by flaw, or one code for all of them; `name` is how messages
+    call the document. With `stops_at_first` the first finding is raised. With `scalars_are_texts` numbers, flags and
+    dates count as the texts that were written. Without `shows_values` no message quotes a value, which may be a secret.
+    With `empty_is_absent` a key without a value is ignored."""
 
-    def __init__(
-        self,
-        text: str,
-        path: str | None = None,
-        codes: str | Mapping[Flaw, str] = "",
-        *,
-        name: str = "the file",
-        stops_at_first: bool = False,
-        scalars_are_texts: bool = False,
-        shows_values: bool = True,
-        empty_is_absent: bool = False,
-    ) -> None:
-        """`name` is how messages call the document. With `stops_at_first` the first finding is raised. With
-        `scalars_are_texts` numbers, flags and dates count as the texts that were written. Without `shows_values` no
-        message quotes a value, which may be a secret. With `empty_is_absent` a key without a value is ignored."""
+    text: InitVar[str]
+    path: InitVar[str | None] = None
+    codes: str | Mapping[Flaw, str] = ""
+    _: KW_ONLY
+    name: str = "the file"
+    stops_at_first: bool = False
+    scalars_are_texts: bool = False
+    shows_values: bool = True
+    empty_is_absent: bool = False
+    source: SourceText = field(init=False)
+    findings: list[Finding] = field(default_factory=list, init=False)
+
+    def __post_init__(self, text: str, path: str | None) -> None:
         self.source = SourceText(text, path)
-        self.name = name
-        self.findings: list[Finding] = []
-        self.scalars_are_texts = scalars_are_texts
-        self.shows_values = shows_values
-        self.empty_is_absent = empty_is_absent
-        self._codes = codes
-        self._stops_at_first = stops_at_first
 
     def root(self) -> Value:
         """The outermost value. Raises `CompileError` for a text that is empty or not YAML."""
@@ -107,7 +102,7 @@ class YamlDocument:
         raise CompileError([self._diagnostic(self.code(Flaw.SYNTAX), message, at, remedy)])
 
     def code(self, flaw: Flaw) -> str:
-        return self._codes if isinstance(self._codes, str) else self._codes[flaw]
+        return self.codes if isinstance(self.codes, str) else self.codes[flaw]
 
     def refuse(self, message: str, at: TextSpan, suggestion: str | None = None) -> NoReturn:
         """End the reading here."""
@@ -115,7 +110,7 @@ class YamlDocument:
 
     def report(self, code: str, message: str, at: TextSpan, suggestion: str | None = None, key: str = "") -> None:
         diagnostic = self._diagnostic(code, message, at, suggestion)
-        if self._stops_at_first:
+        if self.stops_at_first:
             raise CompileError([diagnostic])
         self.findings.append(Finding(code, key, diagnostic))
 

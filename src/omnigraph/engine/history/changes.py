@@ -14,7 +14,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final, TypeVar
 
@@ -177,29 +176,26 @@ _IMAGES_AT_ONCE = 512
 _IMAGES_WITH_BLOBS = 32
 
 
-@dataclass
 class PageBudget:
     """How much a page may still take. Bytes are a packing target: one change that exceeds it comes alone."""
 
-    changes: int
-    bytes: int
-    is_empty: bool = True
+    def __init__(self, max_changes: int | None, max_bytes: int | None) -> None:
+        self._changes = checked_limit("commit_changes_page_changes", max_changes, DEFAULT_CHANGES, MOST_CHANGES)
+        self._bytes = checked_limit("commit_changes_page_bytes", max_bytes, DEFAULT_BYTES, MOST_BYTES)
+        self._is_empty = True
 
-    @classmethod
-    def of(cls, max_changes: int | None, max_bytes: int | None) -> PageBudget:
-        return cls(
-            checked_limit("commit_changes_page_changes", max_changes, DEFAULT_CHANGES, MOST_CHANGES),
-            checked_limit("commit_changes_page_bytes", max_bytes, DEFAULT_BYTES, MOST_BYTES),
-        )
-
-    def takes(self, record: ChangeRecord) -> bool:
-        size = len(_ENCODER.encode(record))
-        if self.changes < 1 or (size > self.bytes and not self.is_empty):
-            return False
-        self.changes -= 1
-        self.bytes -= size
-        self.is_empty = False
-        return True
+    def take(self, changes: CommitChanges, start: int) -> tuple[ChangeRecord, ...]:
+        """As many changes as the page has room for, from number `start` on."""
+        taken = []
+        for record in changes.records(start):
+            size = len(_ENCODER.encode(record))
+            if self._changes < 1 or (size > self._bytes and not self._is_empty):
+                break
+            self._changes -= 1
+            self._bytes -= size
+            self._is_empty = False
+            taken.append(record)
+        return tuple(taken)
 
 
 def checked_limit(resource: str, requested: int | None, default: int, most: int) -> int:
@@ -282,7 +278,7 @@ def commit_changes_page(
     max_bytes: int | None = None,
 ) -> CommitChangesPage:
     """One page of a commit's changes, from its beginning or from where a token says."""
-    budget = PageBudget.of(max_changes, max_bytes)
+    budget = PageBudget(max_changes, max_bytes)
     graph, commit, selected = state.resources.graph_id, state.commit_id, digest_of(scope, state.visibility)
     start = 0
     if page_token is not None:
@@ -293,21 +289,11 @@ def commit_changes_page(
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         start = position.delivered
     changes = changes_of_types(state, scope)
-    taken = taken_by(budget, changes, start)
-    delivered = start + len(taken)
-    more = delivered < len(changes)
-    token = seal(CommitPosition(TOKEN_VERSION, graph, commit, selected, delivered)) if more else None
-    return CommitChangesPage(changes.cause, tuple(taken), token)
-
-
-def taken_by(budget: PageBudget, changes: CommitChanges, start: int) -> list[ChangeRecord]:
-    """As many changes as the page has room for, from number `start` on."""
-    taken = []
-    for record in changes.records(start):
-        if not budget.takes(record):
-            break
-        taken.append(record)
-    return taken
+    taken = budget.take(changes, start)
+    end, token = start + len(taken), None
+    if end < len(changes):
+        token = seal(CommitPosition(TOKEN_VERSION, graph, commit, selected, end))
+    return CommitChangesPage(changes.cause, taken, token)
 
 
 def parent_of(state: Snapshot) -> Snapshot:

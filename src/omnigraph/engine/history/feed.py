@@ -26,7 +26,6 @@ from omnigraph.engine.history.changes import (
     checked_limit,
     digest_of,
     seal,
-    taken_by,
     unseal,
 )
 from omnigraph.engine.snapshot import Snapshot
@@ -63,7 +62,7 @@ def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
     """The next blocks of a branch's feed."""
     if sum(option is not None for option in (request.start, request.cursor, request.page_token)) > 1:
         raise BadRequestError("give at most one of start, cursor and page_token")
-    room = PageBudget.of(request.max_changes, request.max_bytes)
+    room = PageBudget(request.max_changes, request.max_bytes)
     commits = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
     head = workspace.head(request.branch)
     position = _beginning_of(workspace, head, request)
@@ -124,7 +123,7 @@ def _walk(
     for entry in _entries(root, ref, position.version, min(cut, last + commits)):
         try:
             changes = changes_of(Snapshot(workspace, entry.branch, entry), scope)
-            taken = taken_by(room, changes, delivered)
+            taken = room.take(changes, delivered)
         except (ChangeFeedGapError, ChangeSchemaBoundaryError):
             # The poll ends before a commit that can't be read; the next poll begins with it and says so.
             if not blocks:
@@ -132,7 +131,7 @@ def _walk(
             break
         if not taken and delivered < len(changes):
             break
-        blocks.append(ChangeBlock(changes.cause, tuple(taken)))
+        blocks.append(ChangeBlock(changes.cause, taken))
         delivered += len(taken)
         if delivered < len(changes):
             bound = root.identity.graph_id, ref.branch, ref.branch_id, digest_of(scope, workspace.visibility)

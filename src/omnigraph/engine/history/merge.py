@@ -8,8 +8,6 @@ each entity, and the publish machine refuses the plan if the target moved meanwh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from msgspec import structs
 
@@ -66,7 +64,7 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     result = MergeResult(request.source, request.target, MergeOutcome.ALREADY_UP_TO_DATE, request.actor)
     if published is None:
         try:
-            with _redact_conflicts(workspace, request), held_source(workspace.root, request.source) as held:
+            with held_source(workspace.root, request.source) as held:
                 if earlier_use(held.ref.earlier_keys, key) is not None:
                     raise BranchNotFoundError(request.source, "it was deleted, and a new branch has its name")
                 published = _publish(workspace, request, held, intent)
@@ -75,6 +73,14 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
             if workspace.root.branches.earlier_use(request.source, key) is None:
                 raise
             return structs.replace(result, branch_deleted=True, replayed=True)
+        except MergeConflictsError:
+            # Conflicts name entities. A restricted actor learns that there are conflicts, but not which.
+            if all(workspace.sees_all(request.actor, branch) for branch in (request.source, request.target)):
+                raise
+            raise ConflictError(
+                f"'{request.source}' can't be merged into '{request.target}' as it is: there are conflicts, which are "
+                "not listed because you do not see all of both branches"
+            ) from None
     if published is not None:
         outcome, commit = _outcome(published.entry), receipt_of(published.entry)
         result = structs.replace(result, outcome=outcome, replayed=published.replayed, commit=commit)
@@ -82,20 +88,6 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
         deleted, failure = _delete_source(workspace, request, published, key)
         result = structs.replace(result, branch_deleted=deleted, branch_delete_error=failure)
     return result
-
-
-@contextmanager
-def _redact_conflicts(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
-    """Conflicts name entities. A restricted actor learns that there are conflicts, but not which."""
-    try:
-        yield
-    except MergeConflictsError:
-        if all(workspace.sees_all(request.actor, branch) for branch in (request.source, request.target)):
-            raise
-        raise ConflictError(
-            f"'{request.source}' can't be merged into '{request.target}' as it is: there are conflicts, which are not "
-            "listed because you do not see all of both branches"
-        ) from None
 
 
 def _check_request(request: MergeRequest) -> MergeRequest:
