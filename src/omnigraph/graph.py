@@ -251,12 +251,6 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         """The workspace for one operation, if the actor of this handle may do it."""
         return self._workspace.acting(action, branch and branch.strip(), target_branch and target_branch.strip())
 
-    def _unrestricted(self, what: str, branch: str) -> Workspace:
-        """The workspace for a read that can't be done on a part of the rows."""
-        workspace = self._acting(PolicyAction.READ, branch)
-        workspace.refuse_restricted(what)
-        return workspace
-
     def _bind(
         self,
         source: Any,
@@ -424,8 +418,8 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _preview_merge(self, request: MergeRequest) -> MergePreview:
         from omnigraph.engine.history.merge import preview
 
-        self._unrestricted("the preview of a merge", request.source)
-        return preview(self._unrestricted("the preview of a merge", request.target), request)
+        self._acting(PolicyAction.READ, request.source).refuse_restricted("the preview of a merge")
+        return preview(self._acting(PolicyAction.READ, request.target), request)
 
     def diff(self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None) -> ChangeSet:
         return diff_of(self._workspace, before, after, filter or EVERYTHING)

@@ -81,11 +81,9 @@ def _graph_at(uri: str) -> Found:
 
 
 def schema_made_by(uri: str) -> str | None:
-    """The operation that gave main the schema it has, None when no managed change did.
-
-    Found by steps back from the head that double, and a binary search in the last of them. A schema that came, went and
-    came back within one step may be taken for the first one of its kind, which said the same.
-    """
+    """The operation that gave main the schema it has, None when no managed change did. Found by steps back from the
+    head that double, and a binary search in the last of them. A schema that came, went and came back within one step
+    may be taken for the first one of its kind, which said the same."""
     with closing(Workspace.open(uri)) as workspace:
         head = workspace.head(MAIN)
         wanted, high, step = head.entry.schema, head.entry.version, 1

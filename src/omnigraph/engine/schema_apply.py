@@ -38,11 +38,9 @@ def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss
 
 @dataclass(frozen=True, slots=True)
 class ManagedChange:
-    """The conditions of a schema change that a cluster makes.
-
-    The graph has to hold the file word for word, so a change of a comment is a commit too. And nothing is changed when
-    the schema was changed by anybody after the version at which they looked at it, also if it was changed back.
-    """
+    """The conditions of a schema change that a cluster makes. The graph has to hold the file word for word, so a change
+    of a comment is a commit too. And nothing is changed when anybody changed the schema after the version `since`, also
+    if it was changed back."""
 
     since: int
     details: Mapping[str, str]

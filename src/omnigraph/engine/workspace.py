@@ -158,11 +158,9 @@ class Workspace(Resources):
     def commit(
         self, branch: str, prepare: Callable[[WriteTxn], PublishPlan | None], intent: Intent, *, strict: bool = False
     ) -> PublishedCommit | None:
-        """One write from head to commit. `prepare` may run again on a newer head unless the write is strict.
-
-        None when `prepare` found nothing to do. Writers of one branch in this process wait for each other for the
-        whole of it, so they never redo work because of each other.
-        """
+        """One write from head to commit; None when `prepare` found nothing to do. `prepare` may run again on a newer
+        head unless the write is strict. Writers of one branch in this process wait for each other for the whole of it,
+        so they never redo work because of each other."""
         branch = branch.strip()
         with BRANCH_LOCKS.hold(self.lock_key(branch)):
             return publish.commit(self, branch, prepare, intent, strict=strict)
@@ -170,10 +168,8 @@ class Workspace(Resources):
     def commit_on_new_branch(
         self, name: str, source: str, prepare: Callable[[WriteTxn], PublishPlan | None], intent: Intent
     ) -> PublishedCommit | None:
-        """A new branch whose first commit is this write. Either both come into being or neither does.
-
-        When `prepare` found nothing to do, the branch is all there is, and the answer None.
-        """
+        """A new branch whose first commit is this write. Either both come into being or neither does. When `prepare`
+        found nothing to do, only the branch is created, and the result is None."""
         name, branches = name.strip(), self.root.branches
         with BRANCH_LOCKS.hold(self.lock_key(name)), held_source(self.root, source) as fork:
             ref = branches.new_ref(name, fork.ref, fork.entry, actor=intent.actor)

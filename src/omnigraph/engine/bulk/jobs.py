@@ -106,8 +106,7 @@ class IndexBuild:
                     self.tasks.append(partial(build_index_segment, pinned.remote, spec, group))
 
     def stage(self, segments: Sequence[str]) -> IndexedVersions:
-        """Versions with every declared index whole, given one segment per task; tables that lack nothing are left
-        out."""
+        """Versions with every declared index whole, given one segment per task, of the tables that lack something."""
         built: dict[str, dict[str, BuiltIndex]] = {}
         for (key, spec, need), segment in zip(self._planned, segments, strict=True):
             if segment:  # vectors that can't have an index are searched without one
@@ -130,11 +129,8 @@ def waiting_indexes(resources: Resources, type_: TableType, state: TableState) -
 
 
 class ColumnRewrite:
-    """One type of a captured head whose fragments get new values.
-
-    What became of a fragment is remembered by all that it consists of, so it is good for any later head that still has
-    that fragment: `done` is handed from attempt to attempt.
-    """
+    """One type of a captured head whose fragments get new values. `done` goes from attempt to attempt: it remembers
+    what became of a fragment by all that it consists of, which is good for any later head that still has it."""
 
     def __init__(self, txn: WriteTxn, type_key: str, done: dict[str, str | None]) -> None:
         self._root = txn.root

@@ -127,10 +127,8 @@ _NAMES = {
 
 
 def digest_of(scope: ChangeScope, visibility: Visibility = UNRESTRICTED) -> str:
-    """Equal for equal scopes under equal visibilities; short enough to be bound into a token.
-
-    A token that counts changes is bound to the visibility, because another one shows other changes.
-    """
+    """Equal for equal scopes under equal visibilities. A token that counts changes is bound to the visibility, because
+    another one shows other changes."""
     parts: list[object] = [sorted(scope.kinds), sorted(scope.types), sorted(scope.ops)]
     if not visibility.is_unrestricted:
         parts.append(visibility.digest)

@@ -68,11 +68,8 @@ OP: Final = "op"
 
 @dataclass(frozen=True)
 class TypeDelta:
-    """What became of the entities of one type.
-
-    `rows` are in id order: the system columns, `op`, the row id of the later state (`_rowid`, null for a deleted
-    entity) and that of the earlier one (`earlier`, null for an inserted entity).
-    """
+    """What became of the entities of one type. `rows` are in id order: the system columns, `op`, the row id of the
+    later state (`_rowid`, null if it was deleted) and of the earlier one (`earlier`, null if it was inserted)."""
 
     pair: TypePair
     rows: pa.Table

@@ -128,11 +128,9 @@ def find(root: GraphRoot, commit_id: str) -> tuple[BranchRef, LogEntry]:
 
 
 def merge_base(root: GraphRoot, left: LogEntry, right: LogEntry) -> LogEntry | None:
-    """The best common ancestor: one that is not an ancestor of another common ancestor.
-
-    Of several, the one with the smallest sum of distances, then the larger version. A plainly nearest ancestor would
-    not do: a short way through an old merged branch may lead behind a point that both sides share.
-    """
+    """The best common ancestor: one that is not an ancestor of another common ancestor; of several, the one with the
+    smallest sum of distances, then the larger version. The nearest ancestor would be wrong: a short way through an old
+    merged branch may lead behind a point that both sides share."""
     walk = _Painting(root)
     walk.paint(left, _LEFT)
     walk.paint(right, _RIGHT)

@@ -88,8 +88,7 @@ def decide_entities(
 
 
 def change_by(transfer: TypeDelta, *, blobs: bool) -> TypeChange:
-    """What one side takes over from the other, as a change of the receiver. Without `blobs` it can be judged but not
-    staged."""
+    """A transfer as a change of the receiver. Without `blobs` it can be checked, but not staged."""
     giver, rows = transfer.pair.newest, transfer.rows
     deleted = pc.equal(rows.column(OP), Operation.DELETE.value)
     return TypeChange(

@@ -120,10 +120,8 @@ class ThreeStates:
 
 @dataclass
 class TypeMerge:
-    """One lifetime of a type that the merged graph has, read by the declaration that the merged graph has.
-
-    The base is None for a type that one side created; the other side's state is None then too.
-    """
+    """One lifetime of a type, read by the declaration that the merged graph has. The base is None for a type that one
+    side created; the other side's state is None then too."""
 
     type: TableType
     states: States
@@ -206,11 +204,8 @@ class MergePlan:
 
 
 def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
-    """Decide every type, then validate; settle what a person decided about orphans, and validate again.
-
-    Every conflict is reported at once: where entities are in conflict, what would be broken is looked for with either
-    side taken in all of them.
-    """
+    """Decide every type, then validate; settle what a person decided about orphans, and validate again. Every conflict
+    is reported at once: where entities are in conflict, both sides are tried to find out what would be broken."""
     receiver = schema_side(states.base, states.snapshot(Side.THEIRS), states.snapshot(Side.OURS))
     if not isinstance(receiver, Side):
         return MergePlan(states, Side.OURS, [], {}, receiver)
