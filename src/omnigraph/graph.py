@@ -56,7 +56,7 @@ from omnigraph.api.queries import (
 )
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.values import plain_id
-from omnigraph.engine.blobs import BlobRead, read_blob
+from omnigraph.engine.blobs import BlobRead, blob_in
 from omnigraph.engine.export import export_files, export_lines, write_lines
 from omnigraph.engine.history.changes import changes_of_types, commit_changes_page
 from omnigraph.engine.history.commits import create_branch, delete_branch, find_or_create, receipts, summaries, summary
@@ -251,15 +251,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         """The workspace for one operation, if the actor of this handle may do it."""
         return self._workspace.acting(action, branch and branch.strip(), target_branch and target_branch.strip())
 
-    def _bind(
-        self,
-        source: Any,
-        name: str | None,
-        params: Mapping[str, Any] | None,
-        given: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> Call:
-        return bind_call(source, name, params, given, options)
+    _bind = staticmethod(bind_call)
 
     # Reads
 
@@ -302,7 +294,8 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return self._state(point).version
 
     def _blob(self, point: ReadPoint, cell: BlobCell) -> BlobRead:
-        return read_blob(self._workspace, cell, point)
+        # A caller who may read the state may know how its branch names the cell now.
+        return blob_in(replace(self._workspace, caller=None), self._state(point), cell, point)
 
     def _export(self, point: ReadPoint, types: Collection[str], epoch: bool) -> Iterator[str]:
         return (f"{line.decode()}\n" for line in self._export_lines(point, types, epoch))
@@ -455,9 +448,11 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return follow(self, request)
 
     def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
-        from omnigraph.engine.history.feed import capture_baseline
+        from omnigraph.engine.history.feed import begin_baseline
 
-        return capture_baseline(self._acting(PolicyAction.EXPORT, branch), branch, scope, writer)
+        baseline = begin_baseline(self._acting(PolicyAction.EXPORT, branch), branch, scope)
+        write_lines(baseline.lines(), writer)
+        return baseline.record
 
     # Schema
 

@@ -53,10 +53,6 @@ class Query:
 
     def bind(self, params: Mapping[str, Any] | None = None, /, **given: Any) -> dict[str, Any]:
         """Parameters from a mapping and from keywords together: all declared, none missing, each of its type."""
-        return self._bind(params, given)
-
-    def _bind(self, params: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The same, for keywords that have any name."""
         both = plain_parameters(params or {})
         if twice := next((name for name in given if name in both), None):
             raise self._refusal(f"parameter '{twice}' is given twice, in params and as a keyword")
@@ -131,14 +127,9 @@ def queries(source: str | PathLike[str]) -> Queries:
     """
     if isinstance(source, str) and "{" in source:
         return _read(source, None)
-    path = fspath(source)
-    try:
-        with open(path, encoding="utf-8") as file:
-            return _read(file.read(), path)
-    except FileNotFoundError:
-        raise NotFoundError(f"there is no file '{path}' of queries") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequestError(f"can't read '{path}': {getattr(error, 'strerror', None) or error}") from None
+    if not Path(source).exists():
+        raise NotFoundError(f"there is no file '{fspath(source)}' of queries")
+    return _read(read_text(Path(source), "queries"), fspath(source))
 
 
 def _read(text: str, path: str | None) -> Queries:
@@ -162,7 +153,7 @@ def _query(query: ast.Query, source: str) -> Query:
 
 
 def bind_call(
-    query: str | Query,
+    source: Any,
     name: str | None,
     params: Mapping[str, Any] | None,
     given: Mapping[str, Any],
@@ -172,18 +163,21 @@ def bind_call(
 
     A parameter that is called like an option is given in `params`. As a keyword it could mean either, and is refused.
     """
-    if not isinstance(query, str | Query):
-        raise BadRequestError(
-            f"a query is a text or a handle, not '{type(query).__name__}'; omnigraph.queries(path) reads a file of them"
-        )
-    if isinstance(query, str) and not given:
-        return Call(query, name, None if params is None else plain_parameters(params))
-    if isinstance(query, str):
-        offered = _read(query, None)
+    if isinstance(source, str) and not given:
+        return Call(source, name, None if params is None else plain_parameters(params))
+    if isinstance(source, Query):
+        query = source
+    elif isinstance(source, str):
+        offered = _read(source, None)
         if name is None and len(offered) != 1:
             names = ", ".join(each.name for each in offered)
             raise BadRequestError(f"the source holds {len(offered)} queries; name one of: {names}")
         query, name = next(iter(offered)) if name is None else offered[name], None
+    else:
+        kind = type(source).__name__
+        raise BadRequestError(
+            f"a query is a text or a handle, not '{kind}'; omnigraph.queries(path) reads a file of them"
+        )
     if name is not None:
         # The handle has the name already, so the word is free for a parameter.
         given = {"name": name, **given}
@@ -193,7 +187,7 @@ def bind_call(
                 f"{query.signature}: '{option}' is a parameter of the query and an option of the call; "
                 f"give the parameter as params={{'{option}': …}}, and the option by g.branch(…) or g.at(…)"
             )
-    return Call(query.source, query.name, query._bind(params, given))
+    return Call(query.source, query.name, query.bind(params, **given))
 
 
 _NAME_OF_A_SCHEMA: Final = re.compile(r"[^\n{}]*\.pg\s*")

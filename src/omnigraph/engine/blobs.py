@@ -102,15 +102,9 @@ class BlobRead:
         return self.managed.read_range(start, end)
 
 
-def read_blob(workspace: Workspace, cell: BlobCell, target: ReadPoint) -> BlobRead:
-    """Find a cell. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null cell."""
-    snapshot = workspace.state_at(target)
-    # A caller who may read the snapshot may know how its branch names the cell now.
-    return blob_in(replace(workspace, caller=None), snapshot, cell, target)
-
-
 def blob_in(workspace: Workspace, snapshot: Snapshot, cell: BlobCell, target: ReadPoint) -> BlobRead:
-    """The same in a state that was found already."""
+    """Find a cell of a state. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null
+    cell."""
     type_, prop = _resolve_cell(workspace, snapshot, cell)
     table = snapshot.table(type_.type_key)
     rows = table.rows_among("id", [cell.id], [prop.column], row_ids=True)

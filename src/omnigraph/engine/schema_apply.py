@@ -128,14 +128,13 @@ def _refuse_changed_since(txn: WriteTxn, since: int) -> None:
     """A stalled writer must not undo what others have decided meanwhile. Free when nothing was committed since."""
     versions = range(since, txn.base.version + 1) if txn.base.version > since else range(0)
     before: LogEntry | None = None
-    for first in range(0, len(versions), _READ_AT_ONCE):
-        for entry in log_walk.at_versions(txn.root, txn.ref, list(versions[first : first + _READ_AT_ONCE])):
-            if before is not None and entry.schema != before.schema:
-                raise ConflictError(
-                    f"the schema was changed meanwhile, in version {entry.version} ({entry.commit.id}); nothing was "
-                    "changed here, look at the graph again"
-                )
-            before = entry
+    for entry in log_walk.in_order(txn.root, txn.ref, versions, _READ_AT_ONCE):
+        if before is not None and entry.schema != before.schema:
+            raise ConflictError(
+                f"the schema was changed meanwhile, in version {entry.version} ({entry.commit.id}); nothing was "
+                "changed here, look at the graph again"
+            )
+        before = entry
 
 
 def _plan(txn: WriteTxn, accepted: Catalog, desired: Catalog, text: str) -> PublishPlan:

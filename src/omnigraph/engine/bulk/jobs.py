@@ -107,17 +107,15 @@ class IndexBuild:
 
     def stage(self, segments: Sequence[str]) -> IndexedVersions:
         """Versions with every declared index whole, given one segment per task, of the tables that lack something."""
-        built: dict[str, dict[str, BuiltIndex]] = {}
+        built: dict[str, dict[str, tuple[IndexSpec, IndexNeed, list[str]]]] = {}
         for (key, spec, need), segment in zip(self._planned, segments, strict=True):
             if segment:  # vectors that can't have an index are searched without one
-                indexes = built.setdefault(key, {})
-                texts = indexes[spec.name].segments if spec.name in indexes else ()
-                indexes[spec.name] = BuiltIndex(spec, need, (*texts, segment))
-        staging = FragmentStaging(self._root.reader, self._root.trace)
-        return {
-            key: staging.add_indexes(self._tables[key][1], [indexes[name] for name in sorted(indexes)]).state
-            for key, indexes in built.items()
-        }
+                built.setdefault(key, {}).setdefault(spec.name, (spec, need, []))[2].append(segment)
+        staging, staged = FragmentStaging(self._root.reader, self._root.trace), {}
+        for key, by_name in built.items():
+            indexes = [BuiltIndex(spec, need, tuple(texts)) for _, (spec, need, texts) in sorted(by_name.items())]
+            staged[key] = staging.add_indexes(self._tables[key][1], indexes).state
+        return staged
 
 
 def waiting_indexes(resources: Resources, type_: TableType, state: TableState) -> list[PendingProperty]:

@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -60,12 +60,18 @@ class PinnedTable:
         return [*groups, tuple(current)] if current else groups
 
 
-def foreign_dataset(uri: str, version: int | None, options: Mapping[str, str]) -> tuple[PinnedTable, str]:
-    """A Lance dataset that belongs to no graph, at `version` or the newest there is, and a digest that names its files:
-    one made anew there has another. `options` add to those of the environment."""
+class ForeignDataset(NamedTuple):
+    """A Lance dataset that belongs to no graph. `digest` names its files: one made anew there has another."""
+
+    table: PinnedTable
+    digest: str
+
+
+def foreign_dataset(uri: str, version: int | None, options: Mapping[str, str]) -> ForeignDataset:
+    """The dataset at a path or URI, at `version` or the newest there is. `options` add to those of the environment."""
     dataset = pinned_dataset(uri, version, options)
     remote = RemoteTable(dataset.uri, dataset.version, dataset.options)
-    return PinnedTable(remote, dataset.fragments, dataset.schema), dataset.digest
+    return ForeignDataset(PinnedTable(remote, dataset.fragments, dataset.schema), dataset.digest)
 
 
 def is_null(column: str) -> str:

@@ -231,7 +231,13 @@ class FrameCommit:
         read_set = check_constraints(FinalImage(txn, GraphChange.of(change)), [change])
         if mode is not LoadMode.MERGE:
             refuse_repeated_ids(key, rows.column("id"))
-        replaced = [] if replaces else self._stored_addresses(txn, base, rows)
+        replaced: list[int] = []
+        if not replaces:
+            table = txn.root.reader.open(base)
+            stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS])
+            if stored.num_rows and mode is LoadMode.APPEND:
+                raise taken_id(key, min(stored.column("id").to_pylist()))
+            replaced = stored.column(ROW_ADDRESS).to_pylist()
         gone = by_fragment([*superseded, *replaced])
         remaining = {fragment: delete_rows(incoming.remote, fragment, offsets) for fragment, offsets in gone.items()}
         final = staging.without_rows(staged, remaining)
@@ -239,15 +245,6 @@ class FrameCommit:
             inserted=rows.num_rows - len(replaced), updated=len(replaced), deleted=base.rows if replaces else 0
         )
         return PublishPlan(staged={key: StagedTable(final.state, counts)}, read_set=read_set)
-
-    def _stored_addresses(self, txn: WriteTxn, base: TableState, rows: pa.Table) -> list[int]:
-        """Where ids of the new rows are stored already; an error for an append."""
-        table = txn.root.reader.open(base)
-        stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS])
-        if stored.num_rows and self.mode is LoadMode.APPEND:
-            raise taken_id(self.type.type_key, min(stored.column("id").to_pylist()))
-        addresses: list[int] = stored.column(ROW_ADDRESS).to_pylist()
-        return addresses
 
 
 def _row_indices(incoming: PinnedTable, type_: TableType) -> pa.Table:

@@ -135,11 +135,20 @@ def rows_with_op(keys: pa.Table, op: Operation, earlier: pa.ChunkedArray | None 
 
 def equal_entities(left: TypeState, left_rows: RowIds, right: TypeState, right_rows: RowIds) -> RowMask:
     """Row by row, whether two states hold the same values of all properties. Endpoints are the caller's to compare."""
-    columns = sorted((left.visible | right.visible) - set(left.keys))
+    columns, blobs = sorted((left.visible | right.visible) - set(left.keys)), left.blob_columns & right.blob_columns
     same = np.ones(len(left_rows), np.bool_)
     for start in range(0, len(left_rows), _COMPARED_ROWS):
         block = slice(start, start + _COMPARED_ROWS)
-        same[block] = _equal_block(columns, left, left_rows[block], right, right_rows[block])
+        mine, other, equal = left_rows[block], right_rows[block], same[block]
+        left_values, right_values = _values(left, mine, columns), _values(right, other, columns)
+        for column in columns:
+            here, there = left_values.get(column), right_values.get(column)
+            if here is not None and there is not None:
+                is_blob = column in blobs
+                sides = (left, mine, here), (right, other, there)
+                equal &= _equal_blob_cells(column, *sides, equal) if is_blob else equal_values(here, there)
+            elif (present := there if here is None else here) is not None:
+                equal &= present.is_null().to_numpy()
     return same
 
 
@@ -152,22 +161,6 @@ def _equal_rows(pair: TypePair, old: pa.Table, new: pa.Table) -> RowMask:
     # Rows whose endpoints moved are known to differ; only the others are read.
     open_ = np.flatnonzero(same)
     same[open_] = equal_entities(pair.before, row_ids_of(old)[open_], pair.after, row_ids_of(new)[open_])
-    return same
-
-
-def _equal_block(columns: list[str], left: TypeState, mine: RowIds, right: TypeState, other: RowIds) -> RowMask:
-    left_values, right_values = _values(left, mine, columns), _values(right, other, columns)
-    same = np.ones(len(mine), np.bool_)
-    blobs = left.blob_columns & right.blob_columns
-    for column in columns:
-        here, there = left_values.get(column), right_values.get(column)
-        if here is None or there is None:
-            present = here if there is None else there
-            same &= np.ones(len(mine), np.bool_) if present is None else present.is_null().to_numpy()
-        elif column in blobs:
-            same &= _equal_blob_cells(column, (left, mine, here), (right, other, there), same)
-        else:
-            same &= equal_values(here, there)
     return same
 
 
@@ -220,25 +213,27 @@ def deltas(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -
 
 @dataclass(frozen=True)
 class _VisibleRows:
-    """The rows of one type that may differ, and which of them are visible."""
+    """The rows of one type that may differ, and which of them are visible, before and after."""
 
     pair: TypePair
     old: pa.Table
     new: pa.Table
-    masks: tuple[Mask, Mask]
+    was_visible: Mask
+    is_visible: Mask
 
     @property
     def delta(self) -> TypeDelta:
-        was, is_ = self.masks
-        return delta_of_rows(self.pair, self.old.filter(pa.array(was)), self.new.filter(pa.array(is_)))
+        old, new = self.old.filter(pa.array(self.was_visible)), self.new.filter(pa.array(self.is_visible))
+        return delta_of_rows(self.pair, old, new)
 
     @cached_property
     def one_sided_ids(self) -> list[str]:
         """Ids that both states hold, and that are visible in only one of them."""
         positions = pc.index_in(self.new.column("id"), value_set=self.old.column("id").combine_chunks())
         common = pc.is_valid(positions).to_numpy(zero_copy_only=False)
-        was, is_ = self.masks[0][positions.drop_null().to_numpy().astype(np.int64)], self.masks[1][common]
-        ids: list[str] = self.new.column("id").filter(pa.array(common)).filter(pa.array(was != is_)).to_pylist()
+        was_visible = self.was_visible[positions.drop_null().to_numpy().astype(np.int64)]
+        flipped = was_visible != self.is_visible[common]
+        ids: list[str] = self.new.column("id").filter(pa.array(common)).filter(pa.array(flipped)).to_pylist()
         return ids
 
 
@@ -246,31 +241,27 @@ class _VisibleStates:
     """Two states, each with its own visibility, at one moment."""
 
     def __init__(self, before: Snapshot, after: Snapshot) -> None:
-        self._before, self._after = before, after
+        self._states = before, after
         self._now = now_micros() // 1000
-        self._visibilities = before.visibility, after.visibility
         self.pairs = paired_types(before, after)
         self._known: dict[str, _VisibleRows] = {}
 
     def rows(self, pair: TypePair) -> _VisibleRows:
         lifetime = pair.newest.lifetime
-        visible_rows = self._known.get(lifetime)
-        if visible_rows is None:
-            old, new = self._candidates(pair)
-            masks = self._mask(self._before, pair.before, old), self._mask(self._after, pair.after, new)
-            visible_rows = self._known[lifetime] = _VisibleRows(pair, old, new, masks)
-        return visible_rows
-
-    def _mask(self, snapshot: Snapshot, state: TypeState | None, rows: pa.Table) -> Mask:
-        if state is None:
-            return np.zeros(0, dtype=bool)
-        return visible_entities(snapshot, state.type, row_ids_of(rows), self._now)
+        if lifetime not in self._known:
+            tables = self._candidates(pair)
+            masks = [
+                visible_entities(state, side.type, row_ids_of(rows), self._now) if side else np.zeros(0, dtype=bool)
+                for state, side, rows in zip(self._states, (pair.before, pair.after), tables, strict=True)
+            ]
+            self._known[lifetime] = _VisibleRows(pair, *tables, *masks)
+        return self._known[lifetime]
 
     def _candidates(self, pair: TypePair) -> tuple[pa.Table, pa.Table]:
         """The rows of either side that may make a difference."""
         before, after = pair.before, pair.after
-        sides = zip(self._visibilities, (before, after), strict=True)
-        visible = [visibility.of(side.type) for visibility, side in sides if side is not None]
+        sides = zip(self._states, (before, after), strict=True)
+        visible = [state.visibility.of(side.type) for state, side in sides if side is not None]
         if all(part.rows == NO_ROW for part in visible):
             return no_rows(pair.newest), no_rows(pair.newest)
         if before is None or after is None:
@@ -294,12 +285,12 @@ class _VisibleStates:
 
     def _one_sided_ends(self, before: str, after: str) -> list[str] | None:
         """Nodes at the ends of edges that are visible in only one state; None when all of them have to be tested."""
-        ends = self._before.catalog.nodes[before], self._after.catalog.nodes[after]
-        if all(visibility.of(end).rows == EVERY_ROW for visibility, end in zip(self._visibilities, ends, strict=True)):
+        ends = [state.catalog.nodes[name] for state, name in zip(self._states, (before, after), strict=True)]
+        if all(state.visibility.of(end).rows == EVERY_ROW for state, end in zip(self._states, ends, strict=True)):
             return []
-        keys = tuple(end.type_key for end in ends)
+        keys = [end.type_key for end in ends]
         for pair in self.pairs:
-            if pair.before and pair.after and (pair.before.type_key, pair.after.type_key) == keys:
+            if pair.before and pair.after and [pair.before.type_key, pair.after.type_key] == keys:
                 return self.rows(pair).one_sided_ids
         return None
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from omnigraph.api.history import ChangeBaseline, ChangeBlock, ChangePoll, ChangeScope, PollRequest
-from omnigraph.api.queries import ByteWriter
-from omnigraph.engine.export import export_lines, write_lines
+from omnigraph.engine.export import export_lines
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import (
     TOKEN_VERSION,
@@ -106,13 +105,6 @@ def begin_baseline(workspace: Workspace, branch: str, scope: ChangeScope) -> Cap
     return CapturedBaseline(Snapshot(workspace, head.ref.branch, head.entry), scope, record)
 
 
-def capture_baseline(workspace: Workspace, branch: str, scope: ChangeScope, writer: ByteWriter) -> ChangeBaseline:
-    """Write the export of a captured head."""
-    baseline = begin_baseline(workspace, branch, scope)
-    write_lines(baseline.lines(), writer)
-    return baseline.record
-
-
 def _walk(
     workspace: Workspace, head: BranchHead, scope: ChangeScope, position: _Position, room: PageBudget, commits: int
 ) -> ChangePoll:
@@ -120,7 +112,7 @@ def _walk(
     root, ref, cut = workspace.root, head.ref, position.cut
     blocks: list[ChangeBlock] = []
     last, delivered = position.version - 1, position.delivered
-    for entry in _entries(root, ref, position.version, min(cut, last + commits)):
+    for entry in log_walk.in_order(root, ref, range(position.version, min(cut, last + commits) + 1), _ENTRIES_AT_ONCE):
         try:
             changes = changes_of(Snapshot(workspace, entry.branch, entry), scope)
             taken = room.take(changes, delivered)
@@ -148,11 +140,6 @@ def _is_head(root: GraphRoot, ref: BranchRef, version: int) -> bool:
     except BranchNotFoundError:
         return False
     return now.ref.branch_id == ref.branch_id and now.entry.version == version
-
-
-def _entries(root: GraphRoot, ref: BranchRef, first: int, newest: int) -> Iterator[LogEntry]:
-    for start in range(first, newest + 1, _ENTRIES_AT_ONCE):
-        yield from log_walk.at_versions(root, ref, list(range(start, min(newest + 1, start + _ENTRIES_AT_ONCE))))
 
 
 def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) -> _Position:

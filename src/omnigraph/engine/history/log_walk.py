@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from omnigraph.errors import BadRequestError, BranchNotFoundError, IntegrityError, NotFoundError
@@ -31,7 +31,7 @@ def commits(root: GraphRoot, head: BranchHead, *, limit: int, before: int | None
         raise BadRequestError("a page of commits needs a limit of at least 1")
     newest = min(head.entry.version, before - 1) if before is not None else head.entry.version
     oldest = max(1, newest - limit + 1)
-    entries = at_versions(root, head.ref, list(range(newest, oldest - 1, -1)))
+    entries = at_versions(root, head.ref, range(newest, oldest - 1, -1))
     return CommitPage(entries, oldest if oldest > 1 else None)
 
 
@@ -43,7 +43,7 @@ def at_version(root: GraphRoot, head: BranchHead, version: int) -> LogEntry:
     return at_versions(root, head.ref, [version])[0]
 
 
-def at_versions(root: GraphRoot, ref: BranchRef, versions: list[int]) -> list[LogEntry]:
+def at_versions(root: GraphRoot, ref: BranchRef, versions: Sequence[int]) -> list[LogEntry]:
     """Entries that are known to exist, read in parallel."""
     addresses = [ref.locate(v) for v in versions]
     entries = []
@@ -52,6 +52,12 @@ def at_versions(root: GraphRoot, ref: BranchRef, versions: list[int]) -> list[Lo
             raise IntegrityError(slot_path(address.branch_id, address.version), "the entry of a commit is missing")
         entries.append(entry)
     return entries
+
+
+def in_order(root: GraphRoot, ref: BranchRef, versions: Sequence[int], at_once: int) -> Iterator[LogEntry]:
+    """The same, as they are asked for: so many are read at a time."""
+    for start in range(0, len(versions), at_once):
+        yield from at_versions(root, ref, versions[start : start + at_once])
 
 
 def at_time(root: GraphRoot, head: BranchHead, micros: int) -> LogEntry:

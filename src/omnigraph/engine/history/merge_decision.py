@@ -23,7 +23,6 @@ from omnigraph.engine.history.diff import OP, TypeDelta, TypePair, equal_entitie
 from omnigraph.engine.rows.columns import equal_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.write.change import TypeChange
 from omnigraph.storage.tables.blobs import stored_blob
 from omnigraph.storage.tables.rows import row_ids_of
 
@@ -84,18 +83,6 @@ def decide_entities(
         TypeDelta(TypePair(taking, giving), pa.concat_tables(to_target).sort_by("id")),
         TypeDelta(TypePair(giving, taking), pa.concat_tables(to_source).sort_by("id")),
         conflicts,
-    )
-
-
-def change_by(transfer: TypeDelta, *, blobs: bool) -> TypeChange:
-    """A transfer as a change of the receiver. Without `blobs` it can be checked, but not staged."""
-    giver, rows = transfer.pair.newest, transfer.rows
-    deleted = pc.equal(rows.column(OP), Operation.DELETE.value)
-    return TypeChange(
-        giver.type,
-        giver.rows(row_ids_of(rows.filter(pc.invert(deleted))), blobs=blobs),
-        deleted=frozenset(rows.filter(deleted).column("id").to_pylist()),
-        fresh=transfer.counts.updated == 0 and transfer.counts.deleted == 0,
     )
 
 

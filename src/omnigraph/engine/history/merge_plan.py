@@ -15,17 +15,16 @@ import pyarrow.compute as pc
 from msgspec.structs import replace as replace_struct
 
 from omnigraph.api.branches import MergeConflict, Resolutions
-from omnigraph.api.enums import ConflictKind, Side
+from omnigraph.api.enums import ConflictKind, Operation, Side
 from omnigraph.api.governance import Limits
 from omnigraph.api.history import EntityChange
-from omnigraph.engine.history.diff import TypeDelta, TypePair, entity_changes, published_in, type_delta
+from omnigraph.engine.history.diff import OP, TypeDelta, TypePair, entity_changes, published_in, type_delta
 from omnigraph.engine.history.merge_decision import (
     BASE,
     Decision,
     Finding,
     Orphan,
     States,
-    change_by,
     decide_entities,
     schema_conflict,
     schema_side,
@@ -50,6 +49,7 @@ from omnigraph.language.catalog import TableType
 from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.models import ChangeCounts, LogEntry, TableState
 from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.rows import row_ids_of
 from omnigraph.storage.tables.staging import NO_CHANGES
 
 
@@ -198,7 +198,7 @@ class MergePlan:
         transfer = decision.taken_by(carrier)
         if alone is not None or not len(transfer):
             return StagedTable(merge.existing(alone or carrier), counts)
-        change = _limited_change(transfer, self.states.base.resources.limits, blobs=True)
+        change = _change_by(transfer, self.states.base.resources.limits, blobs=True)
         job = change.staging_job(self.states.base.root.staging)
         return StagedTable(job(merge.existing(carrier)).state, counts)
 
@@ -243,7 +243,7 @@ def _violations_of(states: ThreeStates, decisions: Mapping[str, Decision], recei
     """What would be broken by what the receiver takes over."""
     limits = states.base.resources.limits
     transfers = [decision.taken_by(receiver) for decision in decisions.values()]
-    change = GraphChange.of(*(_limited_change(each, limits, blobs=False) for each in transfers if len(each)))
+    change = GraphChange.of(*(_change_by(each, limits, blobs=False) for each in transfers if len(each)))
     return list(violations(states.txn(receiver), change, receiver.other))
 
 
@@ -311,13 +311,17 @@ def _reconcile(types: list[TypeMerge], findings: Sequence[Finding], resolutions:
     return settled
 
 
-def _limited_change(transfer: TypeDelta, limits: Limits, *, blobs: bool) -> TypeChange:
-    change = change_by(transfer, blobs=blobs)
+def _change_by(transfer: TypeDelta, limits: Limits, *, blobs: bool) -> TypeChange:
+    """A transfer as a change of the receiver. Without `blobs` it can be checked, but not staged."""
+    giver, rows, counts = transfer.pair.newest, transfer.rows, transfer.counts
+    deleted = pc.equal(rows.column(OP), Operation.DELETE.value)
+    written = giver.rows(row_ids_of(rows.filter(pc.invert(deleted))), blobs=blobs)
     if len(transfer) > limits.rows:
-        raise ResourceLimitError(f"merged entities for {change.type_key}", limits.rows, len(transfer))
-    if change.rows.nbytes > limits.bytes:
-        raise ResourceLimitError(f"merged entity bytes for {change.type_key}", limits.bytes, change.rows.nbytes)
-    return change
+        raise ResourceLimitError(f"merged entities for {giver.type_key}", limits.rows, len(transfer))
+    if written.nbytes > limits.bytes:
+        raise ResourceLimitError(f"merged entity bytes for {giver.type_key}", limits.bytes, written.nbytes)
+    removed = frozenset(rows.filter(deleted).column("id").to_pylist())
+    return TypeChange(giver.type, written, deleted=removed, fresh=counts.updated == 0 and counts.deleted == 0)
 
 
 def _by_lifetime(entry: LogEntry) -> dict[str, TableState]:

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from omnigraph.engine.bulk.scan_plans import PinnedTable, foreign_dataset
+from omnigraph.engine.bulk.scan_plans import ForeignDataset, foreign_dataset
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.execution.ingest import (
@@ -46,22 +46,25 @@ from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors
 @dataclass(frozen=True, slots=True)
 class LanceSource:
     uri: str
-    table: PinnedTable
-    fingerprint: str
+    dataset: ForeignDataset
 
     @classmethod
     def open(cls, uri: str, options: Mapping[str, str]) -> LanceSource:
         """`version` picks a version; every other option goes to the object store."""
         version = options.get("version")
         store = {name: value for name, value in options.items() if name != "version"}
-        return cls(uri, *foreign_dataset(uri, None if version is None else int(version), store))
+        return cls(uri, foreign_dataset(uri, None if version is None else int(version), store))
+
+    @property
+    def fingerprint(self) -> str:
+        return self.dataset.digest
 
     def frame(self, spark: SparkSession, expressions: Sequence[str] | None = None) -> DataFrame:
         """The rows, with the columns that some Spark SQL expressions over them may name; all without expressions."""
-        columns = tuple(self.table.schema.names)
+        columns = tuple(self.dataset.table.schema.names)
         if expressions is not None:
             columns = columns_named_in(columns, expressions)
-        return scan_frame(spark, TableScan(self.table, columns, {}))
+        return scan_frame(spark, TableScan(self.dataset.table, columns, {}))
 
 
 def columns_named_in(columns: Sequence[str], expressions: Sequence[str]) -> tuple[str, ...]:
