@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from msgspec import structs
 
-from omnigraph.api import maintenance
-from omnigraph.api.branches import (
-    BranchCreated,
-    BranchDeleted,
-    MergePreview,
-    MergeRequest,
-    MergeResult,
-    SnapshotListing,
-)
+from omnigraph.api import branches, maintenance
 from omnigraph.api.calls import Author, Call, GraphCalls, LoadInput, LoadOptions, SnapshotApi
 from omnigraph.api.enums import Dates, Grammar, PolicyAction
 from omnigraph.api.governance import Gate, Limits
@@ -278,7 +270,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _count(self, point: ReadPoint, type_name: str, filter: str | None) -> int:
         return self._read(point, lambda state: _public(state).count(type_name, filter))
 
-    def _listing(self, point: ReadPoint) -> SnapshotListing:
+    def _listing(self, point: ReadPoint) -> branches.SnapshotListing:
         return self._read(point, listing)
 
     def _schema_text(self, point: ReadPoint) -> str:
@@ -387,28 +379,28 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
             self._acting(PolicyAction.READ, name).head(name)
         return Branch(self, name)
 
-    def _create_branch(self, name: str, source: str | None, author: Author) -> BranchCreated:
+    def _create_branch(self, name: str, source: str | None, author: Author) -> branches.BranchCreated:
         source, actor = MAIN if source is None else source, self._workspace.author(author.actor)
         made = create_branch(self._workspace, name, source, actor=actor, idempotency_key=author.idempotency_key)
         creator, replayed = (made.actor, True) if isinstance(made, KeyUse) else (actor, False)
-        return BranchCreated(self.uri, source.strip(), name.strip(), creator, replayed)
+        return branches.BranchCreated(self.uri, source.strip(), name.strip(), creator, replayed)
 
     def list_branches(self) -> list[str]:
         return self._acting(PolicyAction.READ).root.branches.names()
 
-    def _delete_branch(self, name: str, author: Author) -> BranchDeleted:
+    def _delete_branch(self, name: str, author: Author) -> branches.BranchDeleted:
         actor = self._workspace.author(author.actor)
         earlier = delete_branch(self._workspace, name, actor=actor, idempotency_key=author.idempotency_key)
         who, replayed = (actor, False) if earlier is None else (earlier.actor, True)
-        return BranchDeleted(self.uri, name.strip(), who, replayed)
+        return branches.BranchDeleted(self.uri, name.strip(), who, replayed)
 
-    def _merge(self, request: MergeRequest) -> MergeResult:
+    def _merge(self, request: branches.MergeRequest) -> branches.MergeResult:
         from omnigraph.engine.history.merge import merge
 
         request = structs.replace(request, actor=self._workspace.author(request.actor))
         return merge(self._acting(PolicyAction.BRANCH_MERGE, request.source, request.target), request)
 
-    def _preview_merge(self, request: MergeRequest) -> MergePreview:
+    def _preview_merge(self, request: branches.MergeRequest) -> branches.MergePreview:
         from omnigraph.engine.history.merge import preview
 
         self._acting(PolicyAction.READ, request.source).refuse_restricted("the preview of a merge")

@@ -23,13 +23,10 @@ class Sized(Protocol):
 class Part(Protocol):
     """One cache: its byte limit, how much it holds, and how to empty it."""
 
-    @property
-    def limit(self) -> int: ...
+    limit: int
+    lookups: Lookups
 
     def held_bytes(self) -> int: ...
-
-    @property
-    def lookups(self) -> Lookups: ...
 
     def clear(self) -> None: ...
 
@@ -95,11 +92,10 @@ class ByteBoundCache(Generic[Kept]):
 
     def get(self, key: Hashable) -> Kept | None:
         with self._lock:
-            if (value := self._values.get(key)) is not None:
+            value = self._values.get(key)
+            if value is not None:
                 self._values.move_to_end(key)
-                self.lookups.hits += 1
-            else:
-                self.lookups.misses += 1
+            self.lookups.count(int(value is not None), int(value is None))
             return value
 
     def keep(self, key: Hashable, value: Kept) -> Kept:
