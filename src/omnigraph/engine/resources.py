@@ -114,11 +114,9 @@ class Resources:
         if self.caller is None or request in self.allowed:
             return self
         self.require(self.caller.actor, action, branch, target_branch)
-        visibility = (
-            self.gate.visibility(self.caller.actor, request)
-            if isinstance(self.gate, RestrictingGate)
-            else self.visibility
-        )
+        visibility = self.visibility
+        if isinstance(self.gate, RestrictingGate):
+            visibility = self.gate.visibility(self.caller.actor, request)
         return replace(self, visibility=visibility, allowed=self.allowed | {request})
 
     def visibility_for(self, action: PolicyAction, branch: str | None) -> Visibility:

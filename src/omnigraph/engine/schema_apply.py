@@ -7,20 +7,21 @@ dropped data stays readable before the drop until cleanup, or until the same cal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.schema import DropProperty, DropType, SchemaApplied, SchemaPlan, SchemaStep
+from omnigraph.api.schema import DropProperty, DropType, SchemaApplied, SchemaPlan
 from omnigraph.engine.history import log_walk
+from omnigraph.engine.history.changes import parent_of
 from omnigraph.engine.maintenance.cleanup import purge_history
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.rows.columns import table_field, table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.change import RequestDigest, receipt_of
-from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.schema.migration import Evolution, evolve
@@ -69,12 +70,16 @@ def apply_schema(
     )
     published = workspace.commit(branch, change.prepare, intent)
     if published is not None and published.replayed:
-        change.look_back(workspace, published)
-    if change.evolution is None or change.head is None:
+        if published.entry.commit.kind != _KIND:
+            raise ConflictError("this idempotency key belongs to a write that is not a schema change; choose another")
+        # Plan once more what the earlier call did: from the state that its commit was made on.
+        change.plan_from(parent_of(Snapshot(workspace, published.branch, published.entry)))
+    if change.before is None or change.evolution is None:
         raise AssertionError("a schema change is always planned")
-    plan, paths = change.evolution.plan, change.hard_dropped_paths
+    plan = change.evolution.plan
     if published is None:
-        return SchemaApplied.of(workspace.uri, plan, change.head, None)
+        return SchemaApplied.of(workspace.uri, plan, change.before.version, None)
+    paths = _purged_tables(change.before, change.evolution)
     # What came after the change is not the past that it promised to purge.
     past = published.entry if published.replayed else None
     purged = purge_history(workspace, paths, before=past) if paths else None
@@ -89,39 +94,26 @@ class _SchemaChange:
     text: str
     allow_data_loss: bool
     managed: ManagedChange | None = None
+    before: Snapshot | None = None
     evolution: Evolution | None = None
-    head: int | None = None
-    hard_dropped_paths: frozenset[str] = frozenset()
+
+    def plan_from(self, before: Snapshot) -> Evolution:
+        self.before = before
+        self.evolution = evolve(before.catalog, self.text, allow_data_loss=self.allow_data_loss)
+        return self.evolution
 
     def prepare(self, txn: WriteTxn) -> PublishPlan | None:
-        accepted = txn.snapshot.catalog
-        self.head = txn.base.version
         if self.managed is not None:
             _refuse_changed_since(txn, self.managed.since)
-        self.evolution = evolution = evolve(accepted, self.text, allow_data_loss=self.allow_data_loss)
+        evolution = self.plan_from(txn.snapshot)
         if (blocker := evolution.plan.first_blocker) is not None:
             raise BadRequestError(f"the schema can't be applied: {blocker.entity}: {blocker.blocking_reason}")
         is_said_already = self.managed is None or txn.snapshot.schema_document.source == self.text
         if not evolution.plan.steps and is_said_already:
             return None
-        self.hard_dropped_paths = _purged_tables(evolution.plan.steps, accepted, evolution.catalog, txn.base.tables)
-        plan = _plan(txn, accepted, evolution.catalog, self.text)
+        plan = _plan(txn, evolution.catalog, self.text)
         # A schema that was changed and changed back looks the same; a caller that must not miss that checks again.
         return plan if self.managed is None else replace(plan, read_set=ReadSet(everything=True))
-
-    def look_back(self, workspace: Workspace, published: PublishedCommit) -> None:
-        """Plan once more what an earlier call with the same key did: from the state that its commit was made on."""
-        entry = published.entry
-        if entry.commit.kind != _KIND:
-            raise ConflictError("this idempotency key belongs to a write that is not a schema change; choose another")
-        link = entry.commit.parents[0]
-        before = workspace.root.log.entry(link.branch_id, link.version)
-        if not isinstance(before, LogEntry):
-            raise AssertionError(f"commit {entry.commit.id} has lost its parent")
-        accepted = Snapshot(workspace, published.branch, before).catalog
-        self.head = before.version
-        self.evolution = evolution = evolve(accepted, self.text, allow_data_loss=self.allow_data_loss)
-        self.hard_dropped_paths = _purged_tables(evolution.plan.steps, accepted, evolution.catalog, before.tables)
 
 
 def _refuse_changed_since(txn: WriteTxn, since: int) -> None:
@@ -137,8 +129,8 @@ def _refuse_changed_since(txn: WriteTxn, since: int) -> None:
         before = entry
 
 
-def _plan(txn: WriteTxn, accepted: Catalog, desired: Catalog, text: str) -> PublishPlan:
-    before = {type_.table_incarnation: type_ for type_ in table_types(accepted).values()}
+def _plan(txn: WriteTxn, desired: Catalog, text: str) -> PublishPlan:
+    before = {type_.table_incarnation: type_ for type_ in table_types(txn.snapshot.catalog).values()}
     wanted = table_types(desired)
     staged: dict[str, StagedTable] = {}
     added: dict[str, TableState] = {}
@@ -171,19 +163,17 @@ def _reshape(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -
     return staged
 
 
-def _purged_tables(
-    steps: Iterable[SchemaStep], accepted: Catalog, desired: Catalog, tables: dict[str, TableState]
-) -> frozenset[str]:
+def _purged_tables(before: Snapshot, evolution: Evolution) -> frozenset[str]:
     """The tables whose past a plan says to purge."""
-    now = {type_.table_incarnation: type_ for type_ in table_types(desired).values()}
+    now, tables = {t.table_incarnation: t for t in table_types(evolution.catalog).values()}, before.entry.tables
     named: dict[str, str] = {}
-    for old in table_types(accepted).values():
+    for old in table_types(before.catalog).values():
         new = now.get(old.table_incarnation)
         named[old.type_key] = old.type_key
         if new is not None:
             named[new.type_key] = old.type_key
     paths = set()
-    for step in steps:
+    for step in evolution.plan.steps:
         if isinstance(step, DropType) and step.mode == "hard":
             paths.add(tables[f"{step.type_kind}:{step.name}"].path)
         elif isinstance(step, DropProperty) and step.mode == "hard" and step.type_kind != "interface":

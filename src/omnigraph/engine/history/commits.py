@@ -128,10 +128,9 @@ def create_branch(
 
 def find_or_create(workspace: Workspace, name: str, source: str, *, actor: str | None = None) -> None:
     """Create a branch unless it exists or another writer creates it at the same time."""
-    if branch_exists(workspace, name):
-        return
     try:
-        create_branch(workspace, name, source, actor=workspace.author(actor))
+        if not branch_exists(workspace, name):
+            create_branch(workspace, name, source, actor=workspace.author(actor))
     except ConflictError:
         if not branch_exists(workspace, name):
             raise
