@@ -23,6 +23,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 _KINDS: Final = {"null": "empty", "bool": "a flag", "int": "a number", "float": "a number", "timestamp": "a date"}
 
 Choice = TypeVar("Choice", bound=StrEnum)
+Placeholder = TypeVar("Placeholder")
 
 
 class Flaw(StrEnum):
@@ -179,8 +180,7 @@ class Value:
         if self.is_empty and self.document.empty_is_absent:
             return []
         if not self.is_mapping:
-            self._expect("a mapping (name: value)")
-            return []
+            return self._expect("a mapping (name: value)", [])
         seen: set[str] = set()
         entries = []
         for key_node, node in self.node.value:
@@ -214,8 +214,7 @@ class Value:
 
     def items(self) -> list[Value]:
         if not self.is_list:
-            self._expect("a list")
-            return []
+            return self._expect("a list", [])
         return [Value(self.document, item, f"{self.name}[{i}]") for i, item in enumerate(self.node.value)]
 
     def text(self) -> Text:
@@ -224,7 +223,7 @@ class Value:
         )
         text = str(self.node.value) if is_text else ""
         if not is_text:
-            self._expect("a text")
+            self._expect("a text", text)
         elif LONE_SURROGATE.search(text):
             self.report(self.document.code(Flaw.SHAPE), f"{self.name} holds half of a surrogate pair")
             text = ""
@@ -237,14 +236,12 @@ class Value:
             number = None
         if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
             return number
-        self._expect("a whole number")
-        return 0
+        return self._expect("a whole number", 0)
 
     def flag(self) -> bool:
         if isinstance(self.node, yaml.ScalarNode) and self.node.tag == f"{_TAG}bool":
             return bool(self.plain())
-        self._expect("true or false")
-        return False
+        return self._expect("true or false", False)
 
     def choice(self, kind: type[Choice]) -> Choice:
         """One of the words of an enumeration."""
@@ -265,7 +262,7 @@ class Value:
         dotted = self._member_name(key.value)
         self.document.report(self.document.code(flaw), message, key.at, suggestion, dotted)
 
-    def _expect(self, wanted: str) -> None:
+    def _expect(self, wanted: str, placeholder: Placeholder) -> Placeholder:
         """Report that the value has another shape."""
         kind = _KINDS.get(self.node.tag.removeprefix(_TAG))
         quotes = None
@@ -278,3 +275,4 @@ class Value:
             shown = f"'{LONE_SURROGATE.sub(chr(0xFFFD), self.node.value)}'" + (f", which is {kind}" if kind else "")
             message = f"{self.name} must be {wanted}, not {shown if self.document.shows_values else kind or 'a text'}"
         self.report(self.document.code(Flaw.SHAPE), message, quotes)
+        return placeholder

@@ -128,7 +128,3 @@ class Snapshot:
         """Read requests that this process has sent to the store for this graph so far."""
         control = self.root.objects.counts
         return control.get("get", 0) + control.get("list", 0) + self.root.reader.requests()
-
-    def type_of(self, type_key: str) -> TableType | None:
-        kind, _, name = type_key.partition(":")
-        return self.catalog.nodes.get(name) if kind == "node" else self.catalog.edges.get(name)

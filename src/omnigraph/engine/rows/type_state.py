@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.rows.columns import BLOB_CELL, rows_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import IntegrityError
-from omnigraph.language.catalog import TableType
+from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import BlobDescriptors
@@ -27,6 +27,11 @@ from omnigraph.storage.tables.rows import RowIds
 
 _FIRST_ROWS: Final = 64
 _BATCH_BYTES: Final = 32 << 20
+
+
+def type_of(catalog: Catalog, type_key: str) -> TableType | None:
+    kind, _, name = type_key.partition(":")
+    return catalog.nodes.get(name) if kind == "node" else catalog.edges.get(name)
 
 
 @dataclass(frozen=True)
@@ -48,9 +53,10 @@ class TypeState:
     @classmethod
     def all_of(cls, snapshot: Snapshot) -> dict[str, TypeState]:
         """Every type of a snapshot, by type key."""
+        catalog = snapshot.catalog
         states = {}
         for type_key in snapshot.entry.tables:
-            type_ = snapshot.type_of(type_key)
+            type_ = type_of(catalog, type_key)
             if type_ is None:
                 raise IntegrityError(f"schemas/{snapshot.entry.schema}.json", f"has no type for the table {type_key}")
             states[type_key] = cls.of(snapshot, type_)
