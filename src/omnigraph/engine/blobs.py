@@ -80,7 +80,7 @@ class BlobRead:
 
     @property
     def description(self) -> BlobDescription:
-        """What is known of the value without reading it."""
+        """The value without its bytes: the size and tag, or the URI."""
         point, content = self.target, self.content
         target = BlobTarget(branch=point.branch, snapshot=point.snapshot, resolved_snapshot=self.resolved_target)
         if isinstance(content, ExternalBlob):

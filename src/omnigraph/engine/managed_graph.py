@@ -1,7 +1,7 @@
 """Graphs that a cluster manages: what is stored at a root, creating a graph there, and changing its schema.
 
 Every step can be repeated, and the graph itself shows whether it was taken. A commit made here carries the operation
-it belongs to, so that it can be told apart from changes that people make by hand.
+it belongs to, which distinguishes it from changes that people make by hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPERATION: Final = "cluster_operation"
 
 
 class Standing(StrEnum):
-    """What is found at a root."""
+    """The kinds of findings at a root."""
 
     NOTHING = "nothing"
     UNFINISHED = "unfinished"

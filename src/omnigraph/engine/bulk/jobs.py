@@ -138,7 +138,7 @@ class ColumnRewrite:
         self.table = RemoteTable.of(txn.resources, self._state)
 
     def undone(self) -> list[int]:
-        """Fragments that still have to be looked at."""
+        """Fragments that have no result yet."""
         return [number for number, text in self._described.items() if text not in self._done]
 
     def note(self, fragment_id: int, rewritten: str | None) -> None:

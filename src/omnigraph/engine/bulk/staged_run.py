@@ -248,7 +248,7 @@ class FrameCommit:
 
 
 def _row_indices(incoming: PinnedTable, type_: TableType) -> pa.Table:
-    """The columns that constraints look at, with the place of each row."""
+    """The columns that constraints need, with the address of each row."""
     members = {name for rule in type_.uniques for name in rule}
     if isinstance(type_, NodeType):
         members |= set(type_.key)
@@ -262,7 +262,7 @@ def _row_indices(incoming: PinnedTable, type_: TableType) -> pa.Table:
 
 
 def _last_per_id(rows: pa.Table) -> tuple[pa.Table, list[int]]:
-    """The last row of every id, and the places of the others."""
+    """The last row of every id, and the addresses of the others."""
     numbered = rows.append_column("#", pa.array(range(rows.num_rows), pa.int64()))
     last = numbered.group_by("id").aggregate([("#", "max")]).column("#_max").combine_chunks()
     if len(last) == rows.num_rows:

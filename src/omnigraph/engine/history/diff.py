@@ -97,7 +97,7 @@ def type_delta(pair: TypePair) -> TypeDelta:
 
 
 def unshared_rows(pair: TypePair) -> tuple[pa.Table, pa.Table]:
-    """The system columns and row ids of the rows that only one of two versions holds in that place, per version."""
+    """The system columns and row ids of the rows that only one of two versions holds at their address, per version."""
     before, after = pair.before, pair.after
     if before is None or after is None:
         keys = pair.newest.keys_of_all()

@@ -140,7 +140,7 @@ class TypeMerge:
         return self._deltas[side]
 
     def needs_decision(self, giver: Side) -> bool:
-        """Entities are looked at where the giver brings something, the target gains something, or a person decided."""
+        """Entities are compared where the giver brings something, the target gains something, or a person decided."""
         both_exist = all(self.states[side] is not None for side in Side)
         return both_exist and (self.touched_by(giver) or self.touched_by(Side.THEIRS) or bool(self.overrides))
 
