@@ -62,7 +62,7 @@ def open(
     * `limits` bound what one write may hold in memory, `external_blobs` says which blob references are admitted.
     * A process that runs for long and writes should say `maintain=True`, or give a policy: a thread then compacts the
       tables of main and releases history beyond the policy's retention, every few minutes until the graph is closed.
-    * `actor` is the user the handle acts for: its writes are recorded under that name and no other. With `policy`, the path
+    * `actor` is who the handle acts for: its writes are recorded under that name and no other. With `policy`, the path
       of a bundle of rules, the handle does what they allow this actor and shows what they show it, reads included.
       A user who can open the files can also open them without rules; only a server can enforce them.
     * `queries`, a `.gq` file or what `omnigraph.queries` gives, are offered by name: `stored_queries` lists them, and
