@@ -92,6 +92,6 @@ def open(
 def _configure(
     graph: Graph, embedder: Embedder | None, limits: Limits | None, external_blobs: ExternalBlobPolicy | None
 ) -> Graph:
-    graph = graph.with_embedding(EnvironmentEmbedder() if embedder is None else embedder)
-    graph = graph if limits is None else graph.with_limits(limits)
-    return graph if external_blobs is None else graph.with_external_blobs(external_blobs)
+    chosen = {"limits": limits, "external_blobs": external_blobs}
+    changes = {name: value for name, value in chosen.items() if value is not None}
+    return graph._with(embedder=EnvironmentEmbedder() if embedder is None else embedder, **changes)

@@ -100,8 +100,9 @@ class IndexBuild:
             table, pinned = self._root.reader.open(state), PinnedTable.of(resources, state)
             for spec in declared_indexes(type_):
                 need = index_need(table, spec)
-                lacking = tuple(fragment for fragment in pinned.fragments if fragment.id in set(need.fragment_ids))
-                for group in replace(pinned, fragments=lacking).groups(_ROWS_PER_SEGMENT):
+                lacking = frozenset(need.fragment_ids)
+                fragments = tuple(fragment for fragment in pinned.fragments if fragment.id in lacking)
+                for group in replace(pinned, fragments=fragments).groups(_ROWS_PER_SEGMENT):
                     self._planned.append((key, spec, need))
                     self.tasks.append(partial(build_index_segment, pinned.remote, spec, group))
 

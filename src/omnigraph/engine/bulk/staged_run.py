@@ -171,11 +171,9 @@ class StagedRun:
 
 
 def last_number(txn: WriteTxn, prefix: str) -> int | None:
-    """The highest number that a run key with this prefix ended in, however many commits came after it.
-
-    Every log entry remembers the last keys of its branch. When those name none with the prefix, the oldest of them
-    leads to an entry that remembers older ones. Numbers are committed in order, so the first one found decides.
-    """
+    """The highest number that a run key with this prefix ended in, however many commits came after it. Every log entry
+    remembers the last keys of its branch, and the oldest of them leads to an entry that remembers older ones. Numbers
+    are committed in order, so the first one with the prefix decides."""
     entry = txn.base
     while True:
         for record in reversed(entry.recent_keys):

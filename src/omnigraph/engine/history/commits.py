@@ -33,9 +33,7 @@ def receipts(workspace: Workspace, branch: str, *, limit: int, before: int | Non
     return CommitList(tuple(receipt_of(entry) for entry in page.commits), page.next_version)
 
 
-def summaries(
-    workspace: Workspace, branch: str, *, limit: int, before: int | None, exact: bool = True
-) -> CommitHistory:
+def summaries(workspace: Workspace, branch: str, *, limit: int, before: int | None, exact: bool) -> CommitHistory:
     page = log_walk.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
     commits = tuple(summary(Snapshot(workspace, entry.branch, entry), exact=exact) for entry in page.commits)
     return CommitHistory(commits, page.next_version)

@@ -77,10 +77,8 @@ def at_time(root: GraphRoot, head: BranchHead, micros: int) -> LogEntry:
 def table_versions(root: GraphRoot, branch: str, entry: LogEntry) -> dict[str, int]:
     """By type key, the version in which each table last changed on the line of history that leads to an entry.
 
-    Entries say it themselves. What an entry of an earlier release does not say is found by binary search, because a
-    version of a table that was left never comes back. When the branch is gone meanwhile, the entry's own version has
-    to do: the table was last changed there or before.
-    """
+    Entries of earlier releases do not say it; there a binary search finds it, because a version of a table that was
+    left never comes back. When the branch is gone meanwhile, the result is the entry's own version, an upper bound."""
     versions = dict(entry.table_versions)
     if missing := sorted(entry.tables.keys() - versions.keys()):
         try:
