@@ -13,6 +13,8 @@ import pyarrow as pa
 from omnigraph import Graph
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.storage.creation import create_root
+from omnigraph.storage.location import Location
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 SAMPLES = 40
@@ -40,7 +42,7 @@ def append(graph: Graph, name: str) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        graph = Graph(Workspace.create(f"{directory}/graph", {"node:Row": SCHEMA}))
+        graph = Graph(Workspace(create_root(Location.parse(f"{directory}/graph"), {"node:Row": SCHEMA})))
         plain = lance.write_dataset(row("first"), f"{directory}/plain")
         medians = {}
         for depth in (1, 100, 500):

@@ -70,7 +70,7 @@ from omnigraph.api.service.pipeline import (
     TypeCounts,
 )
 from omnigraph.cli.commands.source_files import _Outcome, _report
-from omnigraph.engine.blobs import BlobRead, BlobReader, ExternalBlob, ManagedBlob
+from omnigraph.engine.blobs import BlobRead, ExternalBlob, ManagedBlob
 from omnigraph.engine.query.result import OperatorProfile
 from omnigraph.errors import BadRequestError, ConstraintRule
 from omnigraph.language.lint import Finding, LintReport, QueryResult, SchemaSource
@@ -78,6 +78,7 @@ from omnigraph.language.query.compile import Operation as QueryOperation
 from omnigraph.language.query.compile import TouchedType, ValueShape
 from omnigraph.language.schema.migration import MigrationCode, type_output
 from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.storage.tables import Table
 from tests.golden import assert_golden
 
 COMMIT = CommitReceipt("C2", "review", 2, "C1", None, "ada", 7)
@@ -162,7 +163,7 @@ PROBLEMS = (RowProblem("age", "not a number", ConstraintRule.TYPE), RowProblem(N
 SAMPLE = RejectedSample.of("people", "p.csv", 3, "node:Person", "p", PROBLEMS, '{"a":1}')
 COUNTS = TypeCounts(type_key="node:Person", read=10, rejected=2, superseded=1, inserted=6, updated=1)
 SELECTOR = BlobCell("node", "Doc", "d", "body")
-NO_READER: BlobReader = None  # type: ignore[assignment]
+NO_TABLE: Table = None  # type: ignore[assignment]
 PROFILE = OperatorProfile("query", 2, 0.0012345, 3, ["note"], [OperatorProfile("scan", 2, 0.001)])
 
 
@@ -234,7 +235,7 @@ FORMS: dict[str, Any] = {
         ),
     ),
     "exported-file": ExportedFile("node:Person", "out/node.Person.parquet", 3),
-    "blob-managed": BlobRead(SELECTOR, ReadPoint("main"), "C2", ManagedBlob(3, '"abc"', NO_READER)).description,
+    "blob-managed": BlobRead(SELECTOR, ReadPoint("main"), "C2", ManagedBlob(3, '"abc"', NO_TABLE, "c", 0)).description,
     "blob-external": BlobRead(SELECTOR, ReadPoint(snapshot="C2"), "C2", ExternalBlob("s3://b/k", 0, None)).description,
     "blob-default-target": BlobRead(SELECTOR, ReadPoint(), "C2", ExternalBlob("s3://b/k")).description,
     "schema-applied": SchemaApplied.of("g.omni", PLAN, 4, None),

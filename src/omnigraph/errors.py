@@ -27,19 +27,12 @@ class ErrorCode(StrEnum):
     INTERNAL = "internal"
 
 
-_CODES = {
-    400: ErrorCode.BAD_REQUEST,
+_CODES = dict.fromkeys((400, 408, 413, 415, 416, 421, 422), ErrorCode.BAD_REQUEST) | {
     401: ErrorCode.UNAUTHORIZED,
     403: ErrorCode.FORBIDDEN,
     404: ErrorCode.NOT_FOUND,
     405: ErrorCode.METHOD_NOT_ALLOWED,
-    408: ErrorCode.BAD_REQUEST,
     409: ErrorCode.CONFLICT,
-    413: ErrorCode.BAD_REQUEST,
-    415: ErrorCode.BAD_REQUEST,
-    416: ErrorCode.BAD_REQUEST,
-    421: ErrorCode.BAD_REQUEST,
-    422: ErrorCode.BAD_REQUEST,
     429: ErrorCode.TOO_MANY_REQUESTS,
     500: ErrorCode.INTERNAL,
 }
@@ -51,6 +44,11 @@ class OmniGraphError(Exception):
 
     http_status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
+
+    def __init_subclass__(cls, *, http_status: int | None = None) -> None:
+        super().__init_subclass__()
+        if http_status is not None:
+            cls.http_status = http_status
 
     @property
     def message(self) -> str:
@@ -71,16 +69,12 @@ class OmniGraphError(Exception):
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
-class BadRequestError(OmniGraphError):
+class BadRequestError(OmniGraphError, http_status=400):
     """The caller asked for something malformed or against a constraint; repeating it can't help."""
 
-    http_status = 400
 
-
-class RequestShapeError(BadRequestError):
+class RequestShapeError(BadRequestError, http_status=422):
     """A request that is well-formed JSON but does not have the required shape."""
-
-    http_status = 422
 
 
 class DirectAccessError(BadRequestError):
@@ -91,16 +85,12 @@ class DirectAccessError(BadRequestError):
         self.operation = operation
 
 
-class UnsupportedMediaTypeError(BadRequestError):
+class UnsupportedMediaTypeError(BadRequestError, http_status=415):
     """A body in a format that the operation does not read."""
 
-    http_status = 415
 
-
-class HostNotAllowedError(BadRequestError):
+class HostNotAllowedError(BadRequestError, http_status=421):
     """A server without tokens was called by a host name that is not its own."""
-
-    http_status = 421
 
     def __init__(self, host: str) -> None:
         super().__init__(
@@ -110,10 +100,8 @@ class HostNotAllowedError(BadRequestError):
         self.host = host
 
 
-class RequestTimeoutError(BadRequestError):
+class RequestTimeoutError(BadRequestError, http_status=408):
     """A request whose body came too slowly."""
-
-    http_status = 408
 
 
 class ConstraintRule(StrEnum):
@@ -193,10 +181,8 @@ class RowsRejectedError(ConstraintError):
         self.total, self.samples, self.allowed = total, tuple(samples), allowed
 
 
-class NotFoundError(OmniGraphError):
+class NotFoundError(OmniGraphError, http_status=404):
     """Something that the caller named does not exist."""
-
-    http_status = 404
 
 
 class BranchNotFoundError(NotFoundError):
@@ -215,20 +201,16 @@ class EntityNotFoundError(NotFoundError):
         self.type_name, self.entity_id = type_name, entity_id
 
 
-class HistoricalVersionReclaimedError(NotFoundError):
+class HistoricalVersionReclaimedError(NotFoundError, http_status=410):
     """A commit is known, but cleanup has reclaimed table data that it names."""
-
-    http_status = 410
 
     def __init__(self, dataset_version_id: str, message: str) -> None:
         super().__init__(message)
         self.dataset_version_id = dataset_version_id
 
 
-class ConflictError(OmniGraphError):
+class ConflictError(OmniGraphError, http_status=409):
     """The request conflicts with the state of the graph; nothing was written."""
-
-    http_status = 409
 
 
 class AlreadyInitializedError(ConflictError):
@@ -312,10 +294,9 @@ class MergeConflictsError(ConflictError):
         self.source, self.target, self.conflicts = source, target, tuple(conflicts)
 
 
-class PreconditionFailedError(OmniGraphError):
+class PreconditionFailedError(OmniGraphError, http_status=412):
     """A branch is not at the commit that a conditional write expects; nothing was written."""
 
-    http_status = 412
     exit_code = 4
 
     def __init__(self, branch: str, expected: str, actual: str | None) -> None:
@@ -325,10 +306,8 @@ class PreconditionFailedError(OmniGraphError):
         self.branch, self.expected, self.actual = branch, expected, actual
 
 
-class ResourceLimitError(OmniGraphError):
+class ResourceLimitError(OmniGraphError, http_status=413):
     """A limit was exceeded; always raised before any effect."""
-
-    http_status = 413
 
     def __init__(self, resource: str, limit: int, actual: int, remedy: str = "") -> None:
         message = f"resource limit exceeded for {resource}: actual {actual}, limit {limit}"
@@ -336,53 +315,43 @@ class ResourceLimitError(OmniGraphError):
         self.resource, self.limit, self.actual = resource, limit, actual
 
 
-class TooManyRequestsError(OmniGraphError):
+class TooManyRequestsError(OmniGraphError, http_status=429):
     """An actor has too many requests under way; the same request may succeed after `retry_after` seconds."""
-
-    http_status = 429
 
     def __init__(self, message: str, retry_after: int = 60) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class UnavailableError(OmniGraphError):
+class UnavailableError(OmniGraphError, http_status=503):
     """The server can't take the request now; the same request may succeed after `retry_after` seconds."""
-
-    http_status = 503
 
     def __init__(self, message: str, retry_after: int = 5) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class ServerUnreachableError(OmniGraphError):
+class ServerUnreachableError(OmniGraphError, http_status=503):
     """A server that could not be reached, or did not answer in time. Nothing was changed."""
-
-    http_status = 503
 
     def __init__(self, url: str, cause: str) -> None:
         super().__init__(f"can't reach {url}: {cause}")
         self.url, self.cause = url, cause
 
 
-class AnswerBrokenError(OmniGraphError):
+class AnswerBrokenError(OmniGraphError, http_status=502):
     """A response that broke off. The part that arrived is never returned as if it were the whole."""
-
-    http_status = 502
 
     def __init__(self, received: int, cause: str) -> None:
         super().__init__(f"the answer broke off after {received} bytes: {cause}")
         self.received, self.cause = received, cause
 
 
-class WriteOutcomeUnknownError(OmniGraphError):
+class WriteOutcomeUnknownError(OmniGraphError, http_status=504):
     """A write was sent to a server and its response never came: only the server knows whether it happened.
 
     Repeating it with the same `idempotency_key` is safe. Without a key, check first whether it happened.
     """
-
-    http_status = 504
 
     def __init__(self, operation: str, idempotency_key: str | None, cause: str) -> None:
         remedy = (
@@ -396,20 +365,16 @@ class WriteOutcomeUnknownError(OmniGraphError):
         self.operation, self.idempotency_key, self.cause = operation, idempotency_key, cause
 
 
-class UnexpectedAnswerError(OmniGraphError):
+class UnexpectedAnswerError(OmniGraphError, http_status=502):
     """A response that does not come from an OmniGraph server, but from a proxy or another service."""
-
-    http_status = 502
 
     def __init__(self, status: int, body: str) -> None:
         super().__init__(f"server returned {status}: {body}")
         self.status, self.body = status, body
 
 
-class QueryCancelledError(OmniGraphError):
+class QueryCancelledError(OmniGraphError, http_status=499):
     """A read was stopped by its caller, or exceeded its time limit. Nothing was changed."""
-
-    http_status = 499
 
     def __init__(self, reason: str = "the query was cancelled") -> None:
         super().__init__(reason)
@@ -423,10 +388,8 @@ class ChangeCursorRejectedError(BadRequestError):
         self.reason = reason
 
 
-class ChangeFeedGapError(OmniGraphError):
+class ChangeFeedGapError(OmniGraphError, http_status=410):
     """History that a diff or feed needs was reclaimed. A consumer starts again from a new baseline."""
-
-    http_status = 410
 
     def __init__(self, first_unreadable_commit_id: str, cursor: str | None = None) -> None:
         super().__init__(
@@ -469,20 +432,16 @@ class ExternalBlobPolicyError(BadRequestError):
         self.uri, self.reason = uri, reason
 
 
-class ExternalBlobSourceError(OmniGraphError):
+class ExternalBlobSourceError(OmniGraphError, http_status=424):
     """An admitted external object that is missing or can't be read."""
-
-    http_status = 424
 
     def __init__(self, uri: str, reason: str) -> None:
         super().__init__(f"external blob '{uri}' can't be read: {reason}")
         self.uri, self.reason = uri, reason
 
 
-class BlobRangeError(OmniGraphError):
+class BlobRangeError(OmniGraphError, http_status=416):
     """A byte range that the blob does not have."""
-
-    http_status = 416
 
     def __init__(self, start: int, end: int, length: int) -> None:
         super().__init__(f"the range {start}..{end} does not lie within a blob of {length} bytes")
@@ -497,16 +456,13 @@ class BlobIntegrityError(OmniGraphError):
         self.reason = reason
 
 
-class UnauthorizedError(OmniGraphError):
+class UnauthorizedError(OmniGraphError, http_status=401):
     """A request without a token where one is required, or with an unknown token."""
 
-    http_status = 401
 
-
-class PolicyError(OmniGraphError):
+class PolicyError(OmniGraphError, http_status=403):
     """The policy does not allow the operation. `reasons` explain why, to callers who may read the policy."""
 
-    http_status = 403
     reasons: tuple[str, ...] = ()
 
     def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
@@ -579,10 +535,8 @@ class IntegrityError(OmniGraphError):
         self.path, self.reason = path, reason
 
 
-class FormatVersionError(OmniGraphError):
+class FormatVersionError(OmniGraphError, http_status=409):
     """The graph was written by a version of OmniGraph that this one can't read."""
-
-    http_status = 409
 
     def __init__(self, path: str, found: int, supported: int) -> None:
         remedy = (

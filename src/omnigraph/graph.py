@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from msgspec import structs
 
-from omnigraph.api import maintenance
-from omnigraph.api.branches import (
-    BranchCreated,
-    BranchDeleted,
-    MergePreview,
-    MergeRequest,
-    MergeResult,
-    SnapshotListing,
-)
+from omnigraph.api import branches, maintenance
 from omnigraph.api.calls import Author, Call, GraphCalls, LoadInput, LoadOptions, SnapshotApi
 from omnigraph.api.enums import Dates, Grammar, PolicyAction
 from omnigraph.api.governance import Gate, Limits
@@ -56,18 +48,10 @@ from omnigraph.api.queries import (
 )
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.values import plain_id
-from omnigraph.engine.blobs import BlobRead, read_blob
-from omnigraph.engine.export import export_files, export_lines, export_text, write_lines
+from omnigraph.engine.blobs import BlobRead, blob_in
+from omnigraph.engine.export import export_files, export_lines, write_lines
 from omnigraph.engine.history.changes import changes_of_types, commit_changes_page
-from omnigraph.engine.history.commits import (
-    branch_names,
-    create_branch,
-    delete_branch,
-    find_or_create,
-    receipts,
-    summaries,
-    summary,
-)
+from omnigraph.engine.history.commits import create_branch, delete_branch, find_or_create, receipts, summaries, summary
 from omnigraph.engine.history.diff import diff_of
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import (
@@ -136,10 +120,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     """A versioned graph of typed tables at one location. Implements `omnigraph.GraphApi`."""
 
     def __init__(
-        self,
-        workspace: Workspace,
-        queries: Queries | None = None,
-        read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+        self, workspace: Workspace, queries: Queries | None = None, read_options: ReadOptions = DEFAULT_READ_OPTIONS
     ) -> None:
         self._workspace = workspace
         self._queries = queries
@@ -262,21 +243,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         """The workspace for one operation, if the actor of this handle may do it."""
         return self._workspace.acting(action, branch and branch.strip(), target_branch and target_branch.strip())
 
-    def _unrestricted(self, what: str, branch: str) -> Workspace:
-        """The workspace for a read that can't be done on a part of the rows."""
-        workspace = self._acting(PolicyAction.READ, branch)
-        workspace.refuse_restricted(what)
-        return workspace
-
-    def _bind(
-        self,
-        source: Any,
-        name: str | None,
-        params: Mapping[str, Any] | None,
-        given: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> Call:
-        return bind_call(source, name, params, given, options)
+    _bind = staticmethod(bind_call)
 
     # Reads
 
@@ -303,7 +270,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _count(self, point: ReadPoint, type_name: str, filter: str | None) -> int:
         return self._read(point, lambda state: _public(state).count(type_name, filter))
 
-    def _listing(self, point: ReadPoint) -> SnapshotListing:
+    def _listing(self, point: ReadPoint) -> branches.SnapshotListing:
         return self._read(point, listing)
 
     def _schema_text(self, point: ReadPoint) -> str:
@@ -319,14 +286,18 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return self._state(point).version
 
     def _blob(self, point: ReadPoint, cell: BlobCell) -> BlobRead:
-        return read_blob(self._workspace, cell, point)
+        # A caller who may read the state may know how its branch names the cell now.
+        return blob_in(replace(self._workspace, caller=None), self._state(point), cell, point)
 
     def _export(self, point: ReadPoint, types: Collection[str], epoch: bool) -> Iterator[str]:
-        return export_text(self._state(point, PolicyAction.EXPORT), types, epoch=epoch)
+        return (f"{line.decode()}\n" for line in self._export_lines(point, types, epoch))
 
     def _export_to(self, point: ReadPoint, types: Collection[str], epoch: bool, writer: ByteWriter) -> int:
-        state = self._state(point, PolicyAction.EXPORT)
-        return write_lines(export_lines(state, types, dates=Dates.EPOCH if epoch else Dates.ISO), writer)
+        return write_lines(self._export_lines(point, types, epoch), writer)
+
+    def _export_lines(self, point: ReadPoint, types: Collection[str], epoch: bool) -> Iterator[bytes]:
+        dates = Dates.EPOCH if epoch else Dates.ISO
+        return export_lines(self._state(point, PolicyAction.EXPORT), types, dates=dates)
 
     def _export_files(
         self,
@@ -408,32 +379,32 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
             self._acting(PolicyAction.READ, name).head(name)
         return Branch(self, name)
 
-    def _create_branch(self, name: str, source: str | None, author: Author) -> BranchCreated:
+    def _create_branch(self, name: str, source: str | None, author: Author) -> branches.BranchCreated:
         source, actor = MAIN if source is None else source, self._workspace.author(author.actor)
         made = create_branch(self._workspace, name, source, actor=actor, idempotency_key=author.idempotency_key)
         creator, replayed = (made.actor, True) if isinstance(made, KeyUse) else (actor, False)
-        return BranchCreated(self.uri, source.strip(), name.strip(), creator, replayed)
+        return branches.BranchCreated(self.uri, source.strip(), name.strip(), creator, replayed)
 
     def list_branches(self) -> list[str]:
-        return branch_names(self._acting(PolicyAction.READ))
+        return self._acting(PolicyAction.READ).root.branches.names()
 
-    def _delete_branch(self, name: str, author: Author) -> BranchDeleted:
+    def _delete_branch(self, name: str, author: Author) -> branches.BranchDeleted:
         actor = self._workspace.author(author.actor)
         earlier = delete_branch(self._workspace, name, actor=actor, idempotency_key=author.idempotency_key)
         who, replayed = (actor, False) if earlier is None else (earlier.actor, True)
-        return BranchDeleted(self.uri, name.strip(), who, replayed)
+        return branches.BranchDeleted(self.uri, name.strip(), who, replayed)
 
-    def _merge(self, request: MergeRequest) -> MergeResult:
+    def _merge(self, request: branches.MergeRequest) -> branches.MergeResult:
         from omnigraph.engine.history.merge import merge
 
         request = structs.replace(request, actor=self._workspace.author(request.actor))
         return merge(self._acting(PolicyAction.BRANCH_MERGE, request.source, request.target), request)
 
-    def _preview_merge(self, request: MergeRequest) -> MergePreview:
+    def _preview_merge(self, request: branches.MergeRequest) -> branches.MergePreview:
         from omnigraph.engine.history.merge import preview
 
-        self._unrestricted("the preview of a merge", request.source)
-        return preview(self._unrestricted("the preview of a merge", request.target), request)
+        self._acting(PolicyAction.READ, request.source).refuse_restricted("the preview of a merge")
+        return preview(self._acting(PolicyAction.READ, request.target), request)
 
     def diff(self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None) -> ChangeSet:
         return diff_of(self._workspace, before, after, filter or EVERYTHING)
@@ -456,12 +427,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return changes_of_types(self.snapshot(snapshot=commit_id), scope).records()
 
     def _changes_page(
-        self,
-        commit_id: str,
-        scope: ChangeScope,
-        page_token: str | None,
-        max_changes: int | None,
-        max_bytes: int | None,
+        self, commit_id: str, scope: ChangeScope, page_token: str | None, max_changes: int | None, max_bytes: int | None
     ) -> CommitChangesPage:
         return commit_changes_page(self.snapshot(snapshot=commit_id), scope, page_token, max_changes, max_bytes)
 
@@ -474,9 +440,11 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return follow(self, request)
 
     def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
-        from omnigraph.engine.history.feed import capture_baseline
+        from omnigraph.engine.history.feed import begin_baseline
 
-        return capture_baseline(self._acting(PolicyAction.EXPORT, branch), branch, scope, writer)
+        baseline = begin_baseline(self._acting(PolicyAction.EXPORT, branch), branch, scope)
+        write_lines(baseline.lines(), writer)
+        return baseline.record
 
     # Schema
 
@@ -518,11 +486,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return ensure_indices(workspace, branch.strip(), actor=author)
 
     def _cleanup(
-        self,
-        retention: maintenance.Retention,
-        grace: timedelta,
-        dry_run: bool,
-        progress: maintenance.Progress | None,
+        self, retention: maintenance.Retention, grace: timedelta, dry_run: bool, progress: maintenance.Progress | None
     ) -> maintenance.CleanupReport:
         from omnigraph.engine.maintenance.cleanup import cleanup
 

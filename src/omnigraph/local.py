@@ -64,7 +64,7 @@ def open(
       tables of main and releases history beyond the policy's retention, every few minutes until the graph is closed.
     * `actor` is who the handle acts for: its writes are recorded under that name and no other. With `policy`, the path
       of a bundle of rules, the handle does what they allow this actor and shows what they show it, reads included.
-      Whoever can open the files can also open them without: a server keeps rules from being left out.
+      A user who can open the files can also open them without rules; only a server can enforce them.
     * `queries`, a `.gq` file or what `omnigraph.queries` gives, are offered by name: `stored_queries` lists them, and
       `invoke` runs one, as behind a server that stores them.
     """
@@ -77,26 +77,21 @@ def open(
         from omnigraph.engine.maintenance.maintainer import Maintainer
 
         Maintainer(graph._workspace, DEFAULT_POLICY if maintain is True else maintain).start()
-    return graph if actor is None else _act_for(graph, policy, actor)
+    if policy is not None:
+        from omnigraph.policy.gate import load_gate
 
-
-def _act_for(graph: Graph, policy: str | Path | None, actor: str) -> Graph:
-    """The graph for one actor, under the rules of a file."""
-    if policy is None:
-        return graph.acting_for(actor)
-    from omnigraph.policy.gate import load_gate
-
-    try:
-        gate = load_gate(read_text(Path(policy), "policy"), "graph", str(policy), graph.id).bind_schema(graph.catalog)
-    except BaseException:
-        graph.close()
-        raise
-    return graph._with_gate(gate).acting_for(actor)
+        try:
+            rules = load_gate(read_text(Path(policy), "policy"), "graph", str(policy), graph.id)
+            graph = graph._with_gate(rules.bind_schema(graph.catalog))
+        except BaseException:
+            graph.close()
+            raise
+    return graph if actor is None else graph.acting_for(actor)
 
 
 def _configure(
     graph: Graph, embedder: Embedder | None, limits: Limits | None, external_blobs: ExternalBlobPolicy | None
 ) -> Graph:
-    graph = graph.with_embedding(EnvironmentEmbedder() if embedder is None else embedder)
-    graph = graph if limits is None else graph.with_limits(limits)
-    return graph if external_blobs is None else graph.with_external_blobs(external_blobs)
+    chosen = {"limits": limits, "external_blobs": external_blobs}
+    changes = {name: value for name, value in chosen.items() if value is not None}
+    return graph._with(embedder=EnvironmentEmbedder() if embedder is None else embedder, **changes)

@@ -45,11 +45,7 @@ def connect_async(
 
 
 def _binder(
-    query: Any,
-    name: str | None,
-    params: Mapping[str, Any] | None,
-    given: Mapping[str, Any],
-    options: Mapping[str, Any],
+    query: Any, name: str | None, params: Mapping[str, Any] | None, given: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
     """As in `Graph.query`. The language is loaded only for what needs it: handles, and keywords beside a text."""
     if isinstance(query, str) and not given:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from omnigraph.api.calls import Call
 from omnigraph.api.queries import StoredQueries
@@ -53,10 +53,7 @@ class Query:
 
     def bind(self, params: Mapping[str, Any] | None = None, /, **given: Any) -> dict[str, Any]:
         """Parameters from a mapping and from keywords together: all declared, none missing, each of its type."""
-        return self._bound(params or {}, given)
-
-    def _bound(self, params: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        both = plain_parameters(params)
+        both = plain_parameters(params or {})
         if twice := next((name for name in given if name in both), None):
             raise self._refusal(f"parameter '{twice}' is given twice, in params and as a keyword")
         both |= plain_parameters(given)
@@ -99,13 +96,13 @@ class Queries:
         return self[name]
 
     def __getitem__(self, name: str) -> Query:
-        found = self._queries.get(name)
-        if found is None:
+        query = self._queries.get(name)
+        if query is None:
             hint = did_you_mean(name, self._queries) or (
                 f"there are {', '.join(self._queries)}" if self._queries else "it holds no query"
             )
             raise UnknownQueryError(f"{self._origin or 'the source'} has no query '{name}'; {hint}")
-        return found
+        return query
 
     def __iter__(self) -> Iterator[Query]:
         return iter(self._queries.values())
@@ -130,14 +127,9 @@ def queries(source: str | PathLike[str]) -> Queries:
     """
     if isinstance(source, str) and "{" in source:
         return _read(source, None)
-    path = fspath(source)
-    try:
-        with open(path, encoding="utf-8") as file:
-            return _read(file.read(), path)
-    except FileNotFoundError:
-        raise NotFoundError(f"there is no file '{path}' of queries") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequestError(f"can't read '{path}': {getattr(error, 'strerror', None) or error}") from None
+    if not Path(source).exists():
+        raise NotFoundError(f"there is no file '{fspath(source)}' of queries")
+    return _read(read_text(Path(source), "queries"), fspath(source))
 
 
 def _read(text: str, path: str | None) -> Queries:
@@ -145,29 +137,23 @@ def _read(text: str, path: str | None) -> Queries:
 
 
 def _query(query: ast.Query, source: str) -> Query:
-    types = {parameter.name: declared_type(parameter) for parameter in query.parameters}
-    return Query(
-        query.name.text,
-        source,
-        {parameter.name: _spell_type(parameter) for parameter in query.parameters},
-        query.is_mutation,
-        query.description,
-        {name: type_ for name, type_ in types.items() if type_ is not None},
-    )
-
-
-def _spell_type(parameter: ast.Parameter) -> str:
-    name = parameter.type_name.text
-    if parameter.dimension is not None:
-        name = f"{name}({parameter.dimension})"
-    return (f"[{name}]" if parameter.is_list else name) + ("?" if parameter.nullable else "")
+    spelled: dict[str, str] = {}
+    types: dict[str, PropertyType] = {}
+    for parameter in query.parameters:
+        name = parameter.type_name.text
+        if parameter.dimension is not None:
+            name = f"{name}({parameter.dimension})"
+        spelled[parameter.name] = (f"[{name}]" if parameter.is_list else name) + ("?" if parameter.nullable else "")
+        if (type_ := declared_type(parameter)) is not None:
+            types[parameter.name] = type_
+    return Query(query.name.text, source, spelled, query.is_mutation, query.description, types)
 
 
 # Calls
 
 
 def bind_call(
-    query: str | Query,
+    source: Any,
     name: str | None,
     params: Mapping[str, Any] | None,
     given: Mapping[str, Any],
@@ -177,14 +163,21 @@ def bind_call(
 
     A parameter that is called like an option is given in `params`. As a keyword it could mean either, and is refused.
     """
-    if not isinstance(query, str | Query):
+    if isinstance(source, str) and not given:
+        return Call(source, name, None if params is None else plain_parameters(params))
+    if isinstance(source, Query):
+        query = source
+    elif isinstance(source, str):
+        offered = _read(source, None)
+        if name is None and len(offered) != 1:
+            names = ", ".join(each.name for each in offered)
+            raise BadRequestError(f"the source holds {len(offered)} queries; name one of: {names}")
+        query, name = next(iter(offered)) if name is None else offered[name], None
+    else:
+        kind = type(source).__name__
         raise BadRequestError(
-            f"a query is a text or a handle, not '{type(query).__name__}'; omnigraph.queries(path) reads a file of them"
+            f"a query is a text or a handle, not '{kind}'; omnigraph.queries(path) reads a file of them"
         )
-    if isinstance(query, str) and not given:
-        return Call(query, name, None if params is None else plain_parameters(params))
-    if isinstance(query, str):
-        query, name = _find_query(_read(query, None), name), None
     if name is not None:
         # The handle has the name already, so the word is free for a parameter.
         given = {"name": name, **given}
@@ -194,35 +187,21 @@ def bind_call(
                 f"{query.signature}: '{option}' is a parameter of the query and an option of the call; "
                 f"give the parameter as params={{'{option}': …}}, and the option by g.branch(…) or g.at(…)"
             )
-    return Call(query.source, query.name, query._bound(params or {}, given))
-
-
-def _find_query(found: Queries, name: str | None) -> Query:
-    if name is not None:
-        return found[name]
-    if len(found) != 1:
-        raise BadRequestError(f"the source holds {len(found)} queries; name one of: {', '.join(q.name for q in found)}")
-    return next(iter(found))
+    return Call(query.source, query.name, query.bind(params, **given))
 
 
 _NAME_OF_A_SCHEMA: Final = re.compile(r"[^\n{}]*\.pg\s*")
 
 
-class GivenSchema(NamedTuple):
-    """The text of a schema, and the file that errors name."""
-
-    text: str
-    path: str | None = None
-
-
-def schema_source(schema: str | PathLike[str]) -> GivenSchema:
-    """A schema as it is, or that of a file. No text of a schema looks like a name that ends in `.pg`."""
+def schema_source(schema: str | PathLike[str]) -> tuple[str, str | None]:
+    """The text of a schema, given as it is or as a file, and the file that errors name. No text of a schema looks like
+    a name that ends in `.pg`."""
     if isinstance(schema, str) and not _NAME_OF_A_SCHEMA.fullmatch(schema):
-        return GivenSchema(schema)
+        return schema, None
     if not isinstance(schema, str | PathLike):
         raise BadRequestError(f"a schema is a text or the path of a file, not '{type(schema).__name__}'")
     path = Path(schema.rstrip() if isinstance(schema, str) else schema)
-    return GivenSchema(read_text(path, "schema"), str(path))
+    return read_text(path, "schema"), str(path)
 
 
 def read_text(path: Path, what: str) -> str:

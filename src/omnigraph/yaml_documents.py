@@ -8,7 +8,7 @@ Nothing here knows what a file is for.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
@@ -23,6 +23,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 _KINDS: Final = {"null": "empty", "bool": "a flag", "int": "a number", "float": "a number", "timestamp": "a date"}
 
 Choice = TypeVar("Choice", bound=StrEnum)
+Placeholder = TypeVar("Placeholder")
 
 
 class Flaw(StrEnum):
@@ -56,32 +57,27 @@ class Text:
         return not self.value.strip()
 
 
+@dataclass(eq=False)
 class YamlDocument:
-    """One file. `codes` are the codes of its findings, by flaw, or one code for all of them."""
+    """One file. `codes` are the codes of its findings, by flaw, or one code for all of them; `name` is how messages
+    call the document. With `stops_at_first` the first finding is raised. With `scalars_are_texts` numbers, flags and
+    dates count as the texts that were written. Without `shows_values` no message quotes a value, which may be a secret.
+    With `empty_is_absent` a key without a value is ignored."""
 
-    def __init__(
-        self,
-        text: str,
-        path: str | None = None,
-        codes: str | Mapping[Flaw, str] = "",
-        *,
-        name: str = "the file",
-        stops_at_first: bool = False,
-        scalars_are_texts: bool = False,
-        shows_values: bool = True,
-        empty_is_absent: bool = False,
-    ) -> None:
-        """`name` is how messages call the document. With `stops_at_first` the first finding is raised. With
-        `scalars_are_texts` numbers, flags and dates count as the texts that were written. Without `shows_values` no
-        message quotes a value, which may be a secret. With `empty_is_absent` a key without a value is ignored."""
+    text: InitVar[str]
+    path: InitVar[str | None] = None
+    codes: str | Mapping[Flaw, str] = ""
+    _: KW_ONLY
+    name: str = "the file"
+    stops_at_first: bool = False
+    scalars_are_texts: bool = False
+    shows_values: bool = True
+    empty_is_absent: bool = False
+    source: SourceText = field(init=False)
+    findings: list[Finding] = field(default_factory=list, init=False)
+
+    def __post_init__(self, text: str, path: str | None) -> None:
         self.source = SourceText(text, path)
-        self.name = name
-        self.findings: list[Finding] = []
-        self.scalars_are_texts = scalars_are_texts
-        self.shows_values = shows_values
-        self.empty_is_absent = empty_is_absent
-        self._codes = codes
-        self._stops_at_first = stops_at_first
 
     def root(self) -> Value:
         """The outermost value. Raises `CompileError` for a text that is empty or not YAML."""
@@ -107,7 +103,7 @@ class YamlDocument:
         raise CompileError([self._diagnostic(self.code(Flaw.SYNTAX), message, at, remedy)])
 
     def code(self, flaw: Flaw) -> str:
-        return self._codes if isinstance(self._codes, str) else self._codes[flaw]
+        return self.codes if isinstance(self.codes, str) else self.codes[flaw]
 
     def refuse(self, message: str, at: TextSpan, suggestion: str | None = None) -> NoReturn:
         """End the reading here."""
@@ -115,7 +111,7 @@ class YamlDocument:
 
     def report(self, code: str, message: str, at: TextSpan, suggestion: str | None = None, key: str = "") -> None:
         diagnostic = self._diagnostic(code, message, at, suggestion)
-        if self._stops_at_first:
+        if self.stops_at_first:
             raise CompileError([diagnostic])
         self.findings.append(Finding(code, key, diagnostic))
 
@@ -184,8 +180,7 @@ class Value:
         if self.is_empty and self.document.empty_is_absent:
             return []
         if not self.is_mapping:
-            self._expect("a mapping (name: value)")
-            return []
+            return self._expect("a mapping (name: value)", [])
         seen: set[str] = set()
         entries = []
         for key_node, node in self.node.value:
@@ -219,8 +214,7 @@ class Value:
 
     def items(self) -> list[Value]:
         if not self.is_list:
-            self._expect("a list")
-            return []
+            return self._expect("a list", [])
         return [Value(self.document, item, f"{self.name}[{i}]") for i, item in enumerate(self.node.value)]
 
     def text(self) -> Text:
@@ -229,7 +223,7 @@ class Value:
         )
         text = str(self.node.value) if is_text else ""
         if not is_text:
-            self._expect("a text")
+            self._expect("a text", text)
         elif LONE_SURROGATE.search(text):
             self.report(self.document.code(Flaw.SHAPE), f"{self.name} holds half of a surrogate pair")
             text = ""
@@ -242,14 +236,12 @@ class Value:
             number = None
         if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
             return number
-        self._expect("a whole number")
-        return 0
+        return self._expect("a whole number", 0)
 
     def flag(self) -> bool:
         if isinstance(self.node, yaml.ScalarNode) and self.node.tag == f"{_TAG}bool":
             return bool(self.plain())
-        self._expect("true or false")
-        return False
+        return self._expect("true or false", False)
 
     def choice(self, kind: type[Choice]) -> Choice:
         """One of the words of an enumeration."""
@@ -270,7 +262,7 @@ class Value:
         dotted = self._member_name(key.value)
         self.document.report(self.document.code(flaw), message, key.at, suggestion, dotted)
 
-    def _expect(self, wanted: str) -> None:
+    def _expect(self, wanted: str, placeholder: Placeholder) -> Placeholder:
         """Report that the value has another shape."""
         kind = _KINDS.get(self.node.tag.removeprefix(_TAG))
         quotes = None
@@ -283,3 +275,4 @@ class Value:
             shown = f"'{LONE_SURROGATE.sub(chr(0xFFFD), self.node.value)}'" + (f", which is {kind}" if kind else "")
             message = f"{self.name} must be {wanted}, not {shown if self.document.shows_values else kind or 'a text'}"
         self.report(self.document.code(Flaw.SHAPE), message, quotes)
+        return placeholder

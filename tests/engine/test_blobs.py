@@ -39,30 +39,30 @@ def managed(graph: Graph, isbn: str, **target: object) -> ManagedBlob:
 @pytest.mark.parametrize("name", SIZES)
 def test_managed_values_of_every_size(graph: Graph, name: str) -> None:
     content = managed(graph, name)
-    assert content.length == len(content.reader) == SIZES[name]
-    assert content.reader.read() == value(SIZES[name])[: SIZES[name]]
+    assert content.length == SIZES[name]
+    assert content.read() == value(SIZES[name])[: SIZES[name]]
 
 
 def test_a_null_cell_is_not_found_and_an_empty_one_is_a_value(graph: Graph) -> None:
     with pytest.raises(NotFoundError, match="Blob cell not found"):
         managed(graph, "null")
-    assert managed(graph, "empty").reader.read() == b""
+    assert managed(graph, "empty").read() == b""
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 0), (0, 10), (3, 7), (10, 10), (9, 10)])
 def test_ranges_are_half_open(graph: Graph, start: int, end: int) -> None:
-    assert managed(graph, "inline").reader.read_range(start, end) == value(10)[:10][start:end]
+    assert managed(graph, "inline").read_range(start, end) == value(10)[:10][start:end]
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 11), (11, 11), (5, 4), (-1, 3)])
 def test_ranges_outside_the_value_are_refused_with_their_numbers(graph: Graph, start: int, end: int) -> None:
     with pytest.raises(BlobRangeError) as refused:
-        managed(graph, "inline").reader.read_range(start, end)
+        managed(graph, "inline").read_range(start, end)
     assert (refused.value.start, refused.value.end, refused.value.length) == (start, end, 10)
 
 
 def test_one_read_has_a_ceiling(graph: Graph) -> None:
-    large = managed(graph, "dedicated").reader
+    large = managed(graph, "dedicated")
     assert len(large.read_range(100, LONGEST_READ + 100)) == LONGEST_READ
     with pytest.raises(ResourceLimitError) as refused:
         large.read_range(0, LONGEST_READ + 1)
@@ -89,15 +89,15 @@ def test_wrong_selectors(graph: Graph, kind: str, type_: str, entity: str, prop:
 @pytest.mark.parametrize("isbn", ["it's", 'a "quote"', "back\\slash", "naïve ☃", "%_*"])
 def test_ids_are_taken_literally(graph: Graph, isbn: str) -> None:
     load(graph, [book(isbn, cover=blob(b"mine"))])
-    assert managed(graph, isbn).reader.read() == b"mine"
+    assert managed(graph, isbn).read() == b"mine"
 
 
 def test_a_reader_stays_on_its_snapshot(graph: Graph) -> None:
     before, then = managed(graph, "inline"), graph.snapshot()
     load(graph, [book("inline", cover=blob(b"new"))])
-    assert before.reader.read() == value(10)[:10]
-    assert managed(graph, "inline").reader.read() == b"new"
-    assert managed(graph, "inline", version=then.version).reader.read() == value(10)[:10]
+    assert before.read() == value(10)[:10]
+    assert managed(graph, "inline").read() == b"new"
+    assert managed(graph, "inline", version=then.version).read() == value(10)[:10]
     read = graph.read_blob("node", "Book", "inline", "cover", snapshot=then.commit_id)
     assert read.resolved_target == then.commit_id
 
@@ -156,7 +156,7 @@ def test_a_renamed_type_and_property_read_their_past(graph: Graph) -> None:
     graph.schema.apply(renamed.replace("cover: Blob?", 'jacket: Blob? @rename_from("cover")'))
     old = graph.read_blob("node", "Tome", "inline", "jacket", version=before).content
     assert isinstance(old, ManagedBlob)
-    assert old.reader.read() == value(10)[:10]
+    assert old.read() == value(10)[:10]
     with pytest.raises(NotFoundError):
         graph.read_blob("node", "Book", "inline", "cover", version=before)
 
@@ -174,5 +174,5 @@ def test_a_property_added_again_does_not_show_its_earlier_life(graph: Graph) -> 
 def test_on_any_store(place: Place) -> None:
     graph = Graph.init(place.uri, SCHEMA)
     load(graph, [book("a", cover=blob(b"x" * 100_000)), book("b", cover=blob(b"small"))])
-    assert managed(graph, "a").reader.read_range(99_990, 100_000) == b"x" * 10
-    assert managed(Graph.open(place.uri), "b").reader.read() == b"small"
+    assert managed(graph, "a").read_range(99_990, 100_000) == b"x" * 10
+    assert managed(Graph.open(place.uri), "b").read() == b"small"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import datetime as dt
+import inspect
 import io
 import subprocess
 import sys
@@ -266,6 +267,12 @@ def test_given_options_win_over_the_environment() -> None:
 
 
 # The package
+
+
+def test_type_checkers_see_the_names_that_the_package_has() -> None:
+    (block,) = (node for node in ast.parse(inspect.getsource(omnigraph)).body if isinstance(node, ast.If))
+    declared = {name.name for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert declared == set(omnigraph.__all__) - {"__version__"}
 
 
 def test_everything_public_can_be_reached_and_says_what_it_is() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import (
     AlreadyInitializedError,
     BadRequestError,
@@ -27,7 +25,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import FORMAT_VERSION
 from tests.conftest import Place
 from tests.support.log_entries import get_commit, list_commits
-from tests.support.tables import NODE, PEOPLE, append_one, ids, new_graph
+from tests.support.tables import NODE, PEOPLE, append_one, create_graph, ids, new_graph
 
 
 @pytest.mark.parametrize(
@@ -44,7 +42,7 @@ from tests.support.tables import NODE, PEOPLE, append_one, ids, new_graph
 )
 def test_a_location_that_makes_no_sense_is_refused(uri: str, message: str) -> None:
     with pytest.raises(BadRequestError, match=message) as refused:
-        Graph(Workspace.create(uri, {PEOPLE: NODE}))
+        create_graph(uri, {PEOPLE: NODE})
     assert "secret" not in str(refused.value)
 
 
@@ -124,23 +122,17 @@ def test_init_refuses_a_used_root(tmp_path: Path) -> None:
     with pytest.raises(AlreadyInitializedError):
         new_graph(str(tmp_path / "graph"))
     with pytest.raises(AlreadyInitializedError):
-        Graph(Workspace.create(tmp_path / "graph", {PEOPLE: NODE}, force=True))
+        create_graph(tmp_path / "graph", {PEOPLE: NODE}, force=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     with pytest.raises(ConflictError, match=r"thesis\.tex"):
-        Graph(Workspace.create(tmp_path / "mine", {PEOPLE: NODE}, force=True))
+        create_graph(tmp_path / "mine", {PEOPLE: NODE}, force=True)
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
 
 
 def test_a_failed_init_removes_the_directories_it_made(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a type key"):
-        Graph(Workspace.create(tmp_path / "deep" / "er" / "graph", {"Person": NODE}))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_table_needs_a_string_id(tmp_path: Path) -> None:
-    with pytest.raises(BadRequestError, match="string column 'id'"):
-        Workspace.create(tmp_path / "graph", {PEOPLE: pa.schema([("id", pa.int64())])})
+        create_graph(tmp_path / "deep" / "er" / "graph", {"Person": NODE})
     assert list(tmp_path.iterdir()) == []
 
 

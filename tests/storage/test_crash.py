@@ -12,7 +12,6 @@ from dataclasses import replace
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.storage.log.tracing import POINTS, Trace
 from tests.conftest import Place
@@ -20,7 +19,7 @@ from tests.storage.writer import write_everything
 from tests.support.child import SOON_AFTER_STEP, STEP, Steps
 from tests.support.log_entries import list_commits
 from tests.support.processes import Process, start_together
-from tests.support.tables import KNOWS, NODE, PEOPLE, PLACES, append_one, ids, new_graph
+from tests.support.tables import KNOWS, NODE, PEOPLE, PLACES, append_one, create_graph, ids, new_graph
 
 INIT_POINTS = [p for p in POINTS if p.startswith("init.")]
 WRITE_POINTS = [p for p in POINTS if not p.startswith("init.")]
@@ -106,7 +105,7 @@ def test_an_init_killed_at_a_named_point(place: Place, point: str) -> None:
     else:
         with pytest.raises(NotFoundError):
             Graph.open(place.uri)
-        graph = Graph(Workspace.create(place.uri, {PEOPLE: NODE}, force=True))
+        graph = create_graph(place.uri, {PEOPLE: NODE}, force=True)
     assert graph.maintenance.verify().clean
     append_one(graph, "first")
     assert ids(graph) == ["first"]

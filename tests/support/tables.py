@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pyarrow as pa
 
 from omnigraph import Graph
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
+from omnigraph.storage.creation import create_root
+from omnigraph.storage.location import Location
 from omnigraph.storage.log.tracing import Trace
 
 NODE = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
@@ -16,10 +19,16 @@ EDGE = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("id",
 PEOPLE, PLACES, KNOWS = "node:Person", "node:Place", "edge:Knows"
 
 
+def create_graph(
+    uri: str | Path, tables: Mapping[str, pa.Schema], *, force: bool = False, trace: Trace | None = None
+) -> Graph:
+    return Graph(Workspace(create_root(Location.parse(uri), tables, force=force, trace=trace)))
+
+
 def new_graph(uri: str, extra_tables: int = 0, trace: Trace | None = None) -> Graph:
     tables = {PEOPLE: NODE, PLACES: NODE, KNOWS: EDGE}
     tables |= {f"node:Extra{i}": NODE for i in range(extra_tables)}
-    return Graph(Workspace.create(uri, tables, trace=trace))
+    return create_graph(uri, tables, trace=trace)
 
 
 def nodes(rows: Mapping[str, int]) -> pa.Table:

@@ -9,9 +9,8 @@ rename is followed into the past.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,50 +25,39 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, NotFoundError, ResourceLimitError
 from omnigraph.language.catalog import Property, TableType
-from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.blobs import StoredBlob, stored_blob
+from omnigraph.storage.tables.blobs import stored_blob
 from omnigraph.storage.tables.rows import row_ids_of
 
 
-class BlobReader:
-    """The bytes of one managed value, by range. Reclaiming its snapshot makes reads fail, never return other bytes."""
+@dataclass(frozen=True, slots=True)
+class ManagedBlob:
+    """Bytes the graph owns, possibly none. The tag is strong and changes at most when the type does. Reclaiming its
+    snapshot makes reads fail, never return other bytes."""
 
-    def __init__(self, table: Table, column: str, row_id: int, size: int) -> None:
-        self._table = table
-        self._column = column
-        self._row_id = row_id
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
+    length: int
+    etag: str
+    table: Table
+    column: str
+    row_id: int
 
     def read_range(self, start: int, end: int) -> bytes:
         """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
-        if not 0 <= start <= end <= len(self):
-            raise BlobRangeError(start, end, len(self))
+        if not 0 <= start <= end <= self.length:
+            raise BlobRangeError(start, end, self.length)
         if end - start > LONGEST_READ:
             raise ResourceLimitError("Blob read range bytes", LONGEST_READ, end - start, "read it in several ranges")
         if start == end:
             return b""
-        (content,) = self._table.blobs(self._column, [self._row_id])
-        if len(content) != len(self):
+        (content,) = self.table.blobs(self.column, [self.row_id])
+        if len(content) != self.length:
             raise BlobIntegrityError("the value has another length than its descriptor says")
         return content.part(start, end - start)
 
     def read(self) -> bytes:
         """The whole value, read in consecutive ranges."""
-        starts = range(0, len(self), LONGEST_READ)
-        return b"".join(self.read_range(start, min(start + LONGEST_READ, len(self))) for start in starts)
-
-
-@dataclass(frozen=True, slots=True)
-class ManagedBlob:
-    """Bytes the graph owns, possibly none. The tag is strong and changes at most when the type does."""
-
-    length: int
-    etag: str
-    reader: BlobReader
+        starts = range(0, self.length, LONGEST_READ)
+        return b"".join(self.read_range(start, min(start + LONGEST_READ, self.length)) for start in starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +80,13 @@ class BlobRead:
 
     @property
     def description(self) -> BlobDescription:
-        """What is known of the value without reading it."""
-        target = BlobTarget(
-            branch=self.target.branch, snapshot=self.target.snapshot, resolved_snapshot=self.resolved_target
-        )
-        content = self.content
+        """The value without its bytes: the size and tag, or the URI."""
+        point, content = self.target, self.content
+        target = BlobTarget(branch=point.branch, snapshot=point.snapshot, resolved_snapshot=self.resolved_target)
         if isinstance(content, ExternalBlob):
             return BlobDescription(selector=self.cell, kind="external", uri=content.uri, target=target)
-        return BlobDescription(
-            selector=self.cell, kind="managed", size=content.length, etag=content.etag, target=target
-        )
+        size, etag = content.length, content.etag
+        return BlobDescription(selector=self.cell, kind="managed", size=size, etag=etag, target=target)
 
     @property
     def managed(self) -> ManagedBlob:
@@ -111,21 +96,15 @@ class BlobRead:
         return self.content
 
     def read(self) -> bytes:
-        return self.managed.reader.read()
+        return self.managed.read()
 
     def read_range(self, start: int, end: int) -> bytes:
-        return self.managed.reader.read_range(start, end)
-
-
-def read_blob(workspace: Workspace, cell: BlobCell, target: ReadPoint) -> BlobRead:
-    """Find a cell. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null cell."""
-    snapshot = workspace.state_at(target)
-    # A caller who may read the snapshot may know how its branch names the cell now.
-    return blob_in(replace(workspace, caller=None), snapshot, cell, target)
+        return self.managed.read_range(start, end)
 
 
 def blob_in(workspace: Workspace, snapshot: Snapshot, cell: BlobCell, target: ReadPoint) -> BlobRead:
-    """The same in a state that was found already."""
+    """Find a cell of a state. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null
+    cell."""
     type_, prop = _resolve_cell(workspace, snapshot, cell)
     table = snapshot.table(type_.type_key)
     rows = table.rows_among("id", [cell.id], [prop.column], row_ids=True)
@@ -134,22 +113,16 @@ def blob_in(workspace: Workspace, snapshot: Snapshot, cell: BlobCell, target: Re
     if rows.num_rows > 1:
         raise BlobIntegrityError(f"{rows.num_rows} rows of {cell.type} have the id '{cell.id}'")
     blob = stored_blob(rows.column(prop.column)[0].as_py())
-    if prop.name in snapshot.visibility.of(type_).masked:
-        blob = None
-    if blob is None:
+    if blob is None or prop.name in snapshot.visibility.of(type_).masked:
         raise NotFoundError(f"Blob cell not found: {cell.property} of {cell.type} '{cell.id}' is null")
-    return BlobRead(
-        cell, target, snapshot.commit_id, _content(table, prop.column, cell.id, int(row_ids_of(rows)[0]), blob)
-    )
-
-
-def _content(table: Table, column: str, entity_id: str, row_id: int, blob: StoredBlob) -> ManagedBlob | ExternalBlob:
     if blob.uri is not None:
-        return ExternalBlob(blob.uri, blob.offset, blob.size or None)
+        external = ExternalBlob(blob.uri, blob.offset, blob.size or None)
+        return BlobRead(cell, target, snapshot.commit_id, external)
     # The version number is never used again, on any branch, so neither is the tag.
-    named = "\0".join((table.state.path, table.state.version, column, entity_id))
+    named = "\0".join((table.state.path, table.state.version, prop.column, cell.id))
     etag = f'"{hashlib.sha256(named.encode()).hexdigest()[:32]}"'
-    return ManagedBlob(blob.size, etag, BlobReader(table, column, row_id, blob.size))
+    managed = ManagedBlob(blob.size, etag, table, prop.column, int(row_ids_of(rows)[0]))
+    return BlobRead(cell, target, snapshot.commit_id, managed)
 
 
 def _resolve_cell(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> tuple[TableType, Property]:
@@ -177,8 +150,6 @@ def _resolve_cell(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> t
     )
 
 
-Value = TypeVar("Value")
-
 _REMEDY = "load fewer external blobs at a time, or use the Spark pipeline"
 
 
@@ -186,24 +157,21 @@ def admit_blobs(resources: Resources, change: GraphChange) -> GraphChange:
     """The change with every external URI admitted: normalised in a type that is replaced, else its bytes instead."""
     root, policy, limits = resources.root, resources.external_blobs, resources.limits
     cells = {key: _external_cells(type_change) for key, type_change in sorted(change.by_type.items())}
-    named = [uri for by_column in cells.values() for uris in by_column.values() for uri in uris if uri is not None]
+    named = [
+        (key, uri) for key, columns in cells.items() for uris in columns.values() for uri in uris if uri is not None
+    ]
     if not named:
         return change
     if len(named) > limits.rows:
         raise ResourceLimitError("external Blob reference cells", limits.rows, len(named), _REMEDY)
-    admitted = {text: policy.admit(text) for text in dict.fromkeys(named)}
-    sizes = _for_each(root, sorted(set(admitted.values())), root.external.size)
-    copied = [
-        admitted[uri]
-        for key, by_column in cells.items()
-        if not change.by_type[key].replaces
-        for uris in by_column.values()
-        for uri in uris
-        if uri is not None
-    ]
+    admitted = {uri: policy.admit(uri) for uri in dict.fromkeys(uri for _, uri in named)}
+    probed = sorted(set(admitted.values()))
+    sizes = dict(zip(probed, root.workers.map(root.external.size, probed), strict=True))
+    copied = [admitted[uri] for key, uri in named if not change.by_type[key].replaces]
     if (total := sum(sizes[uri] for uri in copied)) > limits.bytes:
         raise ResourceLimitError("materialized external blob payload bytes", limits.bytes, total, _REMEDY)
-    payloads = _for_each(root, sorted(set(copied)), root.external.read)
+    distinct = sorted(set(copied))
+    payloads = dict(zip(distinct, root.workers.map(root.external.read, distinct), strict=True))
     return GraphChange(
         {
             key: _with_cells(type_change, cells[key], admitted, {} if type_change.replaces else payloads)
@@ -214,17 +182,9 @@ def admit_blobs(resources: Resources, change: GraphChange) -> GraphChange:
 
 def _external_cells(change: TypeChange) -> dict[str, list[str | None]]:
     """Per blob column that holds some, the URI of each row, or None where the row names no external object."""
-    cells_found = {}
-    for prop in change.type.property_list:
-        if prop.type.is_blob:
-            uris = pc.struct_field(change.rows.column(prop.column), "uri")
-            if uris.null_count < len(uris):
-                cells_found[prop.column] = uris.to_pylist()
-    return cells_found
-
-
-def _for_each(root: GraphRoot, uris: list[str], ask: Callable[[str], Value]) -> dict[str, Value]:
-    return dict(zip(uris, root.workers.map(ask, uris), strict=True))
+    columns = [prop.column for prop in change.type.property_list if prop.type.is_blob]
+    uris = {column: pc.struct_field(change.rows.column(column), "uri") for column in columns}
+    return {column: named.to_pylist() for column, named in uris.items() if named.null_count < len(named)}
 
 
 def _with_cells(

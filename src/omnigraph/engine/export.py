@@ -29,7 +29,7 @@ from omnigraph.engine.rows.export_form import property_values, record_lines
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Property, TableType
+from omnigraph.language.catalog import TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
@@ -67,22 +67,13 @@ _CHUNK_BYTES = 64 << 10
 
 
 def export_lines(
-    snapshot: Snapshot,
-    types: Collection[str] = (),
-    scope: ChangeScope = EVERYTHING,
-    *,
-    dates: Dates = Dates.EPOCH,
+    snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING, *, dates: Dates = Dates.EPOCH
 ) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
     with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
         for state in _select_types(snapshot, types, scope):
-            yield from entity_lines(state, _all_rows(state, snapshot), dates)
-
-
-def export_text(snapshot: Snapshot, types: Collection[str] = (), *, epoch: bool = False) -> Iterator[str]:
-    """The same as text, each line with its line end."""
-    dates = Dates.EPOCH if epoch else Dates.ISO
-    return (f"{line.decode()}\n" for line in export_lines(snapshot, types, dates=dates))
+            for rows in entity_batches(state, _all_rows(state, snapshot)):
+                yield from record_lines(state.type, rows, dates)
 
 
 def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
@@ -125,9 +116,16 @@ def export_files(
                 raise _exists_error(taken)
             folder.mkdir(parents=True, exist_ok=True)
             tally = Tally(progress, "entities", sum(state.state.rows for state in states))
-            return [
-                _write_file(state, snapshot, paths[state.type_key], chosen, tally, replaces=force) for state in states
-            ]
+            files = []
+            for state in states:
+                path, written = paths[state.type_key], 0
+                with _complete_file(path, replaces=force) as part, _writer(part, state, chosen) as write:
+                    for rows in entity_batches(state, _all_rows(state, snapshot)):
+                        write(rows)
+                        written += rows.num_rows
+                        tally.add(rows.num_rows, state.type_key)
+                files.append(ExportedFile(state.type_key, str(path), written))
+            return files
     except OSError as error:
         raise BadRequestError(f"can't write to '{folder}': {error.strerror or error}") from None
 
@@ -159,49 +157,25 @@ def entity_batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
     yield from state.batches(row_ids, _ROWS_WITH_BLOBS if state.blob_columns else _ROWS)
 
 
-def entity_lines(state: TypeState, row_ids: RowIds, dates: Dates) -> Iterator[bytes]:
-    """Some entities of a type as graph records, in the order asked for. Bulk exports call it on executors."""
-    for rows in entity_batches(state, row_ids):
-        yield from record_lines(state.type, rows, dates)
-
-
-def _write_file(
-    state: TypeState, snapshot: Snapshot, path: Path, format: FileFormat, tally: Tally, *, replaces: bool
-) -> ExportedFile:
-    written = 0
-    with _complete_file(path, replaces=replaces) as part, _writer(part, state, format) as write:
-        for rows in entity_batches(state, _all_rows(state, snapshot)):
-            write(rows)
-            written += rows.num_rows
-            tally.add(rows.num_rows, state.type_key)
-    return ExportedFile(state.type_key, str(path), written)
-
-
 @contextmanager
 def _complete_file(path: Path, *, replaces: bool) -> Iterator[Path]:
     """A file beside `path` that takes its name once it is whole. Nothing is left of one that is not."""
     part = path.with_name(f".{path.name}.{new_ulid()}.part")
     try:
         yield part
-        if replaces:
-            os.replace(part, path)
-        else:
-            _take_name(part, path)
+        if not replaces:
+            try:
+                os.link(part, path)  # unlike a rename, this never takes the place of another file
+                return
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without hard links: an empty file claims the name first
+                path.open("xb").close()
+        os.replace(part, path)
     except FileExistsError:
         raise _exists_error(path) from None
     finally:
         part.unlink(missing_ok=True)
-
-
-def _take_name(part: Path, path: Path) -> None:
-    """Unlike a rename, this never takes the place of another file."""
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links: an empty file claims the name first
-        path.open("xb").close()
-        os.replace(part, path)
 
 
 def _exists_error(path: Path) -> BadRequestError:
@@ -233,10 +207,8 @@ def _csv_lines(type_: TableType, rows: pa.Table) -> Iterator[str]:
 
 def _file_schema(state: TypeState) -> pa.Schema:
     """The columns of a file: `id`, `from` and `to` of an edge, then the properties under their names."""
-    names = ("id", "from", "to")[: len(state.keys)]
-    system = [pa.field(name, pa.string(), nullable=False) for name in names]
-    return pa.schema([*system, *(_file_field(prop, state) for prop in state.type.property_list)])
-
-
-def _file_field(prop: Property, state: TypeState) -> pa.Field:
-    return pa.field(prop.name, arrow_type(prop.type), nullable=prop.type.nullable or prop.column in state.masked)
+    fields = [pa.field(name, pa.string(), nullable=False) for name in ("id", "from", "to")[: len(state.keys)]]
+    for prop in state.type.property_list:
+        nullable = prop.type.nullable or prop.column in state.masked
+        fields.append(pa.field(prop.name, arrow_type(prop.type), nullable=nullable))
+    return pa.schema(fields)

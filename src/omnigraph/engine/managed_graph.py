@@ -1,7 +1,7 @@
 """Graphs that a cluster manages: what is stored at a root, creating a graph there, and changing its schema.
 
 Every step can be repeated, and the graph itself shows whether it was taken. A commit made here carries the operation
-it belongs to, so that it can be told apart from changes that people make by hand.
+it belongs to, which distinguishes it from changes that people make by hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPERATION: Final = "cluster_operation"
 
 
 class Standing(StrEnum):
-    """What is found at a root."""
+    """The kinds of findings at a root."""
 
     NOTHING = "nothing"
     UNFINISHED = "unfinished"
@@ -57,23 +57,14 @@ def look_at(uri: str) -> Found:
     except StorageError:
         raise
     except OmniGraphError as error:
-        left = leftovers(Location.parse(uri))
-        if left.is_graph:
-            return _made_meanwhile(uri, error)
-        if left.foreign is not None:
-            return Found(Standing.OCCUPIED, problem=f"it holds '{left.foreign}' and no graph")
+        problem = error
+    left = leftovers(Location.parse(uri))
+    if left.foreign is not None and not left.is_graph:
+        return Found(Standing.OCCUPIED, problem=f"it holds '{left.foreign}' and no graph")
+    if not left.is_graph:
         return Found(Standing.UNFINISHED if left.own else Standing.NOTHING)
-
-
-def _graph_at(uri: str) -> Found:
-    with closing(Workspace.open(uri)) as workspace:
-        head = workspace.snapshot(MAIN)
-        return Found(Standing.GRAPH, workspace.graph_id, head.entry.version, head.schema_document.source)
-
-
-def _made_meanwhile(uri: str, problem: OmniGraphError) -> Found:
-    """A graph that did not open. If that was because there was none a moment ago, it opens now."""
     if isinstance(problem, NotFoundError):
+        # There was no graph a moment ago; one that was made meanwhile opens now.
         try:
             return _graph_at(uri)
         except StorageError:
@@ -83,12 +74,16 @@ def _made_meanwhile(uri: str, problem: OmniGraphError) -> Found:
     return Found(Standing.BROKEN, problem=str(problem))
 
 
-def schema_made_by(uri: str) -> str | None:
-    """The operation that gave main the schema it has, None when no managed change did.
+def _graph_at(uri: str) -> Found:
+    with closing(Workspace.open(uri)) as workspace:
+        head = workspace.snapshot(MAIN)
+        return Found(Standing.GRAPH, workspace.graph_id, head.entry.version, head.schema_document.source)
 
-    Found by steps back from the head that double, and a binary search in the last of them. A schema that came, went and
-    came back within one step may be taken for the first one of its kind, which said the same.
-    """
+
+def schema_made_by(uri: str) -> str | None:
+    """The operation that gave main the schema it has, None when no managed change did. Found by steps back from the
+    head that double, and a binary search in the last of them. A schema that came, went and came back within one step
+    may be taken for the first one of its kind, which said the same."""
     with closing(Workspace.open(uri)) as workspace:
         head = workspace.head(MAIN)
         wanted, high, step = head.entry.schema, head.entry.version, 1

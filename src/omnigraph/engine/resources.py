@@ -24,10 +24,6 @@ DEFAULT_LIMITS: Final = Limits()
 _REMEMBERED_COMPARISONS: Final = 4
 
 
-def _comparisons() -> RecentlyUsed[tuple[str, str], object]:
-    return RecentlyUsed(_REMEMBERED_COMPARISONS)
-
-
 @runtime_checkable
 class RestrictingGate(Gate, Protocol):
     """Rules that may allow a part of the graph only."""
@@ -80,7 +76,9 @@ class Resources:
     """Requests that the gate has allowed the caller. They are not decided again; `visibility` is what it sees."""
     visibility: Visibility = UNRESTRICTED
     """The part of the graph that this handle reads and may change. Code that restricts it also sets the actor."""
-    comparisons: RecentlyUsed[tuple[str, str], object] = field(default_factory=_comparisons, repr=False)
+    comparisons: RecentlyUsed[tuple[str, str], object] = field(
+        default_factory=lambda: RecentlyUsed(_REMEMBERED_COMPARISONS), repr=False
+    )
     """What the last commits changed and how the last states differed, for the pages of a large difference; kept and
     read by `engine.history` alone."""
 
@@ -116,11 +114,9 @@ class Resources:
         if self.caller is None or request in self.allowed:
             return self
         self.require(self.caller.actor, action, branch, target_branch)
-        visibility = (
-            self.gate.visibility(self.caller.actor, request)
-            if isinstance(self.gate, RestrictingGate)
-            else self.visibility
-        )
+        visibility = self.visibility
+        if isinstance(self.gate, RestrictingGate):
+            visibility = self.gate.visibility(self.caller.actor, request)
         return replace(self, visibility=visibility, allowed=self.allowed | {request})
 
     def visibility_for(self, action: PolicyAction, branch: str | None) -> Visibility:

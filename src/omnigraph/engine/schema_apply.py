@@ -7,20 +7,21 @@ dropped data stays readable before the drop until cleanup, or until the same cal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.schema import DropProperty, DropType, SchemaApplied, SchemaPlan, SchemaStep
+from omnigraph.api.schema import DropProperty, DropType, SchemaApplied, SchemaPlan
 from omnigraph.engine.history import log_walk
+from omnigraph.engine.history.changes import parent_of
 from omnigraph.engine.maintenance.cleanup import purge_history
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.rows.columns import table_field, table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.change import RequestDigest, receipt_of
-from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.schema.migration import Evolution, evolve
@@ -31,31 +32,16 @@ _KIND: Final = "schema_apply"
 _READ_AT_ONCE: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaPreview:
-    """A plan, and the catalog the branch would have after it; None when the plan is not possible."""
-
-    plan: SchemaPlan
-    catalog: Catalog | None
-
-
 def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPlan:
     """The migration from a branch's schema to this one. Writes nothing, and an impossible plan is not an error."""
     return evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan
 
 
-def preview_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPreview:
-    evolution = evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss)
-    return SchemaPreview(evolution.plan, evolution.catalog if evolution.plan.supported else None)
-
-
 @dataclass(frozen=True, slots=True)
 class ManagedChange:
-    """The conditions of a schema change that a cluster makes.
-
-    The graph has to hold the file word for word, so a change of a comment is a commit too. And nothing is changed when
-    the schema was changed by anybody after the version at which they looked at it, also if it was changed back.
-    """
+    """The conditions of a schema change that a cluster makes. The graph has to hold the file word for word, so a change
+    of a comment is a commit too. And nothing is changed when anybody changed the schema after the version `since`, also
+    if it was changed back."""
 
     since: int
     details: Mapping[str, str]
@@ -84,15 +70,19 @@ def apply_schema(
     )
     published = workspace.commit(branch, change.prepare, intent)
     if published is not None and published.replayed:
-        change.look_back(workspace, published)
-    if change.evolution is None or change.head is None:
+        if published.entry.commit.kind != _KIND:
+            raise ConflictError("this idempotency key belongs to a write that is not a schema change; choose another")
+        # Plan once more what the earlier call did: from the state that its commit was made on.
+        change.plan_from(parent_of(Snapshot(workspace, published.branch, published.entry)))
+    if change.before is None or change.evolution is None:
         raise AssertionError("a schema change is always planned")
     plan = change.evolution.plan
     if published is None:
-        return SchemaApplied.of(workspace.uri, plan, change.head, None)
-    hard = change.hard_dropped_paths
+        return SchemaApplied.of(workspace.uri, plan, change.before.version, None)
+    paths = _purged_tables(change.before, change.evolution)
     # What came after the change is not the past that it promised to purge.
-    purged = purge_history(workspace, hard, before=published.entry if published.replayed else None) if hard else None
+    past = published.entry if published.replayed else None
+    purged = purge_history(workspace, paths, before=past) if paths else None
     commit = receipt_of(published.entry)
     return SchemaApplied.of(workspace.uri, plan, published.version, commit, purged, replayed=published.replayed)
 
@@ -104,107 +94,86 @@ class _SchemaChange:
     text: str
     allow_data_loss: bool
     managed: ManagedChange | None = None
+    before: Snapshot | None = None
     evolution: Evolution | None = None
-    head: int | None = None
-    hard_dropped_paths: frozenset[str] = frozenset()
+
+    def plan_from(self, before: Snapshot) -> Evolution:
+        self.before = before
+        self.evolution = evolve(before.catalog, self.text, allow_data_loss=self.allow_data_loss)
+        return self.evolution
 
     def prepare(self, txn: WriteTxn) -> PublishPlan | None:
-        accepted = txn.snapshot.catalog
-        self.head = txn.base.version
         if self.managed is not None:
             _refuse_changed_since(txn, self.managed.since)
-        self.evolution = evolution = evolve(accepted, self.text, allow_data_loss=self.allow_data_loss)
+        evolution = self.plan_from(txn.snapshot)
         if (blocker := evolution.plan.first_blocker) is not None:
             raise BadRequestError(f"the schema can't be applied: {blocker.entity}: {blocker.blocking_reason}")
         is_said_already = self.managed is None or txn.snapshot.schema_document.source == self.text
         if not evolution.plan.steps and is_said_already:
             return None
-        self.hard_dropped_paths = _purged_tables(evolution.plan.steps, accepted, evolution.catalog, txn.base.tables)
-        plan = _plan(txn, accepted, evolution.catalog, self.text)
+        plan = _plan(txn, evolution.catalog, self.text)
         # A schema that was changed and changed back looks the same; a caller that must not miss that checks again.
         return plan if self.managed is None else replace(plan, read_set=ReadSet(everything=True))
-
-    def look_back(self, workspace: Workspace, published: PublishedCommit) -> None:
-        """Plan once more what an earlier call with the same key did: from the state that its commit was made on."""
-        entry = published.entry
-        if entry.commit.kind != _KIND:
-            raise ConflictError("this idempotency key belongs to a write that is not a schema change; choose another")
-        link = entry.commit.parents[0]
-        before = workspace.root.log.entry(link.branch_id, link.version)
-        if not isinstance(before, LogEntry):
-            raise AssertionError(f"commit {entry.commit.id} has lost its parent")
-        accepted = Snapshot(workspace, published.branch, before).catalog
-        self.head = before.version
-        self.evolution = evolution = evolve(accepted, self.text, allow_data_loss=self.allow_data_loss)
-        self.hard_dropped_paths = _purged_tables(evolution.plan.steps, accepted, evolution.catalog, before.tables)
 
 
 def _refuse_changed_since(txn: WriteTxn, since: int) -> None:
     """A stalled writer must not undo what others have decided meanwhile. Free when nothing was committed since."""
     versions = range(since, txn.base.version + 1) if txn.base.version > since else range(0)
     before: LogEntry | None = None
-    for first in range(0, len(versions), _READ_AT_ONCE):
-        for entry in log_walk.at_versions(txn.root, txn.ref, list(versions[first : first + _READ_AT_ONCE])):
-            if before is not None and entry.schema != before.schema:
-                raise ConflictError(
-                    f"the schema was changed meanwhile, in version {entry.version} ({entry.commit.id}); nothing was "
-                    "changed here, look at the graph again"
-                )
-            before = entry
+    for entry in log_walk.in_order(txn.root, txn.ref, versions, _READ_AT_ONCE):
+        if before is not None and entry.schema != before.schema:
+            raise ConflictError(
+                f"the schema was changed meanwhile, in version {entry.version} ({entry.commit.id}); nothing was "
+                "changed here, look at the graph again"
+            )
+        before = entry
 
 
-def _plan(txn: WriteTxn, accepted: Catalog, desired: Catalog, text: str) -> PublishPlan:
-    before = {type_.table_incarnation: type_ for type_ in table_types(accepted).values()}
+def _plan(txn: WriteTxn, desired: Catalog, text: str) -> PublishPlan:
+    before = {type_.table_incarnation: type_ for type_ in table_types(txn.snapshot.catalog).values()}
+    wanted = table_types(desired)
     staged: dict[str, StagedTable] = {}
     added: dict[str, TableState] = {}
-    kept: set[int] = set()
-    for type_key, type_ in table_types(desired).items():
+    for type_key, type_ in wanted.items():
         old = before.get(type_.table_incarnation)
         if old is None:
             added[type_key] = txn.root.create_table(type_key, table_schema(type_))
             continue
-        kept.add(type_.table_incarnation)
         state = txn.base.tables[old.type_key]
         changed = _reshape(txn, state, old, type_)
-        if changed is not None:
+        if changed.state != state:
             staged[type_key] = changed
         elif old.type_key != type_key:
             added[type_key] = state
-    gone = {old.type_key for incarnation, old in before.items() if incarnation not in kept}
-    gone |= {old.type_key for old in before.values()} - {t.type_key for t in table_types(desired).values()}
-    return PublishPlan(
-        staged=staged,
-        added=added,
-        dropped=frozenset(gone),
-        schema=txn.root.accept_schema(text, desired.to_json()),
-    )
+    kept = {type_.table_incarnation for type_ in wanted.values()}
+    # A name may have gone to another type.
+    gone = {old.type_key for old in before.values() if old.table_incarnation not in kept or old.type_key not in wanted}
+    schema = txn.root.accept_schema(text, desired.to_json())
+    return PublishPlan(staged=staged, added=added, dropped=frozenset(gone), schema=schema)
 
 
-def _reshape(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -> StagedTable | None:
-    """The table with the columns of its new type; None when they are the ones it has."""
+def _reshape(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -> StagedTable:
+    """The table with the columns of its new type."""
     staging, staged = txn.root.staging, StagedTable(state)
     had = {prop.column for prop in old.property_list}
-    has = {prop.column for prop in new.property_list}
-    if had - has:
-        staged = staged.followed_by(staging.remove_columns(staged.state, had - has))
+    if unwanted := had - {prop.column for prop in new.property_list}:
+        staged = staged.followed_by(staging.remove_columns(staged.state, unwanted))
     if fresh := [table_field(prop) for prop in new.property_list if prop.column not in had]:
         staged = staged.followed_by(staging.add_column(staged.state, *fresh))
-    return staged if staged.state != state else None
+    return staged
 
 
-def _purged_tables(
-    steps: Iterable[SchemaStep], accepted: Catalog, desired: Catalog, tables: dict[str, TableState]
-) -> frozenset[str]:
+def _purged_tables(before: Snapshot, evolution: Evolution) -> frozenset[str]:
     """The tables whose past a plan says to purge."""
-    now = {type_.table_incarnation: type_ for type_ in table_types(desired).values()}
+    now, tables = {t.table_incarnation: t for t in table_types(evolution.catalog).values()}, before.entry.tables
     named: dict[str, str] = {}
-    for old in table_types(accepted).values():
+    for old in table_types(before.catalog).values():
         new = now.get(old.table_incarnation)
         named[old.type_key] = old.type_key
         if new is not None:
             named[new.type_key] = old.type_key
     paths = set()
-    for step in steps:
+    for step in evolution.plan.steps:
         if isinstance(step, DropType) and step.mode == "hard":
             paths.add(tables[f"{step.type_kind}:{step.name}"].path)
         elif isinstance(step, DropProperty) and step.mode == "hard" and step.type_kind != "interface":

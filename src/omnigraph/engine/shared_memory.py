@@ -16,13 +16,10 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 class Part(Protocol):
     """One cache: its byte limit, how much it holds, and how to empty it."""
 
-    @property
-    def limit(self) -> int: ...
+    limit: int
+    lookups: Lookups
 
     def held_bytes(self) -> int: ...
-
-    @property
-    def lookups(self) -> Lookups: ...
 
     def clear(self) -> None: ...
 
@@ -88,11 +85,11 @@ class ByteBoundCache(Generic[Kept]):
 
     def get(self, key: Hashable) -> Kept | None:
         with self._lock:
-            if (entry := self._values.get(key)) is None:
-                self.lookups.misses += 1
+            entry = self._values.get(key)
+            self.lookups.count(int(entry is not None), int(entry is None))
+            if entry is None:
                 return None
             self._values.move_to_end(key)
-            self.lookups.hits += 1
             return entry[0]
 
     def keep(self, key: Hashable, value: Kept, nbytes: int) -> Kept:

@@ -21,7 +21,6 @@ from omnigraph.language.query.row_filter import Visibility
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.indexes import IndexCoverage, index_coverage
 
 INTERNAL_SCHEMA_VERSION: Final = FORMAT_VERSION
 """The storage format as servers report it."""
@@ -116,11 +115,6 @@ class Snapshot:
         self.refuse_restricted("reading a table as it is stored")
         return self.table(type_key).read(columns, filter=filter)
 
-    def index_coverage(self, type_key: str, column: str) -> IndexCoverage:
-        """How many rows of a property's stored column an index covers."""
-        self.refuse_restricted("the coverage of an index")
-        return index_coverage(self.table(type_key), self._column(type_key, column))
-
     def table_versions(self) -> dict[str, int]:
         """By type key, the version of the graph in which each table last changed on this line of history."""
         return log_walk.table_versions(self.root, self.branch, self.entry)
@@ -134,16 +128,3 @@ class Snapshot:
         """Read requests that this process has sent to the store for this graph so far."""
         control = self.root.objects.counts
         return control.get("get", 0) + control.get("list", 0) + self.root.reader.requests()
-
-    def type_of(self, type_key: str) -> TableType | None:
-        kind, _, name = type_key.partition(":")
-        return self.catalog.nodes.get(name) if kind == "node" else self.catalog.edges.get(name)
-
-    def _column(self, type_key: str, name: str) -> str:
-        type_ = self.type_of(type_key)
-        if type_ is None or name in type_.system_columns:
-            return name
-        prop = type_.properties.get(name)
-        if prop is None:
-            raise BadRequestError(f"{type_.name} has no property '{name}'")
-        return prop.column

@@ -7,14 +7,12 @@ those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, Self, TypeAlias, TypeVar
-
-import pyarrow as pa
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.queries import ReadPoint
@@ -24,16 +22,11 @@ from omnigraph.engine.rows.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, held_source
-from omnigraph.errors import (
-    BadRequestError,
-    CommitOutcomeUnknownError,
-    HistoricalVersionReclaimedError,
-    StorageError,
-)
+from omnigraph.errors import CommitOutcomeUnknownError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.creation import create_root
-from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.identifiers import MAIN, version_in
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.log.tracing import Trace
@@ -74,40 +67,15 @@ class Workspace(Resources):
         `path`, the file of the schema, only shows in messages."""
         catalog = accept_schema(schema, path)
         types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
-        tables = {type_.type_key: table_schema(type_) for type_ in types}
-        return cls.create(
-            uri,
-            tables,
+        root = create_root(
+            Location.parse(uri, storage_options=storage_options),
+            {type_.type_key: table_schema(type_) for type_ in types},
             source=schema,
             catalog=catalog.to_json(),
             actor=actor,
             details=details,
             force=force,
-            storage_options=storage_options,
             trace=trace,
-        )
-
-    @classmethod
-    def create(
-        cls,
-        uri: str | Path,
-        tables: Mapping[str, pa.Schema],
-        *,
-        source: str = "",
-        catalog: bytes = b"null",
-        actor: str | None = None,
-        details: Mapping[str, str] | None = None,
-        force: bool = False,
-        storage_options: StorageOptions = None,
-        trace: Trace | None = None,
-    ) -> Self:
-        """A new graph with one empty table per type key, each with a string column `id`."""
-        for type_key, schema in tables.items():
-            if "id" not in schema.names or schema.field("id").type != pa.string():
-                raise BadRequestError(f"table '{type_key}' needs a string column 'id'")
-        location = Location.parse(uri, storage_options=storage_options)
-        root = create_root(
-            location, tables, source=source, catalog=catalog, actor=actor, details=details, force=force, trace=trace
         )
         return cls(root)
 
@@ -136,10 +104,9 @@ class Workspace(Resources):
         """The same for a read point."""
         point = point.normalize()
         if point.snapshot is not None:
-            located = log_walk.find(self.root, point.snapshot)
+            ref, entry = log_walk.find(self.root, point.snapshot)
             # A commit is governed by the branch it was made on.
-            made_on = located.entry.branch
-            return Snapshot(self, located.ref.branch, located.entry, self.visibility_for(action, made_on), made_on)
+            return Snapshot(self, ref.branch, entry, self.visibility_for(action, entry.branch), entry.branch)
         name = point.branch or MAIN
         # Only an actor who may read a branch learns whether it exists.
         visibility = self.visibility_for(action, name)
@@ -170,12 +137,12 @@ class Workspace(Resources):
         if isinstance(target, Snapshot):
             return target
         target = target.strip()
-        is_commit = target != MAIN and log_walk.could_be_commit(target)
+        is_commit = target != MAIN and version_in(target) is not None
         return self.snapshot(snapshot=target) if is_commit else self.snapshot(target)
 
     def commit_entry(self, commit_id: str) -> LogEntry:
         """A commit that a live branch has."""
-        return log_walk.find(self.root, commit_id).entry
+        return log_walk.find(self.root, commit_id)[1]
 
     # Commits
 
@@ -189,18 +156,11 @@ class Workspace(Resources):
             return publish.publish(txn, plan, prepare_again)
 
     def commit(
-        self,
-        branch: str,
-        prepare: Callable[[WriteTxn], PublishPlan | None],
-        intent: Intent,
-        *,
-        strict: bool = False,
+        self, branch: str, prepare: Callable[[WriteTxn], PublishPlan | None], intent: Intent, *, strict: bool = False
     ) -> PublishedCommit | None:
-        """One write from head to commit. `prepare` may run again on a newer head unless the write is strict.
-
-        None when `prepare` found nothing to do. Writers of one branch in this process wait for each other for the
-        whole of it, so they never redo work because of each other.
-        """
+        """One write from head to commit; None when `prepare` found nothing to do. `prepare` may run again on a newer
+        head unless the write is strict. Writers of one branch in this process wait for each other for the whole of it,
+        so they never redo work because of each other."""
         branch = branch.strip()
         with BRANCH_LOCKS.hold(self.lock_key(branch)):
             return publish.commit(self, branch, prepare, intent, strict=strict)
@@ -208,10 +168,8 @@ class Workspace(Resources):
     def commit_on_new_branch(
         self, name: str, source: str, prepare: Callable[[WriteTxn], PublishPlan | None], intent: Intent
     ) -> PublishedCommit | None:
-        """A new branch whose first commit is this write. Either both come into being or neither does.
-
-        When `prepare` found nothing to do, the branch is all there is, and the answer None.
-        """
+        """A new branch whose first commit is this write. Either both come into being or neither does. When `prepare`
+        found nothing to do, only the branch is created, and the result is None."""
         name, branches = name.strip(), self.root.branches
         with BRANCH_LOCKS.hold(self.lock_key(name)), held_source(self.root, source) as fork:
             ref = branches.new_ref(name, fork.ref, fork.entry, actor=intent.actor)
@@ -239,17 +197,9 @@ class GraphHandle(Protocol):
     def _workspace(self) -> Workspace: ...
 
 
-@contextmanager
-def open_workspace(graph: GraphHandle | str | Path) -> Iterator[Workspace]:
+def open_workspace(graph: GraphHandle | str | Path) -> AbstractContextManager[Workspace]:
     """The workspace of an open graph; of a location, one that is open for as long as the block runs."""
-    if not isinstance(graph, str | Path):
-        yield graph._workspace
-        return
-    workspace = Workspace.open(graph)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
+    return closing(Workspace.open(graph)) if isinstance(graph, str | Path) else nullcontext(graph._workspace)
 
 
 def waits_of_writers() -> Waits:

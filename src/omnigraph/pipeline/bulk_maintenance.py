@@ -64,7 +64,7 @@ def optimize_on_spark(
     with spark_session(SparkSettings(), "omnigraph optimize", spark) as session, spark_errors("optimize"):
         with stages.stage("compact", f"{len(chosen)} tables"):
             compaction = BulkCompaction(txn.resources, before, target_rows)
-            compacted = compaction.stage(texts_of(session, [task.run for task in compaction.tasks]))
+            compacted = compaction.stage(texts_of(session, compaction.tasks))
         with stages.stage("index"):
             latest = {key: (type_, compacted[key].state) for key, type_ in chosen.items()}
             indexed = index_tables(session, txn.resources, latest)

@@ -1,6 +1,6 @@
 """Creating a graph: its tables, schema and first commit, and then `graph.json`, from whose moment on the graph exists.
 
-`Workspace.create` calls it. Everything that an init writes before `graph.json` has a name that nobody else can pick, so
+`Workspace.init` calls it. Everything that an init writes before `graph.json` has a name that nobody else can pick, so
 two racing inits never mix, and an interrupted one leaves only garbage that no commit names. An init that fails removes
 the folders it made, and nothing else.
 """

@@ -208,7 +208,7 @@ def test_large_blobs_live_exactly_as_long_as_their_rows(tmp_path: Path) -> None:
     release(graph, grace=NO_GRACE)
     fresh = Graph.open(graph.uri)
     values = {i: fresh.read_blob("node", "Book", i, "cover").content for i in "abc"}
-    read = {i: value.reader.read() for i, value in values.items()}  # type: ignore[union-attr]
+    read = {i: value.read() for i, value in values.items()}  # type: ignore[union-attr]
     assert read == {"a": large, "b": b"replaced", "c": b"small"}
     assert sum(size for name, size in files(graph).items() if name.endswith(".blob")) < 1_000_000
 

@@ -19,6 +19,7 @@ from omnigraph.errors import (
     IntegrityError,
     OmniGraphError,
 )
+from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.lance_errors import manifest_name
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
@@ -44,7 +45,7 @@ def use(graph: Graph) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "load", lambda: load(graph, [book("b1", title="new"), book("b77")])
     yield "mutate", lambda: graph.mutate('query q() { update Book set { pages: 3 } where isbn = "b2" }')
     yield "export", lambda: list(graph.export())
-    yield "blob", lambda: graph.read_blob("node", "Book", "b5", "cover").content.reader.read()  # type: ignore[union-attr]
+    yield "blob", lambda: graph.read_blob("node", "Book", "b5", "cover").content.read()  # type: ignore[union-attr]
     yield "entity", lambda: graph.entity(BOOKS, "b1")
     yield "diff", lambda: graph.diff(list_commits(graph).commits[-1].commit.id, "main")
     yield "poll", lambda: graph.changes.poll(start="beginning")
@@ -179,7 +180,8 @@ def test_a_damaged_index_is_named_and_built_again(root: Path, damage: str) -> No
     assert content(fresh, BOOKS) == before
     assert [p for p in fresh.maintenance.verify().problems if p.where.endswith("on branch main")] == []
     assert len(fresh.query(READS["search"]).rows()) == len(before)
-    assert graph.snapshot().index_coverage(BOOKS, "title").is_complete
+    title = graph.catalog.nodes["Book"].properties["title"]
+    assert index_coverage(graph.snapshot().table(BOOKS), title.column).is_complete
 
 
 @pytest.mark.parametrize("damage", ["halved", "emptied", "zeros"])

@@ -18,6 +18,7 @@ from omnigraph.errors import (
     HistoricalVersionReclaimedError,
     OmniGraphError,
 )
+from omnigraph.storage.tables.indexes import index_coverage
 from tests.engine.library import SCHEMA, blob, book, load, loan, reader
 from tests.engine.maintenance.test_damage import READS, outcomes
 
@@ -53,7 +54,7 @@ def reads_of(state: Snapshot) -> dict[str, Callable[[], object]]:
         "count": lambda: state.count(BOOKS, "title = 'x'"),
         "scan of a column": lambda: state.scan(BOOKS, ["title"]),
         "entity": lambda: state.entity(BOOKS, "b1"),
-        "coverage": lambda: state.index_coverage(BOOKS, "title"),
+        "coverage": lambda: index_coverage(state.table(BOOKS), state.catalog.nodes["Book"].properties["title"].column),
     }
 
 

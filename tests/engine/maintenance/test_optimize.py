@@ -144,7 +144,7 @@ def test_blobs_are_unaffected(tmp_path: Path) -> None:
     for isbn, value in values.items():
         if value is not None:
             found = graph.read_blob("node", "Book", isbn, "cover").content
-            assert found.reader.read() == value  # type: ignore[union-attr]
+            assert found.read() == value  # type: ignore[union-attr]
     cells = graph.snapshot().scan("node:Book", ["isbn", "cover"]).to_pylist()
     assert [c["isbn"] for c in cells if c["cover"] is None] == ["null"]
 

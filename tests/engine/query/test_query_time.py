@@ -169,10 +169,3 @@ def test_a_snapshot_lists_its_tables(graph: Graph) -> None:
         ("edge", "Knows", 0),
         ("node", "Person", 2),
     ]
-
-
-def test_index_coverage_is_told_per_column(graph: Graph) -> None:
-    coverage = graph.snapshot().index_coverage("node:Person", "age")
-    assert (coverage.indexed_rows, coverage.unindexed_rows) == (0, 1)
-    with pytest.raises(BadRequestError, match="no property 'size'"):
-        graph.snapshot().index_coverage("node:Person", "size")

@@ -1,4 +1,4 @@
-"""The work of executors on one table version: scans, new fragments, index segments, export lines, blob admission.
+"""The work of executors on one table version: where it is, which rows are visible, export lines, blob admission.
 
 Tasks are pickled, so everything here is plain data, and methods import Lance after the fork. Executors return text to
 the driver, which alone makes versions of it; a file whose process died is named by nothing. A row address is one
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from omnigraph.engine.snapshot import Snapshot
     from omnigraph.storage.location import Location
     from omnigraph.storage.models import TableState
-    from omnigraph.storage.tables.indexes import IndexSpec
 
 
 PLACE: Final = "_place"
@@ -59,58 +58,6 @@ class RemoteTable:
     def of(cls, resources: Resources, state: TableState) -> RemoteTable:
         location = resources.root.location
         return cls(location.child(state.path), state.version, dict(location.options))
-
-    def scan(
-        self,
-        fragment_ids: Sequence[int],
-        columns: Sequence[str],
-        *,
-        filter: str | None = None,
-        limit: int | None = None,
-        places: bool = False,
-        blobs_as_bytes: bool = False,
-        batch_rows: int | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows of some fragments; `places` adds the address of each row, as `PLACE`."""
-        from omnigraph.storage.tables.fragments import scan_fragments
-
-        return scan_fragments(
-            self,
-            fragment_ids,
-            columns,
-            filter=filter,
-            limit=limit,
-            addresses=PLACE if places else None,
-            blobs_as_bytes=blobs_as_bytes,
-            batch_rows=batch_rows,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentTask:
-    """One segment of an index, over some fragments."""
-
-    table: RemoteTable
-    spec: IndexSpec
-    fragment_ids: tuple[int, ...]
-
-    def run(self) -> str:
-        from omnigraph.storage.tables.fragments import build_index_segment
-
-        return build_index_segment(self.table, self.spec, self.fragment_ids)
-
-
-@dataclass(frozen=True, slots=True)
-class RewriteTask:
-    """One planned rewrite of fragments into fewer."""
-
-    table: RemoteTable
-    plan: str
-
-    def run(self) -> str:
-        from omnigraph.storage.tables.fragments import run_compaction
-
-        return run_compaction(self.table, self.plan)
 
 
 _MOST_PLACES: Final = 100_000_000
@@ -197,15 +144,14 @@ def admitted_blobs(
         uris = pc.struct_field(rows.column(index), "uri")
         if uris.null_count == len(uris):
             continue
-        objects = ExternalObjects()
-        cells = rows.column(index).to_pylist()
+        objects, cells = ExternalObjects(), rows.column(index).to_pylist()
         for row, uri in enumerate(uris.to_pylist()):
             if uri is not None:
                 try:
                     normal = policy.admit(uri)
                     objects.size(normal)
-                    kept = keeps_references
-                    cells[row] = {"data": None if kept else objects.read(normal), "uri": normal if kept else None}
+                    data, kept = (None, normal) if keeps_references else (objects.read(normal), None)
+                    cells[row] = {"data": data, "uri": kept}
                 except OmniGraphError as error:
                     refused.setdefault(row, (prop.name, str(error)))
         rows = rows.set_column(index, rows.schema.field(index), pa.array(cells, BLOB_CELL))

@@ -7,12 +7,13 @@ decide what an index lacks are those of `engine.maintenance`. Nothing here knows
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from omnigraph.api.maintenance import PendingProperty
-from omnigraph.engine.bulk.executor import RemoteTable, RewriteTask, SegmentTask
+from omnigraph.engine.bulk.executor import RemoteTable
 from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.maintenance.declared_indexes import declared_indexes, pending_properties
 from omnigraph.engine.resources import Resources
@@ -20,9 +21,18 @@ from omnigraph.engine.write.publish import PublishPlan, WriteTxn
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.fragments import BuiltIndex, FragmentStaging, fragment_descriptions
+from omnigraph.storage.tables.fragments import (
+    BuiltIndex,
+    FragmentStaging,
+    build_index_segment,
+    fragment_descriptions,
+    run_compaction,
+)
 from omnigraph.storage.tables.indexes import IndexNeed, IndexSpec, index_need
 from omnigraph.storage.tables.maintenance import PendingIndex
+
+Task: TypeAlias = Callable[[], str]
+"""Work for an executor; it is pickled, and its result goes back to be staged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,38 +45,33 @@ class CompactedTable:
 
 
 class BulkCompaction:
-    """The rewrites that would leave fragments of about `target_rows` in some tables."""
+    """The rewrites that would leave fragments of about `target_rows` in some tables; `tasks` are for executors."""
 
     def __init__(self, resources: Resources, tables: Mapping[str, TableState], target_rows: int) -> None:
         self._tables = tables
         self._staging = FragmentStaging(resources.root.reader, resources.root.trace)
-        self._planned = [
-            (key, RewriteTask(RemoteTable.of(resources, state), plan))
-            for key, state in sorted(tables.items())
-            for plan in self._staging.plan_compaction(state, target_rows)
+        plans = {key: self._staging.plan_compaction(state, target_rows) for key, state in sorted(tables.items())}
+        self._keys = [key for key, planned in plans.items() for _ in planned]
+        self.tasks: list[Task] = [
+            partial(run_compaction, RemoteTable.of(resources, tables[key]), plan)
+            for key, planned in plans.items()
+            for plan in planned
         ]
-
-    @property
-    def tasks(self) -> list[RewriteTask]:
-        return [task for _, task in self._planned]
 
     def stage(self, results: Sequence[str]) -> dict[str, CompactedTable]:
         """Every table with its rewrites in place, given one result per task."""
         by_table: dict[str, list[str]] = {}
-        for (key, _), result in zip(self._planned, results, strict=True):
+        for key, result in zip(self._keys, results, strict=True):
             by_table.setdefault(key, []).append(result)
-        return {
-            key: self._rewritten(state, by_table[key]) if key in by_table else CompactedTable(state)
-            for key, state in self._tables.items()
-        }
-
-    def _rewritten(self, state: TableState, results: list[str]) -> CompactedTable:
-        reports = [json.loads(result) for result in results]
-        return CompactedTable(
-            self._staging.apply_compaction(state, results).state,
-            sum(len(report["original_fragments"]) for report in reports),
-            sum(len(report["new_fragments"]) for report in reports),
-        )
+        compacted = {key: CompactedTable(state) for key, state in self._tables.items()}
+        for key, texts in by_table.items():
+            reports = [json.loads(text) for text in texts]
+            compacted[key] = CompactedTable(
+                self._staging.apply_compaction(self._tables[key], texts).state,
+                sum(len(report["original_fragments"]) for report in reports),
+                sum(len(report["new_fragments"]) for report in reports),
+            )
+        return compacted
 
 
 def same_content_plan(before: Mapping[str, TableState], after: Mapping[str, TableState]) -> PublishPlan:
@@ -83,53 +88,35 @@ TablesToIndex: TypeAlias = Mapping[str, tuple[TableType, TableState]]
 IndexedVersions: TypeAlias = dict[str, TableState]
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A task and what the driver needs to know of it; segments that will be replaced stay there."""
-
-    key: str
-    need: IndexNeed
-    task: SegmentTask
-
-
 class IndexBuild:
-    """The segments that some tables lack."""
+    """The segments that some tables lack; `tasks` are for executors."""
 
     def __init__(self, resources: Resources, tables: TablesToIndex) -> None:
-        self._resources = resources
+        self._root = resources.root
         self._tables = tables
-        self._planned = [p for key, (type_, state) in sorted(tables.items()) for p in self._plan(key, type_, state)]
-
-    @property
-    def tasks(self) -> list[SegmentTask]:
-        return [planned.task for planned in self._planned]
+        self._planned: list[tuple[str, IndexSpec, IndexNeed]] = []
+        self.tasks: list[Task] = []
+        for key, (type_, state) in sorted(tables.items()):
+            table, pinned = self._root.reader.open(state), PinnedTable.of(resources, state)
+            for spec in declared_indexes(type_):
+                need = index_need(table, spec)
+                lacking = frozenset(need.fragment_ids)
+                fragments = tuple(fragment for fragment in pinned.fragments if fragment.id in lacking)
+                for group in replace(pinned, fragments=fragments).groups(_ROWS_PER_SEGMENT):
+                    self._planned.append((key, spec, need))
+                    self.tasks.append(partial(build_index_segment, pinned.remote, spec, group))
 
     def stage(self, segments: Sequence[str]) -> IndexedVersions:
-        """Versions with every declared index whole, given one segment per task; tables that lack nothing are left
-        out."""
-        root = self._resources.root
-        staging = FragmentStaging(root.reader, root.trace)
-        built: dict[str, dict[str, list[str]]] = {}
-        needs: dict[tuple[str, str], tuple[IndexSpec, IndexNeed]] = {}
-        for planned, segment in zip(self._planned, segments, strict=True):
-            if not segment:
-                continue  # vectors that can't have an index are searched without one
-            spec = planned.task.spec
-            built.setdefault(planned.key, {}).setdefault(spec.name, []).append(segment)
-            needs[planned.key, spec.name] = (spec, planned.need)
-        staged = {}
+        """Versions with every declared index whole, given one segment per task, of the tables that lack something."""
+        built: dict[str, dict[str, tuple[IndexSpec, IndexNeed, list[str]]]] = {}
+        for (key, spec, need), segment in zip(self._planned, segments, strict=True):
+            if segment:  # vectors that can't have an index are searched without one
+                built.setdefault(key, {}).setdefault(spec.name, (spec, need, []))[2].append(segment)
+        staging, staged = FragmentStaging(self._root.reader, self._root.trace), {}
         for key, by_name in built.items():
-            indexes = [BuiltIndex(*needs[key, name], tuple(texts)) for name, texts in sorted(by_name.items())]
+            indexes = [BuiltIndex(spec, need, tuple(texts)) for _, (spec, need, texts) in sorted(by_name.items())]
             staged[key] = staging.add_indexes(self._tables[key][1], indexes).state
         return staged
-
-    def _plan(self, key: str, type_: TableType, state: TableState) -> Iterator[_Planned]:
-        table, pinned = self._resources.root.reader.open(state), PinnedTable.of(self._resources, state)
-        for spec in declared_indexes(type_):
-            need = index_need(table, spec)
-            lacking = tuple(fragment for fragment in pinned.fragments if fragment.id in set(need.fragment_ids))
-            for group in replace(pinned, fragments=lacking).groups(_ROWS_PER_SEGMENT):
-                yield _Planned(key, need, SegmentTask(pinned.remote, spec, group))
 
 
 def waiting_indexes(resources: Resources, type_: TableType, state: TableState) -> list[PendingProperty]:
@@ -141,11 +128,8 @@ def waiting_indexes(resources: Resources, type_: TableType, state: TableState) -
 
 
 class ColumnRewrite:
-    """One type of a captured head whose fragments get new values.
-
-    What became of a fragment is remembered by all that it consists of, so it is good for any later head that still has
-    that fragment: `done` is handed from attempt to attempt.
-    """
+    """One type of a captured head whose fragments get new values. `done` goes from attempt to attempt: it remembers
+    what became of a fragment by all that it consists of, which is good for any later head that still has it."""
 
     def __init__(self, txn: WriteTxn, type_key: str, done: dict[str, str | None]) -> None:
         self._root = txn.root
@@ -155,7 +139,7 @@ class ColumnRewrite:
         self.table = RemoteTable.of(txn.resources, self._state)
 
     def undone(self) -> list[int]:
-        """Fragments that still have to be looked at."""
+        """Fragments that have no result yet."""
         return [number for number, text in self._described.items() if text not in self._done]
 
     def note(self, fragment_id: int, rewritten: str | None) -> None:
@@ -164,7 +148,6 @@ class ColumnRewrite:
 
     def stage(self) -> StagedTable | None:
         """The version with the new values; None when no row got one."""
-        found = [text for each in self._described.values() if (text := self._done[each]) is not None]
-        if not found:
-            return None
-        return FragmentStaging(self._root.reader, self._root.trace).with_rewritten_columns(self._state, found)
+        rewritten = [text for each in self._described.values() if (text := self._done[each]) is not None]
+        staging = FragmentStaging(self._root.reader, self._root.trace)
+        return staging.with_rewritten_columns(self._state, rewritten) if rewritten else None

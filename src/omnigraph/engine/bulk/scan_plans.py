@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -60,8 +60,7 @@ class PinnedTable:
         return [*groups, tuple(current)] if current else groups
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignDataset:
+class ForeignDataset(NamedTuple):
     """A Lance dataset that belongs to no graph. `digest` names its files: one made anew there has another."""
 
     table: PinnedTable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from omnigraph.storage.models import IDEMPOTENCY_WINDOW, ChangeCounts, LogEntry,
 from omnigraph.storage.root import open_root
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.files import StagedFiles
-from omnigraph.storage.tables.fragments import FragmentStaging, delete_rows, fragments_of
+from omnigraph.storage.tables.fragments import FragmentStaging, delete_rows, fragments_of, scan_fragments
 from omnigraph.storage.tables.rows import ROW_ADDRESS
 
 
@@ -101,11 +101,6 @@ class IncomingType:
         return ChangeCounts(inserted=self.current.rows - self.base.rows, updated=self.updated)
 
 
-def remote_tables(txn: WriteTxn) -> dict[str, RemoteTable]:
-    """Every table of the captured head, for executors that write into them."""
-    return {key: RemoteTable.of(txn.resources, state) for key, state in txn.base.tables.items()}
-
-
 class StagedRun:
     """All tables of one attempt against one captured head."""
 
@@ -153,8 +148,7 @@ class StagedRun:
 
     def without_rows(self, key: str, remaining: Mapping[int, str | None]) -> None:
         """Go on without some rows: fragments as `delete_rows` left them."""
-        staged = self._staging.without_rows(self.by_key[key].current, remaining)
-        self.replace_current(key, staged.state)
+        self.replace_current(key, self._staging.without_rows(self.by_key[key].current, remaining).state)
 
     def replace_current(self, key: str, state: TableState) -> None:
         self.by_key[key] = replace(self.by_key[key], current=state)
@@ -177,11 +171,9 @@ class StagedRun:
 
 
 def last_number(txn: WriteTxn, prefix: str) -> int | None:
-    """The highest number that a run key with this prefix ended in, however many commits came after it.
-
-    Every log entry remembers the last keys of its branch. When those name none with the prefix, the oldest of them
-    leads to an entry that remembers older ones. Numbers are committed in order, so the first one found decides.
-    """
+    """The highest number that a run key with this prefix ended in, however many commits came after it. Every log entry
+    remembers the last keys of its branch, and the oldest of them leads to an entry that remembers older ones. Numbers
+    are committed in order, so the first one with the prefix decides."""
     entry = txn.base
     while True:
         for record in reversed(entry.recent_keys):
@@ -206,14 +198,9 @@ class GraphAddress:
     def of(cls, uri: str) -> GraphAddress:
         return cls(Location.parse(uri))
 
-    @contextmanager
-    def open(self) -> Iterator[Workspace]:
+    def open(self) -> closing[Workspace]:
         """The graph, open for as long as the block runs."""
-        workspace = Workspace(open_root(self.location))
-        try:
-            yield workspace
-        finally:
-            workspace.close()
+        return closing(Workspace(open_root(self.location)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,20 +212,15 @@ class FrameCommit:
     fragments: Sequence[str]
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
-        mode, key = self.mode, self.type.type_key
+        mode, key, limit = self.mode, self.type.type_key, txn.resources.limits.rows
         replaces = mode is LoadMode.OVERWRITE
-        base = txn.state(key)
-        staging = FragmentStaging(txn.root.reader, txn.root.trace)
+        base, staging = txn.state(key), FragmentStaging(txn.root.reader, txn.root.trace)
         staged = staging.add_fragments(base, self.fragments, replaces=replaces).state
         base_files = set() if replaces else {f.file for f in fragments_of(txn.root.reader.open(base))}
         incoming = PinnedTable.of(txn.resources, staged).only(lambda fragment: fragment.file not in base_files)
-        if incoming.rows > txn.resources.limits.rows:
-            raise ResourceLimitError(
-                "rows of one DataFrame write",
-                txn.resources.limits.rows,
-                incoming.rows,
-                "use omnigraph.pipeline.write_frame, which has no such limit",
-            )
+        if incoming.rows > limit:
+            remedy = "use omnigraph.pipeline.write_frame, which has no such limit"
+            raise ResourceLimitError("rows of one DataFrame write", limit, incoming.rows, remedy)
         rows = _row_indices(incoming, self.type)
         superseded: list[int] = []
         if mode is LoadMode.MERGE:
@@ -247,7 +229,13 @@ class FrameCommit:
         read_set = check_constraints(FinalImage(txn, GraphChange.of(change)), [change])
         if mode is not LoadMode.MERGE:
             refuse_repeated_ids(key, rows.column("id"))
-        replaced = [] if replaces else self._stored_addresses(txn, base, rows)
+        replaced: list[int] = []
+        if not replaces:
+            table = txn.root.reader.open(base)
+            stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS])
+            if stored.num_rows and mode is LoadMode.APPEND:
+                raise taken_id(key, min(stored.column("id").to_pylist()))
+            replaced = stored.column(ROW_ADDRESS).to_pylist()
         gone = by_fragment([*superseded, *replaced])
         remaining = {fragment: delete_rows(incoming.remote, fragment, offsets) for fragment, offsets in gone.items()}
         final = staging.without_rows(staged, remaining)
@@ -256,32 +244,23 @@ class FrameCommit:
         )
         return PublishPlan(staged={key: StagedTable(final.state, counts)}, read_set=read_set)
 
-    def _stored_addresses(self, txn: WriteTxn, base: TableState, rows: pa.Table) -> list[int]:
-        """Where ids of the new rows are stored already; an error for an append."""
-        table = txn.root.reader.open(base)
-        stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS])
-        if stored.num_rows and self.mode is LoadMode.APPEND:
-            raise taken_id(self.type.type_key, min(stored.column("id").to_pylist()))
-        addresses: list[int] = stored.column(ROW_ADDRESS).to_pylist()
-        return addresses
-
 
 def _row_indices(incoming: PinnedTable, type_: TableType) -> pa.Table:
-    """The columns that constraints look at, with the place of each row."""
+    """The columns that constraints need, with the address of each row."""
     members = {name for rule in type_.uniques for name in rule}
     if isinstance(type_, NodeType):
         members |= set(type_.key)
     columns = [*type_.system_columns, *(column_of(type_, name) or name for name in sorted(members))]
     wanted = list(dict.fromkeys(columns))
-    batches = list(incoming.remote.scan(incoming.fragment_ids, wanted, places=True)) if incoming.fragments else []
-    if batches:
-        return pa.Table.from_batches(batches)
+    batches = scan_fragments(incoming.remote, incoming.fragment_ids, wanted, addresses=PLACE)
+    if incoming.fragments and (rows := list(batches)):
+        return pa.Table.from_batches(rows)
     schema = table_schema(type_)
     return pa.schema([*(schema.field(name) for name in wanted), pa.field(PLACE, pa.int64())]).empty_table()
 
 
 def _last_per_id(rows: pa.Table) -> tuple[pa.Table, list[int]]:
-    """The last row of every id, and the places of the others."""
+    """The last row of every id, and the addresses of the others."""
     numbered = rows.append_column("#", pa.array(range(rows.num_rows), pa.int64()))
     last = numbered.group_by("id").aggregate([("#", "max")]).column("#_max").combine_chunks()
     if len(last) == rows.num_rows:

@@ -12,8 +12,9 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import repeat
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -33,11 +34,12 @@ from omnigraph.api.history import (
     EntityImage,
 )
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.history.diff import EARLIER, TypeDelta, TypePair, deltas, diff, paired_types
+from omnigraph.engine.history.diff import EARLIER, OP, TypeDelta, TypePair, deltas, diff, paired_types
 from omnigraph.engine.query.visibility import visible_count
 from omnigraph.engine.rows.export_form import property_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.write.change import receipt_of
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -49,11 +51,11 @@ from omnigraph.errors import (
     IntegrityError,
     ResourceLimitError,
 )
-from omnigraph.language.catalog import Catalog, Property, check_type_names
+from omnigraph.language.catalog import check_type_names
 from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.storage.log.log import slot_path
 from omnigraph.storage.models import LogEntry
-from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ID, row_ids_of
 
 TOKEN_VERSION = 1
 MAX_ENCODED = 4_096
@@ -125,16 +127,11 @@ _NAMES = {
 
 
 def digest_of(scope: ChangeScope, visibility: Visibility = UNRESTRICTED) -> str:
-    """Equal for equal scopes under equal visibilities; short enough to be bound into a token.
-
-    A token that counts changes is bound to the visibility, because another one shows other changes.
-    """
-    parts = [
-        sorted(scope.kinds),
-        sorted(scope.types),
-        sorted(scope.ops),
-        *([] if visibility.is_unrestricted else [visibility.digest]),
-    ]
+    """Equal for equal scopes under equal visibilities. A token that counts changes is bound to the visibility, because
+    another one shows other changes."""
+    parts: list[object] = [sorted(scope.kinds), sorted(scope.types), sorted(scope.ops)]
+    if not visibility.is_unrestricted:
+        parts.append(visibility.digest)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -145,8 +142,13 @@ def seal(position: CommitPosition | DiffPosition | FeedCursor | FeedPosition) ->
 
 def unseal(text: str, shape: type[Position]) -> Position:
     """The position in a token of this shape, or a rejection that says what is wrong with it."""
-    data = _authentic(text)
+    if len(text) > MAX_ENCODED:
+        raise ChangeCursorRejectedError(f"invalid encoding: longer than {MAX_ENCODED} bytes")
     try:
+        sealed = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        data, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
+        if checksum != _checksum(data):
+            raise ChangeCursorRejectedError("its checksum does not match: the token was altered or cut")
         header = _HEADER.decode(data)
         if header.token != TOKEN_VERSION:
             raise ChangeCursorRejectedError(f"unsupported token version {header.token}")
@@ -157,21 +159,8 @@ def unseal(text: str, shape: type[Position]) -> Position:
             )
         position: Position = _POSITIONS[shape].decode(data)
         return position
-    except msgspec.DecodeError:
+    except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError):
         raise ChangeCursorRejectedError("invalid encoding") from None
-
-
-def _authentic(text: str) -> bytes:
-    if len(text) > MAX_ENCODED:
-        raise ChangeCursorRejectedError(f"invalid encoding: longer than {MAX_ENCODED} bytes")
-    try:
-        sealed = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (UnicodeEncodeError, binascii.Error):
-        raise ChangeCursorRejectedError("invalid encoding") from None
-    data, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
-    if checksum != _checksum(data):
-        raise ChangeCursorRejectedError("its checksum does not match: the token was altered or cut")
-    return data
 
 
 def _checksum(data: bytes) -> bytes:
@@ -183,45 +172,28 @@ DEFAULT_BYTES, MOST_BYTES = 4 << 20, 32 << 20
 
 _IMAGES_AT_ONCE = 512
 _IMAGES_WITH_BLOBS = 32
-_OP = "op"
-_encode = msgspec.json.Encoder().encode
 
 
-def _cause(entry: LogEntry) -> ChangeCause:
-    parents = [link.commit_id for link in entry.commit.parents]
-    return ChangeCause(
-        graph_commit_id=entry.commit.id,
-        parent_commit_id=parents[0] if parents else None,
-        merged_parent_commit_id=parents[1] if len(parents) > 1 else None,
-        authored_branch=entry.branch,
-        actor_id=entry.commit.actor,
-        authored_at=entry.commit.authored_at,
-    )
-
-
-@dataclass
 class PageBudget:
     """How much a page may still take. Bytes are a packing target: one change that exceeds it comes alone."""
 
-    changes: int
-    bytes: int
-    is_empty: bool = True
+    def __init__(self, max_changes: int | None, max_bytes: int | None) -> None:
+        self._changes = checked_limit("commit_changes_page_changes", max_changes, DEFAULT_CHANGES, MOST_CHANGES)
+        self._bytes = checked_limit("commit_changes_page_bytes", max_bytes, DEFAULT_BYTES, MOST_BYTES)
+        self._is_empty = True
 
-    @classmethod
-    def of(cls, max_changes: int | None, max_bytes: int | None) -> PageBudget:
-        return cls(
-            checked_limit("commit_changes_page_changes", max_changes, DEFAULT_CHANGES, MOST_CHANGES),
-            checked_limit("commit_changes_page_bytes", max_bytes, DEFAULT_BYTES, MOST_BYTES),
-        )
-
-    def takes(self, record: ChangeRecord) -> bool:
-        size = len(_encode(record))
-        if self.changes < 1 or (size > self.bytes and not self.is_empty):
-            return False
-        self.changes -= 1
-        self.bytes -= size
-        self.is_empty = False
-        return True
+    def take(self, changes: CommitChanges, start: int) -> tuple[ChangeRecord, ...]:
+        """As many changes as the page has room for, from number `start` on."""
+        taken = []
+        for record in changes.records(start):
+            size = len(_ENCODER.encode(record))
+            if self._changes < 1 or (size > self._bytes and not self._is_empty):
+                break
+            self._changes -= 1
+            self._bytes -= size
+            self._is_empty = False
+            taken.append(record)
+        return tuple(taken)
 
 
 def checked_limit(resource: str, requested: int | None, default: int, most: int) -> int:
@@ -237,23 +209,30 @@ def checked_limit(resource: str, requested: int | None, default: int, most: int)
 class CommitChanges:
     """The changes of one commit that a scope selects, in their fixed order. Images are read as they are asked for."""
 
-    def __init__(self, entry: LogEntry, deltas: list[tuple[TypeDelta, pa.Table]]) -> None:
-        self.entry = entry
-        self.cause = _cause(entry)
+    def __init__(self, entry: LogEntry, deltas: list[TypeDelta]) -> None:
+        receipt = receipt_of(entry)
+        self.cause = ChangeCause(
+            graph_commit_id=entry.commit.id,
+            parent_commit_id=receipt.parent_commit_id,
+            merged_parent_commit_id=receipt.merged_parent_commit_id,
+            authored_branch=entry.branch,
+            actor_id=entry.commit.actor,
+            authored_at=entry.commit.authored_at,
+        )
         self._deltas = deltas
 
     def __len__(self) -> int:
-        return sum(rows.num_rows for _, rows in self._deltas)
+        return sum(map(len, self._deltas))
 
     def records(self, start: int = 0) -> Iterator[ChangeRecord]:
         """The changes from number `start` on."""
         try:
-            for delta, rows in self._deltas:
-                if start < rows.num_rows:
-                    yield from _records(delta, rows.slice(start))
-                start = max(0, start - rows.num_rows)
+            for delta in self._deltas:
+                if start < len(delta):
+                    yield from _records(delta.pair, delta.rows.slice(start))
+                start = max(0, start - len(delta))
         except HistoricalVersionReclaimedError as error:
-            raise ChangeFeedGapError(self.entry.commit.id) from error
+            raise ChangeFeedGapError(self.cause.graph_commit_id) from error
 
 
 def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
@@ -265,11 +244,12 @@ def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
     before = parent_of(after)
     try:
         _refuse_schema_boundary(before, after, scope)
-        sequences = [(delta, _sequence(delta, scope)) for delta in deltas(before, after, scope)]
+        sequence = sorted(
+            deltas(before, after, scope), key=lambda delta: (delta.pair.type.kind != "node", delta.pair.newest.lifetime)
+        )
     except HistoricalVersionReclaimedError as error:
         raise ChangeFeedGapError(after.commit_id) from error
-    sequences.sort(key=lambda item: (item[0].pair.type.kind != "node", item[0].pair.newest.lifetime))
-    changes = CommitChanges(after.entry, sequences)
+    changes = CommitChanges(after.entry, sequence)
     if not after.visibility.reads_the_clock:
         recent[key] = changes
     return changes
@@ -281,16 +261,11 @@ def changes_of_types(after: Snapshot, scope: ChangeScope) -> CommitChanges:
         check_type_names(scope.types, after.catalog)
     except BadRequestError:
         # The commit may have removed the type, or the branch got it later.
-        others = [parent_of(after).catalog, *_catalog_at_head(after)]
-        check_type_names(scope.types, after.catalog, *others)
+        catalogs = [after.catalog, parent_of(after).catalog]
+        with suppress(BranchNotFoundError):
+            catalogs.append(after.root.catalog(after.root.branches.head(after.branch).entry.schema))
+        check_type_names(scope.types, *catalogs)
     return changes_of(after, scope)
-
-
-def _catalog_at_head(state: Snapshot) -> list[Catalog]:
-    try:
-        return [state.root.catalog(state.root.branches.head(state.branch).entry.schema)]
-    except BranchNotFoundError:
-        return []
 
 
 def commit_changes_page(
@@ -301,7 +276,7 @@ def commit_changes_page(
     max_bytes: int | None = None,
 ) -> CommitChangesPage:
     """One page of a commit's changes, from its beginning or from where a token says."""
-    budget = PageBudget.of(max_changes, max_bytes)
+    budget = PageBudget(max_changes, max_bytes)
     graph, commit, selected = state.resources.graph_id, state.commit_id, digest_of(scope, state.visibility)
     start = 0
     if page_token is not None:
@@ -312,21 +287,11 @@ def commit_changes_page(
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         start = position.delivered
     changes = changes_of_types(state, scope)
-    taken = taken_by(budget, changes, start)
-    delivered = start + len(taken)
-    more = delivered < len(changes)
-    token = seal(CommitPosition(TOKEN_VERSION, graph, commit, selected, delivered)) if more else None
-    return CommitChangesPage(changes.cause, tuple(taken), token)
-
-
-def taken_by(budget: PageBudget, changes: CommitChanges, start: int) -> list[ChangeRecord]:
-    """As many changes as the page has room for, from number `start` on."""
-    taken = []
-    for record in changes.records(start):
-        if not budget.takes(record):
-            break
-        taken.append(record)
-    return taken
+    taken = budget.take(changes, start)
+    end, token = start + len(taken), None
+    if end < len(changes):
+        token = seal(CommitPosition(TOKEN_VERSION, graph, commit, selected, end))
+    return CommitChangesPage(changes.cause, taken, token)
 
 
 def parent_of(state: Snapshot) -> Snapshot:
@@ -345,75 +310,49 @@ def _refuse_schema_boundary(before: Snapshot, after: Snapshot, scope: ChangeScop
     that the scope does not select do not matter: no image of them is shown."""
     if before.entry.schema == after.entry.schema:
         return
-    selected = (pair for pair in paired_types(before, after) if scope.selects_type(pair.type.kind, pair.type.name))
-    for pair in selected:
-        if _is_boundary(pair, before if pair.after is None else after):
+    for pair in paired_types(before, after):
+        if not scope.selects_type(pair.type.kind, pair.type.name):
+            continue
+        if pair.before is None or pair.after is None:
+            differs = visible_count(before if pair.after is None else after, pair.type) > 0
+        else:
+            differs = _shape(pair.before) != _shape(pair.after)
+        if differs:
             raise ChangeSchemaBoundaryError(after.commit_id, pair.type.name)
 
 
-def _is_boundary(pair: TypePair, side: Snapshot) -> bool:
-    """`side` is the state that has a type which the other one has not."""
-    if pair.before is None or pair.after is None:
-        return visible_count(side, pair.type) > 0
-    return _shape(pair.before) != _shape(pair.after)
-
-
-def _shape(state: TypeState) -> frozenset[tuple[object, ...]]:
+def _shape(state: TypeState) -> set[tuple[object, ...]]:
     """What an image is made of: which properties there are and what their values can be; enum members do not count."""
-    return frozenset(_property_shape(prop) for prop in state.type.property_list)
+    shape: set[tuple[object, ...]] = set()
+    for prop in state.type.property_list:
+        kind = prop.type
+        dimension = kind.dimension if kind.is_vector else None
+        shape.add((prop.column, kind.scalar, kind.list, kind.nullable, dimension))
+    return shape
 
 
-def _property_shape(prop: Property) -> tuple[object, ...]:
-    kind = prop.type
-    return (prop.column, kind.scalar, kind.list, kind.nullable, kind.dimension if kind.is_vector else None)
-
-
-def _sequence(delta: TypeDelta, scope: ChangeScope) -> pa.Table:
-    """The selected changes of a type in id order: id, op, and the row ids on either side."""
-    parts = []
-    for op in Operation:
-        rows = delta.part(op)
-        nothing = pa.nulls(rows.num_rows, ROW_ID_FIELD.type)
-        before = {Operation.INSERT: nothing, Operation.DELETE: rows.column(ROW_ID)}.get(op)
-        parts.append(
-            pa.table(
-                {
-                    "id": rows.column("id").cast(pa.string()),
-                    _OP: pa.array([op.value] * rows.num_rows, pa.string()),
-                    EARLIER: rows.column(EARLIER) if before is None else before,
-                    ROW_ID: nothing if op is Operation.DELETE else rows.column(ROW_ID),
-                }
-            ).slice(0, None if scope.selects_op(op) else 0)
-        )
-    return pa.concat_tables(parts).sort_by("id")
-
-
-def _records(delta: TypeDelta, rows: pa.Table) -> Iterator[ChangeRecord]:
-    pair = delta.pair
+def _records(pair: TypePair, rows: pa.Table) -> Iterator[ChangeRecord]:
     kind, type_ = EntityKind(pair.type.kind), ChangedType(pair.newest.lifetime, pair.type.name)
     size = _IMAGES_WITH_BLOBS if pair.newest.blob_columns else _IMAGES_AT_ONCE
     for start in range(0, rows.num_rows, size):
         block = rows.slice(start, size)
         befores, afters = _images(pair.before, block, EARLIER), _images(pair.after, block, ROW_ID)
-        described = zip(block.column("id").to_pylist(), block.column(_OP).to_pylist(), befores, afters, strict=True)
+        described = zip(block.column("id").to_pylist(), block.column(OP).to_pylist(), befores, afters, strict=True)
         for entity_id, op, before, after in described:
             yield ChangeRecord(kind, type_, entity_id, Operation(op), before, after)
 
 
 def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[EntityImage | None]:
-    """One image per row, None where the row has no place on this side."""
+    """One image per row, None where the row has no row id on this side."""
     positions = rows.column(column)
     if state is None or positions.null_count == len(positions):
         return iter([None] * rows.num_rows)
-    row_ids = row_ids_of(pa.table({ROW_ID: positions.drop_null()}))
-    values = state.rows(row_ids)
-    ends = [None] * len(row_ids) if state.type.kind == "node" else _endpoints(values)
-    images = (EntityImage(p, e) for p, e in zip(property_values(state.type, values), ends, strict=True))
+    values = state.rows(row_ids_of(pa.table({ROW_ID: positions.drop_null()})))
+    ends: Iterable[Endpoints | None] = repeat(None, values.num_rows)
+    if state.type.kind == "edge":
+        ends = map(Endpoints, values.column("src").to_pylist(), values.column("dst").to_pylist())
+    images = map(EntityImage, property_values(state.type, values), ends)
     return iter([next(images) if present else None for present in pc.is_valid(positions).to_pylist()])
-
-
-def _endpoints(values: pa.Table) -> list[Endpoints]:
-    return list(map(Endpoints, values.column("src").to_pylist(), values.column("dst").to_pylist()))
 
 
 _MOST_REMEMBERED: Final = 200_000
@@ -424,17 +363,20 @@ def diff_page(
 ) -> ChangeSet:
     """One page of the difference, with the statistics of the whole."""
     most = checked_limit("commit_changes_page_changes", limit, DEFAULT_CHANGES, MOST_CHANGES)
-    delivered = 0
+    graph, selected, delivered = before.root.identity.graph_id, _scope_digest(before, after, scope), 0
     if page_token is not None:
         position = unseal(page_token, DiffPosition)
-        if position.graph != before.root.identity.graph_id:
+        if position.graph != graph:
             raise ChangeCursorRejectedError("it was made for a different graph")
-        if position.scope != _scope_digest(before, after, scope):
+        if position.scope != selected:
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         before, after, delivered = _at(before, position.before), _at(after, position.after), position.delivered
-    whole = _whole(before, after, scope)
-    end = delivered + most
-    token = None if end >= len(whole.changes) else _token(before, after, scope, end)
+        # The visibility of an earlier state may be bound to another schema.
+        selected = _scope_digest(before, after, scope)
+    whole = _whole(before, after, scope, selected)
+    end, token = delivered + most, None
+    if end < len(whole.changes):
+        token = seal(DiffPosition(TOKEN_VERSION, graph, before.commit_id, after.commit_id, selected, end))
     return replace(whole, changes=whole.changes[delivered:end], next_page_token=token)
 
 
@@ -444,14 +386,12 @@ def _at(state: Snapshot, commit_id: str) -> Snapshot:
         return state
     if not log_walk.is_on_line(state.root, state.branch, state.version, commit_id):
         raise ChangeCursorRejectedError("it was made for other states")
-    return state.at(log_walk.find(state.root, commit_id).entry)
+    return state.at(log_walk.find(state.root, commit_id)[1])
 
 
-def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope) -> ChangeSet:
-    remembered = after.resources.comparisons
-    key = (f"{before.commit_id}..{after.commit_id}", f"diff {_scope_digest(before, after, scope)}")
-    cached = remembered.get(key)
-    if isinstance(cached, ChangeSet):
+def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope, selected: str) -> ChangeSet:
+    remembered, key = after.resources.comparisons, (f"{before.commit_id}..{after.commit_id}", f"diff {selected}")
+    if isinstance(cached := remembered.get(key), ChangeSet):
         return cached
     difference = diff(before, after, scope)
     clocked = before.visibility.reads_the_clock or after.visibility.reads_the_clock
@@ -460,13 +400,6 @@ def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope) -> ChangeSet:
     return difference
 
 
-def _token(before: Snapshot, after: Snapshot, scope: ChangeScope, delivered: int) -> str:
-    graph = before.root.identity.graph_id
-    selected = _scope_digest(before, after, scope)
-    return seal(DiffPosition(TOKEN_VERSION, graph, before.commit_id, after.commit_id, selected, delivered))
-
-
 def _scope_digest(before: Snapshot, after: Snapshot, scope: ChangeScope) -> str:
     """A digest of the scope and of the visibility of either side."""
-    sides = dict.fromkeys(digest_of(scope, state.visibility) for state in (before, after))
-    return "-".join(sides)
+    return "-".join(dict.fromkeys(digest_of(scope, state.visibility) for state in (before, after)))

@@ -8,7 +8,6 @@ parent on request. A restricted reader gets the counts of the rows it sees. The 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import Final
@@ -34,9 +33,7 @@ def receipts(workspace: Workspace, branch: str, *, limit: int, before: int | Non
     return CommitList(tuple(receipt_of(entry) for entry in page.commits), page.next_version)
 
 
-def summaries(
-    workspace: Workspace, branch: str, *, limit: int, before: int | None, exact: bool = True
-) -> CommitHistory:
+def summaries(workspace: Workspace, branch: str, *, limit: int, before: int | None, exact: bool) -> CommitHistory:
     page = log_walk.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
     commits = tuple(summary(Snapshot(workspace, entry.branch, entry), exact=exact) for entry in page.commits)
     return CommitHistory(commits, page.next_version)
@@ -45,25 +42,18 @@ def summaries(
 def summary(state: Snapshot, *, exact: bool = True) -> CommitSummary:
     """One commit with what it did; unless that has to be exact, with what its entry says and no more."""
     entry, commit = state.entry, state.entry.commit
+    counts: dict[str, ChangeCounts] | None
     counts = {key: count for key, count in commit.changes.items() if count != ChangeCounts()}
-    changes: Mapping[str, ChangeCounts] | None = counts
     if (exact and commit.kind == "merge" and not commit.changes) or not state.visibility.is_unrestricted:
-        changes = _net_counts(state)
-    by_type = None if changes is None else {key: _entity_counts(changes[key]) for key in sorted(changes)}
-    return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=by_type)
-
-
-def _net_counts(state: Snapshot) -> dict[str, ChangeCounts] | None:
-    if not state.entry.commit.parents:
-        return {}
-    try:
-        return {delta.pair.type.type_key: delta.counts for delta in deltas(parent_of(state), state) if len(delta)}
-    except HistoricalVersionReclaimedError:
-        return None
-
-
-def _entity_counts(counts: ChangeCounts) -> EntityCounts:
-    return EntityCounts(counts.inserted, counts.updated, counts.deleted)
+        try:
+            net = deltas(parent_of(state), state) if commit.parents else ()
+            counts = {delta.pair.type.type_key: delta.counts for delta in net if len(delta)}
+        except HistoricalVersionReclaimedError:
+            counts = None
+    changes = None
+    if counts is not None:
+        changes = {key: EntityCounts(n.inserted, n.updated, n.deleted) for key, n in sorted(counts.items())}
+    return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=changes)
 
 
 PIPELINE_NAME: Final = "pipeline.name"
@@ -91,40 +81,32 @@ class PipelineRuns:
             walked, known = self._walked.get(head.ref.branch_id, (0, {}))
         newest = head.entry.version
         oldest = max(walked, newest - FARTHEST)
-        found: dict[str, CommitReceipt] = {}
+        runs: dict[str, CommitReceipt] = {}
         before: int | None = newest + 1
-        while before is not None and before - 1 > oldest and not found.keys() >= set(names):
-            limit = min(_PAGE, before - 1 - oldest)
-            page = log_walk.commits(workspace.root, head, limit=limit, before=before)
+        while before is not None and before - 1 > oldest and not runs.keys() >= set(names):
+            page = log_walk.commits(workspace.root, head, limit=min(_PAGE, before - 1 - oldest), before=before)
             for entry in page.commits:
                 if (name := entry.commit.details.get(PIPELINE_NAME)) is not None:
-                    found.setdefault(name, receipt_of(entry))
+                    runs.setdefault(name, receipt_of(entry))
             before = page.next_version
-        found = {**known, **found}
+        runs = {**known, **runs}
         with self._lock:
-            self._walked[head.ref.branch_id] = newest, found
-        return {name: found[name] for name in names if name in found}
+            self._walked[head.ref.branch_id] = newest, runs
+        return {name: runs[name] for name in names if name in runs}
 
 
 def last_runs(uri: str, branches: Mapping[str, str]) -> dict[str, CommitReceipt]:
     """The last commit of each pipeline of a graph that has one; `branches` are those they load, by name."""
-    by_branch: defaultdict[str, list[str]] = defaultdict(list)
-    for name, branch in branches.items():
-        by_branch[branch].append(name)
-    runs, receipts_by_name = PipelineRuns(), dict[str, CommitReceipt]()
+    runs: dict[str, CommitReceipt] = {}
     with closing(Workspace.open(uri)) as workspace:
-        for branch, names in by_branch.items():
-            receipts_by_name |= runs.last(workspace, branch, names)
-    return receipts_by_name
+        for branch in dict.fromkeys(branches.values()):
+            names = [name for name, loaded in branches.items() if loaded == branch]
+            runs |= PipelineRuns().last(workspace, branch, names)
+    return runs
 
 
 def create_branch(
-    workspace: Workspace,
-    name: str,
-    source: str,
-    *,
-    actor: str | None = None,
-    idempotency_key: str | None = None,
+    workspace: Workspace, name: str, source: str, *, actor: str | None = None, idempotency_key: str | None = None
 ) -> BranchRef | KeyUse:
     """A branch from another branch's head, or from any commit that a live branch still has."""
     name, source = name.strip(), source.strip()
@@ -144,10 +126,9 @@ def create_branch(
 
 def find_or_create(workspace: Workspace, name: str, source: str, *, actor: str | None = None) -> None:
     """Create a branch unless it exists or another writer creates it at the same time."""
-    if branch_exists(workspace, name):
-        return
     try:
-        create_branch(workspace, name, source, actor=workspace.author(actor))
+        if not branch_exists(workspace, name):
+            create_branch(workspace, name, source, actor=workspace.author(actor))
     except ConflictError:
         if not branch_exists(workspace, name):
             raise
@@ -160,10 +141,6 @@ def branch_exists(workspace: Workspace, name: str) -> bool:
     except BranchNotFoundError:
         return False
     return True
-
-
-def branch_names(workspace: Workspace) -> list[str]:
-    return workspace.root.branches.names()
 
 
 def delete_branch(

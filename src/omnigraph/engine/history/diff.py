@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ from omnigraph.storage.identifiers import MAIN, now_micros
 from omnigraph.storage.integer_sets import is_member
 from omnigraph.storage.models import ChangeCounts
 from omnigraph.storage.tables.blobs import BlobDescriptors
-from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, RowIds, row_ids_of
 from omnigraph.storage.tables.version_diff import VersionDiff
 
 _COMPARED_ROWS = 32_768
@@ -62,31 +62,25 @@ class TypePair:
         return self.before is not None and self.after is not None and self.before.same_content(self.after)
 
 
+EARLIER: Final = "earlier"
+OP: Final = "op"
+
+
 @dataclass(frozen=True)
 class TypeDelta:
-    """What became of the entities of one type. Each part is a table in id order: the system columns and row ids.
-
-    `inserted` has the row ids of the later table, `deleted` those of the earlier one; `updated` has the system columns
-    of the later state, and the row ids of both sides in `_rowid` (later) and `earlier`.
-    """
+    """What became of the entities of one type. `rows` are in id order: the system columns, `op`, the row id of the
+    later state (`_rowid`, null if it was deleted) and of the earlier one (`earlier`, null if it was inserted)."""
 
     pair: TypePair
-    inserted: pa.Table
-    updated: pa.Table
-    deleted: pa.Table
+    rows: pa.Table
 
     @property
     def counts(self) -> ChangeCounts:
-        return ChangeCounts(self.inserted.num_rows, self.updated.num_rows, self.deleted.num_rows)
+        ops = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+        return ChangeCounts(*(pc.sum(pc.equal(self.rows.column(OP), op.value)).as_py() or 0 for op in ops))
 
     def __len__(self) -> int:
-        return int(self.inserted.num_rows + self.updated.num_rows + self.deleted.num_rows)
-
-    def part(self, op: Operation) -> pa.Table:
-        return {Operation.INSERT: self.inserted, Operation.UPDATE: self.updated, Operation.DELETE: self.deleted}[op]
-
-
-EARLIER = "earlier"
+        return int(self.rows.num_rows)
 
 
 def paired_types(before: Snapshot, after: Snapshot) -> list[TypePair]:
@@ -99,79 +93,74 @@ def paired_types(before: Snapshot, after: Snapshot) -> list[TypePair]:
 
 def type_delta(pair: TypePair) -> TypeDelta:
     """The entities that differ. Reads what the two versions do not share, and nothing else."""
+    return delta_of_rows(pair, *unshared_rows(pair))
+
+
+def unshared_rows(pair: TypePair) -> tuple[pa.Table, pa.Table]:
+    """The system columns and row ids of the rows that only one of two versions holds at their address, per version."""
     before, after = pair.before, pair.after
     if before is None or after is None:
-        return delta_of_rows(pair, *rows_of_one_side(pair))
+        keys = pair.newest.keys_of_all()
+        none = keys.slice(0, 0)
+        return (none, keys) if before is None else (keys, none)
     if pair.unchanged:
-        return delta_of_rows(pair, no_rows(after), no_rows(after))
-    return delta_of_rows(pair, *unshared_rows(before, after))
-
-
-def rows_of_one_side(pair: TypePair) -> tuple[pa.Table, pa.Table]:
-    """All rows of a type that only one of two states has: none on the other side."""
-    keys = pair.newest.keys_of_all()
-    none = keys.slice(0, 0)
-    return (none, keys) if pair.before is None else (keys, none)
-
-
-def unshared_rows(before: TypeState, after: TypeState) -> tuple[pa.Table, pa.Table]:
-    """The system columns and row ids of the rows that only one of two versions holds in that place, per version."""
+        return no_rows(after), no_rows(after)
     return VersionDiff.of(before.table, after.table, before.visible, after.visible).rows(after.keys)
 
 
 def delta_of_rows(pair: TypePair, old: pa.Table, new: pa.Table) -> TypeDelta:
     """What the entities of some rows became: `old` are those of the earlier state that may differ, `new` of the later.
     An entity that may differ and is on both sides is in both."""
-    before, after = pair.before, pair.after
-    if before is None or after is None:
-        updated = _with_earlier(old.slice(0, 0), np.empty(0, np.int64))
-        return TypeDelta(pair, new.sort_by("id"), updated, old.sort_by("id"))
     positions = pc.index_in(new.column("id"), value_set=old.column("id").combine_chunks())
-    common = new.filter(pc.is_valid(positions))
-    partners = old.take(positions.drop_null())
-    changed = pa.array(~_equal_rows(before, partners, after, common))
-    updated = _with_earlier(common.filter(changed), row_ids_of(partners)[changed.to_numpy(False)])
-    return TypeDelta(
-        pair,
-        inserted=new.filter(pc.is_null(positions)).sort_by("id"),
-        updated=updated.sort_by("id"),
-        deleted=old.filter(pc.invert(pc.is_in(old.column("id"), value_set=new.column("id")))).sort_by("id"),
-    )
+    common, partners = new.filter(pc.is_valid(positions)), old.take(positions.drop_null())
+    changed = pa.array(~_equal_rows(pair, partners, common))
+    gone = pc.invert(pc.is_in(old.column("id"), value_set=new.column("id")))
+    parts = [
+        rows_with_op(new.filter(pc.is_null(positions)), Operation.INSERT),
+        rows_with_op(common.filter(changed), Operation.UPDATE, partners.filter(changed).column(ROW_ID)),
+        rows_with_op(old.filter(gone), Operation.DELETE),
+    ]
+    return TypeDelta(pair, pa.concat_tables(parts).sort_by("id"))
+
+
+def rows_with_op(keys: pa.Table, op: Operation, earlier: pa.ChunkedArray | None = None) -> pa.Table:
+    """Rows of a delta from system columns and row ids; those of deleted entities are of the earlier state."""
+    row_ids, none = keys.column(ROW_ID), pa.nulls(keys.num_rows, ROW_ID_FIELD.type)
+    if op is Operation.DELETE:
+        row_ids, earlier = none, row_ids
+    columns = {name: keys.column(name).cast(pa.string()) for name in keys.column_names if name != ROW_ID}
+    columns |= {ROW_ID: row_ids, EARLIER: none if earlier is None else earlier}
+    return pa.table(columns | {OP: pa.repeat(op.value, keys.num_rows)})
 
 
 def equal_entities(left: TypeState, left_rows: RowIds, right: TypeState, right_rows: RowIds) -> RowMask:
     """Row by row, whether two states hold the same values of all properties. Endpoints are the caller's to compare."""
-    columns = sorted((left.visible | right.visible) - set(left.keys))
+    columns, blobs = sorted((left.visible | right.visible) - set(left.keys)), left.blob_columns & right.blob_columns
     same = np.ones(len(left_rows), np.bool_)
     for start in range(0, len(left_rows), _COMPARED_ROWS):
         block = slice(start, start + _COMPARED_ROWS)
-        same[block] = _equal_block(columns, left, left_rows[block], right, right_rows[block])
+        mine, other, equal = left_rows[block], right_rows[block], same[block]
+        left_values, right_values = _values(left, mine, columns), _values(right, other, columns)
+        for column in columns:
+            here, there = left_values.get(column), right_values.get(column)
+            if here is not None and there is not None:
+                is_blob = column in blobs
+                sides = (left, mine, here), (right, other, there)
+                equal &= _equal_blob_cells(column, *sides, equal) if is_blob else equal_values(here, there)
+            elif (present := there if here is None else here) is not None:
+                equal &= present.is_null().to_numpy()
     return same
 
 
-def _equal_rows(before: TypeState, old: pa.Table, after: TypeState, new: pa.Table) -> RowMask:
+def _equal_rows(pair: TypePair, old: pa.Table, new: pa.Table) -> RowMask:
     same = np.ones(new.num_rows, np.bool_)
-    for end in after.keys[1:]:
+    if pair.before is None or pair.after is None:
+        return same
+    for end in pair.after.keys[1:]:
         same &= equal_values(old.column(end), new.column(end))
     # Rows whose endpoints moved are known to differ; only the others are read.
     open_ = np.flatnonzero(same)
-    same[open_] = equal_entities(before, row_ids_of(old)[open_], after, row_ids_of(new)[open_])
-    return same
-
-
-def _equal_block(columns: list[str], left: TypeState, mine: RowIds, right: TypeState, other: RowIds) -> RowMask:
-    left_values, right_values = _values(left, mine, columns), _values(right, other, columns)
-    same = np.ones(len(mine), np.bool_)
-    blobs = left.blob_columns & right.blob_columns
-    for column in columns:
-        here, there = left_values.get(column), right_values.get(column)
-        if here is None or there is None:
-            present = here if there is None else there
-            same &= np.ones(len(mine), np.bool_) if present is None else present.is_null().to_numpy()
-        elif column in blobs:
-            same &= _equal_blob_cells(column, (left, mine, here), (right, other, there), same)
-        else:
-            same &= equal_values(here, there)
+    same[open_] = equal_entities(pair.before, row_ids_of(old)[open_], pair.after, row_ids_of(new)[open_])
     return same
 
 
@@ -209,43 +198,42 @@ def no_rows(state: TypeState) -> pa.Table:
     return pa.schema([*fields, ROW_ID_FIELD]).empty_table()
 
 
-def _with_earlier(rows: pa.Table, earlier: RowIds) -> pa.Table:
-    return rows.append_column(EARLIER, pa.array(earlier, ROW_ID_FIELD.type))
-
-
 def deltas(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> Iterator[TypeDelta]:
-    """The deltas of the selected types that may differ, by type key."""
-    if before.visibility.is_unrestricted and after.visibility.is_unrestricted:
-        for pair in paired_types(before, after):
-            if not pair.unchanged and scope.selects_type(pair.type.kind, pair.type.name):
-                yield type_delta(pair)
-        return
+    """The selected changes of the selected types that may differ, by type key."""
+    restricted = not (before.visibility.is_unrestricted and after.visibility.is_unrestricted)
     visible = _VisibleStates(before, after)
     for pair in visible.pairs:
-        if scope.selects_type(pair.type.kind, pair.type.name):
-            yield visible.rows(pair).delta
+        if scope.selects_type(pair.type.kind, pair.type.name) and (restricted or not pair.unchanged):
+            delta = visible.rows(pair).delta if restricted else type_delta(pair)
+            if scope.ops:
+                wanted = pa.array([op.value for op in scope.ops], pa.string())
+                delta = TypeDelta(pair, delta.rows.filter(pc.is_in(delta.rows.column(OP), value_set=wanted)))
+            yield delta
 
 
+@dataclass(frozen=True)
 class _VisibleRows:
-    """The rows of one type that may differ, and which of them are visible."""
+    """The rows of one type that may differ, and which of them are visible, before and after."""
 
-    def __init__(self, pair: TypePair, old: pa.Table, new: pa.Table, masks: tuple[Mask, Mask]) -> None:
-        self._pair = pair
-        self._old, self._new = old, new
-        self._masks = masks
+    pair: TypePair
+    old: pa.Table
+    new: pa.Table
+    was_visible: Mask
+    is_visible: Mask
 
-    @cached_property
+    @property
     def delta(self) -> TypeDelta:
-        old, new = (rows.filter(pa.array(mask)) for rows, mask in zip((self._old, self._new), self._masks, strict=True))
-        return delta_of_rows(self._pair, old, new)
+        old, new = self.old.filter(pa.array(self.was_visible)), self.new.filter(pa.array(self.is_visible))
+        return delta_of_rows(self.pair, old, new)
 
     @cached_property
     def one_sided_ids(self) -> list[str]:
         """Ids that both states hold, and that are visible in only one of them."""
-        positions = pc.index_in(self._new.column("id"), value_set=self._old.column("id").combine_chunks())
+        positions = pc.index_in(self.new.column("id"), value_set=self.old.column("id").combine_chunks())
         common = pc.is_valid(positions).to_numpy(zero_copy_only=False)
-        was, is_ = self._masks[0][positions.drop_null().to_numpy().astype(np.int64)], self._masks[1][common]
-        ids: list[str] = self._new.column("id").filter(pa.array(common)).filter(pa.array(was != is_)).to_pylist()
+        was_visible = self.was_visible[positions.drop_null().to_numpy().astype(np.int64)]
+        flipped = was_visible != self.is_visible[common]
+        ids: list[str] = self.new.column("id").filter(pa.array(common)).filter(pa.array(flipped)).to_pylist()
         return ids
 
 
@@ -253,36 +241,35 @@ class _VisibleStates:
     """Two states, each with its own visibility, at one moment."""
 
     def __init__(self, before: Snapshot, after: Snapshot) -> None:
-        self._before, self._after = before, after
+        self._states = before, after
         self._now = now_micros() // 1000
-        self._visibilities = before.visibility, after.visibility
         self.pairs = paired_types(before, after)
         self._known: dict[str, _VisibleRows] = {}
 
     def rows(self, pair: TypePair) -> _VisibleRows:
         lifetime = pair.newest.lifetime
-        visible_rows = self._known.get(lifetime)
-        if visible_rows is None:
-            old, new = self._candidates(pair)
-            masks = self._mask(self._before, pair.before, old), self._mask(self._after, pair.after, new)
-            visible_rows = self._known[lifetime] = _VisibleRows(pair, old, new, masks)
-        return visible_rows
-
-    def _mask(self, snapshot: Snapshot, state: TypeState | None, rows: pa.Table) -> Mask:
-        if state is None:
-            return np.zeros(0, dtype=bool)
-        return visible_entities(snapshot, state.type, row_ids_of(rows), self._now)
+        if lifetime not in self._known:
+            tables = self._candidates(pair)
+            masks = [
+                visible_entities(state, side.type, row_ids_of(rows), self._now) if side else np.zeros(0, dtype=bool)
+                for state, side, rows in zip(self._states, (pair.before, pair.after), tables, strict=True)
+            ]
+            self._known[lifetime] = _VisibleRows(pair, *tables, *masks)
+        return self._known[lifetime]
 
     def _candidates(self, pair: TypePair) -> tuple[pa.Table, pa.Table]:
         """The rows of either side that may make a difference."""
         before, after = pair.before, pair.after
-        if self._shows_nothing(pair):
+        sides = zip(self._states, (before, after), strict=True)
+        visible = [state.visibility.of(side.type) for state, side in sides if side is not None]
+        if all(part.rows == NO_ROW for part in visible):
             return no_rows(pair.newest), no_rows(pair.newest)
         if before is None or after is None:
-            return rows_of_one_side(pair)
-        if self._looks_different(before.type, after.type):
+            return unshared_rows(pair)
+        if visible[0] != visible[1] and not all(part.is_unrestricted for part in visible):
+            # A row that both versions share may be visible, or read, differently on the two sides.
             return before.keys_of_all(), after.keys_of_all()
-        old, new = (no_rows(after), no_rows(after)) if pair.unchanged else unshared_rows(before, after)
+        old, new = unshared_rows(pair)
         if not isinstance(before.type, EdgeType) or not isinstance(after.type, EdgeType):
             return old, new
         for column, name_before, name_after in (
@@ -296,23 +283,14 @@ class _VisibleStates:
                 old, new = _with_edges_at(before, column, flipped, old), _with_edges_at(after, column, flipped, new)
         return old, new
 
-    def _shows_nothing(self, pair: TypePair) -> bool:
-        sides = zip(self._visibilities, (pair.before, pair.after), strict=True)
-        return all(side is None or visibility.of(side.type).rows == NO_ROW for visibility, side in sides)
-
-    def _looks_different(self, before: TableType, after: TableType) -> bool:
-        """Whether a row that both versions share may be visible, or read, differently on the two sides."""
-        visibilities = self._visibilities[0].of(before), self._visibilities[1].of(after)
-        return visibilities[0] != visibilities[1] and not all(visibility.is_unrestricted for visibility in visibilities)
-
     def _one_sided_ends(self, before: str, after: str) -> list[str] | None:
         """Nodes at the ends of edges that are visible in only one state; None when all of them have to be tested."""
-        ends = self._before.catalog.nodes[before], self._after.catalog.nodes[after]
-        if all(visibility.of(end).rows == EVERY_ROW for visibility, end in zip(self._visibilities, ends, strict=True)):
+        ends = [state.catalog.nodes[name] for state, name in zip(self._states, (before, after), strict=True)]
+        if all(state.visibility.of(end).rows == EVERY_ROW for state, end in zip(self._states, ends, strict=True)):
             return []
-        keys = tuple(end.type_key for end in ends)
+        keys = [end.type_key for end in ends]
         for pair in self.pairs:
-            if pair.before and pair.after and (pair.before.type_key, pair.after.type_key) == keys:
+            if pair.before and pair.after and [pair.before.type_key, pair.after.type_key] == keys:
                 return self.rows(pair).one_sided_ids
         return None
 
@@ -331,9 +309,10 @@ def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> 
     changes: list[EntityChange] = []
     try:
         for delta in deltas(before, after, scope):
-            changes += entity_changes(delta, published_in(before), published_in(after), scope)
+            changes += entity_changes(delta, published_in(before), published_in(after))
     except HistoricalVersionReclaimedError as error:
-        raise ChangeFeedGapError(_reclaimed_message(before, after, error)) from error
+        in_before = any(state.version == error.dataset_version_id for state in before.entry.tables.values())
+        raise ChangeFeedGapError(before.commit_id if in_before else after.commit_id) from error
     branch = None if after.branch == MAIN else after.branch
     return ChangeSet.of(before.version, after.version, branch, tuple(changes))
 
@@ -352,35 +331,19 @@ def diff_of(
         return diff(*newer, scope)
 
 
-def _reclaimed_message(before: Snapshot, after: Snapshot, error: HistoricalVersionReclaimedError) -> str:
-    gone = error.dataset_version_id
-    in_before = any(state.version == gone for state in before.entry.tables.values())
-    return before.commit_id if in_before else after.commit_id
-
-
 def published_in(state: Snapshot) -> dict[str, int]:
     """By the folder of a table, the version of the graph in which it last changed."""
     tables = state.entry.tables
     return {tables[key].path: version for key, version in state.table_versions().items()}
 
 
-def entity_changes(
-    delta: TypeDelta, before: Mapping[str, int], after: Mapping[str, int], scope: ChangeScope = EVERYTHING
-) -> Iterator[EntityChange]:
+def entity_changes(delta: TypeDelta, before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[EntityChange]:
     """The changes of one type in id order. `before` and `after` say when the tables of either side last changed."""
     kind, name = EntityKind(delta.pair.type.kind), delta.pair.type.name
-    changes = []
-    for op in Operation:
-        if scope.selects_op(op) and delta.part(op).num_rows:
-            state, versions = (delta.pair.before, before) if op is Operation.DELETE else (delta.pair.after, after)
-            if state is None:
-                raise AssertionError("an entity that changed is in one of the states")
-            version = versions[state.state.path]
-            changes += [(row["id"], op, version, row) for row in delta.part(op).to_pylist()]
-    for entity_id, op, version, row in sorted(changes, key=lambda change: change[0]):
-        yield EntityChange(kind, name, entity_id, op, version, ends_of(row))
-
-
-def ends_of(row: Mapping[str, Any]) -> ChangedEnds | None:
-    """The endpoints of an edge; a node has none."""
-    return ChangedEnds(row["src"], row["dst"]) if "src" in row else None
+    for row in delta.rows.drop_columns([ROW_ID, EARLIER]).to_pylist():
+        op = Operation(row[OP])
+        state, versions = (delta.pair.before, before) if op is Operation.DELETE else (delta.pair.after, after)
+        if state is None:
+            raise AssertionError("an entity that changed is in one of the states")
+        ends = ChangedEnds(row["src"], row["dst"]) if "src" in row else None
+        yield EntityChange(kind, name, row["id"], op, versions[state.state.path], ends)

@@ -9,16 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from omnigraph.api.history import ChangeBaseline, ChangeBlock, ChangePoll, ChangeScope, PollRequest
-from omnigraph.api.queries import ByteWriter
-from omnigraph.engine.export import export_lines, write_lines
+from omnigraph.engine.export import export_lines
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import (
     TOKEN_VERSION,
-    CommitChanges,
     FeedCursor,
     FeedPosition,
     PageBudget,
@@ -26,7 +25,6 @@ from omnigraph.engine.history.changes import (
     checked_limit,
     digest_of,
     seal,
-    taken_by,
     unseal,
 )
 from omnigraph.engine.snapshot import Snapshot
@@ -41,7 +39,7 @@ from omnigraph.errors import (
 from omnigraph.language.catalog import check_type_names
 from omnigraph.storage.identifiers import version_in
 from omnigraph.storage.log.branches import BranchHead
-from omnigraph.storage.models import LogEntry
+from omnigraph.storage.models import BranchRef, LogEntry
 from omnigraph.storage.root import GraphRoot
 
 DEFAULT_COMMITS, MOST_COMMITS = 128, 512
@@ -51,8 +49,7 @@ _ENTRIES_AT_ONCE = 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Position:
+class _Position(NamedTuple):
     """Where a poll goes on: `delivered` changes of the commit `version` are done, and it goes no further than `cut`."""
 
     version: int
@@ -64,13 +61,13 @@ def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
     """The next blocks of a branch's feed."""
     if sum(option is not None for option in (request.start, request.cursor, request.page_token)) > 1:
         raise BadRequestError("give at most one of start, cursor and page_token")
-    room = PageBudget.of(request.max_changes, request.max_bytes)
-    budget = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
+    room = PageBudget(request.max_changes, request.max_bytes)
+    commits = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
     head = workspace.head(request.branch)
     position = _beginning_of(workspace, head, request)
     _check_types(workspace.root, head, request.scope, position)
     try:
-        return _Walk(workspace, head, request.scope, room).run(position, budget)
+        return _walk(workspace, head, request.scope, position, room, commits)
     except ChangeFeedGapError as gap:
         raise ChangeFeedGapError(gap.first_unreadable_commit_id, request.cursor) from gap
 
@@ -108,84 +105,41 @@ def begin_baseline(workspace: Workspace, branch: str, scope: ChangeScope) -> Cap
     return CapturedBaseline(Snapshot(workspace, head.ref.branch, head.entry), scope, record)
 
 
-def capture_baseline(workspace: Workspace, branch: str, scope: ChangeScope, writer: ByteWriter) -> ChangeBaseline:
-    """Write the export of a captured head."""
-    baseline = begin_baseline(workspace, branch, scope)
-    write_lines(baseline.lines(), writer)
-    return baseline.record
-
-
-class _Walk:
+def _walk(
+    workspace: Workspace, head: BranchHead, scope: ChangeScope, position: _Position, room: PageBudget, commits: int
+) -> ChangePoll:
     """One poll: commits are taken while they fit."""
-
-    def __init__(self, workspace: Workspace, head: BranchHead, scope: ChangeScope, budget: PageBudget) -> None:
-        self._workspace = workspace
-        self._root = workspace.root
-        self._head = head
-        self._scope = scope
-        self._room = budget
-        self._blocks: list[ChangeBlock] = []
-
-    def run(self, place: _Position, budget: int) -> ChangePoll:
-        last = place.version - 1
-        delivered = place.delivered
-        newest = min(place.cut, place.version + budget - 1)
-        for entry in self._entries(place.version, newest):
-            changes = self._changes(entry)
-            if changes is None:
-                break
-            done = self._take(changes, delivered)
-            if done is None:
-                break
-            if done < len(changes):
-                position = self._position(entry.version, done, place.cut)
-                return ChangePoll(tuple(self._blocks), next_page_token=position)
-            last, delivered = entry.version, 0
-        return self._complete(last, place.cut)
-
-    def _changes(self, entry: LogEntry) -> CommitChanges | None:
-        """None where the poll ends before a commit that can't be read; the next poll begins with it and says so."""
+    root, ref, cut = workspace.root, head.ref, position.cut
+    blocks: list[ChangeBlock] = []
+    last, delivered = position.version - 1, position.delivered
+    for entry in log_walk.in_order(root, ref, range(position.version, min(cut, last + commits) + 1), _ENTRIES_AT_ONCE):
         try:
-            return changes_of(Snapshot(self._workspace, entry.branch, entry), self._scope)
+            changes = changes_of(Snapshot(workspace, entry.branch, entry), scope)
+            taken = room.take(changes, delivered)
         except (ChangeFeedGapError, ChangeSchemaBoundaryError):
-            if not self._blocks:
+            # The poll ends before a commit that can't be read; the next poll begins with it and says so.
+            if not blocks:
                 raise
-            return None
-
-    def _take(self, changes: CommitChanges, delivered: int) -> int | None:
-        """Add a block; how many changes of the commit are done then, None when not even one of them fits."""
-        try:
-            taken = taken_by(self._room, changes, delivered)
-        except ChangeFeedGapError:
-            if not self._blocks:
-                raise
-            return None
+            break
         if not taken and delivered < len(changes):
-            return None
-        self._blocks.append(ChangeBlock(changes.cause, tuple(taken)))
-        return delivered + len(taken)
+            break
+        blocks.append(ChangeBlock(changes.cause, taken))
+        delivered += len(taken)
+        if delivered < len(changes):
+            bound = root.identity.graph_id, ref.branch, ref.branch_id, digest_of(scope, workspace.visibility)
+            token = seal(FeedPosition(TOKEN_VERSION, *bound, entry.version, delivered, cut))
+            return ChangePoll(tuple(blocks), next_page_token=token)
+        last, delivered = entry.version, 0
+    cursor = _cursor(root, head, scope, log_walk.at_versions(root, ref, [last])[0])
+    return ChangePoll(tuple(blocks), cursor=cursor, caught_up=last == cut and _is_head(root, ref, cut))
 
-    def _complete(self, last: int, cut: int) -> ChangePoll:
-        entry = log_walk.at_versions(self._root, self._head.ref, [last])[0]
-        cursor = _cursor(self._root, self._head, self._scope, entry)
-        return ChangePoll(tuple(self._blocks), cursor=cursor, caught_up=last == cut and self._is_head(cut))
 
-    def _is_head(self, version: int) -> bool:
-        try:
-            now = self._root.branches.head(self._head.ref.branch)
-        except BranchNotFoundError:
-            return False
-        return now.ref.branch_id == self._head.ref.branch_id and now.entry.version == version
-
-    def _entries(self, first: int, newest: int) -> Iterator[LogEntry]:
-        for start in range(first, newest + 1, _ENTRIES_AT_ONCE):
-            versions = list(range(start, min(newest, start + _ENTRIES_AT_ONCE - 1) + 1))
-            yield from log_walk.at_versions(self._root, self._head.ref, versions)
-
-    def _position(self, version: int, delivered: int, cut: int) -> str:
-        ref, graph = self._head.ref, self._root.identity.graph_id
-        scope = digest_of(self._scope, self._workspace.visibility)
-        return seal(FeedPosition(TOKEN_VERSION, graph, ref.branch, ref.branch_id, scope, version, delivered, cut))
+def _is_head(root: GraphRoot, ref: BranchRef, version: int) -> bool:
+    try:
+        now = root.branches.head(ref.branch)
+    except BranchNotFoundError:
+        return False
+    return now.ref.branch_id == ref.branch_id and now.entry.version == version
 
 
 def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) -> _Position:
@@ -245,6 +199,5 @@ def _refuse_foreign(root: GraphRoot, head: BranchHead, selected: str, token: Fee
 
 
 def _cursor(root: GraphRoot, head: BranchHead, scope: ChangeScope, entry: LogEntry) -> str:
-    ref, graph = head.ref, root.identity.graph_id
-    at = (entry.version, entry.commit.id)
-    return seal(FeedCursor(TOKEN_VERSION, graph, ref.branch, ref.branch_id, digest_of(scope), *at))
+    bound = root.identity.graph_id, head.ref.branch, head.ref.branch_id, digest_of(scope)
+    return seal(FeedCursor(TOKEN_VERSION, *bound, entry.version, entry.commit.id))

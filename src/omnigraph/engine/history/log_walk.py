@@ -6,8 +6,9 @@ Everything here reads immutable log entries, so results may be cached and reads 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from omnigraph.errors import BadRequestError, BranchNotFoundError, IntegrityError, NotFoundError
 from omnigraph.storage.identifiers import version_in
@@ -17,20 +18,11 @@ from omnigraph.storage.models import BranchRef, ForkPoint, LogEntry, ParentLink,
 from omnigraph.storage.root import GraphRoot
 
 
-@dataclass(frozen=True, slots=True)
-class CommitPage:
+class CommitPage(NamedTuple):
     """Newest first. `next_version` continues the listing; None at the beginning of history."""
 
     commits: list[LogEntry]
     next_version: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A commit together with a live branch whose history holds it."""
-
-    ref: BranchRef
-    entry: LogEntry
 
 
 def commits(root: GraphRoot, head: BranchHead, *, limit: int, before: int | None = None) -> CommitPage:
@@ -39,7 +31,7 @@ def commits(root: GraphRoot, head: BranchHead, *, limit: int, before: int | None
         raise BadRequestError("a page of commits needs a limit of at least 1")
     newest = min(head.entry.version, before - 1) if before is not None else head.entry.version
     oldest = max(1, newest - limit + 1)
-    entries = at_versions(root, head.ref, list(range(newest, oldest - 1, -1)))
+    entries = at_versions(root, head.ref, range(newest, oldest - 1, -1))
     return CommitPage(entries, oldest if oldest > 1 else None)
 
 
@@ -51,7 +43,7 @@ def at_version(root: GraphRoot, head: BranchHead, version: int) -> LogEntry:
     return at_versions(root, head.ref, [version])[0]
 
 
-def at_versions(root: GraphRoot, ref: BranchRef, versions: list[int]) -> list[LogEntry]:
+def at_versions(root: GraphRoot, ref: BranchRef, versions: Sequence[int]) -> list[LogEntry]:
     """Entries that are known to exist, read in parallel."""
     addresses = [ref.locate(v) for v in versions]
     entries = []
@@ -60,6 +52,12 @@ def at_versions(root: GraphRoot, ref: BranchRef, versions: list[int]) -> list[Lo
             raise IntegrityError(slot_path(address.branch_id, address.version), "the entry of a commit is missing")
         entries.append(entry)
     return entries
+
+
+def in_order(root: GraphRoot, ref: BranchRef, versions: Sequence[int], at_once: int) -> Iterator[LogEntry]:
+    """The same, as they are asked for: so many are read at a time."""
+    for start in range(0, len(versions), at_once):
+        yield from at_versions(root, ref, versions[start : start + at_once])
 
 
 def at_time(root: GraphRoot, head: BranchHead, micros: int) -> LogEntry:
@@ -79,10 +77,8 @@ def at_time(root: GraphRoot, head: BranchHead, micros: int) -> LogEntry:
 def table_versions(root: GraphRoot, branch: str, entry: LogEntry) -> dict[str, int]:
     """By type key, the version in which each table last changed on the line of history that leads to an entry.
 
-    Entries say it themselves. What an entry of an earlier release does not say is found by binary search, because a
-    version of a table that was left never comes back. When the branch is gone meanwhile, the entry's own version has
-    to do: the table was last changed there or before.
-    """
+    Entries of earlier releases do not say it; there a binary search finds it, because a version of a table that was
+    left never comes back. When the branch is gone meanwhile, the result is the entry's own version, an upper bound."""
     versions = dict(entry.table_versions)
     if missing := sorted(entry.tables.keys() - versions.keys()):
         try:
@@ -121,12 +117,8 @@ def is_on_line(root: GraphRoot, branch: str, newest: int, commit_id: str) -> boo
     return at_versions(root, root.branches.head(branch).ref, [version])[0].commit.id == commit_id
 
 
-def could_be_commit(text: str) -> bool:
-    return version_in(text) is not None
-
-
-def find(root: GraphRoot, commit_id: str) -> Located:
-    """A commit on any live branch. The id says its version, so this costs one read per log that could hold it."""
+def find(root: GraphRoot, commit_id: str) -> tuple[BranchRef, LogEntry]:
+    """A commit, and a live branch whose history holds it. The id says its version, so this costs one read per log."""
     version = version_in(commit_id)
     if version is not None:
         refs: dict[tuple[str, int], BranchRef] = {}
@@ -135,24 +127,20 @@ def find(root: GraphRoot, commit_id: str) -> Located:
             refs.setdefault((address.branch_id, address.version), ref)
         for ref, entry in zip(refs.values(), root.log.entries(refs), strict=True):
             if isinstance(entry, LogEntry) and entry.commit.id == commit_id:
-                return Located(ref, entry)
+                return ref, entry
     raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
 
 
 def merge_base(root: GraphRoot, left: LogEntry, right: LogEntry) -> LogEntry | None:
-    """The best common ancestor: one that is not an ancestor of another common ancestor.
-
-    Of several, the one with the smallest sum of distances, then the larger version. A plainly nearest ancestor would
-    not do: a short way through an old merged branch may lead behind a point that both sides share.
-    """
+    """The best common ancestor: one that is not an ancestor of another common ancestor; of several, the one with the
+    smallest sum of distances, then the larger version. The nearest ancestor would be wrong: a short way through an old
+    merged branch may lead behind a point that both sides share."""
     walk = _Painting(root)
     walk.paint(left, _LEFT)
     walk.paint(right, _RIGHT)
     common = walk.best_common()
-    if not common:
-        return None
     from_left, from_right = walk.distances(left), walk.distances(right)
-    return min(common, key=lambda e: (from_left[e.commit.id] + from_right[e.commit.id], -e.version))
+    return min(common, key=lambda e: (from_left[e.commit.id] + from_right[e.commit.id], -e.version), default=None)
 
 
 _LEFT, _RIGHT, _BEHIND = 1, 2, 4
@@ -194,15 +182,13 @@ class _Painting:
     def distances(self, start: LogEntry) -> dict[str, int]:
         """The fewest steps from a commit to each painted ancestor."""
         distances = {start.commit.id: 0}
-        level = [start]
-        while level:
-            following = []
-            for entry in level:
-                for link in entry.commit.parents:
-                    if link.commit_id in self._entries and link.commit_id not in distances:
-                        distances[link.commit_id] = distances[entry.commit.id] + 1
-                        following.append(self._entries[link.commit_id])
-            level = following
+        queue = deque([start])
+        while queue:
+            entry = queue.popleft()
+            for link in entry.commit.parents:
+                if link.commit_id in self._entries and link.commit_id not in distances:
+                    distances[link.commit_id] = distances[entry.commit.id] + 1
+                    queue.append(self._entries[link.commit_id])
         return distances
 
     def _parents(self, entry: LogEntry) -> Iterator[LogEntry]:
@@ -211,7 +197,10 @@ class _Painting:
         for position, (link, parent) in enumerate(zip(links, entries, strict=False)):
             if position and parent is None:
                 continue  # a merged branch that was deleted, and whose log was swept: no other commit descends from it
-            yield _parent(link, parent)
+            if not isinstance(parent, LogEntry) or parent.commit.id != link.commit_id:
+                slot = slot_path(link.branch_id, link.version)
+                raise IntegrityError(slot, f"the entry of commit {link.commit_id} is missing")
+            yield parent
 
     def _ahead(self, links: tuple[ParentLink, ...]) -> list[tuple[str, int]]:
         """The longer the walk down one line has been, the more of that line is fetched at once, into the log's cache:
@@ -224,11 +213,3 @@ class _Painting:
         if steps < _STEPS_ALONE or (steps & (steps - 1) and steps % _FURTHEST_AHEAD):
             return []
         return [(line.branch_id, version) for version in range(line.version - 1, max(0, line.version - window), -1)]
-
-
-def _parent(link: ParentLink, entry: object) -> LogEntry:
-    if not isinstance(entry, LogEntry) or entry.commit.id != link.commit_id:
-        raise IntegrityError(
-            slot_path(link.branch_id, link.version), f"the entry of commit {link.commit_id} is missing"
-        )
-    return entry

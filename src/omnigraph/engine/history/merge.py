@@ -8,14 +8,11 @@ each entity, and the publish machine refuses the plan if the target moved meanwh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
 
 from msgspec import structs
 
 from omnigraph.api.branches import MergeConflict, MergePreview, MergeRequest, MergeResult
-from omnigraph.api.enums import MergeOutcome, PolicyAction
+from omnigraph.api.enums import MergeOutcome, PolicyAction, Side
 from omnigraph.api.history import EntityChange
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.commits import key_use
@@ -45,7 +42,7 @@ from omnigraph.errors import (
 from omnigraph.storage.identifiers import checked_branch_name
 from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.log.ref_generations import earlier_use
-from omnigraph.storage.models import KeyUse, LogEntry, TableState
+from omnigraph.storage.models import KeyUse, LogEntry
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 
@@ -57,12 +54,17 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     request = _check_request(request)
     workspace.require(request.actor, PolicyAction.BRANCH_MERGE, request.source, request.target)
     workspace.refuse_restricted("a merge")
-    intent = _intent(request)
-    key = _key_of_deletion(workspace, request, intent)
-    published = _earlier(workspace, request, intent)
+    intent, published, key = _intent(request), None, None
+    if request.idempotency_key is not None:
+        # The source of an earlier merge with this key may be gone since.
+        published = already_published(workspace.begin(request.target, intent))
+        if request.delete_branch and intent.request_digest is not None:
+            # Where nothing was to be merged, the deletion of the source is all that a merge leaves.
+            key = key_use(workspace, request.idempotency_key, request.actor, intent.kind, intent.request_digest)
+    result = MergeResult(request.source, request.target, MergeOutcome.ALREADY_UP_TO_DATE, request.actor)
     if published is None:
         try:
-            with _redact_conflicts(workspace, request), held_source(workspace.root, request.source) as held:
+            with held_source(workspace.root, request.source) as held:
                 if earlier_use(held.ref.earlier_keys, key) is not None:
                     raise BranchNotFoundError(request.source, "it was deleted, and a new branch has its name")
                 published = _publish(workspace, request, held, intent)
@@ -70,41 +72,22 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
             # A merge that had nothing to commit is known by the deletion of its source.
             if workspace.root.branches.earlier_use(request.source, key) is None:
                 raise
-            return _deleted_before(request)
-    if published is None:
-        outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
-    else:
+            return structs.replace(result, branch_deleted=True, replayed=True)
+        except MergeConflictsError:
+            # Conflicts name entities. A restricted actor learns that there are conflicts, but not which.
+            if all(workspace.sees_all(request.actor, branch) for branch in (request.source, request.target)):
+                raise
+            raise ConflictError(
+                f"'{request.source}' can't be merged into '{request.target}' as it is: there are conflicts, which are "
+                "not listed because you do not see all of both branches"
+            ) from None
+    if published is not None:
         outcome, commit = _outcome(published.entry), receipt_of(published.entry)
-    deleted, failure = _delete_source(workspace, request, published, key) if request.delete_branch else (None, None)
-    replayed = published is not None and published.replayed
-    return MergeResult(request.source, request.target, outcome, request.actor, deleted, failure, replayed, commit)
-
-
-def _key_of_deletion(workspace: Workspace, request: MergeRequest, intent: Intent) -> KeyUse | None:
-    """What the deletion of the source is known by where nothing was to be merged: all that such a merge leaves."""
-    if intent.request_digest is None or not request.delete_branch:
-        return None
-    return key_use(workspace, request.idempotency_key, request.actor, intent.kind, intent.request_digest)
-
-
-def _deleted_before(request: MergeRequest) -> MergeResult:
-    """An earlier merge with this key made no commit and deleted its source."""
-    outcome = MergeOutcome.ALREADY_UP_TO_DATE
-    return MergeResult(request.source, request.target, outcome, request.actor, branch_deleted=True, replayed=True)
-
-
-@contextmanager
-def _redact_conflicts(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
-    """Conflicts name entities. A restricted actor learns that there are conflicts, but not which."""
-    try:
-        yield
-    except MergeConflictsError:
-        if all(workspace.sees_all(request.actor, branch) for branch in (request.source, request.target)):
-            raise
-        raise ConflictError(
-            f"'{request.source}' can't be merged into '{request.target}' as it is: there are conflicts, which are not "
-            "listed because you do not see all of both branches"
-        ) from None
+        result = structs.replace(result, outcome=outcome, replayed=published.replayed, commit=commit)
+    if request.delete_branch:
+        deleted, failure = _delete_source(workspace, request, published, key)
+        result = structs.replace(result, branch_deleted=deleted, branch_delete_error=failure)
+    return result
 
 
 def _check_request(request: MergeRequest) -> MergeRequest:
@@ -121,23 +104,16 @@ def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
     root = workspace.root
     source, target = root.branches.head(request.source), root.branches.head(request.target)
     outcome, base = _relation(root, source, target)
-    base_id = None if base is None else base.commit.id
-
-    def preview_of(changes: tuple[EntityChange, ...], conflicts: tuple[MergeConflict, ...] = ()) -> MergePreview:
-        return MergePreview.of(request.source, request.target, outcome, base_id, changes, conflicts)
-
-    if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
-        return preview_of(())
+    changes: tuple[EntityChange, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
     if outcome is MergeOutcome.FAST_FORWARD:
         before = Snapshot(workspace, target.ref.branch, target.entry)
-        return preview_of(diff(before, Snapshot(workspace, source.ref.branch, source.entry)).changes)
-    plan = _plan(workspace, request, source, target, base, _intent(request))
-    return preview_of(tuple(plan.target_changes()), tuple(plan.conflicts))
-
-
-def _earlier(workspace: Workspace, request: MergeRequest, intent: Intent) -> PublishedCommit | None:
-    """What an earlier merge with this idempotency key made. Its source may be gone since."""
-    return None if request.idempotency_key is None else already_published(workspace.begin(request.target, intent))
+        changes = diff(before, Snapshot(workspace, source.ref.branch, source.entry)).changes
+    elif outcome is MergeOutcome.MERGED:
+        plan = _plan(workspace, request, source, target, base, _intent(request))
+        changes, conflicts = tuple(plan.target_changes()), tuple(plan.conflicts)
+    base_id = None if base is None else base.commit.id
+    return MergePreview.of(request.source, request.target, outcome, base_id, changes, conflicts)
 
 
 def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, intent: Intent) -> PublishedCommit | None:
@@ -150,12 +126,28 @@ def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, inte
         outcome, base = _relation(txn.root, source, target)
         if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
             return None
-        if outcome is MergeOutcome.FAST_FORWARD:
-            plan = _fast_forward(source, target)
-        else:
-            plan = _three_way(source, target, _plan(workspace, request, source, target, base, txn.intent))
+        # A fast-forward names the source's versions: no data is touched, whatever the size of the graph.
+        staged: dict[str, StagedTable] = {}
+        tables, schema = source.entry.tables, source.entry.schema
+        if outcome is MergeOutcome.MERGED:
+            plan = _plan(workspace, request, source, target, base, txn.intent)
+            if plan.conflicts:
+                raise MergeConflictsError(source.ref.branch, target.ref.branch, plan.conflicts)
+            merged = plan.stage_tables()
+            staged = {key: table for key, table in merged.items() if target.entry.tables.get(key) != table.state}
+            tables, schema = {key: table.state for key, table in merged.items()}, plan.schema
         _refuse_ended_source(txn.root, source)
-        return replace(plan, held_since=held.age)
+        return PublishPlan(
+            staged=staged,
+            added={key: state for key, state in tables.items() if key not in staged},
+            dropped=frozenset(target.entry.tables.keys() - tables.keys()),
+            read_set=ReadSet(everything=True),
+            schema=schema,
+            merged=source.entry.link,
+            strict=True,
+            details={_OUTCOME: json.dumps({"source": source.ref.branch, "outcome": outcome.value})},
+            held_since=held.age,
+        )
 
     try:
         return workspace.commit(request.target, prepare, intent, strict=True)
@@ -199,22 +191,6 @@ def _is_on_line(entry: LogEntry, head: BranchHead) -> bool:
     return (address.branch_id, address.version) == (entry.branch_id, entry.version)
 
 
-def _fast_forward(source: BranchHead, target: BranchHead) -> PublishPlan:
-    """The target's next entry names the source's versions: no data is touched, whatever the size of the graph."""
-    theirs = source.entry.tables
-    return _merge_plan(source, MergeOutcome.FAST_FORWARD, {}, theirs, target, source.entry.schema)
-
-
-def _three_way(source: BranchHead, target: BranchHead, plan: MergePlan) -> PublishPlan:
-    if plan.conflicts:
-        raise MergeConflictsError(source.ref.branch, target.ref.branch, plan.conflicts)
-    tables = plan.stage_tables()
-    ours = target.entry.tables
-    changed = {key: table for key, table in tables.items() if ours.get(key) != table.state}
-    states = {key: table.state for key, table in tables.items()}
-    return _merge_plan(source, MergeOutcome.MERGED, changed, states, target, plan.schema)
-
-
 def _plan(
     workspace: Workspace,
     request: MergeRequest,
@@ -225,29 +201,8 @@ def _plan(
 ) -> MergePlan:
     if base is None:
         raise ConflictError(f"branches '{request.source}' and '{request.target}' have no commit in common")
-    common = Snapshot(workspace, base.branch, base)
-    states = ThreeStates(common, source, target, intent)
-    return plan_merge(states, request.resolutions)
-
-
-def _merge_plan(
-    source: BranchHead,
-    outcome: MergeOutcome,
-    staged: Mapping[str, StagedTable],
-    tables: Mapping[str, TableState],
-    target: BranchHead,
-    schema: str,
-) -> PublishPlan:
-    return PublishPlan(
-        staged=staged,
-        added={key: state for key, state in tables.items() if key not in staged},
-        dropped=frozenset(target.entry.tables.keys() - tables.keys()),
-        read_set=ReadSet(everything=True),
-        schema=schema,
-        merged=source.entry.link,
-        strict=True,
-        details={_OUTCOME: json.dumps({"source": source.ref.branch, "outcome": outcome.value})},
-    )
+    heads = {Side.OURS: target, Side.THEIRS: source}
+    return plan_merge(ThreeStates(Snapshot(workspace, base.branch, base), heads, intent), request.resolutions)
 
 
 def _outcome(entry: LogEntry) -> MergeOutcome:
@@ -269,21 +224,17 @@ def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
 def _delete_source(
     workspace: Workspace, request: MergeRequest, published: PublishedCommit | None, key: KeyUse | None
 ) -> tuple[bool, str | None]:
+    branches = workspace.root.branches
+    merged = published.entry.commit.parents[-1] if published is not None and published.replayed else None
     try:
-        if published is not None and published.replayed and not _is_as_merged(workspace, request, published):
+        # After a replay, the name may belong to a new ref generation.
+        if merged is not None and branches.head(request.source).entry.link != merged:
             return False, f"branch '{request.source}' is no longer the one that was merged"
         workspace.require(request.actor, PolicyAction.BRANCH_DELETE, target_branch=request.source)
         # A commit holds the key already, beside what it did.
-        key = key if published is None else None
-        workspace.root.branches.delete(request.source, actor=request.actor, key=key)
+        branches.delete(request.source, actor=request.actor, key=key if published is None else None)
     except BranchNotFoundError as error:
-        return (True, None) if published is not None and published.replayed else (False, str(error))
+        return (False, str(error)) if merged is None else (True, None)
     except OmniGraphError as error:
         return False, str(error)
     return True, None
-
-
-def _is_as_merged(workspace: Workspace, request: MergeRequest, published: PublishedCommit) -> bool:
-    """Whether the source is still where an earlier merge found it: its name may belong to a new ref generation."""
-    merged = published.entry.commit.parents[-1]
-    return workspace.root.branches.head(request.source).entry.link == merged

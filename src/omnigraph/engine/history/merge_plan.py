@@ -9,27 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 import pyarrow.compute as pc
 from msgspec.structs import replace as replace_struct
 
 from omnigraph.api.branches import MergeConflict, Resolutions
-from omnigraph.api.enums import ConflictKind, Side
+from omnigraph.api.enums import ConflictKind, Operation, Side
 from omnigraph.api.governance import Limits
 from omnigraph.api.history import EntityChange
-from omnigraph.engine.history.diff import TypeDelta, TypePair, entity_changes, published_in, type_delta
+from omnigraph.engine.history.diff import OP, TypeDelta, TypePair, entity_changes, published_in, type_delta
 from omnigraph.engine.history.merge_decision import (
+    BASE,
     Decision,
+    Finding,
+    Orphan,
     States,
-    Transfer,
-    conflict,
     decide_entities,
+    schema_conflict,
     schema_side,
     with_values,
 )
-from omnigraph.engine.resources import Resources
 from omnigraph.engine.rows.kernels.records import missing_value
 from omnigraph.engine.rows.kernels.typed_rows import forbidden_values
 from omnigraph.engine.rows.type_state import TypeState, type_of
@@ -45,90 +45,58 @@ from omnigraph.engine.write.constraints import (
 )
 from omnigraph.engine.write.publish import Intent, WriteTxn
 from omnigraph.errors import ConstraintRule, ResourceLimitError
-from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.catalog import TableType
 from omnigraph.storage.log.branches import BranchHead
-from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.models import ChangeCounts, LogEntry, TableState
 from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.rows import row_ids_of
 from omnigraph.storage.tables.staging import NO_CHANGES
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """An edge that one side has and a node that the other side deleted."""
-
-    edge: tuple[str, str]
-    node: tuple[str, str]
-    edge_side: Side
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """Every violation as a conflict, and those of them that are edges without a node, which a resolution may settle.
-    `subjects` are the entities that conflicts over a value are about and do not name."""
-
-    conflicts: list[MergeConflict]
-    orphans: dict[MergeConflict, Orphan]
-    subjects: dict[MergeConflict, str]
-
-
-def validate(receiver: WriteTxn, change: GraphChange, giving: Side) -> Validation:
-    """Check `change`, which the side `giving` brings, against the receiver's state."""
+def violations(receiver: WriteTxn, change: GraphChange, giving: Side) -> Iterator[Finding]:
+    """Everything that `change`, which the side `giving` brings, would break in the receiver's state."""
     image = FinalImage(receiver, change)
     order = [change.by_type[key] for key in sorted(change.by_type)]
-    validation = Validation([], {}, {})
     for type_change in order:
-        for reported, entity_id in _broken_values(type_change):
-            validation.conflicts.append(reported)
-            validation.subjects[reported] = entity_id
+        yield from _broken_values(type_change)
     for type_change in order:
-        shared = sorted(shared_values(image, type_change), key=lambda violation: violation.entity_id or "")
-        validation.conflicts.extend(_as_conflict(ConflictKind.UNIQUE_VIOLATION, violation) for violation in shared)
-    for violation, edge_side in _orphans(image, order, giving):
-        reported = _as_conflict(ConflictKind.ORPHAN_EDGE, violation)
-        validation.conflicts.append(reported)
+        for violation in sorted(shared_values(image, type_change), key=lambda violation: violation.entity_id or ""):
+            yield Finding(_as_conflict(ConflictKind.UNIQUE_VIOLATION, violation))
+    # Edges that are brought onto nodes that are gone, and edges that stay while the change takes their node.
+    orphans = [(violation, giving) for violation in dangling_edges(image, order)]
+    orphans += [(violation, giving.other) for each in order for violation in orphaned_edges(image, each)]
+    orphans.sort(key=lambda orphan: (orphan[0].type_key, orphan[0].entity_id or "", orphan[0].reason))
+    for violation, edge_side in orphans:
+        orphan = None
         if violation.absent_node is not None and violation.entity_id is not None:
-            edge = (violation.type_key, violation.entity_id)
-            validation.orphans[reported] = Orphan(edge, violation.absent_node, edge_side)
+            orphan = Orphan((violation.type_key, violation.entity_id), violation.absent_node, edge_side)
+        yield Finding(_as_conflict(ConflictKind.ORPHAN_EDGE, violation), orphan=orphan)
     for type_change in order:
         for violation in miscounted_sources(image, type_change):
             # A source has the wrong number of edges, so no single edge is to blame.
-            validation.conflicts.append(
-                _as_conflict(ConflictKind.CARDINALITY_VIOLATION, replace(violation, entity_id=None))
-            )
-    return validation
+            yield Finding(_as_conflict(ConflictKind.CARDINALITY_VIOLATION, replace(violation, entity_id=None)))
 
 
-def _orphans(image: FinalImage, order: Sequence[TypeChange], giving: Side) -> list[tuple[Violation, Side]]:
-    """Brought edges onto nodes that are gone, and edges that stay while the change takes their node."""
-    violations = [(violation, giving) for violation in dangling_edges(image, order)]
-    for change in order:
-        violations += [(violation, giving.other) for violation in orphaned_edges(image, change)]
-    return sorted(violations, key=lambda one: (one[0].type_key, one[0].entity_id or "", one[0].reason))
-
-
-def _broken_values(change: TypeChange) -> Iterator[tuple[MergeConflict, str]]:
+def _broken_values(change: TypeChange) -> Iterator[Finding]:
     """`@range`, `@check` and enums; and nulls where the schema that the rows are carried into wants a value."""
+
+    def finding(row: int, rule: ConstraintRule, property: str, reason: str) -> Finding:
+        entity_id: str = change.ids[row].as_py()
+        kind, message = ConflictKind.VALUE_CONSTRAINT_VIOLATION.value, f"{reason} (entity '{entity_id}')"
+        return Finding(MergeConflict.of(change.type_key, None, kind, message, rule, property), entity_id)
+
     for prop in change.type.property_list:
         if not prop.type.nullable and not prop.type.is_blob:
+            sentence = missing_value(change.type, prop)
             for row in np.flatnonzero(pc.is_null(change.rows.column(prop.column)).to_numpy()).tolist():
-                sentence = missing_value(change.type, prop)
-                yield _value_conflict(change, row, sentence.rule, prop.name, sentence.text(property=prop.name))
+                yield finding(row, sentence.rule, prop.name, sentence.text(property=prop.name))
     for violation in forbidden_values(change.type, change.rows):
-        yield _value_conflict(change, violation.row, violation.rule, violation.property, violation.reason)
-
-
-def _value_conflict(
-    change: TypeChange, row: int, rule: ConstraintRule, property: str, reason: str
-) -> tuple[MergeConflict, str]:
-    entity_id: str = change.ids[row].as_py()
-    kind = ConflictKind.VALUE_CONSTRAINT_VIOLATION
-    return conflict(kind, change.type_key, None, f"{reason} (entity '{entity_id}')", rule, property), entity_id
+        yield finding(violation.row, violation.rule, violation.property, violation.reason)
 
 
 def _as_conflict(kind: ConflictKind, violation: Violation) -> MergeConflict:
     rule, property = violation.sentence.rule, violation.property or ", ".join(violation.members) or None
-    return conflict(kind, violation.type_key, violation.entity_id, violation.reason, rule, property)
+    return MergeConflict.of(violation.type_key, violation.entity_id, kind.value, violation.reason, rule, property)
 
 
 @dataclass(frozen=True)
@@ -136,81 +104,51 @@ class ThreeStates:
     """What a three-way merge looks at: two heads and their base."""
 
     base: Snapshot
-    source: BranchHead
-    target: BranchHead
+    heads: Mapping[Side, BranchHead]
     intent: Intent
 
-    @property
-    def resources(self) -> Resources:
-        return self.base.resources
-
-    @property
-    def root(self) -> GraphRoot:
-        return self.base.root
-
-    def head(self, side: Side) -> BranchHead:
-        return self.target if side is Side.OURS else self.source
+    def entry(self, side: Side) -> LogEntry:
+        return self.heads[side].entry
 
     def snapshot(self, side: Side) -> Snapshot:
-        head = self.head(side)
-        return Snapshot(self.resources, head.ref.branch, head.entry)
+        return Snapshot(self.base.resources, self.heads[side].ref.branch, self.entry(side))
 
     def txn(self, side: Side) -> WriteTxn:
         """A view of one side for the constraint stage; nothing is ever published through it."""
-        head = self.head(side)
-        return WriteTxn(self.resources, head.ref, head.entry, self.intent)
+        return WriteTxn(self.base.resources, self.heads[side].ref, self.entry(side), self.intent)
 
 
 @dataclass
 class TypeMerge:
-    """One lifetime of a type that the merged graph has, read by the declaration that the merged graph has.
+    """One lifetime of a type, read by the declaration that the merged graph has. The base is None for a type that one
+    side created; the other side's state is None then too."""
 
-    `base` is None for a type that one side created; the other side's state is None then too.
-    """
-
-    root: GraphRoot
     type: TableType
-    base: TableState | None
-    states: Mapping[Side, TableState | None]
+    states: States
     overrides: dict[str, Side] = field(default_factory=dict)
-
-    def state(self, side: Side) -> TypeState | None:
-        stored = self.states[side]
-        return None if stored is None else TypeState(self.root.reader, self.type, stored)
+    _deltas: dict[Side, TypeDelta] = field(default_factory=dict)
 
     def touched_by(self, side: Side) -> bool:
         """Whether a side has another version than the base; its rows may still be the same."""
-        stored = self.states[side]
-        return stored is not None and (self.base is None or stored.version != self.base.version)
+        base, state = self.states[BASE], self.states[side]
+        return state is not None and (base is None or state.state.version != base.state.version)
 
     def delta(self, side: Side) -> TypeDelta:
-        return self._theirs if side is Side.THEIRS else self._ours
+        """The changes of a side since the base."""
+        if side not in self._deltas:
+            self._deltas[side] = type_delta(TypePair(self.states[BASE], self.states[side]))
+        return self._deltas[side]
 
-    @cached_property
-    def _theirs(self) -> TypeDelta:
-        return self._since_base(Side.THEIRS)
+    def needs_decision(self, giver: Side) -> bool:
+        """Entities are compared where the giver brings something, the target gains something, or a person decided."""
+        both_exist = all(self.states[side] is not None for side in Side)
+        return both_exist and (self.touched_by(giver) or self.touched_by(Side.THEIRS) or bool(self.overrides))
 
-    @cached_property
-    def _ours(self) -> TypeDelta:
-        return self._since_base(Side.OURS)
-
-    def _since_base(self, side: Side) -> TypeDelta:
-        before = None if self.base is None else TypeState(self.root.reader, self.type, self.base)
-        return type_delta(TypePair(before, self.state(side)))
-
-    def decide(self, resolutions: Resolutions, otherwise: Side | None = None) -> Decision:
-        """By the decision of a person; for undecided entities, `otherwise` if there is one."""
-
-        def decide(kind: ConflictKind, type_key: str, entity_id: str) -> Side | None:
-            return resolutions.decide(kind, type_key, entity_id) or otherwise
-
-        return decide_entities(self.delta(Side.THEIRS), self.delta(Side.OURS), decide, self.overrides)
-
-    @property
-    def one_sided(self) -> Side | None:
-        """The only side that touched the table: its version is the merged one, whatever rows it changed."""
-        touched = [side for side in Side if self.touched_by(side)]
-        return touched[0] if len(touched) == 1 and not self.overrides else None
+    def existing(self, side: Side) -> TableState:
+        state = self.states[side]
+        if state is None:
+            raise AssertionError(f"{self.type.type_key} does not exist on the side that was chosen for it")
+        return state.state
 
 
 @dataclass(frozen=True)
@@ -225,196 +163,166 @@ class MergePlan:
 
     @property
     def schema(self) -> str:
-        return self.states.head(self.receiver).entry.schema
+        return self.states.entry(self.receiver).schema
 
     def target_changes(self) -> Iterator[EntityChange]:
         """What the target gains, in the order of a diff."""
-        before, theirs = published_in(self.states.base), published_in(self.states.snapshot(Side.THEIRS))
+        theirs = published_in(self.states.snapshot(Side.THEIRS))
         for merge in self.types:
             decision = self.decisions.get(merge.type.type_key)
             if merge.states[Side.OURS] is None:
-                yield from entity_changes(merge.delta(Side.THEIRS), before, theirs)
+                yield from entity_changes(merge.delta(Side.THEIRS), theirs, theirs)
             elif decision is not None:
-                yield from decision.to_target.entity_changes(theirs[decision.to_target.giver.state.path])
+                yield from entity_changes(decision.to_target, theirs, theirs)
 
     def stage_tables(self) -> dict[str, StagedTable]:
         """The merged table of every type, staged where rows have to be written, in parallel."""
-        root = self.states.root
-        futures = {m.type.type_key: root.workers.submit(self._merged_table, m) for m in self.types}
+        workers = self.states.base.root.workers
+        futures = {merge.type.type_key: workers.submit(self._merged_table, merge) for merge in self.types}
         return {key: future.result() for key, future in futures.items()}
 
     def _merged_table(self, merge: TypeMerge) -> StagedTable:
-        decision, alone = self.decisions.get(merge.type.type_key), merge.one_sided
+        decision = self.decisions.get(merge.type.type_key)
+        # The version of the only side that touched a table is the merged one, whatever rows it changed.
+        touched = [side for side in Side if merge.touched_by(side)]
+        alone = touched[0] if len(touched) == 1 and not merge.overrides else None
         if decision is None:
-            state = _existing(merge, alone or Side.OURS)
+            state = merge.existing(alone or Side.OURS)
             created = merge.states[Side.OURS] is None
             return StagedTable(state, ChangeCounts(inserted=state.rows) if created else NO_CHANGES)
-        counts = decision.to_target.counts
-        carrier, transfer = self._cheaper(decision)
-        if alone is not None or not len(transfer):
-            return StagedTable(_existing(merge, alone or carrier), counts)
-        change = transfer.change(blobs=True)
-        _refuse_too_much(change.type_key, transfer, change.rows.nbytes, self.states.resources.limits)
-        job = change.staging_job(self.states.root.staging)
-        return StagedTable(job(_existing(merge, carrier)).state, counts)
-
-    def _cheaper(self, decision: Decision) -> tuple[Side, Transfer]:
-        """The side to build on, and what it takes over. Only the schema's own side has all columns when they differ."""
-        same_schema = self.states.source.entry.schema == self.states.target.entry.schema
-        receiver = self.receiver
+        counts, carrier = decision.to_target.counts, self.receiver
+        # The side with less to take over carries. Only the schema's own side has all columns when the schemas differ.
+        same_schema = self.states.entry(Side.OURS).schema == self.states.entry(Side.THEIRS).schema
         if same_schema and len(decision.to_source) < len(decision.to_target):
-            receiver = Side.THEIRS
-        return receiver, decision.to_target if receiver is Side.OURS else decision.to_source
+            carrier = Side.THEIRS
+        transfer = decision.taken_by(carrier)
+        if alone is not None or not len(transfer):
+            return StagedTable(merge.existing(alone or carrier), counts)
+        change = _change_by(transfer, self.states.base.resources.limits, blobs=True)
+        job = change.staging_job(self.states.base.root.staging)
+        return StagedTable(job(merge.existing(carrier)).state, counts)
 
 
 def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
-    """Decide every type, then validate; settle what a person decided about orphans, and validate again.
-
-    Every conflict is reported at once: where entities are in conflict, what would be broken is looked for with either
-    side taken in all of them.
-    """
-    source, target = states.snapshot(Side.THEIRS), states.snapshot(Side.OURS)
-    receiver = schema_side(states.base, source, target)
+    """Decide every type, then validate; settle what a person decided about orphans, and validate again. Every conflict
+    is reported at once: where entities are in conflict, both sides are tried to find out what would be broken."""
+    receiver = schema_side(states.base, states.snapshot(Side.THEIRS), states.snapshot(Side.OURS))
     if not isinstance(receiver, Side):
         return MergePlan(states, Side.OURS, [], {}, receiver)
     types = list(_merged_types(states, receiver))
     lost = list(_changes_of_dropped_types(states, receiver))
     while True:
-        undecided = [merge for merge in types if _needs_decision(merge, receiver.other)]
-        decided = states.root.workers.map(lambda merge: merge.decide(resolutions), undecided)
-        decisions = {merge.type.type_key: decision for merge, decision in zip(undecided, decided, strict=True)}
-        structural = [*lost, *(c for key in sorted(decisions) for c in decisions[key].conflicts)]
+        decisions = _decide(states, types, receiver, resolutions)
+        structural = [*lost, *(each for key in sorted(decisions) for each in decisions[key].conflicts)]
         if structural:
-            validation = _violations_of_either_side(states, types, receiver, resolutions)
-            conflicts = with_values([*structural, *validation.conflicts], _three_states(types), validation.subjects)
-            return MergePlan(states, receiver, types, decisions, conflicts)
-        change = _brought(decisions, receiver, states.resources.limits)
-        validation = validate(states.txn(receiver), change, receiver.other)
-        if not _reconcile(types, validation.orphans, resolutions):
-            conflicts = with_values(validation.conflicts, _three_states(types), validation.subjects)
-            return MergePlan(states, receiver, types, decisions, conflicts)
+            findings = [Finding(each) for each in structural]
+            findings += _violations_of_either_side(states, types, receiver, resolutions)
+        else:
+            findings = _violations_of(states, decisions, receiver)
+            if _reconcile(types, findings, resolutions):
+                continue
+        conflicts = with_values(findings, {merge.type.type_key: merge.states for merge in types})
+        return MergePlan(states, receiver, types, decisions, conflicts)
+
+
+def _decide(
+    states: ThreeStates, types: list[TypeMerge], receiver: Side, resolutions: Resolutions, otherwise: Side | None = None
+) -> dict[str, Decision]:
+    """By the decision of a person; for undecided entities, `otherwise` if there is one."""
+
+    def decide(merge: TypeMerge) -> Decision:
+        theirs, ours = merge.delta(Side.THEIRS), merge.delta(Side.OURS)
+        return decide_entities(theirs, ours, merge.overrides, resolutions, otherwise)
+
+    undecided = [merge for merge in types if merge.needs_decision(receiver.other)]
+    decided = states.base.root.workers.map(decide, undecided)
+    return {merge.type.type_key: decision for merge, decision in zip(undecided, decided, strict=True)}
+
+
+def _violations_of(states: ThreeStates, decisions: Mapping[str, Decision], receiver: Side) -> list[Finding]:
+    """What would be broken by what the receiver takes over."""
+    limits = states.base.resources.limits
+    transfers = [decision.taken_by(receiver) for decision in decisions.values()]
+    change = GraphChange.of(*(_change_by(each, limits, blobs=False) for each in transfers if len(each)))
+    return list(violations(states.txn(receiver), change, receiver.other))
 
 
 def _violations_of_either_side(
     states: ThreeStates, types: list[TypeMerge], receiver: Side, resolutions: Resolutions
-) -> Validation:
+) -> Iterator[Finding]:
     """What would be broken if one side were taken in every conflict that is open, for both sides. An orphan that a
     person decided about is settled once the rest is."""
-    by_side: dict[Side, Validation] = {}
-    for side in Side:
-        needing = [merge for merge in types if _needs_decision(merge, receiver.other)]
-        decided = states.root.workers.map(lambda merge, side=side: merge.decide(resolutions, side), needing)
-        decisions = {merge.type.type_key: each for merge, each in zip(needing, decided, strict=True)}
-        change = _brought(decisions, receiver, states.resources.limits)
-        by_side[side] = validate(states.txn(receiver), change, receiver.other)
-    all_found = Validation([], {}, {})
-    known: set[MergeConflict] = set()
-    for side, validation in by_side.items():
-        others = set(by_side[side.other].conflicts)
-        for each in validation.conflicts:
-            orphan = validation.orphans.get(each)
-            if orphan is not None and resolutions.decide(ConflictKind.ORPHAN_EDGE, *orphan.edge) is not None:
-                continue
-            if each in others:
-                reported = each
-            else:
-                message = f"{each.message}, if {side} is taken in the conflicts of entities that both sides changed"
-                reported = replace_struct(each, message=message, only_if=side)
-            if reported not in known:
-                known.add(reported)
-                all_found.conflicts.append(reported)
-                if each in validation.subjects:
-                    all_found.subjects[reported] = validation.subjects[each]
-    return all_found
-
-
-def _three_states(types: list[TypeMerge]) -> dict[str, States]:
-    return {
-        merge.type.type_key: {
-            "base": None if merge.base is None else TypeState(merge.root.reader, merge.type, merge.base),
-            **{side.value: merge.state(side) for side in Side},
-        }
-        for merge in types
+    by_side = {
+        side: _violations_of(states, _decide(states, types, receiver, resolutions, side), receiver) for side in Side
     }
+    reported: set[MergeConflict] = set()
+    for side, findings in by_side.items():
+        others = {each.conflict for each in by_side[side.other]}
+        for each in findings:
+            conflict = each.conflict
+            if each.orphan and resolutions.decide(ConflictKind.ORPHAN_EDGE, *each.orphan.edge):
+                continue
+            if conflict not in others:
+                message = f"{conflict.message}, if {side} is taken in the conflicts of entities that both sides changed"
+                conflict = replace_struct(conflict, message=message, only_if=side)
+            if conflict not in reported:
+                reported.add(conflict)
+                yield Finding(conflict, each.subject)
 
 
 def _merged_types(states: ThreeStates, receiver: Side) -> Iterator[TypeMerge]:
     """One per type of the receiver's schema, with the versions of the same lifetime elsewhere."""
-    entry = states.head(receiver).entry
-    catalog: Catalog = states.snapshot(receiver).catalog
-    base = _by_lifetime(states.base.entry.tables)
-    other = _by_lifetime(states.head(receiver.other).entry.tables)
+    entry, catalog, reader = states.entry(receiver), states.snapshot(receiver).catalog, states.base.root.reader
+    others = {BASE: _by_lifetime(states.base.entry), receiver.other: _by_lifetime(states.entry(receiver.other))}
     for type_key, state in sorted(entry.tables.items()):
         type_ = type_of(catalog, type_key)
         if type_ is None:
             raise AssertionError(f"the schema of commit {entry.commit.id} has no type for its table {type_key}")
-        counterpart = other.get(state.table_id)
-        yield TypeMerge(states.root, type_, base.get(state.table_id), {receiver: state, receiver.other: counterpart})
+        stored = {receiver: state} | {name: tables.get(state.table_id) for name, tables in others.items()}
+        by_name = {name: None if each is None else TypeState(reader, type_, each) for name, each in stored.items()}
+        yield TypeMerge(type_, by_name)
 
 
 def _changes_of_dropped_types(states: ThreeStates, receiver: Side) -> Iterator[MergeConflict]:
     """Entities that one side changed in a type that the other side's schema no longer has."""
-    kept = _by_lifetime(states.head(receiver).entry.tables)
-    base = _by_lifetime(states.base.entry.tables)
-    giver = states.snapshot(receiver.other)
+    kept, base = _by_lifetime(states.entry(receiver)), _by_lifetime(states.base.entry)
+    giver, dropper = states.snapshot(receiver.other), states.heads[receiver].ref.branch
     for type_key, state in sorted(TypeState.all_of(giver).items()):
         if state.lifetime in kept:
             continue
         before = base.get(state.lifetime)
-        pair = TypePair(None if before is None else TypeState(states.root.reader, state.type, before), state)
-        if before is None or len(type_delta(pair)):
-            dropper = states.head(receiver).ref.branch
+        if before is None or len(type_delta(TypePair(TypeState(state.reader, state.type, before), state))):
             message = f"{type_key} was dropped on '{dropper}' while '{giver.branch}' changed its entities"
-            yield conflict(ConflictKind.SCHEMA_DIVERGENCE, type_key, None, message)
+            yield schema_conflict(type_key, message)
 
 
-def _needs_decision(merge: TypeMerge, giver: Side) -> bool:
-    """Entities are looked at where the giver brings something, the target gains something, or a person decided."""
-    both_exist = all(merge.states[side] is not None for side in Side)
-    return both_exist and (merge.touched_by(giver) or merge.touched_by(Side.THEIRS) or bool(merge.overrides))
-
-
-def _brought(decisions: Mapping[str, Decision], receiver: Side, limits: Limits) -> GraphChange:
-    """What the receiver takes over, for the constraint stage."""
-    changes = []
-    for type_key, decision in decisions.items():
-        transfer = decision.to_target if receiver is Side.OURS else decision.to_source
-        if len(transfer):
-            change = transfer.change(blobs=False)
-            _refuse_too_much(type_key, transfer, change.rows.nbytes, limits)
-            changes.append(change)
-    return GraphChange.of(*changes)
-
-
-def _reconcile(types: list[TypeMerge], orphans: Mapping[MergeConflict, Orphan], resolutions: Resolutions) -> bool:
+def _reconcile(types: list[TypeMerge], findings: Sequence[Finding], resolutions: Resolutions) -> bool:
     """Turn decisions about orphans into decisions about entities: bring the node back, or let the edge go with it."""
     by_key = {merge.type.type_key: merge for merge in types}
     settled = False
-    for orphan in orphans.values():
+    for orphan in (each.orphan for each in findings if each.orphan):
         side = resolutions.decide(ConflictKind.ORPHAN_EDGE, *orphan.edge)
         if side is None:
             continue
         type_key, entity_id = orphan.node if side is orphan.edge_side else orphan.edge
-        merge = by_key[type_key]
-        if merge.overrides.get(entity_id) is not side:
-            merge.overrides[entity_id] = side
+        if by_key[type_key].overrides.get(entity_id) is not side:
+            by_key[type_key].overrides[entity_id] = side
             settled = True
     return settled
 
 
-def _existing(merge: TypeMerge, side: Side) -> TableState:
-    state = merge.states[side]
-    if state is None:
-        raise AssertionError(f"{merge.type.type_key} does not exist on the side that was chosen for it")
-    return state
-
-
-def _refuse_too_much(type_key: str, transfer: Transfer, size: int, limits: Limits) -> None:
+def _change_by(transfer: TypeDelta, limits: Limits, *, blobs: bool) -> TypeChange:
+    """A transfer as a change of the receiver. Without `blobs` it can be checked, but not staged."""
+    giver, rows, counts = transfer.pair.newest, transfer.rows, transfer.counts
+    deleted = pc.equal(rows.column(OP), Operation.DELETE.value)
+    written = giver.rows(row_ids_of(rows.filter(pc.invert(deleted))), blobs=blobs)
     if len(transfer) > limits.rows:
-        raise ResourceLimitError(f"merged entities for {type_key}", limits.rows, len(transfer))
-    if size > limits.bytes:
-        raise ResourceLimitError(f"merged entity bytes for {type_key}", limits.bytes, size)
+        raise ResourceLimitError(f"merged entities for {giver.type_key}", limits.rows, len(transfer))
+    if written.nbytes > limits.bytes:
+        raise ResourceLimitError(f"merged entity bytes for {giver.type_key}", limits.bytes, written.nbytes)
+    removed = frozenset(rows.filter(deleted).column("id").to_pylist())
+    return TypeChange(giver.type, written, deleted=removed, fresh=counts.updated == 0 and counts.deleted == 0)
 
 
-def _by_lifetime(tables: Mapping[str, TableState]) -> dict[str, TableState]:
-    return {state.table_id: state for state in tables.values()}
+def _by_lifetime(entry: LogEntry) -> dict[str, TableState]:
+    return {state.table_id: state for state in entry.tables.values()}

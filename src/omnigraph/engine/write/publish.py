@@ -31,7 +31,7 @@ from omnigraph.errors import (
     ReadSetChangedError,
 )
 from omnigraph.language.query.row_filter import UNRESTRICTED
-from omnigraph.storage.identifiers import MAIN, new_commit_id, now_micros
+from omnigraph.storage.identifiers import MAIN, new_commit_id, now_micros, version_in
 from omnigraph.storage.log.write_guard import WriteAge
 from omnigraph.storage.log.writer_queue import QueueTicket
 from omnigraph.storage.models import (
@@ -379,15 +379,14 @@ def held_source(root: GraphRoot, source: str) -> Iterator[HeldSource]:
         with root.pins.hold(newest.version):
             head = root.branches.head(MAIN)
             yield HeldSource(head.ref, head.entry)
-    elif not log_walk.could_be_commit(source):
+    elif version_in(source) is None:
         head = root.branches.head(source)
         yield HeldSource(head.ref, head.entry)
     else:
-        located = log_walk.find(root, source)
-        entry = located.entry
+        ref, entry = log_walk.find(root, source)
         if entry.branch_id != root.identity.main.branch_id:
-            yield HeldSource(located.ref, entry)
+            yield HeldSource(ref, entry)
         else:
             with root.pins.hold(entry.version, entry.version):
                 root.cleanup_journal.refuse(entry)
-                yield HeldSource(located.ref, entry)
+                yield HeldSource(ref, entry)

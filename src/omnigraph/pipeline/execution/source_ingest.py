@@ -19,7 +19,7 @@ from omnigraph.api.enums import LoadMode
 from omnigraph.api.service.pipeline import TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.executor import RemoteTable
-from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
+from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.publish import WriteTxn
@@ -92,7 +92,8 @@ class SourceIngest:
 
     def into(self, found: Ingested, txn: WriteTxn) -> None:
         """Every source, one after another, for the tables of a head."""
-        catalog, tables = txn.snapshot.catalog, remote_tables(txn)
+        catalog = txn.snapshot.catalog
+        tables = {key: RemoteTable.of(txn.resources, state) for key, state in txn.base.tables.items()}
         for order, (label, source, mapping) in enumerate(self._inputs()):
             with self.stages.stage("write", label):
                 outcomes = self._outcomes(catalog, tables, label, source, mapping)

@@ -85,4 +85,4 @@ def _deleting(table: RemoteTable) -> Callable[[pa.Table], pa.Table]:
 def index_tables(spark: SparkSession, resources: Resources, tables: TablesToIndex) -> IndexedVersions:
     """Staged versions of these tables with every declared index whole; tables that lack nothing are left out."""
     build = IndexBuild(resources, tables)
-    return build.stage(texts_of(spark, [task.run for task in build.tasks]))
+    return build.stage(texts_of(spark, build.tasks))

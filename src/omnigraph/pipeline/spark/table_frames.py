@@ -89,15 +89,18 @@ class TableScan:
     ) -> Iterator[pa.RecordBatch]:
         if not fragment_ids:
             return
+        from omnigraph.storage.tables.fragments import scan_fragments
+
         stored = [c for c in self.columns if self.visible is None or c not in self.visible.masked]
         blobs = any(isinstance(self.table.schema.field(c).type, pa.ExtensionType) for c in stored)
-        batches = self.table.remote.scan(
+        batches = scan_fragments(
+            self.table.remote,
             fragment_ids,
             stored,
             filter=all_of([text for text in (self.filter, self.visible and self.visible.filter) if text]) or None,
             limit=limit,
             batch_rows=batch_rows,
-            places=self.places or self.visible is not None,
+            addresses=PLACE if self.places or self.visible is not None else None,
             blobs_as_bytes=blobs,
         )
         names = list(self.result_schema.names)

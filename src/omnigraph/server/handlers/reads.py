@@ -410,4 +410,4 @@ def _managed_response(call: Call, content: ManagedBlob, snapshot: dict[str, str]
 
 def _pieces(content: ManagedBlob, part: Delivery) -> Iterator[bytes]:
     for start in range(part.start, part.end, LONGEST_READ):
-        yield content.reader.read_range(start, min(start + LONGEST_READ, part.end))
+        yield content.read_range(start, min(start + LONGEST_READ, part.end))
