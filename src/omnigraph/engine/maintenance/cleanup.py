@@ -33,7 +33,7 @@ from omnigraph.storage.log.cleanup_journal import Pin
 from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
 from omnigraph.storage.objects import DELETED_AT_ONCE
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.files import Deletable, TableFile, deletable_files, leaf_folders, table_file
+from omnigraph.storage.tables.files import Deletable, FileKind, TableFile, deletable_files, leaf_folders, table_file
 from omnigraph.storage.tables.lance_errors import attached_version, manifest_name
 
 _ENTRIES_AT_ONCE: Final = 256
@@ -337,7 +337,7 @@ class _Cleanup:
                 batch = files[start : start + DELETED_AT_ONCE]
                 self.root.objects.delete_all([file.stored.path for file in batch])
                 table.removed_bytes += sum(file.stored.size for file in batch)
-                table.removed_versions += sum(file.version is not None for file in batch)
+                table.removed_versions += sum(file.kind is FileKind.MANIFEST for file in batch)
                 removed.add(len(batch))
             self.root.trace.reach("cleanup.delete.after")
         self.root.remove_empty_folders(leaf_folders(table.doomed.others))
@@ -357,7 +357,7 @@ class _Cleanup:
         for table in tables:
             size, versions = table.removed_bytes, table.removed_versions
             if self.dry_run:
-                size, versions = table.doomed.bytes, len(table.doomed.versions)
+                size, versions = table.doomed.bytes, len(table.doomed.manifests)
             if table.folder in roots.kept or size or table.error:
                 name = roots.type_keys.get(table.folder, table.folder)
                 rows.append(TableCleaned(name, size, versions, table.error))

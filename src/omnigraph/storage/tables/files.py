@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,28 +61,22 @@ def check_version(reader: TableReader, objects: Objects, state: TableState) -> C
     named = table.files()
     sizes = stored_files(objects, state)
     found = dict(damaged_files(state, table._dataset, sizes))
-    for check in (_unreadable_deletions, _damaged_blobs):
-        found |= dict(_run_check(check, table, sizes, found))
-    damaged = tuple(DamagedFile(f"{state.path}/{name}", reason, _segment(name)) for name, reason in found.items())
     fragments = table._fragments()
-    rows = sum(f.metadata.num_rows for f in fragments)
+    for check in (_unreadable_deletions, _damaged_blobs):
+        for fragment in fragments:
+            files = [f"data/{file.path}" for file in fragment.metadata.files]
+            # A fragment with damaged files can't be read any further.
+            if found.keys().isdisjoint([*files, fragment.deletion_file()]):
+                try:
+                    found.update(check(table, fragment, sizes))
+                except IntegrityError as error:
+                    found[files[0]] = error.reason
+    damaged = tuple(
+        DamagedFile(f"{state.path}/{name}", reason, name.split("/")[1] if name.startswith("_indices/") else None)
+        for name, reason in found.items()
+    )
+    rows = sum(fragment.metadata.num_rows for fragment in fragments)
     return CheckedTable(len(named), rows, len(fragments), table.columns, damaged)
-
-
-_Check = Callable[[Table, Any, Mapping[str, int]], Iterator[tuple[str, str]]]
-
-
-def _run_check(
-    check: _Check, table: Table, sizes: Mapping[str, int], known: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    """The findings of a check, fragment by fragment; those with damaged files can't be read any further."""
-    for fragment in table._fragments():
-        files = [f"data/{file.path}" for file in fragment.metadata.files]
-        if known.keys().isdisjoint([*files, fragment.deletion_file()]):
-            try:
-                yield from check(table, fragment, sizes)
-            except IntegrityError as error:
-                yield files[0], error.reason
 
 
 def _unreadable_deletions(table: Table, fragment: Any, _: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -118,10 +112,6 @@ def _damaged_blobs(table: Table, fragment: Any, sizes: Mapping[str, int]) -> Ite
                 yield name, "is missing, and blobs of its table lie in it"
             elif found < end:
                 yield name, f"is cut short: {found} bytes of {end} are left"
-
-
-def _segment(name: str) -> str | None:
-    return name.split("/")[1] if name.startswith("_indices/") else None
 
 
 BORN_WITH = 1
@@ -182,23 +172,12 @@ class FileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A stored file by what it is and by the name under which versions name it."""
+    """A stored file by what it is, by the name under which versions name it, and by the file whose fate it shares."""
 
     stored: StoredObject
     kind: FileKind
     named: str
-
-    @property
-    def version(self) -> str | None:
-        """The version that a manifest is."""
-        found = _MANIFEST.fullmatch(self.named)
-        return found[1] if found else None
-
-    @property
-    def kept_with(self) -> str:
-        """The file whose fate it shares: the record of a write is worth nothing without the version it was based on."""
-        found = _TRANSACTION.fullmatch(self.named)
-        return f"_versions/d{found[1]}.manifest" if found else self.named
+    kept_with: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +195,6 @@ class Deletable:
     def bytes(self) -> int:
         return sum(file.stored.size for file in self.files)
 
-    @property
-    def versions(self) -> list[str]:
-        return [file.version for file in self.manifests if file.version is not None]
-
     def without(self, named: Set[str]) -> Deletable:
         """The same, except for what a version names that turned out to be needed."""
         return Deletable(
@@ -230,20 +205,24 @@ class Deletable:
 
 def table_file(folder: str, stored: StoredObject) -> TableFile:
     """Classify a file below a table folder."""
-    path = stored.path.removeprefix(f"{folder}/")
+    path = named = stored.path.removeprefix(f"{folder}/")
+    kind = FileKind.UNKNOWN
     if (found := _DATA.fullmatch(path)) is not None:
         # Large blobs are beside their data file and are kept exactly as long.
-        return TableFile(stored, FileKind.CONTENT, f"data/{found[1]}.lance")
-    if (found := _INDEX.fullmatch(path)) is not None:
-        return TableFile(stored, FileKind.CONTENT, found[1])
-    if (found := _MANIFEST.fullmatch(path)) is not None and int(found[1]) >= _DETACHED_FROM:
-        return TableFile(stored, FileKind.MANIFEST, path)
-    if _DELETIONS.fullmatch(path) is not None or _UNFINISHED.fullmatch(path) is not None:
-        return TableFile(stored, FileKind.CONTENT, path)
-    if (found := _TRANSACTION.fullmatch(path)) is not None:
+        kind, named = FileKind.CONTENT, f"data/{found[1]}.lance"
+    elif (found := _INDEX.fullmatch(path)) is not None:
+        kind, named = FileKind.CONTENT, found[1]
+    elif (found := _MANIFEST.fullmatch(path)) is not None and int(found[1]) >= _DETACHED_FROM:
+        kind = FileKind.MANIFEST
+    elif _DELETIONS.fullmatch(path) or _UNFINISHED.fullmatch(path):
+        kind = FileKind.CONTENT
+    elif (found := _TRANSACTION.fullmatch(path)) is not None:
         kind = FileKind.TRANSACTION if int(found[1]) >= _DETACHED_FROM else FileKind.ATTACHED
-        return TableFile(stored, kind, path)
-    return TableFile(stored, FileKind.ATTACHED if _ATTACHED.fullmatch(path) else FileKind.UNKNOWN, path)
+        # The record of a write is worth nothing without the version it was based on.
+        return TableFile(stored, kind, path, f"_versions/d{found[1]}.manifest")
+    elif _ATTACHED.fullmatch(path):
+        kind = FileKind.ATTACHED
+    return TableFile(stored, kind, named, named)
 
 
 def deletable_files(

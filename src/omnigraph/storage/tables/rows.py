@@ -363,6 +363,11 @@ def _is_small(type_: pa.DataType) -> bool:
     return not (pa.types.is_nested(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_))
 
 
+def fragment_bytes(metadata: Any) -> int:
+    """The size of the data files of a fragment."""
+    return sum(file.file_size_bytes or 0 for file in metadata.files)
+
+
 def row_ids_of(rows: pa.Table) -> RowIds:
     """The row ids of rows that were read with them."""
     ids: RowIds = rows.column(ROW_ID).combine_chunks().to_numpy(zero_copy_only=False).view(np.int64)
