@@ -20,7 +20,7 @@ from omnigraph.language.schema.compile import compile_schema
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.explanation import read_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, load_gate
-from omnigraph.policy.visibility import check_restrictions
+from omnigraph.policy.visibility import resolve_restrictions
 from tests.support.clusters import make_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def test_every_rule_of_the_example_is_tried(gate: PolicyGate) -> None:
 
 
 def test_the_example_fits_its_schema(gate: PolicyGate, catalog: Catalog) -> None:
-    check_restrictions(gate.bundle, catalog)
+    resolve_restrictions(gate.bundle, catalog)
     read = AccessRequest(PolicyAction.READ, "main")
     research = gate.visibility("agent-research", read, catalog)
     assert research.of(catalog.nodes["Person"]).masked == {"email", "salary"}

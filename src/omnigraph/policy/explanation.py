@@ -71,45 +71,23 @@ Shows: TypeAlias = Callable[[Visibility], bool]
 """Whether a row is visible. The caller that has the row answers this."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowVisibility:
-    """One row for one actor. `shown_by` and `not_shown_by` are rules that allow the request."""
-
-    type: TableType
-    visible: bool
-    shown_by: tuple[Rule, ...]
-    not_shown_by: tuple[Rule, ...]
-    masked: tuple[str, ...]
-
-    def lines(self) -> tuple[str, ...]:
-        """`key: value`, after the lines of an explanation."""
-        lines = [f"row: {'visible' if self.visible else 'not visible'}"]
-        lines += [f"reason: rule '{rule.id}' shows it" for rule in self.shown_by]
-        lines += [f"reason: rule '{rule.id}' does not show it{self._filter_of(rule)}" for rule in self.not_shown_by]
-        if self.visible and self.masked:
-            lines.append(f"hidden: {', '.join(self.masked)}")
-        return tuple(lines)
-
-    def _filter_of(self, rule: Rule) -> str:
-        names = (self.type.name, self.type.type_key)
-        wanted = next((shown.filter for shown in rule.rows if shown.type_name in names), None)
-        return ", or not both of its ends" if wanted is None else f": it shows those with {' '.join(wanted.split())}"
-
-
-def row_visibility(
+def describe_row_visibility(
     gate: PolicyGate, actor: str, request: AccessRequest, catalog: Catalog, type_: TableType, shows: Shows
-) -> RowVisibility:
-    """Raises as `PolicyGate.visibility` does: who may not do it sees no row."""
+) -> tuple[str, ...]:
+    """Whether an actor sees one row, and which of the rules that allow the request show it: `key: value`, after the
+    lines of an explanation. Raises as `PolicyGate.visibility` does: an actor that may not do it sees no row."""
     visibility = gate.visibility(actor, request, catalog)
-    by_rule = {rule: gate.visibility_of_rule(actor, rule, catalog) for rule in gate.matching(actor, request)}
-    shown = {rule.id: shows(seen) for rule, seen in by_rule.items()}
-    return RowVisibility(
-        type_,
-        shows(visibility),
-        tuple(rule for rule in by_rule if shown[rule.id]),
-        tuple(rule for rule in by_rule if not shown[rule.id]),
-        tuple(sorted(visibility.of(type_).masked)),
-    )
+    visible, masked = shows(visibility), sorted(visibility.of(type_).masked)
+    shown, not_shown = [], []
+    for rule in gate.matching(actor, request):
+        if shows(gate.visibility_of_rule(actor, rule, catalog)):
+            shown.append(f"reason: rule '{rule.id}' shows it")
+            continue
+        filters = (rows.filter for rows in rule.rows if rows.type_name in (type_.name, type_.type_key))
+        wanted = next((f": it shows those with {' '.join(text.split())}" for text in filters), None)
+        not_shown.append(f"reason: rule '{rule.id}' does not show it{wanted or ', or not both of its ends'}")
+    hidden = [f"hidden: {', '.join(masked)}"] if visible and masked else []
+    return (f"row: {'visible' if visible else 'not visible'}", *shown, *not_shown, *hidden)
 
 
 INVALID: Final = "policy_tests_invalid"

@@ -6,7 +6,6 @@ The nearest rule of a denied request is found by comparing the parts of the rule
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +19,7 @@ from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.policy.bundle import ScopeKind, align, read_bundle
 from omnigraph.policy.cedar import CompiledRules
 from omnigraph.policy.rules import BranchScope, Bundle, Rule, require
-from omnigraph.policy.visibility import Restrictions, check_restrictions
+from omnigraph.policy.visibility import Restrictions, resolve_restrictions
 
 
 class Lack(StrEnum):
@@ -50,7 +49,26 @@ class NearestRule:
 
 def lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest) -> tuple[Lacking, ...]:
     """The reasons why a rule does not allow a request, nearest first; none for a rule that allows it."""
-    return tuple(sorted(_lacks(bundle, rule, actor, request), key=lambda lack: _RANK[lack.kind]))
+    found = []
+    for kind, scope, named, branch in (
+        (Lack.BRANCH_SCOPE, rule.branch_scope, "branch", request.branch),
+        (Lack.TARGET_BRANCH_SCOPE, rule.target_branch_scope, "target branch", request.target_branch),
+    ):
+        if scope is None or scope is BranchScope.ANY:
+            continue
+        if branch is None:
+            found.append(Lacking(kind, f"{kind} is '{scope}', and the request names no {named}"))
+        elif (branch in bundle.protected_branches) is not (scope is BranchScope.PROTECTED):
+            standing = "protected" if branch in bundle.protected_branches else "not protected"
+            found.append(Lacking(kind, f"{kind} is '{scope}', and {named} '{branch}' is {standing}"))
+    if actor is None:
+        found.append(Lacking(Lack.GROUP, f"the request has no actor, and only members of group '{rule.group}' may"))
+    elif rule.group not in bundle.groups_of.get(actor, frozenset()):
+        found.append(Lacking(Lack.GROUP, f"actor '{actor}' is not in group '{rule.group}'"))
+    if request.action not in rule.actions:
+        listed = ", ".join(rule.actions)
+        found.append(Lacking(Lack.ACTION, f"action '{request.action}' is not listed ({listed})"))
+    return tuple(found)
 
 
 _RANK = {lack: rank for rank, lack in enumerate(Lack)}
@@ -60,27 +78,6 @@ def nearest_rule(bundle: Bundle, actor: str | None, request: AccessRequest) -> N
     """The rule with the fewest lacks; among equals the one with the nearest lack, then the first in the file."""
     found = [NearestRule(rule.id, lacks(bundle, rule, actor, request)) for rule in bundle.rules]
     return min(found, key=lambda near: (len(near.lacks), [_RANK[lack.kind] for lack in near.lacks]), default=None)
-
-
-def _lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest) -> Iterator[Lacking]:
-    if actor is None:
-        yield Lacking(Lack.GROUP, f"the request has no actor, and only members of group '{rule.group}' may")
-    elif rule.group not in bundle.groups_of.get(actor, frozenset()):
-        yield Lacking(Lack.GROUP, f"actor '{actor}' is not in group '{rule.group}'")
-    if request.action not in rule.actions:
-        listed = ", ".join(rule.actions)
-        yield Lacking(Lack.ACTION, f"action '{request.action}' is not listed ({listed})")
-    for kind, scope, named, branch in (
-        (Lack.BRANCH_SCOPE, rule.branch_scope, "branch", request.branch),
-        (Lack.TARGET_BRANCH_SCOPE, rule.target_branch_scope, "target branch", request.target_branch),
-    ):
-        if scope is None or scope is BranchScope.ANY:
-            continue
-        if branch is None:
-            yield Lacking(kind, f"{kind} is '{scope}', and the request names no {named}")
-        elif (branch in bundle.protected_branches) is not (scope is BranchScope.PROTECTED):
-            standing = "protected" if branch in bundle.protected_branches else "not protected"
-            yield Lacking(kind, f"{kind} is '{scope}', and {named} '{branch}' is {standing}")
 
 
 def describe_lacks(nearest: NearestRule | None) -> tuple[str, ...]:
@@ -112,7 +109,7 @@ class PolicyGate:
 
     def bind_schema(self, catalog: Catalog) -> PolicyGate:
         """The same rules for a graph with this schema. Raises `CompileError` when their restrictions don't fit it."""
-        check_restrictions(self.bundle, catalog)
+        resolve_restrictions(self.bundle, catalog)
         gate = copy(self)
         gate._catalog = catalog
         return gate
@@ -125,14 +122,12 @@ class PolicyGate:
             return Decision(False, f"policy denied action '{request.action}' for unknown actor '{actor}'")
         rules = self.rules.allowing(actor, request)
         if not rules:
-            return Decision(False, f"{_denial(request)} for actor '{actor}'", reasons=self._reasons(actor, request))
+            reasons: tuple[str, ...] = ()
+            # Only an actor that may read the rules, that is, one that may `admin`, learns what the nearest rule lacks.
+            if self._has_admins and self.rules.allowing(actor, AccessRequest(PolicyAction.ADMIN)):
+                reasons = describe_lacks(nearest_rule(self.bundle, actor, request))
+            return Decision(False, f"{_denial(request)} for actor '{actor}'", reasons=reasons)
         return Decision(True, f"policy allowed action '{request.action}' for actor '{actor}'", rules[0])
-
-    def _reasons(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
-        """The lacks of the nearest rule, if the actor may read the rules, that is, if it may `admin`."""
-        if not self._has_admins or not self.rules.allowing(actor, AccessRequest(PolicyAction.ADMIN)):
-            return ()
-        return describe_lacks(nearest_rule(self.bundle, actor, request))
 
     def matching(self, actor: str | None, request: AccessRequest) -> tuple[Rule, ...]:
         """The rules that allow a request, in the order of their ids."""

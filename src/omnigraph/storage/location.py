@@ -27,7 +27,6 @@ _RETRIES = 3
 _RETRY_FOR = timedelta(seconds=20)
 _REQUEST_TIMEOUT = "30s"
 
-
 # What configures the HTTP client of a store, whichever store it is.
 CLIENT_OPTIONS: Final = frozenset(
     {
@@ -183,13 +182,9 @@ def _s3_options(environment: Mapping[str, str], given: Mapping[str, str]) -> dic
     if "aws_access_key_id" in given:
         environment = {name: value for name, value in environment.items() if name not in _S3_KEYS}
     options: dict[str, str] = {}
-    for variable, option in (
-        ("AWS_ACCESS_KEY_ID", "aws_access_key_id"),
-        ("AWS_SECRET_ACCESS_KEY", "aws_secret_access_key"),
-        ("AWS_SESSION_TOKEN", "aws_session_token"),
-    ):
+    for variable in _S3_KEYS:
         if value := environment.get(variable, "").strip():
-            options[option] = value
+            options[variable.lower()] = value
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     endpoints = (environment.get(v, "") for v in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
     endpoint = given.get("aws_endpoint") or next((e.strip() for e in endpoints if e.strip()), "")

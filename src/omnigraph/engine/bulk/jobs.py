@@ -20,7 +20,7 @@ from omnigraph.engine.write.publish import PublishPlan, WriteTxn
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.fragments import BuiltIndex, FragmentStaging, fragment_descriptions
+from omnigraph.storage.tables.fragments import FragmentStaging, fragment_descriptions
 from omnigraph.storage.tables.indexes import IndexNeed, IndexSpec, index_need
 from omnigraph.storage.tables.maintenance import PendingIndex
 
@@ -119,7 +119,7 @@ class IndexBuild:
             needs[planned.key, spec.name] = (spec, planned.need)
         staged = {}
         for key, by_name in built.items():
-            indexes = [BuiltIndex(*needs[key, name], tuple(texts)) for name, texts in sorted(by_name.items())]
+            indexes = [(*needs[key, name], texts) for name, texts in sorted(by_name.items())]
             staged[key] = staging.add_indexes(self._tables[key][1], indexes).state
         return staged
 

@@ -259,7 +259,7 @@ def _entries(
 
 def _read(root: GraphRoot, branch_id: str, version: int) -> LogEntry | Tombstone | OmniGraphError | None:
     try:
-        return root.log.read_stored(branch_id, version)
+        return root.log.fetch(branch_id, version)
     except OmniGraphError as error:
         return error
 
@@ -282,7 +282,7 @@ def _schema_problems(root: GraphRoot, where: str, digest: str) -> Iterable[Probl
 
 def _damaged_topologies(root: GraphRoot) -> dict[str, Problem]:
     files = TopologyFiles(root.objects)
-    folders = files.all_folders()
+    folders = sorted(files.folders())
     damages = zip(folders, root.workers.map(files.damage, folders), strict=True)
     return {
         folder: Problem("topology", f"{damage[0]}: {damage[1]}", damage[0])

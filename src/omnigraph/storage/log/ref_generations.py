@@ -108,13 +108,24 @@ class RefGenerations:
             if not number.isdigit():
                 continue
             generations = found.setdefault(unquoted_branch(quoted), [])
+            newest = generations[-1] if generations else None
             if not mark:
-                contested = bool(generations) and generations[-1].is_path
+                contested = newest is not None and newest.is_path
                 empty, blank = stored.size <= len(_PATH), not stored.size
                 generations.append(RefGeneration(unquoted_branch(quoted), int(number), empty, blank, contested))
-            elif generations and generations[-1].number == int(number):
-                _mark(generations[-1], mark, stored.size, stored.modified)
+            elif newest is not None and newest.number == int(number):
+                match mark:
+                    case ".deleting":
+                        newest.deleting = True
+                    case ".deleted":
+                        newest.deleted_at = stored.modified
+                    case ".verdict":
+                        newest.confirmed = stored.size > 0
         return found
+
+    def ref(self, generation: RefGeneration | None) -> BranchRef | None:
+        """The ref of a generation; None for one that is not there or only holds a path."""
+        return None if generation is None or generation.is_path else self.read(generation.name, generation.number)
 
     def read(self, name: str, number: int) -> BranchRef | None:
         """The ref of a generation, which never changes; None for a generation that only holds a path."""
@@ -142,20 +153,17 @@ class RefGenerations:
         above = {path: found[path] for path in path_ancestors(generation.name) if path in found}
         if not any(_has_confirmed_claim(generations, 0) for generations in above.values()):
             return False
-        ref = self.read(generation.name, generation.number)
+        ref = self.ref(generation)
         return ref is not None and any(
             _has_confirmed_claim(above[path], held) for path, held in ref.beneath.items() if path in above
         )
 
     # Writing
 
-    def create(self, name: str, number: int, data: bytes) -> bool:
-        """Take a generation of a name, if it is free. False may mean that an earlier try of ours took it."""
+    def create(self, name: str, number: int, data: bytes = _PATH) -> bool:
+        """Take a generation of a name for a ref or for a path, if it is free. False may mean that an earlier try of
+        ours took it."""
         return self._create(generation_path(name, number), data)
-
-    def hold_path(self, name: str, number: int) -> bool:
-        """Take a generation of a name for a path, if it is free."""
-        return self._create(generation_path(name, number), _PATH)
 
     def mark(self, name: str, number: int, mark: str) -> None:
         """Note how far a deletion is. It only saves looks into the log."""
@@ -177,23 +185,21 @@ class RefGenerations:
             self._objects.confirm(_claim_result_path(generation))
 
     def resolve_claims(self, ref: BranchRef) -> bool:
-        """Whether a branch beneath a path generations, whatever becomes of claims to its path. One look per handle.
+        """Whether a branch beneath a path exists, whatever becomes of claims to its path. One look per handle.
 
         Once no claim on the path can be confirmed any more, every later one sees the branch.
         """
         if self._resolved.get(ref.branch_id):
             return True
         for path, held in ref.beneath.items():
-            if self._objects.exists(generation_path(path, held + 1)) and not self._resolve_claims_on(path, held):
-                return False
+            if self._objects.exists(generation_path(path, held + 1)):
+                for generation in self.of(path):
+                    if generation.number > held and generation.is_pending:
+                        self.void(generation)
+                if _has_confirmed_claim(self.of(path), held):
+                    return False
         self._resolved[ref.branch_id] = True
         return True
-
-    def _resolve_claims_on(self, path: str, held: int) -> bool:
-        for generation in self.of(path):
-            if generation.number > held and generation.is_pending:
-                self.void(generation)
-        return not _has_confirmed_claim(self.of(path), held)
 
     def _create(self, path: str, data: bytes) -> bool:
         # Asking again finds what was made without an answer, and the caller recognises its own.
@@ -206,16 +212,6 @@ def generation_path(name: str, number: int) -> str:
 
 def _claim_result_path(generation: RefGeneration) -> str:
     return f"{generation_path(generation.name, generation.number)}.verdict"
-
-
-def _mark(generation: RefGeneration, mark: str, size: int, modified: datetime) -> None:
-    match mark:
-        case ".deleting":
-            generation.deleting = True
-        case ".deleted":
-            generation.deleted_at = modified
-        case ".verdict":
-            generation.confirmed = size > 0
 
 
 def _has_confirmed_claim(generations: list[RefGeneration], held: int) -> bool:

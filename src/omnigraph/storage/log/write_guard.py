@@ -100,17 +100,15 @@ class WriteGuard:
 
     def check(self) -> None:
         """Call before a write becomes visible."""
-        if not self._clocks_agree():
+        ours, theirs = self._clocks()
+        if abs(ours - theirs) > CLOCK_TOLERANCE.total_seconds():
             # A machine that was stopped and went on did not count, and its clock was set.
             with self._lock:
                 self._store_began = self._asking = None
-        if not self._clocks_agree():
             ours, theirs = self._clocks()
-            raise ClockSkewError(_iso_time(ours), _iso_time(theirs), CLOCK_TOLERANCE.total_seconds())
-
-    def _clocks_agree(self) -> bool:
-        ours, theirs = self._clocks()
-        return abs(ours - theirs) <= CLOCK_TOLERANCE.total_seconds()
+        if abs(ours - theirs) > CLOCK_TOLERANCE.total_seconds():
+            here, there = (datetime.fromtimestamp(t, UTC).isoformat(timespec="seconds") for t in (ours, theirs))
+            raise ClockSkewError(here, there, CLOCK_TOLERANCE.total_seconds())
 
     def _clocks(self) -> tuple[float, float]:
         """The time by this machine's clock, and by the store's."""
@@ -135,25 +133,9 @@ class WriteGuard:
         self._objects.put(CLOCK_OBJECT, b"")
         # On a disk the condition is kept by our own hands (`storage.local_disk`). Twice, because an init that failed
         # may have removed the object in between.
-        if not self._objects.location.is_local and self._create() and self._create():
+        if not self._objects.location.is_local and all(self._objects.create(CLOCK_OBJECT, b"") for _ in range(2)):
             raise _untrustworthy(self._objects)
         return self.learn(self._objects.modified_at(CLOCK_OBJECT))
-
-    def _create(self) -> bool:
-        return self._objects.create(CLOCK_OBJECT, b"")
-
-
-def store_time(objects: Objects, path: str) -> datetime:
-    """The time by the store's clock."""
-    objects.put(path, b"")
-    try:
-        return objects.modified_at(path)
-    finally:
-        objects.delete(path)
-
-
-def _iso_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _untrustworthy(objects: Objects) -> StorageError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -68,15 +68,6 @@ def fragments_of(table: Table) -> list[FragmentSummary]:
 def fragment_descriptions(table: Table) -> dict[int, str]:
     """Fragments by id, as the JSON of all their files: equal texts hold equal rows."""
     return {f.fragment_id: json.dumps(f.metadata.to_json()) for f in table._fragments()}
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltIndex:
-    """Segments that executors built for what an index lacked."""
-
-    spec: IndexSpec
-    need: IndexNeed
-    segments: tuple[str, ...]
 
 
 # On executors
@@ -223,18 +214,19 @@ class FragmentStaging(Staging):
         counts = ChangeCounts(updated=sum(each["rows"] for each in results))
         return StagedTable(self.apply(base, operation).state, counts)
 
-    def add_indexes(self, base: TableState, built: Sequence[BuiltIndex]) -> StagedTable:
-        """The base with more index segments, all built on this very version."""
+    def add_indexes(self, base: TableState, built: Iterable[tuple[IndexSpec, IndexNeed, list[str]]]) -> StagedTable:
+        """The base with the segments that executors built for what its indexes lacked, on this very version."""
         table = self._reader.open(base)
         added: list[Index] = []
-        for index in built:
-            segments = [msgspec.json.decode(text, type=Index, dec_hook=_to_bitmap) for text in index.segments]
-            if index.spec.kind == TEXT_INDEX_KIND:
+        removed: list[Index] = []
+        for spec, need, texts in built:
+            segments = [msgspec.json.decode(text, type=Index, dec_hook=_to_bitmap) for text in texts]
+            if spec.kind == TEXT_INDEX_KIND:
                 # Text segments can be searched only after this step, even a single one.
                 with table.writing("indexing"):
                     segments = [copy(table._dataset).merge_existing_index_segments(segments)]
             added += segments
-        removed = [segment for index in built for segment in index.need.replaced]
+            removed += need.replaced
         return self.apply(base, LanceOperation.CreateIndex(added, removed)) if added else StagedTable(base)
 
     def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:

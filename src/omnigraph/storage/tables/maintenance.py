@@ -23,7 +23,6 @@ from omnigraph.storage.tables.indexes import (
     build_segment,
     covered_fragments,
     index_need,
-    is_btree,
     stored_indexes,
 )
 from omnigraph.storage.tables.lance_metadata import FragmentRewrite, rewrite_fragments
@@ -112,14 +111,15 @@ def fragments_to_compact(fills: Sequence[FragmentFill]) -> set[int]:
 
 
 def group_by_segments(chosen: Collection[int], indexes: Mapping[str, Sequence[Index]]) -> list[set[int]]:
-    """Fragments that may be compacted together: an index segment that follows its rows must know all or none."""
+    """Fragments that may be compacted together: an index segment that follows its rows must know all or none. A
+    compaction forgets what a BTREE covered; other kinds follow their rows."""
     by_segments: dict[frozenset[str], set[int]] = {}
     for fragment_id in chosen:
         knowing = frozenset(
             segment.uuid
             for name, segments in indexes.items()
             for segment in segments
-            if not is_btree(name) and fragment_id in segment.fragment_ids
+            if not name.endswith("_btree") and fragment_id in segment.fragment_ids
         )
         by_segments.setdefault(knowing, set()).add(fragment_id)
     return list(by_segments.values())

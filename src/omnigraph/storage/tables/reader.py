@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,40 +49,28 @@ class VersionDigests:
 
     def check_manifest(self, state: TableState) -> None:
         """Before Lance reads it. A manifest that can't be read is left to Lance, which says why."""
-        if self._root is None or state.manifest is None:
-            return
-        try:
-            data = (self._root / manifest_path(state)).read_bytes()
-        except OSError:
-            return
-        if _digest(data).hex() != state.manifest:
-            raise IntegrityError(manifest_path(state), f"the manifest of a table {_CHANGED}")
+        if self._root is not None and state.manifest is not None:
+            with suppress(OSError):
+                if _digest((self._root / manifest_path(state)).read_bytes()).hex() != state.manifest:
+                    raise IntegrityError(manifest_path(state), f"the manifest of a table {_CHANGED}")
 
     def check_deletions(self, state: TableState, dataset: Any) -> None:
         """Before Lance reads any of them. One that is missing is left to Lance, too."""
-        if self._root is None or state.deletions is None:
-            return
-        try:
-            found = self._deletions(state, dataset)
-        except OSError:
-            return
-        if found != state.deletions:
-            names = _deletion_files(dataset)
-            path = f"{state.path}/{names[0] if len(names) == 1 else '_deletions/'}"
-            raise IntegrityError(path, f"the list of deleted rows {_CHANGED}")
+        if self._root is not None and state.deletions is not None:
+            with suppress(OSError):
+                if self._deletions(state, dataset) != state.deletions:
+                    names = _deletion_files(dataset)
+                    path = f"{state.path}/{names[0] if len(names) == 1 else '_deletions/'}"
+                    raise IntegrityError(path, f"the list of deleted rows {_CHANGED}")
 
     def _deletions(self, state: TableState, dataset: Any) -> str | None:
         assert self._root is not None
-        names = _deletion_files(dataset)
-        if not names:
-            return None
         parts = []
-        for path in (f"{state.path}/{name}" for name in names):
+        for path in (f"{state.path}/{name}" for name in _deletion_files(dataset)):
             if (known := self._vectors.get(path)) is None:
-                known = _digest((self._root / path).read_bytes())
-                self._vectors[path] = known
+                known = self._vectors[path] = _digest((self._root / path).read_bytes())
             parts.append(known)
-        return _digest(b"".join(parts)).hex()
+        return _digest(b"".join(parts)).hex() if parts else None
 
 
 def _deletion_files(dataset: Any) -> list[str]:
@@ -152,15 +141,14 @@ class TableReader:
         if not versions:
             del self._open[path]
 
+    def open_tables(self) -> list[Table]:
+        """The versions that are open now."""
+        with self._lock:
+            return [table for versions in self._open.values() for table in versions.values()]
+
     def requests(self) -> int:
         """Read requests sent for the tables that are open now."""
-        with self._lock:
-            tables = [table for versions in self._open.values() for table in versions.values()]
-        return sum(table.requests()[0] for table in tables)
-
-    def open_count(self) -> int:
-        with self._lock:
-            return sum(map(len, self._open.values()))
+        return sum(table.requests()[0] for table in self.open_tables())
 
     def _load(self, state: TableState) -> Table:
         uri = self.location.child(state.path)
@@ -177,5 +165,5 @@ class TableReader:
 
 
 def _cost(table: Table) -> int:
-    columns = len(table.schema) * _BYTES_PER_COLUMN
-    return _BYTES_PER_DATASET + table.state.fragments * _BYTES_PER_FRAGMENT + columns
+    parts = table.state.fragments * _BYTES_PER_FRAGMENT + len(table.schema) * _BYTES_PER_COLUMN
+    return _BYTES_PER_DATASET + parts

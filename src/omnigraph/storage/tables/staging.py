@@ -7,7 +7,6 @@ get upserts composed of their parts, because Lance plans a merge in time that gr
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from lance.fragment import RowIdSequence, write_fragments
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
-from omnigraph.errors import KeyConflictError
 from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.log.tracing import Trace
@@ -86,15 +84,6 @@ class Staging:
         table = self._reader.open(base)
         state = self._commit_data(table, self._write(table, rows, "append"))
         return self._compact_small_fragments(state, ChangeCounts(inserted=state.rows - base.rows))
-
-    def insert(self, type_key: str, base: TableState, rows: pa.Table) -> StagedTable:
-        """Strict insert: an id that exists already, or occurs twice in the input, is a KeyConflictError."""
-        ids = rows.column("id").to_pylist()
-        if (repeated := next((id_ for id_, times in Counter(ids).items() if times > 1), None)) is not None:
-            raise KeyConflictError(type_key, repeated, message=f"the input holds the {type_key} id '{repeated}' twice")
-        if taken := self._reader.open(base).existing_ids(ids):
-            raise KeyConflictError(type_key, min(taken))
-        return self.append(base, rows)
 
     def upsert(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Insert or fully replace by id. Row ids survive the replacement."""
