@@ -71,7 +71,7 @@ def test_the_rules_on_the_page_are_those_of_the_example() -> None:
     shown = read_bundle(whole)
     example = (EXAMPLE / "team.policy.yaml").read_text("utf-8")
     bundle = read_bundle(example)
-    assert all(bundle.rule(rule.id) == rule for rule in shown.rules)
+    assert set(shown.rules) <= set(bundle.rules)
     plain = re.sub(r"^ *#.*\n", "", example, flags=re.MULTILINE)
     tests = (EXAMPLE / "team.tests.yaml").read_text("utf-8")
     for excerpt in excerpts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NoReturn
 
@@ -70,7 +71,7 @@ class Rule:
         return bool(self.rows or self.hide)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bundle:
     """The rules of one file."""
 
@@ -78,23 +79,19 @@ class Bundle:
     protected_branches: frozenset[str]
     rules: tuple[Rule, ...]
     source: SourceText = field(repr=False, compare=False)
-    groups_of: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
-    """The groups of every actor that is in a group."""
 
-    def __post_init__(self) -> None:
-        groups_of: dict[str, set[str]] = {}
+    @cached_property
+    def groups_of(self) -> Mapping[str, frozenset[str]]:
+        """The groups of every actor that is in a group."""
+        groups_of: dict[str, frozenset[str]] = {}
         for group, members in self.groups.items():
             for actor in members:
-                groups_of.setdefault(actor, set()).add(group)
-        frozen = {actor: frozenset(groups) for actor, groups in groups_of.items()}
-        object.__setattr__(self, "groups_of", MappingProxyType(frozen))
+                groups_of[actor] = groups_of.get(actor, frozenset()) | {group}
+        return MappingProxyType(groups_of)
 
     @property
     def actors(self) -> frozenset[str]:
         return frozenset(self.groups_of)
-
-    def rule(self, rule_id: str) -> Rule:
-        return next(rule for rule in self.rules if rule.id == rule_id)
 
     def refuse(self, message: str, at: TextSpan) -> NoReturn:
         raise CompileError([self.source.diagnostic(INVALID, message, at.start, at.end)])

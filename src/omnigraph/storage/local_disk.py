@@ -14,13 +14,13 @@ import errno
 import os
 import re
 import secrets
-import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
 
 from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.storage.cache import RecentlyUsed
 
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 _STATUS: Final = re.compile(r"status code: (\d{3})")
@@ -114,8 +114,7 @@ class LocalDisk:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._flushed: set[str] = set()
-        self._lock = threading.Lock()
+        self._flushed: RecentlyUsed[str, bool] = RecentlyUsed(_REMEMBERED_FOLDERS)
         self._flushers = ThreadPoolExecutor(_FLUSHES_AT_ONCE, thread_name_prefix="omnigraph-flush")
 
     def create(self, path: str, data: bytes) -> bool:
@@ -237,23 +236,19 @@ class LocalDisk:
         """This folder and those above it, the root excepted, whose names this process has not flushed yet. A folder is
         never renamed, so once is enough."""
         above = []
-        with self._lock:
-            while folder != self._root and folder not in self._flushed:
-                above.append(folder)
-                folder = os.path.dirname(folder)
+        while folder != self._root and not self._flushed.get(folder):
+            above.append(folder)
+            folder = os.path.dirname(folder)
         return above
 
     def _remember(self, flushed: Iterable[str]) -> None:
-        with self._lock:
-            if len(self._flushed) > _REMEMBERED_FOLDERS:
-                self._flushed.clear()
-            self._flushed.update(flushed)
+        for folder in flushed:
+            self._flushed[folder] = True
 
     def _forget(self, folder: str) -> None:
-        with self._lock:
-            while folder != self._root and folder.startswith(self._root):
-                self._flushed.discard(folder)
-                folder = os.path.dirname(folder)
+        while folder != self._root and folder.startswith(self._root):
+            self._flushed.pop(folder)
+            folder = os.path.dirname(folder)
 
 
 def flush(path: str) -> None:

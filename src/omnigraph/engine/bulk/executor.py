@@ -177,10 +177,10 @@ class EntityRecords:
         from omnigraph.engine.rows.export_form import record_lines
         from omnigraph.engine.rows.type_state import TypeState
         from omnigraph.storage.tables import TableReader
-        from omnigraph.storage.tables.fragments import fragment_row_ids
+        from omnigraph.storage.tables.rows import row_ids_of
 
         entities = TypeState(TableReader(self.location), self.type, self.state)
-        row_ids = fragment_row_ids(entities.table, fragment_ids)
+        row_ids = row_ids_of(entities.table.read([], row_ids=True, fragments=fragment_ids))
         for rows in entity_batches(entities, row_ids if offsets is None else row_ids[offsets]):
             yield from zip(rows.column("id").to_pylist(), record_lines(self.type, rows, self.dates), strict=True)
 

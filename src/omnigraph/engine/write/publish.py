@@ -82,7 +82,7 @@ class WriteTxn:
     base: LogEntry
     intent: Intent
     began: float = field(default_factory=time.monotonic, compare=False)
-    age: WriteAge = field(default_factory=WriteAge.beginning_now, compare=False)
+    age: WriteAge = field(default_factory=WriteAge, compare=False)
 
     @property
     def root(self) -> GraphRoot:
@@ -387,7 +387,7 @@ class HeldSource:
 
     ref: BranchRef
     entry: LogEntry
-    age: WriteAge = field(default_factory=WriteAge.beginning_now, compare=False)
+    age: WriteAge = field(default_factory=WriteAge, compare=False)
 
 
 @contextlib.contextmanager

@@ -12,9 +12,9 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, Self
+from typing import Final
 
 from omnigraph.api.maintenance import GRACE
 from omnigraph.errors import ClockSkewError, StorageError, StorageErrorKind, WriteExpiredError
@@ -28,12 +28,8 @@ LONGEST_WRITE: Final = GRACE / 2
 class WriteAge:
     """When a write began, by two clocks: one stops while some machines sleep, the other can be turned."""
 
-    running: float
-    wall: float
-
-    @classmethod
-    def beginning_now(cls) -> Self:
-        return cls(running_seconds(), time.time())
+    running: float = field(default_factory=lambda: running_seconds())
+    wall: float = field(default_factory=time.time)
 
     @property
     def seconds(self) -> float:

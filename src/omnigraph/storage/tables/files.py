@@ -119,35 +119,29 @@ BORN_WITH = 1
 
 @dataclass(frozen=True, slots=True)
 class AttachedHead:
-    """The newest attached version, and the operations that led there, oldest first."""
+    """The newest attached version, which another tool made, and the operations that led there, oldest first."""
 
     table: Table
     operations: tuple[str, ...]
 
-    @property
-    def version(self) -> int:
-        return self.table.state.number
 
-    @property
-    def is_foreign(self) -> bool:
-        return self.version != BORN_WITH
-
-
-def attached_head(reader: TableReader, state: TableState) -> AttachedHead:
+def foreign_head(reader: TableReader, state: TableState) -> AttachedHead | None:
+    """The attached head of a table that another tool wrote to; None when it is still the version it was born with."""
     uri = reader.location.child(state.path)
     doing = f"the attached head of {state.path} can't be opened"
     try:
         with translate_errors(doing):
             dataset = lance.dataset(uri, storage_options=reader.storage_options)
             made = [t for t in dataset.get_transactions(dataset.version - BORN_WITH) if t is not None]
-            rows = dataset.count_rows() if dataset.version != BORN_WITH else 0
-            version = str(dataset.version)
+            is_foreign = dataset.version != BORN_WITH
+            rows, version = dataset.count_rows() if is_foreign else 0, str(dataset.version)
             head = TableState(table_id=state.table_id, path=state.path, version=version, rows=rows, fragments=0)
             table = Table(head, dataset, reader.location)
             _ = table.schema  # a damaged one makes Lance panic when it is asked for
     except LANCE_ERRORS as error:
         raise StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}") from error
-    return AttachedHead(table, tuple(type(t.operation).__name__ for t in reversed(made)))
+    operations = tuple(type(t.operation).__name__ for t in reversed(made))
+    return AttachedHead(table, operations) if is_foreign else None
 
 
 _DETACHED_FROM: Final = 1 << 63
@@ -180,29 +174,6 @@ class TableFile:
     kept_with: str
 
 
-@dataclass(frozen=True, slots=True)
-class Deletable:
-    """Files that may be deleted. Manifests go first, so that a version with a manifest is whole."""
-
-    manifests: tuple[TableFile, ...] = ()
-    others: tuple[TableFile, ...] = ()
-
-    @property
-    def files(self) -> tuple[TableFile, ...]:
-        return (*self.manifests, *self.others)
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.stored.size for file in self.files)
-
-    def without(self, named: Set[str]) -> Deletable:
-        """The same, except for what a version names that turned out to be needed."""
-        return Deletable(
-            tuple(file for file in self.manifests if file.named not in named),
-            tuple(file for file in self.others if file.named not in named),
-        )
-
-
 def table_file(folder: str, stored: StoredObject) -> TableFile:
     """Classify a file below a table folder."""
     path = named = stored.path.removeprefix(f"{folder}/")
@@ -227,22 +198,21 @@ def table_file(folder: str, stored: StoredObject) -> TableFile:
 
 def deletable_files(
     files: Iterable[TableFile], kept: Set[str], *, superseded: Set[str], staged_before: datetime, abandoned: bool
-) -> Deletable:
+) -> list[TableFile]:
     """The files that no kept version names and that no write in flight can still come to need.
 
     That is so for files named by `superseded` versions, which were published once and are not kept, for the records of
     writes that were based on one of those, and for files older than any write in flight. Of an `abandoned` folder,
     which no kept snapshot has, everything known may go.
     """
-    manifests: list[TableFile] = []
-    others: list[TableFile] = []
-    for file in files:
-        if file.kind is FileKind.UNKNOWN or file.named in kept or (file.kind is FileKind.ATTACHED and not abandoned):
-            continue
-        if file.kept_with not in superseded and file.stored.modified >= staged_before:
-            continue
-        (manifests if file.kind is FileKind.MANIFEST else others).append(file)
-    return Deletable(tuple(manifests), tuple(others))
+    spared = {FileKind.UNKNOWN} if abandoned else {FileKind.UNKNOWN, FileKind.ATTACHED}
+    return [
+        file
+        for file in files
+        if file.kind not in spared
+        and file.named not in kept
+        and (file.kept_with in superseded or file.stored.modified < staged_before)
+    ]
 
 
 def leaf_folders(files: Collection[TableFile]) -> set[str]:

@@ -30,7 +30,7 @@ from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec, create_segment
 from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.lance_metadata import finished_rewrites
-from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, RowIds, Table, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, Table
 from omnigraph.storage.tables.staging import StagedTable, Staging, write_options
 
 
@@ -101,11 +101,6 @@ def scan_fragments(
                 row_addresses = batch.column(ROW_ADDRESS).view(pa.int64())
                 batch = batch.drop_columns([ROW_ADDRESS]).append_column(addresses, row_addresses)
             yield batch
-
-
-def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
-    """The row ids of some fragments, in the order of the table."""
-    return row_ids_of(table.read([], row_ids=True, fragments=fragment_ids))
 
 
 def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
