@@ -31,12 +31,7 @@ ScopeKind = Literal["graph", "server"]
 VERSION: Final = 1
 BRANCH_ACTIONS: Final = frozenset({PolicyAction.READ, PolicyAction.EXPORT, PolicyAction.CHANGE})
 TARGET_BRANCH_ACTIONS: Final = frozenset(
-    {
-        PolicyAction.SCHEMA_APPLY,
-        PolicyAction.BRANCH_CREATE,
-        PolicyAction.BRANCH_DELETE,
-        PolicyAction.BRANCH_MERGE,
-    }
+    {PolicyAction.SCHEMA_APPLY, PolicyAction.BRANCH_CREATE, PolicyAction.BRANCH_DELETE, PolicyAction.BRANCH_MERGE}
 )
 RESTRICTABLE_ACTIONS: Final = BRANCH_ACTIONS
 """The actions that rules can restrict. All others work on whole branches or on no rows."""

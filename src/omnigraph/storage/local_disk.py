@@ -29,6 +29,7 @@ _RUST_PLACE: Final = re.compile(r",? /[^\s,]+\.rs:\d+:\d+")
 _DEBUG: Final = "\n\nDebug source"
 
 _ROOM: Final = "free some space: `cleanup` removes what no retained commit needs"
+_STORE_FULL: Final = (StorageErrorKind.FULL, f"the store is full, or over its quota; {_ROOM}")
 
 _BY_ERRNO: Final[dict[int, tuple[StorageErrorKind, str]]] = {
     errno.ENOSPC: (StorageErrorKind.FULL, f"the disk is full; {_ROOM}"),
@@ -57,7 +58,15 @@ _ANSWERS_THAT_PASS: Final = frozenset({408, 425, 429})
 
 def storage_failure(doing: str, error: BaseException) -> StorageError | None:
     """The failure that an error of a library reports; None when its text holds no number that would say so."""
-    found = _kind_of(error)
+    text = str(error).split(_DEBUG, 1)[0]
+    if _FULL.search(text):
+        found: tuple[StorageErrorKind, str] | None = _STORE_FULL
+    elif (status := _STATUS.search(text)) is not None:
+        found = _kind_of_status(int(status[1]), text)
+    else:
+        named = _OS_ERROR.search(text)
+        number = getattr(error, "errno", None)
+        found = _BY_ERRNO.get(int(named[1]) if number is None and named is not None else number)
     if found is None:
         return None
     kind, remedy = found
@@ -71,21 +80,9 @@ def reason_of(error: BaseException) -> str:
     return _RUST_PLACE.sub("", text).strip()
 
 
-def _kind_of(error: BaseException) -> tuple[StorageErrorKind, str] | None:
-    text = str(error).split(_DEBUG, 1)[0]
-    if _FULL.search(text):
-        return StorageErrorKind.FULL, f"the store is full, or over its quota; {_ROOM}"
-    if (status := _STATUS.search(text)) is not None:
-        return _kind_of_status(int(status[1]), text)
-    number = getattr(error, "errno", None)
-    if number is None and (found := _OS_ERROR.search(text)) is not None:
-        number = int(found[1])
-    return _BY_ERRNO.get(number) if number is not None else None
-
-
 def _kind_of_status(status: int, text: str) -> tuple[StorageErrorKind, str]:
     if status == 507:
-        return StorageErrorKind.FULL, f"the store is full, or over its quota; {_ROOM}"
+        return _STORE_FULL
     if status in (401, 403):
         return StorageErrorKind.CONFIGURATION, "access denied; check the credentials and what they may do there"
     if status == 404 and "NoSuchBucket" in text:

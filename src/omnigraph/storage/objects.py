@@ -25,6 +25,14 @@ from omnigraph.storage.location import Location
 DELETED_AT_ONCE: Final = 1_000
 """How many objects a store deletes with one request."""
 
+_KINDS: Final[tuple[tuple[StorageErrorKind, tuple[type[Exception], ...]], ...]] = (
+    (StorageErrorKind.CONFIGURATION, (oops.PermissionDeniedError, oops.UnauthenticatedError, oops.NotSupportedError)),
+    (StorageErrorKind.CONFIGURATION, (oops.UnknownConfigurationKeyError, oops.InvalidPathError)),
+    (StorageErrorKind.PRECONDITION, (oops.PreconditionError, oops.AlreadyExistsError)),
+    (StorageErrorKind.NOT_FOUND, (FileNotFoundError, oops.NotFoundError)),
+    (StorageErrorKind.TRANSIENT, (oops.GenericError, TimeoutError, ConnectionError)),
+)
+
 
 class Interceptor(Protocol):
     """Sees every request. Raising in `before` means it never reached the store; in `after`, its answer was lost."""
@@ -221,20 +229,10 @@ class Objects:
             return StorageError(StorageErrorKind.CONFIGURATION, message)
         if (failed := storage_failure(where, error)) is not None:
             return failed
-        match error:
-            case oops.PermissionDeniedError() | oops.UnauthenticatedError():
-                failure = StorageErrorKind.CONFIGURATION
-            case oops.UnknownConfigurationKeyError() | oops.InvalidPathError() | oops.NotSupportedError():
-                failure = StorageErrorKind.CONFIGURATION
-            case oops.PreconditionError() | oops.AlreadyExistsError():
-                failure = StorageErrorKind.PRECONDITION
-            case FileNotFoundError() | oops.NotFoundError():
-                failure = StorageErrorKind.NOT_FOUND
-            case oops.GenericError() | TimeoutError() | ConnectionError():
-                failure = StorageErrorKind.TRANSIENT
-            case _:
-                failure = StorageErrorKind.PERMANENT
-        return StorageError(failure, f"{where}: {reason_of(error)}")
+        kind_of_failure = next(
+            (kind for kind, errors in _KINDS if isinstance(error, errors)), StorageErrorKind.PERMANENT
+        )
+        return StorageError(kind_of_failure, f"{where}: {reason_of(error)}")
 
 
 def _is_gone(error: BaseException | None) -> bool:

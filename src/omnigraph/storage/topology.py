@@ -74,7 +74,10 @@ class TopologyFiles:
         arrays: Mapping[str, NDArray[Any]],
     ) -> None:
         """Best effort: a reader without write permission simply keeps its build in memory."""
-        data = {name: _little_endian(array) for name, array in arrays.items()}
+        data = {
+            name: np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+            for name, array in arrays.items()
+        }
         description = TopologyDescription(
             format=FORMAT_VERSION,
             revision=REVISION,
@@ -171,10 +174,6 @@ def _is_of_another_revision(data: bytes) -> bool:
 
 def _crc32(array: NDArray[Any]) -> int:
     return zlib.crc32(array.view(np.uint8).data)
-
-
-def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def topology_folder(edge_table_id: str, name: str) -> str:

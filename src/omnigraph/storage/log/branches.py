@@ -155,13 +155,7 @@ class Branches:
     # Creating
 
     def new_ref(
-        self,
-        name: str,
-        source: BranchRef,
-        at: LogEntry,
-        *,
-        actor: str | None = None,
-        key: KeyUse | None = None,
+        self, name: str, source: BranchRef, at: LogEntry, *, actor: str | None = None, key: KeyUse | None = None
     ) -> BranchRef:
         """The ref of a branch that does not exist yet. Its log may be written before anybody can find it."""
         name = checked_branch_name(name)

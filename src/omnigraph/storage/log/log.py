@@ -14,12 +14,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Executor
 
-from omnigraph.errors import (
-    BranchNotFoundError,
-    CommitOutcomeUnknownError,
-    IntegrityError,
-    StorageError,
-)
+from omnigraph.errors import BranchNotFoundError, CommitOutcomeUnknownError, IntegrityError, StorageError
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.log.write_guard import WriteGuard
 from omnigraph.storage.log.writer_queue import WriterQueue

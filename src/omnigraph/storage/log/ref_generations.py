@@ -229,10 +229,9 @@ class BranchKeys:
     def of(self, generations: Sequence[RefGeneration]) -> tuple[KeyUse, ...]:
         """The recent keys of a name, oldest first, given all its generations. Only a deleted branch costs a look at
         the end of its log."""
-        generation, ref = self._newest_written(generations)
-        if generation is None or ref is None:
+        if (written := self._newest_written(generations)) is None:
             return ()
-        end = self._end(generation, ref)
+        generation, ref, end = written
         # A claim that lost its name to another branch made nothing, and its key may still do so.
         has_lived = end is not None or (generation.may_live and self._generations.resolve_claims(ref))
         uses = (*ref.earlier_keys, ref.key if has_lived else None, None if end is None else end.key)
@@ -247,21 +246,23 @@ class BranchKeys:
 
     def confirm(self, generations: Sequence[RefGeneration]) -> None:
         """Make the objects that the keys of a name were read from durable, before a repeat relies on them."""
-        generation, ref = self._newest_written(generations)
-        if generation is None or ref is None:
-            return
-        self._generations.make_durable(generation)
-        if (end := self._end(generation, ref)) is not None:
-            self._log.confirm(end.branch_id, end.version)
+        if (written := self._newest_written(generations)) is not None:
+            generation, _, end = written
+            self._generations.make_durable(generation)
+            if end is not None:
+                self._log.confirm(end.branch_id, end.version)
 
-    def _newest_written(self, generations: Sequence[RefGeneration]) -> tuple[RefGeneration | None, BranchRef | None]:
-        """A path has no content, so it carries no keys; the generation before it does."""
+    def _newest_written(
+        self, generations: Sequence[RefGeneration]
+    ) -> tuple[RefGeneration, BranchRef, Tombstone | None] | None:
+        """The newest generation with its ref and its end. A path has no content, so it carries no keys; the generation
+        before it does."""
         generation = next((generation for generation in reversed(generations) if not generation.empty), None)
-        return generation, None if generation is None else self._generations.read(generation.name, generation.number)
-
-    def _end(self, generation: RefGeneration, ref: BranchRef) -> Tombstone | None:
+        ref = None if generation is None else self._generations.read(generation.name, generation.number)
+        if generation is None or ref is None:
+            return None
         newest = self._log.newest(ref) if generation.deleting else None
-        return newest if isinstance(newest, Tombstone) else None
+        return generation, ref, newest if isinstance(newest, Tombstone) else None
 
 
 def earlier_use(keys: Iterable[KeyUse | None], wanted: KeyUse | None) -> KeyUse | None:

@@ -24,11 +24,17 @@ from omnigraph.storage.objects import Objects
 LONGEST_WRITE: Final = GRACE / 2
 
 
+def running_seconds() -> float:
+    """Seconds that also pass while the machine is suspended, where the system counts them."""
+    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_clock is None else time.clock_gettime(boot_clock)
+
+
 @dataclass(frozen=True, slots=True)
 class WriteAge:
     """When a write began, by two clocks: one stops while some machines sleep, the other can be turned."""
 
-    running: float = field(default_factory=lambda: running_seconds())
+    running: float = field(default_factory=running_seconds)
     wall: float = field(default_factory=time.time)
 
     @property
@@ -39,12 +45,6 @@ class WriteAge:
         """Call right before a write becomes visible."""
         if self.seconds > LONGEST_WRITE.total_seconds():
             raise WriteExpiredError(self.seconds / 86_400, LONGEST_WRITE.total_seconds() / 86_400)
-
-
-def running_seconds() -> float:
-    """Seconds that also pass while the machine is suspended, where the system counts them."""
-    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot_clock is None else time.clock_gettime(boot_clock)
 
 
 CLOCK_TOLERANCE: Final = timedelta(hours=1)

@@ -100,13 +100,11 @@ def _damaged_blobs(table: Table, fragment: Any, sizes: Mapping[str, int]) -> Ite
             continue
         cells = table.read([column], fragments=[fragment.fragment_id]).column(column)
         kind, number, position, size = (pc.struct_field(cells, n) for n in ("kind", "blob_id", "position", "size"))
-        reach: dict[int, int] = {}
         own = pc.is_in(kind, value_set=pa.array(_OWN_FILE, kind.type))
-        ends = pc.add(position, size)
-        for blob, end in zip(number.filter(own).to_pylist(), ends.filter(own).to_pylist(), strict=True):
-            reach[blob] = max(reach.get(blob, 0), end)
+        ends = pa.table({"blob": number, "end": pc.add(position, size)}).filter(own)
         folder = f"data/{holders[-1].removesuffix('.lance')}"
-        for blob, end in reach.items():
+        reach = ends.group_by("blob").aggregate([("end", "max")])
+        for blob, end in zip(reach["blob"].to_pylist(), reach["end_max"].to_pylist(), strict=True):
             name = f"{folder}/{f'{blob:032b}'[::-1]}.blob"  # Lance spells the number with its lowest bit first
             if (found := sizes.get(name)) is None:
                 yield name, "is missing, and blobs of its table lie in it"

@@ -146,8 +146,7 @@ class TableMaintenance:
         """Compact what is worth it and make every index whole, until there is nothing left to do."""
         work = self._begin(base)
         while True:
-            compacted = self._compact(self._unbind(work))
-            indexed = self.index(compacted, specs)
+            indexed = self.index(self._compact(work), specs)
             if len(indexed.steps) == len(work.steps):
                 return indexed
             work = indexed
@@ -213,22 +212,17 @@ class TableMaintenance:
     def _begin(self, base: TableState) -> MaintenanceWork:
         return MaintenanceWork(base, StagedTable(base), files=_files(self._reader.open(base)))
 
-    def _unbind(self, work: MaintenanceWork) -> MaintenanceWork:
-        """Drop the indexes of a small table that keep its fragments apart: building them anew costs next to nothing.
-
-        A large table keeps them, and its fragments are compacted group by group.
-        """
-        table = self._reader.open(work.staged.state)
-        stored = stored_indexes(table)
-        chosen = fragments_to_compact(fragment_fills(table))
-        if table.state.rows > SMALL_TABLE_ROWS or len(group_by_segments(chosen, stored)) < 2:
-            return work
-        return self._apply(work, IndexChange([], _segments(table)))
-
     def _compact(self, work: MaintenanceWork) -> MaintenanceWork:
         table = self._reader.open(work.staged.state)
         fills = {fill.fragment_id: fill for fill in fragment_fills(table)}
-        for group in group_by_segments(fragments_to_compact(list(fills.values())), stored_indexes(table)):
+        worth_it = fragments_to_compact(list(fills.values()))
+        groups = group_by_segments(worth_it, stored_indexes(table))
+        if table.state.rows <= SMALL_TABLE_ROWS and len(groups) > 1:
+            # Building the indexes of a small table anew costs next to nothing, so those that keep its fragments apart
+            # are dropped. A large table keeps them, and its fragments are compacted group by group.
+            work = self._apply(work, IndexChange([], _segments(table)))
+            table, groups = self._reader.open(work.staged.state), [worth_it]
+        for group in groups:
             chosen = fragments_to_compact([fills[fragment_id] for fragment_id in group])
             rewritten = rewrite_fragments(table, chosen, spare_ids=SPARE_IDS)
             if rewritten is not None:

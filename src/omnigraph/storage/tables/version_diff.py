@@ -143,10 +143,7 @@ def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[Ro
             return _row_ids_at(before, old, lost), _row_ids_at(after, new, found)
     old_offsets, old_ids = _live_rows(before, old)
     new_offsets, new_ids = _live_rows(after, new)
-    return (
-        old_ids[~is_member(old_offsets, new_offsets)],
-        new_ids[~is_member(new_offsets, old_offsets)],
-    )
+    return (old_ids[~is_member(old_offsets, new_offsets)], new_ids[~is_member(new_offsets, old_offsets)])
 
 
 def _row_ids_at(table: Table, fragment: Any, offsets: NDArray[np.uint32]) -> RowIds:
