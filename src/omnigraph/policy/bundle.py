@@ -38,10 +38,8 @@ RESTRICTABLE_ACTIONS: Final = BRANCH_ACTIONS
 
 
 def read_bundle(text: str, path: str | None = None) -> Bundle:
-    """The bundle of a YAML text; `path` is for messages. Raises `CompileError`.
-
-    The shapes of the whole file are checked first, then what it says.
-    """
+    """The bundle of a YAML text; `path` is for messages. Raises `CompileError`. The shapes of the whole file are
+    checked first, then what it says."""
     document = YamlDocument(text, path, INVALID, stops_at_first=True)
     members = document.root().members(("version", "groups", "protected_branches", "rules"), required=("version",))
     version = members["version"].whole_number()

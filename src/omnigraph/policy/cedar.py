@@ -79,11 +79,9 @@ class CompiledRules:
         self._cache: dict[tuple[str, PolicyAction, bool | None, bool | None], tuple[str, ...]] = {}
 
     def allowing(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
-        """The ids of the rules that allow a request, in string order; none when it is denied.
-
-        The actor must be in a group of the bundle. Rules see nothing of a branch but whether it is there and protected,
-        so the result is cached by that, the actor and the action. Raises `PolicyEvaluationError`.
-        """
+        """The ids of the rules that allow a request, in string order; none when it is denied. The actor must be in a
+        group of the bundle. Rules see nothing of a branch but whether it is there and protected, so the result is
+        cached by that, the actor and the action. Raises `PolicyEvaluationError`."""
         key = (actor, request.action, self._is_protected(request.branch), self._is_protected(request.target_branch))
         rules = self._cache.get(key)
         if rules is None:

@@ -107,10 +107,8 @@ SERVER_ACTIONS: Final = frozenset({PolicyAction.GRAPH_LIST})
 
 
 class WithoutRules:
-    """The gate of a scope without a bundle: an authenticated actor may read, and do nothing else.
-
-    Without an actor there is no authentication at all, so everything is allowed.
-    """
+    """The gate of a scope without a bundle: an authenticated actor may read, and do nothing else. Without an actor
+    there is no authentication at all, so everything is allowed."""
 
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
         action = request.action

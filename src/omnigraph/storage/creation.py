@@ -51,9 +51,7 @@ def create_root(
     trace: Trace | None = None,
 ) -> GraphRoot:
     """Make a graph with one empty table per type key and its first commit. All of it, or nothing is left behind.
-
-    `force` accepts a root that holds files of an interrupted init; it never replaces a graph.
-    """
+    `force` accepts a root that holds files of an interrupted init; it never replaces a graph."""
     trace = trace or Trace()
     with contextlib.ExitStack() as undo:
         for directory in location.make_local_root():

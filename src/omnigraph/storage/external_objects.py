@@ -25,10 +25,8 @@ _REMEMBERED_BUCKETS: Final = 64
 
 
 class ExternalObjects:
-    """Readers of external objects, one store client per bucket. Safe to share between threads.
-
-    Objects in a store of the graph's kind are reached with the graph's options.
-    """
+    """Readers of external objects, one store client per bucket. Safe to share between threads. Objects in a store of
+    the graph's kind are reached with the graph's options."""
 
     def __init__(self, graph: Location | None = None) -> None:
         self._graph = graph

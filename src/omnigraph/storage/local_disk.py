@@ -14,7 +14,7 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
@@ -66,7 +66,9 @@ def storage_failure(doing: str, error: BaseException) -> StorageError | None:
     else:
         named = _OS_ERROR.search(text)
         number = getattr(error, "errno", None)
-        found = _BY_ERRNO.get(int(named[1]) if number is None and named is not None else number)
+        if number is None and named is not None:
+            number = int(named[1])
+        found = None if number is None else _BY_ERRNO.get(number)
     if found is None:
         return None
     kind, remedy = found
@@ -117,12 +119,8 @@ class LocalDisk:
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the name is taken; then, too, its file is on disk."""
         target = os.path.join(self._root, path)
-        temporary = self._write_temporary(target, data, durable=True)
-        try:
+        with self._temporary(target, data, durable=True) as temporary:
             created = self._link(temporary, target)
-        finally:
-            with contextlib.suppress(OSError):  # the name no longer matters; cleanup removes it
-                os.unlink(temporary)
         self.confirm(path)
         return created
 
@@ -141,13 +139,8 @@ class LocalDisk:
         """Write or replace. Readers see the old or the new content, never a part; `durable` content is whole after a
         power cut if the name is there."""
         target = os.path.join(self._root, path)
-        temporary = self._write_temporary(target, data, durable=durable)
-        try:
+        with self._temporary(target, data, durable=durable) as temporary:
             os.replace(temporary, target)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
 
     def set_aside(self, path: str, away: str) -> None:
         """Take a name away and keep the file under another one."""
@@ -159,10 +152,8 @@ class LocalDisk:
         flush(os.path.dirname(source))
 
     def make_durable(self, paths: Iterable[str]) -> None:
-        """Flush files that somebody else wrote, their names, and those of every folder above them.
-
-        Nothing refers to them yet, so their order does not matter: all at once, they share a flush of the device.
-        """
+        """Flush files that somebody else wrote, their names, and those of every folder above them. Nothing refers to
+        them yet, so their order does not matter: all at once, they share a flush of the device."""
         files = [os.path.join(self._root, path) for path in paths]
         folders = {os.path.dirname(file) for file in files}
         above = {folder for each in folders for folder in self._not_flushed(each)}
@@ -178,7 +169,8 @@ class LocalDisk:
                     if os.stat(file).st_mtime < before.timestamp():
                         os.unlink(file)
 
-    def _write_temporary(self, target: str, data: bytes, *, durable: bool) -> str:
+    @contextlib.contextmanager
+    def _temporary(self, target: str, data: bytes, *, durable: bool) -> Iterator[str]:
         """A temporary file beside the target, which is then as durable as its folder."""
         folder = os.path.dirname(target)
         temporary = f"{target}#{secrets.randbits(62)}"
@@ -199,11 +191,10 @@ class LocalDisk:
                 os.close(descriptor)
             if durable:
                 self._flush_above(folder)
-        except OSError:
-            with contextlib.suppress(OSError):
+            yield temporary
+        finally:
+            with contextlib.suppress(OSError):  # the name no longer matters; cleanup removes it
                 os.unlink(temporary)
-            raise
-        return temporary
 
     def _link(self, temporary: str, target: str) -> bool:
         try:

@@ -169,16 +169,22 @@ class Location:
         return missing[::-1]
 
 
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """Where another process finds one table version. The options of the store may hold credentials."""
+
+    uri: str
+    version: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
 def _truthy(value: str) -> bool:
     return value.strip().lower() in {"1", "true", "yes", "on"}
 
 
 def _s3_options(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Only what is set: without keys both libraries find instance, container or web identity credentials.
-
-    What is given wins over the environment. Keys come from one place: a key that is given never meets a token of the
-    environment.
-    """
+    """Only what is set: without keys both libraries find instance, container or web identity credentials. What is given
+    wins over the environment. Keys come from one place: a key that is given never meets a token of the environment."""
     if "aws_access_key_id" in given:
         environment = {name: value for name, value in environment.items() if name not in _S3_KEYS}
     options: dict[str, str] = {}

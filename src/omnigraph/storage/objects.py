@@ -105,9 +105,7 @@ class Objects:
 
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the object exists already, which after a lost response may be our own doing.
-
-        Either answer is durable. Of an error, `may_have_happened` says whether the object could stand nevertheless.
-        """
+        Either answer is durable. Of an error, `may_have_happened` says whether the object could stand nevertheless."""
         with self._request("create", path):
             if self._disk is not None:
                 return self._disk.create(path, data)
@@ -150,10 +148,8 @@ class Objects:
                     raise
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """As `delete`, for many objects; one request per `DELETED_AT_ONCE` where the store can do that.
-
-        One batch at a time: on a disk each keeps ten threads busy, and sixteen tables may be swept at once.
-        """
+        """As `delete`, for many objects; one request per `DELETED_AT_ONCE` where the store can do that. One batch at a
+        time: on a disk each keeps ten threads busy, and sixteen tables may be swept at once."""
         for start in range(0, len(paths), DELETED_AT_ONCE):
             batch = list(paths[start : start + DELETED_AT_ONCE])
             try:

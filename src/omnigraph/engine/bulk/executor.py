@@ -7,8 +7,8 @@ number that orders rows as the table does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import OmniGraphError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.external_objects import ExternalObjects
+from omnigraph.storage.location import TableAddress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,12 +49,8 @@ def by_fragment(addresses: Iterable[int]) -> dict[int, list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteTable:
-    """Where another process finds one table version. The options of the store may hold credentials."""
-
-    uri: str
-    version: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+class RemoteTable(TableAddress):
+    """A table version as another process reads it."""
 
     @classmethod
     def of(cls, resources: Resources, state: TableState) -> RemoteTable:

@@ -173,11 +173,9 @@ class Branches:
         )
 
     def establish(self, ref: BranchRef, age: WriteAge) -> BranchRef | KeyUse:
-        """Make the branch of a new ref exist, with the log it has already. ConflictError if the name is taken.
-
-        When its key has made a branch of this name before, nothing is made and that use of the key is returned.
-        `age` is that of the write that holds the fork point.
-        """
+        """Make the branch of a new ref exist, with the log it has already. ConflictError if the name is taken. When its
+        key has made a branch of this name before, nothing is made and that use of the key is returned. `age` is that of
+        the write that holds the fork point."""
         self._guard.check()
         paths = [path for path in path_ancestors(ref.branch) if path != MAIN]
         ref = msgspec.structs.replace(ref, beneath={path: self._hold_path(path, ref.branch) for path in paths})
@@ -276,10 +274,8 @@ class Branches:
     # Deleting
 
     def delete(self, name: str, *, actor: str | None = None, key: KeyUse | None = None) -> KeyUse | None:
-        """End this generation of the name. Its commits stop resolving; the log stays.
-
-        When the key has ended a generation of this name before, nothing is done and that use of the key is returned.
-        """
+        """End this generation of the name. Its commits stop resolving; the log stays. When the key has ended a
+        generation of this name before, nothing is done and that use of the key is returned."""
         name = name.strip()
         if name == MAIN:
             raise BadRequestError("branch 'main' can't be deleted")

@@ -101,10 +101,8 @@ class CleanupJournal:
         return now
 
     def refuse(self, entry: LogEntry) -> None:
-        """HistoricalVersionReclaimedError when a commit of main lost table data, or is about to.
-
-        Call it while the commit is pinned, before anything names its versions.
-        """
+        """HistoricalVersionReclaimedError when a commit of main lost table data, or is about to. Call it while the
+        commit is pinned, before anything names its versions."""
         records, states = self.records(), list(entry.tables.values())
         for state in states:
             if any(entry.version < record.below and record.folder in (None, state.path) for record in records):

@@ -211,11 +211,9 @@ class GraphLog:
 
 
 class _Hints:
-    """The last version seen of each branch, written in the background: it saves probing and is never believed.
-
-    Every fourth commit looks for others who wait in the queue instead, so that a commit stays at one background
-    request. A hint that is one behind costs the next opening of the graph one request more.
-    """
+    """The last version seen of each branch, written in the background: it saves probing and is never believed. Every
+    fourth commit looks for others who wait in the queue instead, so that a commit stays at one background request. A
+    hint that is one behind costs the next opening of the graph one request more."""
 
     def __init__(self, objects: Objects, workers: Executor, writer_queue: WriterQueue) -> None:
         self._objects = objects

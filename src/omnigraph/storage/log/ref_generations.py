@@ -27,10 +27,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+from urllib.parse import unquote
 
 from omnigraph.errors import IdempotencyKeyReusedError, IntegrityError
 from omnigraph.storage.cache import RecentlyUsed
-from omnigraph.storage.identifiers import path_ancestors, quoted_branch, unquoted_branch
+from omnigraph.storage.identifiers import path_ancestors, quoted_branch
 from omnigraph.storage.log.log import GraphLog
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, BranchRef, KeyUse, Tombstone, decode
 from omnigraph.storage.objects import Objects
@@ -52,11 +53,8 @@ REMEMBERED_BRANCHES: Final = 1 << 14
 
 @dataclass(slots=True)
 class RefGeneration:
-    """One generation of a name, as a listing shows it.
-
-    `empty` when it has no ref, `blank` when it has no content at all, `contested` when the generation before it is a
-    path, `confirmed` when its claim was decided.
-    """
+    """One generation of a name, as a listing shows it. `empty` when it has no ref, `blank` when it has no content at
+    all, `contested` when the generation before it is a path, `confirmed` when its claim was decided."""
 
     name: str
     number: int
@@ -107,12 +105,12 @@ class RefGenerations:
             number, _, mark = leaf.partition(".json")
             if not number.isdigit():
                 continue
-            generations = found.setdefault(unquoted_branch(quoted), [])
+            generations = found.setdefault(unquote(quoted), [])
             newest = generations[-1] if generations else None
             if not mark:
                 contested = newest is not None and newest.is_path
                 empty, blank = stored.size <= len(_PATH), not stored.size
-                generations.append(RefGeneration(unquoted_branch(quoted), int(number), empty, blank, contested))
+                generations.append(RefGeneration(unquote(quoted), int(number), empty, blank, contested))
             elif newest is not None and newest.number == int(number):
                 match mark:
                     case ".deleting":
@@ -185,10 +183,8 @@ class RefGenerations:
             self._objects.confirm(_claim_result_path(generation))
 
     def resolve_claims(self, ref: BranchRef) -> bool:
-        """Whether a branch beneath a path exists, whatever becomes of claims to its path. One look per handle.
-
-        Once no claim on the path can be confirmed any more, every later one sees the branch.
-        """
+        """Whether a branch beneath a path exists, whatever becomes of claims to its path. One look per handle. Once no
+        claim on the path can be confirmed any more, every later one sees the branch."""
         if self._resolved.get(ref.branch_id):
             return True
         for path, held in ref.beneath.items():

@@ -46,10 +46,8 @@ def read_field(stored: pa.Field) -> pa.Field:
 
 
 def blob_column(data: pa.Array, uri: pa.Array, valid: pa.Array) -> pa.Array:
-    """Managed bytes and external references as one column: a valid cell has exactly one of the two.
-
-    Null, empty (`data` of no bytes) and external stay three different things.
-    """
+    """Managed bytes and external references as one column: a valid cell has exactly one of the two. Null, empty (`data`
+    of no bytes) and external stay three different things."""
     type_ = blob_field("blob", nullable=True).type
     absent = pa.nulls(len(valid), pa.uint64())
     cells = pa.StructArray.from_arrays(

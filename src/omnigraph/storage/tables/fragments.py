@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import lance
 import msgspec
@@ -25,26 +25,13 @@ from lance.optimize import Compaction, CompactionTask
 
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.local_disk import reason_of
-from omnigraph.storage.location import Location
+from omnigraph.storage.location import Location, TableAddress
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec, create_segment
 from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.lance_metadata import finished_rewrites
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, Table
 from omnigraph.storage.tables.staging import StagedTable, Staging, write_options
-
-
-class TableAddress(Protocol):
-    """Where another process finds one table version. The options of the store may hold credentials."""
-
-    @property
-    def uri(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def options(self) -> Mapping[str, str]: ...
 
 
 def _open(address: TableAddress) -> Any:
@@ -131,11 +118,9 @@ def rewrite_column(
     filter: str,
     compute: Callable[[pa.Table, pa.DataType], pa.Array],
 ) -> str | None:
-    """A fragment with new values of one column for the rows of a filter, as JSON; None when no row matches.
-
-    `compute` gets a few thousand rows of `columns` at a time, and the type of the column. The new values are held until
-    the file is written.
-    """
+    """A fragment with new values of one column for the rows of a filter, as JSON; None when no row matches. `compute`
+    gets a few thousand rows of `columns` at a time, and the type of the column. The new values are held until the file
+    is written."""
     dataset = _open(address)
     with translate_errors(f"rewriting {target} of {address.uri}"):
         fragment = dataset.get_fragment(fragment_id)

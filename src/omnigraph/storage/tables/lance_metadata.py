@@ -53,26 +53,16 @@ def small_fragments_to_compact(bytes_by_id: Mapping[int, int]) -> list[int]:
 
 # Rewriting fragments
 
-# The planner's own defaults, spelled out: a task that did not come from the planner has to carry all of them.
+# The planner's own defaults: a task that did not come from the planner has to carry those that would be others.
 _OPTIONS: dict[str, Any] = {
     "target_rows_per_fragment": 1 << 20,
     "max_rows_per_group": 1024,
-    "max_bytes_per_file": None,
     "materialize_deletions": True,
     "materialize_deletions_threshold": 0.1,
-    "num_threads": None,
-    "batch_size": None,
-    "io_buffer_size": None,
     "defer_index_remap": False,
-    "index_remap_mode": "Direct",
-    "compaction_mode": None,
     "enable_binary_copy": False,
     "enable_binary_copy_force": False,
     "binary_copy_read_batch_bytes": 16 << 20,
-    "max_source_fragments": None,
-    "max_source_rows": None,
-    "max_source_bytes": None,
-    "excluded_fragment_ids": [],
     "max_overlays_per_fragment": 10,
     "data_storage_version": "2.2",
     "has_eager_remappable_index": False,

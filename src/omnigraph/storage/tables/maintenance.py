@@ -261,10 +261,8 @@ def _holds_unchanged(table: Table, rewritten: FragmentRewrite) -> bool:
 
 
 def _has_files(table: Table, work: MaintenanceWork, step: IndexChange) -> bool:
-    """Whether the fragments that new segments were built from hold the same files in a version.
-
-    Rows deleted or moved away meanwhile do no harm: a segment answers only for rows that its fragments still hold.
-    """
+    """Whether the fragments that new segments were built from hold the same files in a version. Rows deleted or moved
+    away meanwhile do no harm: a segment answers only for rows that its fragments still hold."""
     here = _files(table)
     indexed = {fragment_id for segment in step.segments for fragment_id in segment.fragment_ids}
     return all(number in here and here[number] == work.files.get(number, here[number]) for number in indexed)

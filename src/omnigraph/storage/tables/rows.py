@@ -128,10 +128,8 @@ class Table:
         row_ids: bool = False,
         fragments: Collection[int] | None = None,
     ) -> pa.Table:
-        """The rows that satisfy `filter`, of some fragments only if they are given; `row_ids` adds `ROW_ID`.
-
-        A blob column comes as the descriptors of its cells, without any content.
-        """
+        """The rows that satisfy `filter`, of some fragments only if they are given; `row_ids` adds `ROW_ID`. A blob
+        column comes as the descriptors of its cells, without any content."""
         names = self.schema.names if columns is None else list(columns)
         chosen = None if fragments is None else self._fragments_among(fragments)
         if chosen == []:
@@ -315,11 +313,9 @@ class Table:
             return list(self._dataset.describe_indices())
 
     def files(self) -> set[str]:
-        """Every file this version names, relative to the table: data, deletion vectors, its manifest.
-
-        An index segment is a directory whose content only Lance knows; it ends in a slash. Large blobs lie in
-        `data/<name>/` beside the data file `data/<name>.lance` and belong to it.
-        """
+        """Every file this version names, relative to the table: data, deletion vectors, its manifest. An index segment
+        is a directory whose content only Lance knows; it ends in a slash. Large blobs lie in `data/<name>/` beside the
+        data file `data/<name>.lance` and belong to it."""
         named = {f"_versions/{manifest_name(self.state.number)}"}
         for fragment in self._fragments():
             named.update(f"data/{file.path}" for file in fragment.metadata.files)

@@ -96,10 +96,8 @@ class VersionDiff:
         return alone + sum(lost)
 
     def rows(self, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-        """The key columns and row ids of the rows that only one of the versions holds in that place, per version.
-
-        Equal rows may be among them: compaction moves rows. Telling those apart is the caller's work.
-        """
+        """The key columns and row ids of the rows that only one of the versions holds in that place, per version. Equal
+        rows may be among them: compaction moves rows. Telling those apart is the caller's work."""
         lost: list[RowIds] = []
         found: list[RowIds] = []
         for old, new in self.thinned:
