@@ -137,22 +137,17 @@ def _permit(rule: Rule, action: PolicyAction, graph_id: str) -> str:
         f"  resource == {resource}",
         ")",
     ]
-    condition = _condition("branch", rule.branch_scope) or _condition("target_branch", rule.target_branch_scope)
-    if condition is not None:
-        lines.append(f"when {{ {condition} }}")
+    for branch, scope in (("branch", rule.branch_scope), ("target_branch", rule.target_branch_scope)):
+        if scope is not None:
+            lines.append(f"when {{ {_condition(branch, scope)} }}")
     return "\n".join(lines) + ";\n"
 
 
-def _condition(branch: str, scope: BranchScope | None) -> str | None:
-    match scope:
-        case None:
-            return None
-        case BranchScope.ANY:
-            return "true"
-        case BranchScope.PROTECTED:
-            return f"context.has_{branch} && context.{branch}_is_protected"
-        case BranchScope.UNPROTECTED:
-            return f"context.has_{branch} && context.{branch}_is_protected == false"
+def _condition(branch: str, scope: BranchScope) -> str:
+    if scope is BranchScope.ANY:
+        return "true"
+    is_protected = f"context.has_{branch} && context.{branch}_is_protected"
+    return is_protected if scope is BranchScope.PROTECTED else f"{is_protected} == false"
 
 
 def _entities(bundle: Bundle, graph_id: str) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -15,26 +15,18 @@ from omnigraph.api.governance import AccessRequest, Decision, Gate
 from omnigraph.api.values import count_noun
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.query.row_filter import Visibility
-from omnigraph.policy.gate import NearestRule, PolicyGate, describe_lacks, nearest_rule
-from omnigraph.policy.rules import Rule
+from omnigraph.policy.gate import PolicyGate, describe_lacks, nearest_rule
 from omnigraph.yaml_documents import Text, Value, YamlDocument
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision and its reasons: the rules that allow the request, or the nearest rule."""
+    """A decision, and the reasons for it as sentences, the most important one first."""
 
     actor: str | None
     request: AccessRequest
     decision: Decision
-    allowing: tuple[Rule, ...] = ()
-    nearest: NearestRule | None = None
-
-    def reasons(self) -> tuple[str, ...]:
-        """Sentences, the most important one first."""
-        if self.allowing:
-            return tuple(sentence for rule in self.allowing for sentence in _describe_rule(rule))
-        return describe_lacks(self.nearest)
+    reasons: tuple[str, ...]
 
     def lines(self) -> tuple[str, ...]:
         """`key: value`, as `policy explain` prints it; an absent value has no line."""
@@ -48,23 +40,22 @@ class Explanation:
             ("message", self.decision.message),
         ]
         lines = [f"{key}: {value}" for key, value in values if value is not None]
-        return (*lines, *(f"reason: {reason}" for reason in self.reasons()))
+        return (*lines, *(f"reason: {reason}" for reason in self.reasons))
 
 
 def explain(gate: PolicyGate, actor: str | None, request: AccessRequest) -> Explanation:
-    """Raises `PolicyEvaluationError`, as the decision would."""
+    """By the rules that allow the request, or by the nearest rule. Raises `PolicyEvaluationError`, as the decision
+    would."""
     decision = gate.decide(actor, request)
-    if decision.allowed:
-        return Explanation(actor, request, decision, gate.matching(actor, request))
-    return Explanation(actor, request, decision, nearest=nearest_rule(gate.bundle, actor, request))
-
-
-def _describe_rule(rule: Rule) -> Iterator[str]:
-    yield f"rule '{rule.id}' allows it to group '{rule.group}'"
-    for shown in rule.rows:
-        yield f"rule '{rule.id}' shows of {shown.type_name} the rows with {' '.join(shown.filter.split())}"
-    for hide in rule.hide:
-        yield f"rule '{rule.id}' hides of {hide.type_name} {', '.join(hide.properties)}"
+    if not decision.allowed:
+        return Explanation(actor, request, decision, describe_lacks(nearest_rule(gate.bundle, actor, request)))
+    reasons = []
+    for rule in gate.matching(actor, request):
+        named = f"rule '{rule.id}'"
+        reasons.append(f"{named} allows it to group '{rule.group}'")
+        reasons += [f"{named} shows of {r.type_name} the rows with {' '.join(r.filter.split())}" for r in rule.rows]
+        reasons += [f"{named} hides of {masked.type_name} {', '.join(masked.properties)}" for masked in rule.hide]
+    return Explanation(actor, request, decision, tuple(reasons))
 
 
 Shows: TypeAlias = Callable[[Visibility], bool]
@@ -80,7 +71,7 @@ def describe_row_visibility(
     visible, masked = shows(visibility), sorted(visibility.of(type_).masked)
     shown, not_shown = [], []
     for rule in gate.matching(actor, request):
-        if shows(gate.visibility_of_rule(actor, rule, catalog)):
+        if shows(gate.restrictions.visibility(actor, (rule,), catalog)):
             shown.append(f"reason: rule '{rule.id}' shows it")
             continue
         filters = (rows.filter for rows in rule.rows if rows.type_name in (type_.name, type_.type_key))

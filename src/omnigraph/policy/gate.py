@@ -97,7 +97,7 @@ class PolicyGate:
     def __init__(self, bundle: Bundle, graph_id: str = SERVER_LABEL) -> None:
         self.bundle = bundle
         self.rules = CompiledRules(bundle, graph_id)
-        self._restrictions = Restrictions(bundle)
+        self.restrictions = Restrictions(bundle)
         self._by_id = {rule.id: rule for rule in bundle.rules}
         self._has_admins = any(PolicyAction.ADMIN in rule.actions for rule in bundle.rules)
         self._catalog: Catalog | None = None
@@ -135,10 +135,6 @@ class PolicyGate:
             return ()
         return tuple(self._by_id[rule_id] for rule_id in self.rules.allowing(actor, request))
 
-    def visibility_of_rule(self, actor: str, rule: Rule, catalog: Catalog) -> Visibility:
-        """The visibility by one rule alone."""
-        return self._restrictions.visibility(actor, (rule,), catalog)
-
     def visibility(self, actor: str | None, request: AccessRequest, catalog: Catalog | None = None) -> Visibility:
         """The visibility of an actor for a request, under the bound schema or another one. Raises `PolicyError` when
         the request is denied, and `PolicyEvaluationError` when the restrictions don't fit the schema."""
@@ -151,7 +147,7 @@ class PolicyGate:
         require(self.decide(actor, request))
         assert actor is not None, "a request without an actor is always denied"
         try:
-            return self._restrictions.visibility(actor, self.matching(actor, request), catalog)
+            return self.restrictions.visibility(actor, self.matching(actor, request), catalog)
         except CompileError as error:
             # The caller must not learn which rows a rule shows.
             message = "a restriction of a rule does not fit the schema; validate the bundle against it"

@@ -89,10 +89,6 @@ class Bundle:
                 groups_of[actor] = groups_of.get(actor, frozenset()) | {group}
         return MappingProxyType(groups_of)
 
-    @property
-    def actors(self) -> frozenset[str]:
-        return frozenset(self.groups_of)
-
     def refuse(self, message: str, at: TextSpan) -> NoReturn:
         raise CompileError([self.source.diagnostic(INVALID, message, at.start, at.end)])
 

@@ -44,22 +44,16 @@ CLIENT_OPTIONS: Final = frozenset(
     }
 )
 _S3_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_S3_NAMES: Final = {
-    "access_key_id": "aws_access_key_id",
-    "secret_access_key": "aws_secret_access_key",
-    "session_token": "aws_session_token",
-    "token": "aws_session_token",
-    "aws_token": "aws_session_token",
-    "region": "aws_region",
-    "default_region": "aws_region",
-    "aws_default_region": "aws_region",
-    "endpoint": "aws_endpoint",
-    "endpoint_url": "aws_endpoint",
-    "aws_endpoint_url": "aws_endpoint",
-    "aws_endpoint_url_s3": "aws_endpoint",
-    "virtual_hosted_style_request": "aws_virtual_hosted_style_request",
-    "aws_allow_http": "allow_http",
+_S3_SPELLINGS: Final = {
+    "aws_access_key_id": ("access_key_id",),
+    "aws_secret_access_key": ("secret_access_key",),
+    "aws_session_token": ("session_token", "token", "aws_token"),
+    "aws_region": ("region", "default_region", "aws_default_region"),
+    "aws_endpoint": ("endpoint", "endpoint_url", "aws_endpoint_url", "aws_endpoint_url_s3"),
+    "aws_virtual_hosted_style_request": ("virtual_hosted_style_request",),
+    "allow_http": ("aws_allow_http",),
 }
+_S3_NAMES: Final = {spelling: name for name, spellings in _S3_SPELLINGS.items() for spelling in spellings}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class GraphRoot(LogRoot):
         self.external = ExternalObjects(objects.location)
         self.pins = Pins(objects, self.workers)
         self.cleanup_journal = CleanupJournal(objects, self.workers)
-        self._closing: list[Callable[[], None]] = []
+        self._closing = contextlib.ExitStack()
         self._schemas: RecentlyUsed[str, SchemaDocument] = RecentlyUsed(_REMEMBERED_SCHEMAS)
         self._catalogs: RecentlyUsed[str, Catalog] = RecentlyUsed(_REMEMBERED_SCHEMAS)
 
@@ -53,11 +53,10 @@ class GraphRoot(LogRoot):
 
     def on_close(self, stop: Callable[[], None]) -> None:
         """Have something stopped that works on this graph in the background, before its threads end."""
-        self._closing.append(stop)
+        self._closing.callback(stop)
 
     def close(self) -> None:
-        while self._closing:
-            self._closing.pop()()
+        self._closing.close()
         super().close()
 
     def schema(self, digest: str) -> SchemaDocument:

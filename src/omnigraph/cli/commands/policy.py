@@ -98,7 +98,7 @@ def validate(invocation: Invocation, file: Path | None, schema: Path | None) -> 
     gate = bundle.gate()
     if schema is not None or (gate.restricts and bundle.graph_uri is not None):
         gate.bind_schema(_catalog(bundle, schema))
-    print_lines([f"policy valid: bundle '{bundle.name}' [{len(gate.bundle.actors)} actors]"])
+    print_lines([f"policy valid: bundle '{bundle.name}' [{len(gate.bundle.groups_of)} actors]"])
 
 
 @file_option("--tests", required=True, help="The test cases: requests and expected decisions.")

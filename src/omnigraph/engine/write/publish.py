@@ -232,7 +232,7 @@ def commit(
     strict: bool,
 ) -> PublishedCommit | None:
     """One write from head to commit; None when `prepare` found nothing to do."""
-    with resources.root.writer_queue.ticket(branch) as ticket:
+    with QueueTicket(resources.root.writer_queue, branch) as ticket:
         if ticket.is_contended:
             ticket.wait(time.monotonic() + RETRY_SECONDS)
         try:
@@ -272,7 +272,7 @@ def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
 
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
     """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
-    with txn.root.writer_queue.ticket(txn.ref.branch) as ticket:
+    with QueueTicket(txn.root.writer_queue, txn.ref.branch) as ticket:
         return _publish(txn, plan, prepare_again, ticket)
 
 

@@ -48,10 +48,6 @@ class WriterQueue:
         self.contended_until: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
         self.pace: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
 
-    def ticket(self, branch: str) -> QueueTicket:
-        """One write's use of the queue. Costs nothing until it waits."""
-        return QueueTicket(self, branch)
-
     def look(self, branch: str) -> None:
         """See whether somebody else waits: a writer that always wins hears of others in no other way."""
         with contextlib.suppress(StorageError):
@@ -72,7 +68,8 @@ class WriterQueue:
 
 
 class QueueTicket:
-    """One write in the queue; its ticket is removed in the background when the write is over."""
+    """One write's use of the queue, which costs nothing until it waits. Its ticket is removed in the background when
+    the write is over."""
 
     def __init__(self, queue: WriterQueue, branch: str) -> None:
         self._queue = queue
@@ -128,20 +125,15 @@ class QueueTicket:
                 # The holder died, and perhaps others with it. A waiter that lives puts its ticket back.
                 objects.delete_all(ahead)
             elif len(ahead) == 1:
-                if self._left_before(holder, min(overdue_at, give_up_at)):
-                    return
+                # Look whether the holder removes its ticket.
+                while time.monotonic() < min(overdue_at, give_up_at):
+                    time.sleep(max(_pace_of(holder) * random.uniform(0.2, 0.4), _SHORTEST_POLL))
+                    if not objects.exists(holder):
+                        return
             else:
                 # Those ahead go first, so a waiter far behind has no need to look often.
                 expected = sum(map(_pace_of, ahead)) * random.uniform(0.5, 0.8)
                 time.sleep(max(min(expected, overdue_at - now), _SHORTEST_POLL))
-
-    def _left_before(self, holder: str, deadline: float) -> bool:
-        """Whether the holder removes its ticket before the deadline."""
-        while time.monotonic() < deadline:
-            time.sleep(max(_pace_of(holder) * random.uniform(0.2, 0.4), _SHORTEST_POLL))
-            if not self._queue.objects.exists(holder):
-                return True
-        return False
 
     def _remove(self, ticket: str) -> None:
         with contextlib.suppress(StorageError):  # it expires
@@ -218,11 +210,6 @@ class FairLocks:
                     queue[0][1].set()
                 else:
                     self._queues.pop(key, None)
-
-    def waiting(self, key: Hashable) -> int:
-        """How many wait behind the one who holds the lock."""
-        with self._lock:
-            return max(0, len(self._queues.get(key, ())) - 1)
 
 
 BRANCH_LOCKS: Final = FairLocks()

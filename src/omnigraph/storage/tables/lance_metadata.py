@@ -223,13 +223,8 @@ def _message(number: int, content: bytes) -> bytes:
 def without_columns(dataset: Any, dropped: Collection[str]) -> LanceSchema:
     """The schema of a dataset without some of its columns; all others keep their ids."""
     metadata, *serialised = _parts(dataset.lance_schema)
-    kept: list[bytes] = []
-    at = 0
-    for field in dataset.lance_schema.fields():
-        size = sum(1 for _ in _ids(field))
-        if field.name() not in dropped:
-            kept += serialised[at : at + size]
-        at += size
+    columns = [field.name() for field in dataset.lance_schema.fields() for _ in _ids(field)]
+    kept = [part for column, part in zip(columns, serialised, strict=True) if column not in dropped]
     return LanceSchema._from_protos(metadata, *kept)
 
 

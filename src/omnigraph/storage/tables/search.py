@@ -102,21 +102,14 @@ def indexed_documents(table: Table, segment: IndexSegment) -> tuple[RowIds, NDAr
 
 
 def matching_rows(
-    table: Table,
-    column: str,
-    text: str,
-    *,
-    filter: str | None = None,
-    limit: int | None = None,
-    max_edits: int = 0,
-    columns: Sequence[str] = (),
+    table: Table, column: str, text: str, *, filter: str | None = None, limit: int | None = None, max_edits: int = 0
 ) -> pa.Table:
     """Indexed rows that share a token with the text, with `_rowid` and `_score`; the best `limit` when given. Only for
     a column with an inverted index. Scores count every document ever indexed, live or not."""
     query = MatchQuery(text, column, fuzziness=max_edits, max_expansions=_EVERY_EXPANSION)
     with table.reading():
         scanner = table._dataset.scanner(
-            columns=[*columns, SCORE],
+            columns=[SCORE],
             full_text_query=query,
             filter=filter,
             prefilter=True,
@@ -145,18 +138,17 @@ def nearest_rows(
     k: int,
     metric: str,
     *,
-    filter: str | None = None,
-    index: ColumnIndex | None = None,
-    columns: Sequence[str] = (),
+    filter: str | None,
+    index: ColumnIndex | None,
 ) -> pa.Table:
-    """The k rows closest by Lance's single precision arithmetic, with `_rowid` and `_distance`. Uses `index` when
-    given, all of its partitions and every row outside it; rows without a vector are left out."""
+    """The k rows closest by Lance's single precision arithmetic, with their vectors, `_rowid` and `_distance`. Uses
+    `index` when given, all of its partitions and every row outside it; rows without a vector are left out."""
     asked: dict[str, Any] = {"column": column, "q": vector, "k": k, "metric": metric, "use_index": index is not None}
     if index is not None:
         asked["nprobes"] = _EVERY_PARTITION
     with table.reading():
         scanner = table._dataset.scanner(
-            columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
+            columns=[column, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
         )
         return table._collect(scanner)
 

@@ -119,10 +119,10 @@ class Staging:
         keys = pa.table({"id": pa.array(sorted(set(ids)), pa.string())}, schema=pa.schema([table.schema.field("id")]))
         return StagedTable(*self._merge(table, table._dataset.merge_insert("id").when_matched_delete(), keys))
 
-    def overwrite(self, base: TableState, rows: Rows, schema: pa.Schema | None = None) -> StagedTable:
-        """The rows become the whole table, under its own schema or a new one."""
+    def overwrite(self, base: TableState, rows: Rows) -> StagedTable:
+        """The rows become the whole table."""
         table = self._reader.open(base)
-        state = self._commit_data(table, self._write(table, rows, "overwrite", schema))
+        state = self._commit_data(table, self._write(table, rows, "overwrite"))
         return StagedTable(state, ChangeCounts(inserted=state.rows, deleted=base.rows))
 
     def add_column(self, base: TableState, *fields: pa.Field) -> StagedTable:
@@ -183,12 +183,12 @@ class Staging:
         counts = ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids))
         return self._compact_small_fragments(self._commit_data(table, operation), counts)
 
-    def _write(self, table: Table, rows: Rows, mode: str, schema: pa.Schema | None = None) -> Any:
+    def _write(self, table: Table, rows: Rows, mode: str) -> Any:
         with table.writing():
             return write_fragments(
                 rows,
                 table._dataset,
-                schema=schema or table.schema,
+                schema=table.schema,
                 mode=mode,
                 return_transaction=True,
                 **write_options(self._reader.storage_options),

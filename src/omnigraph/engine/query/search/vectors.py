@@ -105,9 +105,7 @@ def _propose(
     index = _usable_index(table, column, metric)
     count = k + _SPARE_PROPOSALS
     while count * _SCAN_SHARE < table.state.rows:
-        rows = nearest_rows(
-            table, column, query, count, metric.value, filter=candidates.filter, index=index, columns=[column]
-        )
+        rows = nearest_rows(table, column, query, count, metric.value, filter=candidates.filter, index=index)
         ranked = _Closest(metric, query, k, closest.budget).take(rows, column).rank(table)
         if rows.num_rows < count:
             if metric is Metric.L2 and index is not None:
