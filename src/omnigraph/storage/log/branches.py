@@ -89,8 +89,6 @@ class Branches:
             except BadRequestError as error:
                 raise BranchNotFoundError(branch, str(error)) from None
             ref = self._generations.read(branch, 1)
-            if ref is None and self._generations.newest(branch) is None:
-                raise BranchNotFoundError(branch, "create it, or list the branches that exist")
         if ref is not None and (entry := self._live_head(ref)) is not None:
             return BranchHead(ref, entry)
         generation = self._generations.newest(branch)
