@@ -6,8 +6,7 @@ import pytest
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.errors import CompileError
-from omnigraph.policy.bundle import ScopeKind, align, read_bundle
-from omnigraph.policy.rules import BranchScope
+from omnigraph.policy.bundle import BranchScope, ScopeKind, align, read_bundle
 
 TEAM = """\
 version: 1

@@ -1,30 +1,108 @@
-"""Reads policy bundles: from the text of a YAML file to checked rules.
+"""Policy bundles: the rules, groups and protected branches of a YAML file, and their reading.
 
 `read_bundle` makes the checks that hold for every bundle; `align` makes those of the scope a bundle is loaded for. Both
 raise a `CompileError` with the line of the first mistake. Nothing is guessed: an overlooked key could let somebody in.
+Rules are immutable and keep their positions, so that later checks can show the line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.errors import CompileError
+from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query.parser import parse_row_filter
 from omnigraph.language.query.syntax import TextSpan
-from omnigraph.policy.rules import (
-    INVALID,
-    SERVER_ACTIONS,
-    BranchScope,
-    Bundle,
-    MaskedProperties,
-    Rule,
-    VisibleRows,
-    filter_problem,
-)
+from omnigraph.language.source import SourceText
 from omnigraph.yaml_documents import Text, Value, YamlDocument
+
+INVALID: Final = "policy_invalid"
+
+
+class BranchScope(StrEnum):
+    """The branches that a rule holds for."""
+
+    ANY = "any"
+    PROTECTED = "protected"
+    UNPROTECTED = "unprotected"
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleRows:
+    """`rows`: the row filter of a type."""
+
+    type_name: str
+    filter: str
+    at: TextSpan
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedProperties:
+    """`hide`: the masked properties of a type, which read as null."""
+
+    type_name: str
+    properties: tuple[str, ...]
+    at: TextSpan
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The actions that the members of a group may do. At most one of the two scopes is set; None holds for every
+    branch.
+
+    `actions_at` are the positions of the actions, one each.
+    """
+
+    id: str
+    group: str
+    actions: tuple[PolicyAction, ...]
+    branch_scope: BranchScope | None
+    target_branch_scope: BranchScope | None
+    rows: tuple[VisibleRows, ...]
+    hide: tuple[MaskedProperties, ...]
+    actions_at: tuple[TextSpan, ...]
+
+    @property
+    def restricts(self) -> bool:
+        """Whether the rule has row filters or column masks."""
+        return bool(self.rows or self.hide)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The rules of one file."""
+
+    groups: Mapping[str, tuple[str, ...]]
+    protected_branches: frozenset[str]
+    rules: tuple[Rule, ...]
+    source: SourceText = field(repr=False, compare=False)
+
+    @cached_property
+    def groups_of(self) -> Mapping[str, frozenset[str]]:
+        """The groups of every actor that is in a group."""
+        groups_of: dict[str, frozenset[str]] = {}
+        for group, members in self.groups.items():
+            for actor in members:
+                groups_of[actor] = groups_of.get(actor, frozenset()) | {group}
+        return MappingProxyType(groups_of)
+
+    def refuse(self, message: str, at: TextSpan) -> NoReturn:
+        raise CompileError([self.source.diagnostic(INVALID, message, at.start, at.end)])
+
+
+def filter_problem(named: str, found: Diagnostic) -> str:
+    """The message about a row filter. The line is that of the bundle, so the message has the column in the filter."""
+    where = "" if found.span is None else f" at column {found.span.column}"
+    return f"{named}{where}: {found.code}: {found.message}"
+
+
+SERVER_ACTIONS: Final = frozenset({PolicyAction.GRAPH_LIST})
+
 
 ScopeKind = Literal["graph", "server"]
 

@@ -17,7 +17,7 @@ from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import PolicyEvaluationError
 from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.source import LONE_SURROGATE
-from omnigraph.policy.rules import SERVER_ACTIONS, BranchScope, Bundle, Rule
+from omnigraph.policy.bundle import SERVER_ACTIONS, BranchScope, Bundle, Rule
 
 _NAMESPACE: Final = "Omnigraph"
 _SERVER: Final = "root"

@@ -1,4 +1,4 @@
-"""The gate of a scope with a bundle: decisions with their messages, and the visibility of an actor.
+"""The gates of scopes with and without a bundle: decisions with their messages, and the visibility of an actor.
 
 Servers and handles make one with `load_gate` and share it between requests; it is immutable. Cedar makes the decisions.
 The nearest rule of a denied request is found by comparing the parts of the rules, and never decides anything.
@@ -13,12 +13,11 @@ from typing import Final
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision
-from omnigraph.errors import CompileError, PolicyEvaluationError
+from omnigraph.errors import CompileError, PolicyError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
-from omnigraph.policy.bundle import ScopeKind, align, read_bundle
+from omnigraph.policy.bundle import SERVER_ACTIONS, BranchScope, Bundle, Rule, ScopeKind, align, read_bundle
 from omnigraph.policy.cedar import CompiledRules
-from omnigraph.policy.rules import BranchScope, Bundle, Rule, require
 from omnigraph.policy.visibility import Restrictions, resolve_restrictions
 
 
@@ -85,6 +84,28 @@ def describe_lacks(nearest: NearestRule | None) -> tuple[str, ...]:
     if nearest is None:
         return ("there are no rules, so everything is denied",)
     return tuple(f"nearest rule '{nearest.rule_id}': {lack.message}" for lack in nearest.lacks)
+
+
+class WithoutRules:
+    """The gate of a scope without a bundle: an authenticated actor may read, and do nothing else. Without an actor
+    there is no authentication at all, so everything is allowed."""
+
+    def decide(self, actor: str | None, request: AccessRequest) -> Decision:
+        action = request.action
+        if actor is not None and action in SERVER_ACTIONS:
+            return Decision(False, f"policy denied action '{action}': no rules are bound to the server itself")
+        if actor is not None and action is not PolicyAction.READ:
+            return Decision(False, f"policy denied action '{action}' for actor '{actor}': default-deny, no rules bound")
+        return Decision(True, f"policy allowed action '{action}'")
+
+
+WITHOUT_RULES: Final = WithoutRules()
+
+
+def require(decision: Decision) -> None:
+    """Raise `PolicyError` for a denial."""
+    if not decision.allowed:
+        raise PolicyError(decision.message, decision.reasons)
 
 
 SERVER_LABEL: Final = "root"

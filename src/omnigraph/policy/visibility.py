@@ -22,7 +22,7 @@ from omnigraph.language.query.row_filter import (
     with_vectors,
 )
 from omnigraph.language.query.syntax import TextSpan
-from omnigraph.policy.rules import INVALID, Bundle, MaskedProperties, Rule, VisibleRows, filter_problem
+from omnigraph.policy.bundle import INVALID, Bundle, MaskedProperties, Rule, VisibleRows, filter_problem
 
 _MOST_REMEMBERED: Final = 1024
 

@@ -22,7 +22,7 @@ from typing import Final
 from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.models import LogEntry
-from omnigraph.storage.objects import Objects
+from omnigraph.storage.objects import Objects, StoredObject
 from omnigraph.storage.tables.lance_errors import manifest_path, reclaimed_error
 
 JOURNAL_FOLDER: Final = "__manifest/reclaims"
@@ -30,6 +30,12 @@ _TAKEN: Final = ".taken"
 _CLOCK: Final = ".clock"
 _CLOCK_READ_WITHIN: Final = timedelta(hours=1)
 _RECORD_NAME = re.compile(r"[0-9A-Z]{26}\.below-(\d+)(?:\.((?:nodes|edges)\.[0-9a-f]+))?")
+
+
+def _matching(objects: Objects, folder: str, pattern: re.Pattern[str]) -> Iterator[tuple[StoredObject, re.Match[str]]]:
+    for stored in objects.below(folder):
+        if (name := pattern.fullmatch(stored.path.removeprefix(f"{folder}/"))) is not None:
+            yield stored, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +65,10 @@ class CleanupJournal:
         return records
 
     def records(self) -> list[JournalRecord]:
-        records = []
-        for stored in self._objects.below(JOURNAL_FOLDER):
-            if (name := _RECORD_NAME.fullmatch(stored.path.removeprefix(f"{JOURNAL_FOLDER}/"))) is not None:
-                folder = name[2].replace(".", "/", 1) if name[2] else None
-                records.append(JournalRecord(stored.path, int(name[1]), folder))
-        return records
+        return [
+            JournalRecord(stored.path, int(name[1]), name[2].replace(".", "/", 1) if name[2] else None)
+            for stored, name in _matching(self._objects, JOURNAL_FOLDER, _RECORD_NAME)
+        ]
 
     def take_over(self) -> list[JournalRecord]:
         """The records of others, which from now on their owners leave to the caller."""
@@ -153,12 +157,10 @@ class Pins:
 
     def all(self) -> list[Pin]:
         """Every pin, also those that were left behind."""
-        pins = []
-        for stored in self._objects.below(_PINS):
-            if (found := _PIN_NAME.fullmatch(stored.path.removeprefix(f"{_PINS}/"))) is not None:
-                last = int(found[2]) if found[2] else None
-                pins.append(Pin(stored.path, int(found[1]), last, stored.modified))
-        return pins
+        return [
+            Pin(stored.path, int(name[1]), int(name[2]) if name[2] else None, stored.modified)
+            for stored, name in _matching(self._objects, _PINS, _PIN_NAME)
+        ]
 
     def forget(self, pins: list[Pin]) -> None:
         """Remove pins that nobody can rely on any more."""
