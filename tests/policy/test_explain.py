@@ -95,10 +95,11 @@ def test_the_nearest_rule(
     explained, nearest = explain(gate, actor, request_), nearest_rule(gate.bundle, actor, request_)
     assert not explained.decision.allowed
     assert nearest is not None
-    assert nearest.rule_id == rule
-    assert [lack.kind for lack in nearest.lacks] == kinds
-    assert sentence in nearest.lacks[0].message
-    assert explained.reasons[0] == f"nearest rule '{rule}': {nearest.lacks[0].message}"
+    rule_id, messages = nearest
+    assert rule_id == rule
+    assert list(messages) == kinds
+    assert sentence in messages[kinds[0]]
+    assert explained.reasons[0] == f"nearest rule '{rule}': {messages[kinds[0]]}"
 
 
 def test_without_rules_there_is_no_nearest() -> None:

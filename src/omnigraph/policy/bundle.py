@@ -178,18 +178,13 @@ def _parse_rule(value: Value) -> tuple[Rule, dict[str, Value]]:
 
 def align(bundle: Bundle, kind: ScopeKind) -> None:
     """Refuse rules that don't belong to the scope that a bundle is loaded for."""
+    scoped, home = ("server-scoped", "the cluster") if kind == "graph" else ("per-graph", "a graph")
     for rule in bundle.rules:
         for action, at in zip(rule.actions, rule.actions_at, strict=True):
-            if kind == "graph" and action in SERVER_ACTIONS:
+            if (action in SERVER_ACTIONS) is (kind == "graph"):
                 bundle.refuse(
-                    f"rule '{rule.id}' uses the server-scoped action '{action}' in a Graph policy file; "
-                    "move it to a bundle that is bound to the cluster",
-                    at,
-                )
-            if kind == "server" and action not in SERVER_ACTIONS:
-                bundle.refuse(
-                    f"rule '{rule.id}' uses the per-graph action '{action}' in a Server policy file; "
-                    "move it to a bundle that is bound to a graph",
+                    f"rule '{rule.id}' uses the {scoped} action '{action}' in a {kind.capitalize()} policy file; "
+                    f"move it to a bundle that is bound to {home}",
                     at,
                 )
 

@@ -20,7 +20,8 @@ from omnigraph.language.source import LONE_SURROGATE
 from omnigraph.policy.bundle import SERVER_ACTIONS, BranchScope, Bundle, Rule
 
 _NAMESPACE: Final = "Omnigraph"
-_SERVER: Final = "root"
+SERVER: Final = "root"
+"""Stands for the server where a graph has its id."""
 _MOST_CACHED: Final = 100_000
 
 SCHEMA: Final = f"""\
@@ -99,7 +100,7 @@ class CompiledRules:
         query = {
             "principal": _uid("Actor", actor),
             "action": _uid("Action", request.action),
-            "resource": _uid("Server", _SERVER) if of_server else _uid("Graph", self._graph_id),
+            "resource": _uid("Server", SERVER) if of_server else _uid("Graph", self._graph_id),
             "context": {
                 "has_branch": request.branch is not None,
                 "branch": _readable(request.branch),
@@ -128,7 +129,7 @@ class CompiledRules:
 def _permit(rule: Rule, action: PolicyAction, graph_id: str) -> str:
     """The policy of one action of one rule."""
     of_server = action in SERVER_ACTIONS
-    resource = _entity("Server", _SERVER) if of_server else _entity("Graph", graph_id)
+    resource = _entity("Server", SERVER) if of_server else _entity("Graph", graph_id)
     lines = [
         f"@id({_quote(f'{rule.id}:{action}')})",
         "permit (",
@@ -156,7 +157,7 @@ def _entities(bundle: Bundle, graph_id: str) -> list[dict[str, object]]:
         parents_of.append((_uid("Actor", actor), [_uid("Group", group) for group in sorted(groups)]))
     parents_of.append((_uid("Graph", graph_id), []))
     if any(action in SERVER_ACTIONS for rule in bundle.rules for action in rule.actions):
-        parents_of.append((_uid("Server", _SERVER), []))
+        parents_of.append((_uid("Server", SERVER), []))
     return [{"uid": uid, "attrs": {}, "parents": parents} for uid, parents in parents_of]
 
 

@@ -7,7 +7,6 @@ The nearest rule of a denied request is found by comparing the parts of the rule
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -17,7 +16,7 @@ from omnigraph.errors import CompileError, PolicyError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.policy.bundle import SERVER_ACTIONS, BranchScope, Bundle, Rule, ScopeKind, align, read_bundle
-from omnigraph.policy.cedar import CompiledRules
+from omnigraph.policy.cedar import SERVER, CompiledRules
 from omnigraph.policy.visibility import Restrictions, resolve_restrictions
 
 
@@ -30,25 +29,9 @@ class Lack(StrEnum):
     ACTION = "action"
 
 
-@dataclass(frozen=True, slots=True)
-class Lacking:
-    """A part of a rule that prevents it from allowing a request, with a message."""
-
-    kind: Lack
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class NearestRule:
-    """The rule that comes closest to allowing a request."""
-
-    rule_id: str
-    lacks: tuple[Lacking, ...]
-
-
-def lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest) -> tuple[Lacking, ...]:
+def lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest) -> dict[Lack, str]:
     """The reasons why a rule does not allow a request, nearest first; none for a rule that allows it."""
-    found = []
+    messages: dict[Lack, str] = {}
     for kind, scope, named, branch in (
         (Lack.BRANCH_SCOPE, rule.branch_scope, "branch", request.branch),
         (Lack.TARGET_BRANCH_SCOPE, rule.target_branch_scope, "target branch", request.target_branch),
@@ -56,34 +39,32 @@ def lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest)
         if scope is None or scope is BranchScope.ANY:
             continue
         if branch is None:
-            found.append(Lacking(kind, f"{kind} is '{scope}', and the request names no {named}"))
+            messages[kind] = f"{kind} is '{scope}', and the request names no {named}"
         elif (branch in bundle.protected_branches) is not (scope is BranchScope.PROTECTED):
             standing = "protected" if branch in bundle.protected_branches else "not protected"
-            found.append(Lacking(kind, f"{kind} is '{scope}', and {named} '{branch}' is {standing}"))
+            messages[kind] = f"{kind} is '{scope}', and {named} '{branch}' is {standing}"
     if actor is None:
-        found.append(Lacking(Lack.GROUP, f"the request has no actor, and only members of group '{rule.group}' may"))
+        messages[Lack.GROUP] = f"the request has no actor, and only members of group '{rule.group}' may"
     elif rule.group not in bundle.groups_of.get(actor, frozenset()):
-        found.append(Lacking(Lack.GROUP, f"actor '{actor}' is not in group '{rule.group}'"))
+        messages[Lack.GROUP] = f"actor '{actor}' is not in group '{rule.group}'"
     if request.action not in rule.actions:
-        listed = ", ".join(rule.actions)
-        found.append(Lacking(Lack.ACTION, f"action '{request.action}' is not listed ({listed})"))
-    return tuple(found)
+        messages[Lack.ACTION] = f"action '{request.action}' is not listed ({', '.join(rule.actions)})"
+    return messages
 
 
-_RANK = {lack: rank for rank, lack in enumerate(Lack)}
+def nearest_rule(bundle: Bundle, actor: str | None, request: AccessRequest) -> tuple[str, dict[Lack, str]] | None:
+    """The rule with the fewest lacks, and these; among equals the one with the nearest lack, then the first in the
+    file."""
+    found = [(rule.id, lacks(bundle, rule, actor, request)) for rule in bundle.rules]
+    return min(found, key=lambda near: (len(near[1]), [list(Lack).index(lack) for lack in near[1]]), default=None)
 
 
-def nearest_rule(bundle: Bundle, actor: str | None, request: AccessRequest) -> NearestRule | None:
-    """The rule with the fewest lacks; among equals the one with the nearest lack, then the first in the file."""
-    found = [NearestRule(rule.id, lacks(bundle, rule, actor, request)) for rule in bundle.rules]
-    return min(found, key=lambda near: (len(near.lacks), [_RANK[lack.kind] for lack in near.lacks]), default=None)
-
-
-def describe_lacks(nearest: NearestRule | None) -> tuple[str, ...]:
+def describe_lacks(nearest: tuple[str, dict[Lack, str]] | None) -> tuple[str, ...]:
     """The reasons of a denial, as sentences."""
     if nearest is None:
         return ("there are no rules, so everything is denied",)
-    return tuple(f"nearest rule '{nearest.rule_id}': {lack.message}" for lack in nearest.lacks)
+    rule_id, messages = nearest
+    return tuple(f"nearest rule '{rule_id}': {message}" for message in messages.values())
 
 
 class WithoutRules:
@@ -108,14 +89,10 @@ def require(decision: Decision) -> None:
         raise PolicyError(decision.message, decision.reasons)
 
 
-SERVER_LABEL: Final = "root"
-"""Stands for the server where a graph has its id."""
-
-
 class PolicyGate:
     """The rules of a bundle for one scope. Raises `CompileError` when they can't be compiled."""
 
-    def __init__(self, bundle: Bundle, graph_id: str = SERVER_LABEL) -> None:
+    def __init__(self, bundle: Bundle, graph_id: str = SERVER) -> None:
         self.bundle = bundle
         self.rules = CompiledRules(bundle, graph_id)
         self.restrictions = Restrictions(bundle)
@@ -185,4 +162,4 @@ def load_gate(source: str, kind: ScopeKind, label: str, graph_id: str | None = N
     """The gate of a bundle. `label` names the bundle in messages; without a graph id the gate is the server's."""
     bundle = read_bundle(source, label)
     align(bundle, kind)
-    return PolicyGate(bundle, SERVER_LABEL if kind == "server" or graph_id is None else graph_id)
+    return PolicyGate(bundle, SERVER if kind == "server" or graph_id is None else graph_id)

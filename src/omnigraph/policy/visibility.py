@@ -6,8 +6,8 @@ property is masked only if every matching rule masks it. `gate` is the only call
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
@@ -25,6 +25,9 @@ from omnigraph.language.query.syntax import TextSpan
 from omnigraph.policy.bundle import INVALID, Bundle, MaskedProperties, Rule, VisibleRows, filter_problem
 
 _MOST_REMEMBERED: Final = 1024
+
+Report: TypeAlias = Callable[..., None]
+"""Takes a mistake with its position in the bundle, and a suggestion if there is one."""
 
 Key = TypeVar("Key")
 Result = TypeVar("Result")
@@ -71,67 +74,60 @@ def _remember(cache: dict[Key, Result], key: Key, result: Result) -> None:
 
 def resolve_restrictions(bundle: Bundle, catalog: Catalog) -> dict[str, _RuleRestrictions]:
     """The restrictions of every rule, by its id, for a schema. Raises `CompileError` with every mistake."""
-    findings = _Findings(bundle)
-    resolved = {rule.id: _resolve_rule(rule, catalog, findings) for rule in bundle.rules}
-    if findings.diagnostics:
-        raise CompileError(findings.diagnostics)
+    diagnostics: list[Diagnostic] = []
+
+    def report(message: str, at: TextSpan, suggestion: str | None = None) -> None:
+        diagnostics.append(bundle.source.diagnostic(INVALID, message, at.start, at.end, suggestion=suggestion))
+
+    resolved = {rule.id: _resolve_rule(rule, catalog, report) for rule in bundle.rules}
+    if diagnostics:
+        raise CompileError(diagnostics)
     return resolved
 
 
-class _Findings:
-    """Collects mistakes with their positions in the bundle."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self._source = bundle.source
-        self.diagnostics: list[Diagnostic] = []
-
-    def add(self, message: str, at: TextSpan, suggestion: str | None = None) -> None:
-        self.diagnostics.append(self._source.diagnostic(INVALID, message, at.start, at.end, suggestion=suggestion))
-
-
-def _resolve_rule(rule: Rule, catalog: Catalog, findings: _Findings) -> _RuleRestrictions:
+def _resolve_rule(rule: Rule, catalog: Catalog, report: Report) -> _RuleRestrictions:
     resolved = _RuleRestrictions({}, {})
     clauses: tuple[VisibleRows | MaskedProperties, ...] = (*rule.rows, *rule.hide)
     for clause in clauses:
         is_filter = isinstance(clause, VisibleRows)
         named = f"policy rule '{rule.id}', {'rows' if is_filter else 'hide'} of {clause.type_name}"
-        type_ = _type(clause.type_name, clause.at, named, catalog, findings)
+        type_ = _type(clause.type_name, clause.at, named, catalog, report)
         if type_ is None:
             continue
         if type_.type_key in (resolved.rows if is_filter else resolved.masked):
-            findings.add(f"{named}: the type is listed twice", clause.at)
+            report(f"{named}: the type is listed twice", clause.at)
         elif isinstance(clause, MaskedProperties):
-            resolved.masked[type_.type_key] = _masked_properties(type_, clause, named, findings)
+            resolved.masked[type_.type_key] = _masked_properties(type_, clause, named, report)
         else:
             try:
                 resolved.rows[type_.type_key] = check_row_filter(clause.filter, type_, catalog)
             except CompileError as error:
                 for problem in error.diagnostics:
-                    findings.add(filter_problem(named, problem), clause.at, problem.suggestion)
+                    report(filter_problem(named, problem), clause.at, problem.suggestion)
     return resolved
 
 
-def _type(name: str, at: TextSpan, named: str, catalog: Catalog, findings: _Findings) -> NodeType | EdgeType | None:
+def _type(name: str, at: TextSpan, named: str, catalog: Catalog, report: Report) -> NodeType | EdgeType | None:
     if name in catalog.nodes and name in catalog.edges:
-        findings.add(f"{named}: a node and an edge type have this name; write 'node:{name}' or 'edge:{name}'", at)
+        report(f"{named}: a node and an edge type have this name; write 'node:{name}' or 'edge:{name}'", at)
         return None
     try:
         return catalog.type_named(name)
     except BadRequestError as error:
-        findings.add(f"{named}: {error}", at)
+        report(f"{named}: {error}", at)
         return None
 
 
 def _masked_properties(
-    type_: NodeType | EdgeType, clause: MaskedProperties, named: str, findings: _Findings
+    type_: NodeType | EdgeType, clause: MaskedProperties, named: str, report: Report
 ) -> frozenset[str]:
     """The masked properties, with the vectors that are embedded from them."""
     masked = set()
     for name in clause.properties:
         if name not in type_.properties:
-            findings.add(f"{named}: {type_.kind} type '{type_.name}' has no property '{name}'", clause.at)
+            report(f"{named}: {type_.kind} type '{type_.name}' has no property '{name}'", clause.at)
         elif isinstance(type_, NodeType) and name in type_.key:
-            findings.add(f"{named}: '{name}' is part of the key, which the id shows to everybody", clause.at)
+            report(f"{named}: '{name}' is part of the key, which the id shows to everybody", clause.at)
         else:
             masked.add(name)
     return with_vectors(type_, masked)

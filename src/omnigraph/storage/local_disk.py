@@ -158,7 +158,8 @@ class LocalDisk:
         folders = {os.path.dirname(file) for file in files}
         above = {folder for each in folders for folder in self._not_flushed(each)}
         list(self._flushers.map(flush, {*files, *folders, *map(os.path.dirname, above)}))
-        self._remember(above)
+        for folder in above:
+            self._flushed[folder] = True
 
     def remove_unfinished(self, before: datetime) -> None:
         """Remove what processes that died left of files they had not finished, if that was before a moment."""
@@ -177,7 +178,10 @@ class LocalDisk:
         try:
             descriptor = _create_file(temporary)
         except FileNotFoundError:
-            self._forget(folder)
+            gone = folder
+            while gone != self._root and gone.startswith(self._root):
+                self._flushed.pop(gone)
+                gone = os.path.dirname(gone)
             os.makedirs(folder, exist_ok=True)
             descriptor = _create_file(temporary)
         try:
@@ -218,7 +222,7 @@ class LocalDisk:
         above = self._not_flushed(folder)
         for name in reversed(above):
             flush(os.path.dirname(name))
-        self._remember(above)
+            self._flushed[name] = True
 
     def _not_flushed(self, folder: str) -> list[str]:
         """This folder and those above it, the root excepted, whose names this process has not flushed yet. A folder is
@@ -228,15 +232,6 @@ class LocalDisk:
             above.append(folder)
             folder = os.path.dirname(folder)
         return above
-
-    def _remember(self, flushed: Iterable[str]) -> None:
-        for folder in flushed:
-            self._flushed[folder] = True
-
-    def _forget(self, folder: str) -> None:
-        while folder != self._root and folder.startswith(self._root):
-            self._flushed.pop(folder)
-            folder = os.path.dirname(folder)
 
 
 def flush(path: str) -> None:

@@ -65,12 +65,12 @@ class Branches:
     """The branches of one graph. main's ref comes from the identity object, because every graph has main."""
 
     def __init__(
-        self, objects: Objects, log: GraphLog, main: BranchRef, graph_id: str, trace: Trace, guard: WriteGuard
+        self, objects: Objects, log: GraphLog, identity: GraphIdentity, trace: Trace, guard: WriteGuard
     ) -> None:
         self._log = log
         self._guard = guard
-        self._main = main
-        self._graph_id = graph_id
+        self._main = identity.main
+        self._graph_id = identity.graph_id
         self._trace = trace
         self._generations = RefGenerations(objects)
         self._keys = BranchKeys(self._generations, log)
@@ -374,7 +374,7 @@ class LogRoot:
         self.writer_queue = WriterQueue(objects, self.workers)
         self.guard = WriteGuard(objects, self.workers)
         self.log = GraphLog(objects, self.workers, self.writer_queue, self.guard)
-        self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace, self.guard)
+        self.branches = Branches(objects, self.log, identity, trace, self.guard)
 
     @classmethod
     def open(cls, location: Location, trace: Trace | None = None) -> Self:

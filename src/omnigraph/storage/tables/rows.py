@@ -29,7 +29,6 @@ from omnigraph.storage.tables.lance_errors import manifest_name, stored_files, t
 
 
 def string_literal(text: str) -> str:
-    """A string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
