@@ -32,7 +32,7 @@ def commit(graph: Graph, count: int) -> None:
         graph.mutate(LINK, "link", {"a": f"p{i}", "b": f"p{2 * i}"})
         graph.query(PAIRS)
         if i % (count // 10) == 0:
-            say(i, resident(), graph._workspace.root.reader.open_count(), PROCESS_TOPOLOGIES.held_count())
+            say(i, resident(), len(graph._workspace.root.reader.open_tables()), PROCESS_TOPOLOGIES.held_count())
 
 
 def maintenance(graph: Graph, count: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.graph import Graph
+from tests.support.lance_tables import build_index
 
 SOCIAL = """
 node Person {
@@ -121,7 +122,7 @@ def build_indexes(graph: Graph) -> None:
             if not state.rows:
                 continue
             for column in ("id", "src", "dst") if key.startswith("edge:") else ("id",):
-                staged[key] = txn.root.staging.build_index(state, column, "BTREE", f"{column}_btree")
+                staged[key] = build_index(txn.root, state, column, "BTREE", f"{column}_btree")
                 state = staged[key].state
         return PublishPlan(staged=staged)
 

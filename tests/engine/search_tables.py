@@ -22,7 +22,7 @@ from omnigraph.storage.tables.indexes import (
     VECTOR_INDEX_KIND,
     vector_index_options,
 )
-from tests.support.lance_tables import lance_of
+from tests.support.lance_tables import build_index, lance_of
 
 DIMENSION = 3
 
@@ -59,15 +59,14 @@ class Shelf:
         return self
 
     def index_text(self) -> Shelf:
-        staging = self._root.staging
-        self.state = staging.build_index(self.state, "text", TEXT_INDEX_KIND, "text_words", **TEXT_INDEX_OPTIONS).state
+        self.state = build_index(
+            self._root, self.state, "text", TEXT_INDEX_KIND, "text_words", **TEXT_INDEX_OPTIONS
+        ).state
         return self
 
     def index_vectors(self, metric: Metric) -> Shelf:
         options = vector_index_options(metric)
-        self.state = self._root.staging.build_index(
-            self.state, "vector", VECTOR_INDEX_KIND, "vector_near", **options
-        ).state
+        self.state = build_index(self._root, self.state, "vector", VECTOR_INDEX_KIND, "vector_near", **options).state
         return self
 
     def compact_covered(self) -> Shelf:

@@ -56,8 +56,9 @@ def test_a_commit_and_a_publish_of_one_branch_exclude_each_other(tmp_path: Path)
     def prepare(txn: WriteTxn) -> PublishPlan:
         attempts.append(txn)
         if len(attempts) == 1:
+            asked = BRANCH_LOCKS.waits.asked
             publisher.start()
-            while publisher.is_alive() and not BRANCH_LOCKS.waiting(workspace.lock_key("main")):
+            while publisher.is_alive() and BRANCH_LOCKS.waits.asked == asked:
                 pass
         return EMPTY
 

@@ -6,8 +6,7 @@ import pytest
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.errors import CompileError
-from omnigraph.policy.bundle import ScopeKind, align, read_bundle
-from omnigraph.policy.rules import BranchScope
+from omnigraph.policy.bundle import BranchScope, ScopeKind, align, read_bundle
 
 TEAM = """\
 version: 1
@@ -43,7 +42,7 @@ def refused(text: str) -> tuple[int, str]:
 def test_a_bundle() -> None:
     bundle = read_bundle(TEAM)
     assert bundle.groups == {"readers": ("act-ana", "act-bob"), "admins": ("act-ana",)}
-    assert bundle.actors == {"act-ana", "act-bob"}
+    assert set(bundle.groups_of) == {"act-ana", "act-bob"}
     assert bundle.groups_of["act-ana"] == {"readers", "admins"}
     assert bundle.protected_branches == {"main"}
     first, second = bundle.rules
@@ -57,7 +56,7 @@ def test_a_bundle() -> None:
 
 def test_a_bundle_without_rules() -> None:
     bundle = read_bundle("version: 1")
-    assert (bundle.groups, bundle.rules, bundle.actors) == ({}, (), frozenset())
+    assert (bundle.groups, bundle.rules, bundle.groups_of) == ({}, (), {})
     align(bundle, "graph")
     align(bundle, "server")
 

@@ -7,7 +7,7 @@ import pytest
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest
 from omnigraph.policy.explanation import explain
-from omnigraph.policy.gate import Lack, PolicyGate, load_gate
+from omnigraph.policy.gate import Lack, PolicyGate, load_gate, nearest_rule
 
 TEXT = """\
 version: 1
@@ -57,7 +57,7 @@ def test_what_is_printed(gate: PolicyGate) -> None:
 
 
 def test_what_an_allowing_rule_leaves_out_is_told(gate: PolicyGate) -> None:
-    assert explain(gate, "cron", asked("export", "main")).reasons() == (
+    assert explain(gate, "cron", asked("export", "main")).reasons == (
         "rule 'nightly-export' allows it to group 'nightly'",
         "rule 'nightly-export' shows of Person the rows with region = \"eu\"",
         "rule 'nightly-export' hides of Person salary, ssn",
@@ -92,15 +92,16 @@ def test_what_an_allowing_rule_leaves_out_is_told(gate: PolicyGate) -> None:
 def test_the_nearest_rule(
     gate: PolicyGate, actor: str | None, request_: AccessRequest, rule: str, kinds: list[Lack], sentence: str
 ) -> None:
-    explained = explain(gate, actor, request_)
+    explained, nearest = explain(gate, actor, request_), nearest_rule(gate.bundle, actor, request_)
     assert not explained.decision.allowed
-    assert explained.nearest is not None
-    assert explained.nearest.rule_id == rule
-    assert [lack.kind for lack in explained.nearest.lacks] == kinds
-    assert sentence in explained.nearest.lacks[0].message
-    assert explained.reasons()[0] == f"nearest rule '{rule}': {explained.nearest.lacks[0].message}"
+    assert nearest is not None
+    rule_id, messages = nearest
+    assert rule_id == rule
+    assert list(messages) == kinds
+    assert sentence in messages[kinds[0]]
+    assert explained.reasons[0] == f"nearest rule '{rule}': {messages[kinds[0]]}"
 
 
 def test_without_rules_there_is_no_nearest() -> None:
     empty = load_gate("version: 1\ngroups: {g: [a]}", "graph", "empty", "kb")
-    assert explain(empty, "a", asked("read")).reasons() == ("there are no rules, so everything is denied",)
+    assert explain(empty, "a", asked("read")).reasons == ("there are no rules, so everything is denied",)

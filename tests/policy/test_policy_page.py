@@ -20,7 +20,7 @@ from omnigraph.language.schema.compile import compile_schema
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.explanation import read_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, load_gate
-from omnigraph.policy.visibility import check_restrictions
+from omnigraph.policy.visibility import resolve_restrictions
 from tests.support.clusters import make_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def test_every_rule_of_the_example_is_tried(gate: PolicyGate) -> None:
 
 
 def test_the_example_fits_its_schema(gate: PolicyGate, catalog: Catalog) -> None:
-    check_restrictions(gate.bundle, catalog)
+    resolve_restrictions(gate.bundle, catalog)
     read = AccessRequest(PolicyAction.READ, "main")
     research = gate.visibility("agent-research", read, catalog)
     assert research.of(catalog.nodes["Person"]).masked == {"email", "salary"}
@@ -71,7 +71,7 @@ def test_the_rules_on_the_page_are_those_of_the_example() -> None:
     shown = read_bundle(whole)
     example = (EXAMPLE / "team.policy.yaml").read_text("utf-8")
     bundle = read_bundle(example)
-    assert all(bundle.rule(rule.id) == rule for rule in shown.rules)
+    assert set(shown.rules) <= set(bundle.rules)
     plain = re.sub(r"^ *#.*\n", "", example, flags=re.MULTILINE)
     tests = (EXAMPLE / "team.tests.yaml").read_text("utf-8")
     for excerpt in excerpts:

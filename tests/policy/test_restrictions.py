@@ -19,7 +19,7 @@ from omnigraph.language.query.row_filter import NO_ROW, UNRESTRICTED, AllOf, Any
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import PolicyGate
-from omnigraph.policy.visibility import check_restrictions
+from omnigraph.policy.visibility import resolve_restrictions
 
 SCHEMA = """
 node Person {
@@ -136,7 +136,7 @@ def test_every_actor_has_a_visibility_of_its_own(catalog: Catalog) -> None:
 def test_rules_are_checked_against_the_schema(catalog: Catalog, rule: str, fragments: list[str]) -> None:
     restricted = gate("hide: {Person: [salary]}", rule)
     with pytest.raises(CompileError) as error:
-        check_restrictions(restricted.bundle, catalog)
+        resolve_restrictions(restricted.bundle, catalog)
     found = error.value.diagnostics
     assert len(found) == len(fragments)
     for diagnostic, fragment in zip(found, fragments, strict=True):
@@ -150,10 +150,10 @@ def test_rules_are_checked_against_the_schema(catalog: Catalog, rule: str, fragm
 
 
 def test_a_rule_that_fits_is_accepted(catalog: Catalog) -> None:
-    check_restrictions(
+    resolve_restrictions(
         gate("rows: {Person: 'region = \"eu\" or owner = $actor', Contract: public = true}").bundle, catalog
     )
-    check_restrictions(gate("hide: {Person: [salary]}", actions="[read, export, change]").bundle, catalog)
+    resolve_restrictions(gate("hide: {Person: [salary]}", actions="[read, export, change]").bundle, catalog)
 
 
 # ---- the law: a row is seen if any of the matching rules shows it ------------------------------------------

@@ -21,7 +21,7 @@ import uvicorn
 
 from omnigraph import Graph
 from omnigraph.api.governance import AccessRequest, Decision, Gate
-from omnigraph.policy.rules import WITHOUT_RULES
+from omnigraph.policy.gate import WITHOUT_RULES
 from omnigraph.server.admission import Budgets, WriteTurns
 from omnigraph.server.app import Application
 from omnigraph.server.catalog import RuntimeState, Served, Serving, StoredQuerySource

@@ -31,8 +31,7 @@ from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BootRefusedError, ExternalBlobPolicyError
-from omnigraph.policy.gate import PolicyGate
-from omnigraph.policy.rules import WITHOUT_RULES
+from omnigraph.policy.gate import WITHOUT_RULES, PolicyGate
 from omnigraph.server.catalog import RuntimeState, Serving
 from omnigraph.server.loader import PolicyLoader, boot, runtime_state, store_graph_id
 from omnigraph.server.settings import ServerLimits, Settings

@@ -107,7 +107,7 @@ def test_a_lock_counts_who_waited_for_it() -> None:
     with locks.hold("main"):
         waiter = threading.Thread(target=lambda: locks.hold("main").__enter__())
         waiter.start()
-        wait_until(lambda: locks.waiting("main"), "the other one waits")
+        wait_until(lambda: locks.waits.asked == 2, "the other one waits")
     waiter.join()
     assert (locks.waits.asked, locks.waits.waited) == (2, 1)
     assert locks.waits.seconds > 0

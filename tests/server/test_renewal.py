@@ -13,7 +13,7 @@ from omnigraph.cluster.payloads import PayloadStore, payload_path
 from omnigraph.cluster.resources import graph_address
 from omnigraph.cluster.state import Resource, ResourceStatus, StatusKind, file_digest
 from omnigraph.errors import BootRefusedError
-from omnigraph.policy.rules import WITHOUT_RULES
+from omnigraph.policy.gate import WITHOUT_RULES
 from omnigraph.server.catalog import RuntimeState, Serving
 from omnigraph.server.loader import boot, renew
 from omnigraph.server.reload import Follower, ServingSets

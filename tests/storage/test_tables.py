@@ -10,18 +10,16 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import KeyConflictError
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable, Table
 from omnigraph.storage.tables.lance_metadata import (
     CEILING_BYTES,
     COMPACT_SMALL_AT,
     FLOOR_BYTES,
-    FragmentSize,
     small_fragments_to_compact,
 )
 from tests.conftest import Place
-from tests.support.lance_tables import lance_of
+from tests.support.lance_tables import build_index, lance_of
 from tests.support.tables import NODE, PEOPLE, append, append_one, ids, new_graph, nodes
 
 
@@ -46,17 +44,6 @@ def test_append(graph: Graph) -> None:
     assert rows(graph, staged) == {"ann": 1, "bob": 2, "carl": 3, "dora": 4}
     assert staged.changes == ChangeCounts(inserted=1)
     assert staged.state.rows == 4
-
-
-def test_strict_insert_refuses_an_existing_and_a_repeated_id(graph: Graph) -> None:
-    with pytest.raises(KeyConflictError) as exists:
-        graph._workspace.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1, "bob": 9}))
-    assert (exists.value.type_key, exists.value.entity_id) == (PEOPLE, "bob")
-    doubled = pa.concat_tables([nodes({"zoe": 1}), nodes({"zoe": 2})])
-    with pytest.raises(KeyConflictError, match="twice"):
-        graph._workspace.root.staging.insert(PEOPLE, base(graph), doubled)
-    staged = graph._workspace.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1}))
-    assert staged.changes == ChangeCounts(inserted=1)
 
 
 def test_upsert_replaces_and_inserts_and_keeps_row_ids(graph: Graph) -> None:
@@ -112,16 +99,17 @@ def plan_of(table: Table, filter: str) -> str:
 
 
 def test_an_index_answers_like_a_scan_and_grows_by_segments(graph: Graph) -> None:
-    staging, reader = graph._workspace.root.staging, graph._workspace.root.reader
-    first = staging.build_index(base(graph), "id", "BTREE", "id_btree")
+    root = graph._workspace.root
+    staging, reader = root.staging, root.reader
+    first = build_index(root, base(graph), "id", "BTREE", "id_btree")
     assert "ScalarIndexQuery" in plan_of(reader.open(first.state), "id = 'bob'")
     more = staging.append(first.state, nodes({"dora": 4}))
     assert reader.open(more.state).existing_ids(["dora", "bob"]) == {"dora", "bob"}, "uncovered rows are found"
-    second = staging.build_index(more.state, "id", "BTREE", "id_btree")
+    second = build_index(root, more.state, "id", "BTREE", "id_btree")
     segments = [len(i.segments) for i in lance_of(reader.open(second.state)).describe_indices()]
     assert segments == [2]
     assert reader.open(second.state).existing_ids(["dora", "bob", "x"]) == {"dora", "bob"}
-    assert staging.build_index(second.state, "id", "BTREE", "id_btree").state == second.state, "nothing left to do"
+    assert build_index(root, second.state, "id", "BTREE", "id_btree").state == second.state, "nothing left to do"
 
 
 def test_compaction_changes_fragments_and_nothing_else(graph: Graph) -> None:
@@ -164,7 +152,7 @@ def test_reads_do_not_decay_while_nobody_optimizes(local_place: Place) -> None:
 def test_folding_leaves_indexed_fragments_alone(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     append(graph, {PEOPLE: nodes({"ann": 1})})
-    state = graph._workspace.root.staging.build_index(base(graph), "id", "BTREE", "id_btree").state
+    state = build_index(graph._workspace.root, base(graph), "id", "BTREE", "id_btree").state
     indexed = {f.fragment_id for f in lance_of(graph._workspace.root.reader.open(state)).get_fragments()}
     for i in range(COMPACT_SMALL_AT + 1):
         state = graph._workspace.root.staging.append(state, nodes({f"p{i}": i})).state
@@ -193,7 +181,7 @@ def test_reading_beside_the_building_of_an_index(local_place: Place) -> None:
         reader.start()
     try:
         for _ in range(5):
-            graph._workspace.root.staging.build_index(base(graph), "id", "BTREE", "id_btree")
+            build_index(graph._workspace.root, base(graph), "id", "BTREE", "id_btree")
     finally:
         done.set()
         for reader in readers:
@@ -201,8 +189,8 @@ def test_reading_beside_the_building_of_an_index(local_place: Place) -> None:
     assert failed == []
 
 
-def sizes(*byte_counts: int, indexed: bool = False) -> list[FragmentSize]:
-    return [FragmentSize(i, count, indexed) for i, count in enumerate(byte_counts)]
+def sizes(*byte_counts: int) -> dict[int, int]:
+    return dict(enumerate(byte_counts))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +198,6 @@ def sizes(*byte_counts: int, indexed: bool = False) -> list[FragmentSize]:
     [
         (sizes(*[100] * (COMPACT_SMALL_AT - 1)), []),
         (sizes(*[100] * COMPACT_SMALL_AT), list(range(COMPACT_SMALL_AT))),
-        (sizes(*[100] * COMPACT_SMALL_AT, indexed=True), []),
         (sizes(*[CEILING_BYTES + 1] * 10), []),
         # One large fragment is not rewritten for the sake of a few tiny ones.
         (sizes(30 * FLOOR_BYTES, *[100] * COMPACT_SMALL_AT), list(range(1, COMPACT_SMALL_AT + 1))),
@@ -218,7 +205,7 @@ def sizes(*byte_counts: int, indexed: bool = False) -> list[FragmentSize]:
         (sizes(100, *[2 * FLOOR_BYTES] * COMPACT_SMALL_AT), list(range(1, COMPACT_SMALL_AT + 1))),
     ],
 )
-def test_what_a_fold_takes(fragments: list[FragmentSize], chosen: list[int]) -> None:
+def test_what_a_fold_takes(fragments: dict[int, int], chosen: list[int]) -> None:
     assert small_fragments_to_compact(fragments) == chosen
 
 
@@ -229,7 +216,7 @@ def test_tiny_commits_do_not_write_the_square_of_what_they_hold(commits: int) ->
     written = most = 0
     for i in range(commits):
         fragments[i] = 200
-        chosen = small_fragments_to_compact([FragmentSize(f, size, indexed=False) for f, size in fragments.items()])
+        chosen = small_fragments_to_compact(fragments)
         if chosen:
             fragments[i] = sum(fragments.pop(fragment_id) for fragment_id in chosen)
             written += fragments[i]
@@ -245,7 +232,7 @@ def test_a_row_is_rewritten_a_logarithmic_number_of_times() -> None:
     for _ in range(3_000):
         fragments[next_id] = appended
         next_id += 1
-        while chosen := small_fragments_to_compact([FragmentSize(i, size, False) for i, size in fragments.items()]):
+        while chosen := small_fragments_to_compact(fragments):
             total = sum(fragments.pop(i) for i in chosen)
             rewritten += total
             fragments[next_id] = total
@@ -261,7 +248,7 @@ def test_many_tables_open_within_a_byte_bound(local_place: Place, monkeypatch: p
     monkeypatch.setattr(reading, "_OPEN_BYTES", 5 * reading._BYTES_PER_DATASET)
     for i in range(20):
         append_one(graph, f"p{i}")
-    assert graph._workspace.root.reader.open_count() <= 5
+    assert len(graph._workspace.root.reader.open_tables()) <= 5
     for version in range(1, 22):
         assert graph.snapshot(version=version).count(PEOPLE) == version - 1
 

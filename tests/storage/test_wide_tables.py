@@ -18,6 +18,7 @@ from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.indexes import BTREE
 from omnigraph.storage.tables.rows import TAKEN_ROWS, WIDE_COLUMNS
+from tests.support.lance_tables import build_index
 
 NARROW = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 WIDE = pa.schema([*NARROW, *(pa.field(f"c{i}", pa.int64()) for i in range(WIDE_COLUMNS))])
@@ -65,7 +66,7 @@ steps = st.lists(
 def taken(root: GraphRoot, state: TableState, schema: pa.Schema, step: tuple[str, Any]) -> tuple[TableState, Any]:
     kind, what = step
     if kind == "index":
-        return root.staging.build_index(state, "n", BTREE, "n_btree").state, None
+        return build_index(root, state, "n", BTREE, "n_btree").state, None
     staged = root.staging.upsert(state, rows(schema, what)) if kind == "upsert" else root.staging.delete(state, what)
     return staged.state, staged.changes
 

@@ -25,7 +25,7 @@ def in_the_end() -> float:
 
 
 def place_of(graph: Graph) -> QueueTicket:
-    return graph._workspace.root.writer_queue.ticket("main")
+    return QueueTicket(graph._workspace.root.writer_queue, "main")
 
 
 def waiting(graph: Graph) -> list[str]:

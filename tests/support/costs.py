@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from omnigraph.graph import Graph
 from tests.support.s3 import RequestLog, S3Server
-from tests.support.waiting import wait_until
 
 
 def settle(graph: Graph) -> None:
     """Wait until the handle writes nothing in the background any more."""
-    root = graph._workspace.root
-    wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
+    workers = graph._workspace.root.workers
+    # A worker comes here only when it has finished what was submitted before.
+    everybody = threading.Barrier(workers._max_workers)
+    for arrived in [workers.submit(everybody.wait, 30) for _ in range(workers._max_workers)]:
+        arrived.result()
 
 
 def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:

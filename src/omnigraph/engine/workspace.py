@@ -32,7 +32,7 @@ from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.log.writer_queue import BRANCH_LOCKS, Waits
 from omnigraph.storage.models import LogEntry
-from omnigraph.storage.root import open_root
+from omnigraph.storage.root import GraphRoot
 
 Answer = TypeVar("Answer")
 
@@ -48,7 +48,7 @@ class Workspace(Resources):
 
     @classmethod
     def open(cls, uri: str | Path, *, storage_options: StorageOptions = None, trace: Trace | None = None) -> Self:
-        return cls(open_root(Location.parse(uri, storage_options=storage_options), trace))
+        return cls(GraphRoot.open(Location.parse(uri, storage_options=storage_options), trace))
 
     @classmethod
     def init(

@@ -1,100 +1,107 @@
-"""Reads policy bundles: from the text of a YAML file to checked rules.
+"""Policy bundles: the rules, groups and protected branches of a YAML file, and their reading.
 
 `read_bundle` makes the checks that hold for every bundle; `align` makes those of the scope a bundle is loaded for. Both
 raise a `CompileError` with the line of the first mistake. Nothing is guessed: an overlooked key could let somebody in.
+Rules are immutable and keep their positions, so that later checks can show the line.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.errors import CompileError
+from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query.parser import parse_row_filter
 from omnigraph.language.query.syntax import TextSpan
-from omnigraph.policy.rules import (
-    INVALID,
-    SERVER_ACTIONS,
-    BranchScope,
-    Bundle,
-    MaskedProperties,
-    Rule,
-    VisibleRows,
-    filter_problem,
-)
+from omnigraph.language.source import SourceText
 from omnigraph.yaml_documents import Text, Value, YamlDocument
+
+INVALID: Final = "policy_invalid"
+
+
+class BranchScope(StrEnum):
+    """The branches that a rule holds for."""
+
+    ANY = "any"
+    PROTECTED = "protected"
+    UNPROTECTED = "unprotected"
 
 
 @dataclass(frozen=True, slots=True)
-class RuleSyntax:
-    """A rule as it is written. `rows` and `hide` are None where the rule has no such key."""
+class VisibleRows:
+    """`rows`: the row filter of a type."""
 
-    id: Text
-    group: Text
-    actions: tuple[tuple[PolicyAction, TextSpan], ...]
-    branch_scope: tuple[BranchScope, TextSpan] | None
-    target_branch_scope: tuple[BranchScope, TextSpan] | None
-    rows: tuple[tuple[Text, Text], ...] | None
-    hide: tuple[tuple[Text, tuple[Text, ...]], ...] | None
-    actions_at: TextSpan
+    type_name: str
+    filter: str
     at: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
-class BundleSyntax:
-    document: YamlDocument
-    version: int
-    version_at: TextSpan
-    groups: tuple[tuple[Text, tuple[Text, ...]], ...]
-    protected_branches: tuple[Text, ...]
-    rules: tuple[RuleSyntax, ...]
+class MaskedProperties:
+    """`hide`: the masked properties of a type, which read as null."""
+
+    type_name: str
+    properties: tuple[str, ...]
+    at: TextSpan
 
 
-def parse_bundle(text: str, path: str | None = None) -> BundleSyntax:
-    """The syntax of a file: the right keys and words, each with its position. Raises `CompileError`."""
-    document = YamlDocument(text, path, INVALID, stops_at_first=True)
-    members = document.root().members(("version", "groups", "protected_branches", "rules"), required=("version",))
-    version = members["version"]
-    groups = members["groups"].entries() if "groups" in members else []
-    branches = members["protected_branches"].items() if "protected_branches" in members else []
-    rules = members["rules"].items() if "rules" in members else []
-    return BundleSyntax(
-        document,
-        version.whole_number(),
-        version.at,
-        tuple((name, tuple(member.text() for member in members.items())) for name, members in groups),
-        tuple(branch.text() for branch in branches),
-        tuple(_parse_rule(rule) for rule in rules),
-    )
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The actions that the members of a group may do. At most one of the two scopes is set; None holds for every
+    branch.
+
+    `actions_at` are the positions of the actions, one each.
+    """
+
+    id: str
+    group: str
+    actions: tuple[PolicyAction, ...]
+    branch_scope: BranchScope | None
+    target_branch_scope: BranchScope | None
+    rows: tuple[VisibleRows, ...]
+    hide: tuple[MaskedProperties, ...]
+    actions_at: tuple[TextSpan, ...]
+
+    @property
+    def restricts(self) -> bool:
+        """Whether the rule has row filters or column masks."""
+        return bool(self.rows or self.hide)
 
 
-def _parse_rule(value: Value) -> RuleSyntax:
-    members = value.members(("id", "allow"), required=("id", "allow"))
-    known = ("actors", "actions", "branch_scope", "target_branch_scope", "rows", "hide")
-    allow = members["allow"].members(known, required=("actors", "actions"))
-    actors = allow["actors"].members(("group",), required=("group",))
-    rows = hide = None
-    if "rows" in allow:
-        rows = tuple((name, predicate.text()) for name, predicate in allow["rows"].entries())
-    if "hide" in allow:
-        hide = tuple((name, tuple(p.text() for p in names.items())) for name, names in allow["hide"].entries())
-    return RuleSyntax(
-        members["id"].text(),
-        actors["group"].text(),
-        tuple((action.choice(PolicyAction), action.at) for action in allow["actions"].items()),
-        _scope(allow.get("branch_scope")),
-        _scope(allow.get("target_branch_scope")),
-        rows,
-        hide,
-        allow["actions"].at,
-        value.at,
-    )
+@dataclass(frozen=True)
+class Bundle:
+    """The rules of one file."""
+
+    groups: Mapping[str, tuple[str, ...]]
+    protected_branches: frozenset[str]
+    rules: tuple[Rule, ...]
+    source: SourceText = field(repr=False, compare=False)
+
+    @cached_property
+    def groups_of(self) -> Mapping[str, frozenset[str]]:
+        """The groups of every actor that is in a group."""
+        groups_of: dict[str, frozenset[str]] = {}
+        for group, members in self.groups.items():
+            for actor in members:
+                groups_of[actor] = groups_of.get(actor, frozenset()) | {group}
+        return MappingProxyType(groups_of)
+
+    def refuse(self, message: str, at: TextSpan) -> NoReturn:
+        raise CompileError([self.source.diagnostic(INVALID, message, at.start, at.end)])
 
 
-def _scope(value: Value | None) -> tuple[BranchScope, TextSpan] | None:
-    return None if value is None else (value.choice(BranchScope), value.at)
+def filter_problem(named: str, found: Diagnostic) -> str:
+    """The message about a row filter. The line is that of the bundle, so the message has the column in the filter."""
+    where = "" if found.span is None else f" at column {found.span.column}"
+    return f"{named}{where}: {found.code}: {found.message}"
+
+
+SERVER_ACTIONS: Final = frozenset({PolicyAction.GRAPH_LIST})
 
 
 ScopeKind = Literal["graph", "server"]
@@ -102,145 +109,163 @@ ScopeKind = Literal["graph", "server"]
 VERSION: Final = 1
 BRANCH_ACTIONS: Final = frozenset({PolicyAction.READ, PolicyAction.EXPORT, PolicyAction.CHANGE})
 TARGET_BRANCH_ACTIONS: Final = frozenset(
-    {
-        PolicyAction.SCHEMA_APPLY,
-        PolicyAction.BRANCH_CREATE,
-        PolicyAction.BRANCH_DELETE,
-        PolicyAction.BRANCH_MERGE,
-    }
+    {PolicyAction.SCHEMA_APPLY, PolicyAction.BRANCH_CREATE, PolicyAction.BRANCH_DELETE, PolicyAction.BRANCH_MERGE}
 )
 RESTRICTABLE_ACTIONS: Final = BRANCH_ACTIONS
 """The actions that rules can restrict. All others work on whole branches or on no rows."""
 
 
 def read_bundle(text: str, path: str | None = None) -> Bundle:
-    """The bundle of a YAML text; `path` is for messages. Raises `CompileError`."""
-    syntax = parse_bundle(text, path)
-    document = syntax.document
-    if syntax.version != VERSION:
-        document.refuse(f"policy version must be {VERSION}, not {syntax.version}", syntax.version_at)
-    _check_groups(syntax)
-    _check_protected_branches(syntax)
-    declared = {name.value for name, _ in syntax.groups}
+    """The bundle of a YAML text; `path` is for messages. Raises `CompileError`. The shapes of the whole file are
+    checked first, then what it says."""
+    document = YamlDocument(text, path, INVALID, stops_at_first=True)
+    members = document.root().members(("version", "groups", "protected_branches", "rules"), required=("version",))
+    version = members["version"].whole_number()
+    groups = members["groups"].entries() if "groups" in members else []
+    actors_of = [(name, [actor.text() for actor in actors.items()]) for name, actors in groups]
+    branches = [b.text() for b in (members["protected_branches"].items() if "protected_branches" in members else ())]
+    rules = [_parse_rule(rule) for rule in (members["rules"].items() if "rules" in members else ())]
+    if version != VERSION:
+        document.refuse(f"policy version must be {VERSION}, not {version}", members["version"].at)
+    for name, actors in actors_of:
+        _check_group(document, name, actors)
+    for branch in branches:
+        if branch.is_blank:
+            document.refuse("protected branch names must not be blank", branch.at)
+        if branch.value != branch.value.strip():
+            # Branch names have no white space around them, so this entry would protect nothing.
+            message = f"protected branch '{branch.value}' has white space around its name, and would protect nothing"
+            document.refuse(message, branch.at)
+    declared = {name.value: tuple(dict.fromkeys(actor.value for actor in actors)) for name, actors in actors_of}
     seen: set[str] = set()
-    for rule in syntax.rules:
-        _check_rule(document, rule, declared, seen)
-        seen.add(rule.id.value)
-    groups = {name.value: tuple(dict.fromkeys(m.value for m in members)) for name, members in syntax.groups}
-    return Bundle(
-        MappingProxyType(groups),
-        frozenset(branch.value for branch in syntax.protected_branches),
-        tuple(_rule(rule) for rule in syntax.rules),
-        document.source,
+    for rule, parts in rules:
+        _check_rule(document, rule, parts, declared, seen)
+        seen.add(rule.id)
+    protected = frozenset(branch.value for branch in branches)
+    return Bundle(MappingProxyType(declared), protected, tuple(rule for rule, _ in rules), document.source)
+
+
+def _parse_rule(value: Value) -> tuple[Rule, dict[str, Value]]:
+    """A rule of the right shape, and its parts by their keys, for the positions of mistakes."""
+    members = value.members(("id", "allow"), required=("id", "allow"))
+    known = ("actors", "actions", "branch_scope", "target_branch_scope", "rows", "hide")
+    allow = members["allow"].members(known, required=("actors", "actions"))
+    parts = {"rule": value, **members, **allow, **allow["actors"].members(("group",), required=("group",))}
+    rows = [(name, row_filter.text()) for name, row_filter in allow["rows"].entries()] if "rows" in allow else []
+    hide = allow["hide"].entries() if "hide" in allow else []
+    masks = [(name, [prop.text() for prop in properties.items()]) for name, properties in hide]
+    actions = allow["actions"].items()
+    branch_scope, target_branch_scope = (
+        allow[key].choice(BranchScope) if key in allow else None for key in ("branch_scope", "target_branch_scope")
     )
+    rule = Rule(
+        parts["id"].text().value,
+        parts["group"].text().value,
+        tuple(action.choice(PolicyAction) for action in actions),
+        branch_scope,
+        target_branch_scope,
+        tuple(VisibleRows(name.value, row_filter.value, row_filter.at) for name, row_filter in rows),
+        tuple(
+            MaskedProperties(
+                name.value, tuple(prop.value for prop in names), TextSpan(name.at.start, (names or [name])[-1].at.end)
+            )
+            for name, names in masks
+        ),
+        tuple(action.at for action in actions),
+    )
+    return rule, parts
 
 
 def align(bundle: Bundle, kind: ScopeKind) -> None:
     """Refuse rules that don't belong to the scope that a bundle is loaded for."""
+    scoped, home = ("server-scoped", "the cluster") if kind == "graph" else ("per-graph", "a graph")
     for rule in bundle.rules:
         for action, at in zip(rule.actions, rule.actions_at, strict=True):
-            if kind == "graph" and action in SERVER_ACTIONS:
+            if (action in SERVER_ACTIONS) is (kind == "graph"):
                 bundle.refuse(
-                    f"rule '{rule.id}' uses the server-scoped action '{action}' in a Graph policy file; "
-                    "move it to a bundle that is bound to the cluster",
-                    at,
-                )
-            if kind == "server" and action not in SERVER_ACTIONS:
-                bundle.refuse(
-                    f"rule '{rule.id}' uses the per-graph action '{action}' in a Server policy file; "
-                    "move it to a bundle that is bound to a graph",
+                    f"rule '{rule.id}' uses the {scoped} action '{action}' in a {kind.capitalize()} policy file; "
+                    f"move it to a bundle that is bound to {home}",
                     at,
                 )
 
 
-def _check_groups(syntax: BundleSyntax) -> None:
-    refuse = syntax.document.refuse
-    for name, members in syntax.groups:
-        if name.is_blank:
-            refuse("policy group names must not be blank", name.at)
-        if not members:
-            refuse(f"policy group '{name.value}' must not be empty", name.at)
-        for member in members:
-            if member.is_blank:
-                refuse(f"policy group '{name.value}' contains a blank actor id", member.at)
+def _check_group(document: YamlDocument, name: Text, actors: list[Text]) -> None:
+    if name.is_blank:
+        document.refuse("policy group names must not be blank", name.at)
+    if not actors:
+        document.refuse(f"policy group '{name.value}' must not be empty", name.at)
+    for actor in actors:
+        if actor.is_blank:
+            document.refuse(f"policy group '{name.value}' contains a blank actor id", actor.at)
 
 
-def _check_protected_branches(syntax: BundleSyntax) -> None:
-    for branch in syntax.protected_branches:
-        if branch.is_blank:
-            syntax.document.refuse("protected branch names must not be blank", branch.at)
-        if branch.value != branch.value.strip():
-            # Branch names have no white space around them, so this entry would protect nothing.
-            message = f"protected branch '{branch.value}' has white space around its name, and would protect nothing"
-            syntax.document.refuse(message, branch.at)
-
-
-def _check_rule(document: YamlDocument, rule: RuleSyntax, declared: set[str], seen: set[str]) -> None:
+def _check_rule(
+    document: YamlDocument, rule: Rule, parts: dict[str, Value], declared: Collection[str], seen: set[str]
+) -> None:
     refuse = document.refuse
-    if rule.id.is_blank:
-        refuse("policy rule ids must not be blank", rule.id.at)
-    if rule.id.value in seen:
-        refuse(f"duplicate policy rule id '{rule.id.value}'", rule.id.at)
-    named = f"policy rule '{rule.id.value}'"
-    if rule.group.is_blank:
-        refuse(f"{named} must reference a non-blank group", rule.group.at)
-    if rule.group.value not in declared:
-        refuse(f"{named} references unknown group '{rule.group.value}'", rule.group.at)
+    if not rule.id.strip():
+        refuse("policy rule ids must not be blank", parts["id"].at)
+    if rule.id in seen:
+        refuse(f"duplicate policy rule id '{rule.id}'", parts["id"].at)
+    named = f"policy rule '{rule.id}'"
+    if not rule.group.strip():
+        refuse(f"{named} must reference a non-blank group", parts["group"].at)
+    if rule.group not in declared:
+        refuse(f"{named} references unknown group '{rule.group}'", parts["group"].at)
     if not rule.actions:
-        refuse(f"{named} must include at least one action", rule.actions_at)
-    _check_scopes(document, rule, named)
-    _check_restrictions(document, rule, named)
+        refuse(f"{named} must include at least one action", parts["actions"].at)
+    _check_scopes(document, rule, parts, named)
+    for key in ("rows", "hide"):
+        if key in parts:
+            _check_restriction(document, rule, parts, key, named)
+    for shown in rule.rows:
+        try:
+            parse_row_filter(shown.filter)
+        except CompileError as error:
+            first = error.diagnostics[0]
+            refuse(filter_problem(f"{named}, rows of {shown.type_name}", first), shown.at, first.suggestion)
+    for type_name, properties in parts["hide"].entries() if rule.hide else ():
+        _check_masks(document, f"{named}, hide of {type_name.value}", type_name, [p.text() for p in properties.items()])
 
 
-def _check_scopes(document: YamlDocument, rule: RuleSyntax, named: str) -> None:
-    if rule.branch_scope is not None and rule.target_branch_scope is not None:
-        at = max(rule.branch_scope[1], rule.target_branch_scope[1], key=lambda place: place.start)
+def _check_scopes(document: YamlDocument, rule: Rule, parts: dict[str, Value], named: str) -> None:
+    scopes = {"branch_scope": BRANCH_ACTIONS, "target_branch_scope": TARGET_BRANCH_ACTIONS}
+    used = [key for key in scopes if key in parts]
+    if len(used) > 1:
+        at = max((parts[key].at for key in used), key=lambda span: span.start)
         document.refuse(f"{named} may use branch_scope or target_branch_scope, not both", at)
-    for key, scope, supported in (
-        ("branch_scope", rule.branch_scope, BRANCH_ACTIONS),
-        ("target_branch_scope", rule.target_branch_scope, TARGET_BRANCH_ACTIONS),
-    ):
-        for action, at in rule.actions:
-            if scope is not None and action not in supported:
+    actions = list(zip(rule.actions, rule.actions_at, strict=True))
+    for key in used:
+        for action, at in actions:
+            if action not in scopes[key]:
                 document.refuse(f"{named} uses {key} with unsupported action '{action}'", at)
-    of_server = [(action, at) for action, at in rule.actions if action in SERVER_ACTIONS]
-    if of_server and len(of_server) < len(rule.actions):
+    of_server = [(action, at) for action, at in actions if action in SERVER_ACTIONS]
+    if of_server and len(of_server) < len(actions):
         action, at = of_server[0]
         document.refuse(
             f"{named} mixes the server-scoped action '{action}' with per-graph actions; split into separate rules", at
         )
-    if of_server and (rule.branch_scope or rule.target_branch_scope):
+    if of_server and used:
         document.refuse(f"{named}: server-scoped actions have no branch context", of_server[0][1])
 
 
-def _check_restrictions(document: YamlDocument, rule: RuleSyntax, named: str) -> None:
-    for key, restriction in (("rows", rule.rows), ("hide", rule.hide)):
-        if restriction is None:
-            continue
-        for action, at in rule.actions:
-            if action not in RESTRICTABLE_ACTIONS:
-                document.refuse(
-                    f"{named} uses {key} with unsupported action '{action}': only read, export and change "
-                    "can be allowed in part",
-                    at,
-                )
-        if not restriction:
-            document.refuse(f"{named} has an empty {key}: name a type, or leave it out", rule.at)
-        for type_name, _ in restriction:
-            if type_name.is_blank:
-                document.refuse(f"{named}: type names in {key} must not be blank", type_name.at)
-    for type_name, predicate in rule.rows or ():
-        try:
-            parse_row_filter(predicate.value)
-        except CompileError as error:
-            first = error.diagnostics[0]
-            message = filter_problem(f"{named}, rows of {type_name.value}", first)
-            document.refuse(message, predicate.at, first.suggestion)
-    for type_name, properties in rule.hide or ():
-        _check_masks(document, f"{named}, hide of {type_name.value}", type_name, properties)
+def _check_restriction(document: YamlDocument, rule: Rule, parts: dict[str, Value], key: str, named: str) -> None:
+    for action, at in zip(rule.actions, rule.actions_at, strict=True):
+        if action not in RESTRICTABLE_ACTIONS:
+            document.refuse(
+                f"{named} uses {key} with unsupported action '{action}': only read, export and change "
+                "can be allowed in part",
+                at,
+            )
+    types = parts[key].entries()
+    if not types:
+        document.refuse(f"{named} has an empty {key}: name a type, or leave it out", parts["rule"].at)
+    for type_name, _ in types:
+        if type_name.is_blank:
+            document.refuse(f"{named}: type names in {key} must not be blank", type_name.at)
 
 
-def _check_masks(document: YamlDocument, named: str, type_name: Text, properties: tuple[Text, ...]) -> None:
+def _check_masks(document: YamlDocument, named: str, type_name: Text, properties: list[Text]) -> None:
     if not properties:
         document.refuse(f"{named} must list at least one property", type_name.at)
     seen: set[str] = set()
@@ -250,23 +275,3 @@ def _check_masks(document: YamlDocument, named: str, type_name: Text, properties
         if prop.value in seen:
             document.refuse(f"{named} lists '{prop.value}' twice", prop.at)
         seen.add(prop.value)
-
-
-def _rule(rule: RuleSyntax) -> Rule:
-    return Rule(
-        rule.id.value,
-        rule.group.value,
-        tuple(action for action, _ in rule.actions),
-        rule.branch_scope and rule.branch_scope[0],
-        rule.target_branch_scope and rule.target_branch_scope[0],
-        tuple(VisibleRows(name.value, predicate.value, predicate.at) for name, predicate in rule.rows or ()),
-        tuple(
-            MaskedProperties(name.value, tuple(p.value for p in properties), _around(name.at, properties))
-            for name, properties in rule.hide or ()
-        ),
-        tuple(at for _, at in rule.actions),
-    )
-
-
-def _around(start: TextSpan, properties: tuple[Text, ...]) -> TextSpan:
-    return TextSpan(start.start, properties[-1].at.end)

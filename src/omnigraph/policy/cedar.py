@@ -7,8 +7,6 @@ request; nothing here inspects a rule to find out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from enum import Enum
 from functools import cache
 from typing import Final
 
@@ -19,10 +17,11 @@ from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import PolicyEvaluationError
 from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.source import LONE_SURROGATE
-from omnigraph.policy.rules import SERVER_ACTIONS, BranchScope, Bundle, Rule
+from omnigraph.policy.bundle import SERVER_ACTIONS, BranchScope, Bundle, Rule
 
 _NAMESPACE: Final = "Omnigraph"
-_SERVER: Final = "root"
+SERVER: Final = "root"
+"""Stands for the server where a graph has its id."""
 _MOST_CACHED: Final = 100_000
 
 SCHEMA: Final = f"""\
@@ -54,20 +53,16 @@ def _schema() -> cedarpy.Schema:
     return cedarpy.Schema.from_str(SCHEMA)
 
 
-class BranchKind(Enum):
-    """The kind of a branch in a request. Rules see nothing else of a branch."""
-
-    ABSENT = 0
-    UNPROTECTED = 1
-    PROTECTED = 2
-
-
 class CompiledRules:
     """The compiled rules of one scope. Safe to share between threads."""
 
     def __init__(self, bundle: Bundle, graph_id: str) -> None:
         """Raises `CompileError` for rules that Cedar refuses."""
-        _refuse_repeated_actions(bundle)
+        for rule in bundle.rules:
+            for i, action in enumerate(rule.actions):
+                if action in rule.actions[:i]:
+                    message = f"policy rule '{rule.id}' lists action '{action}' twice: two policies would have the id "
+                    bundle.refuse(f"{message}'{rule.id}:{action}'", rule.actions_at[i])
         permits = [(action, _permit(rule, action, graph_id)) for rule in bundle.rules for action in rule.actions]
         self.text = "\n".join(text for _, text in permits)
         self._bundle = bundle
@@ -81,44 +76,38 @@ class CompiledRules:
             action: cedarpy.PolicySet.from_str("".join(text for of, text in permits if of == action))
             for action in PolicyAction
         }
-        self._entities = cedarpy.Entities.from_json_str(json.dumps(list(_entities(bundle, graph_id))), _schema())
-        self._cache: dict[tuple[str, PolicyAction, BranchKind, BranchKind], tuple[str, ...]] = {}
+        self._entities = cedarpy.Entities.from_json_str(json.dumps(_entities(bundle, graph_id)), _schema())
+        self._cache: dict[tuple[str, PolicyAction, bool | None, bool | None], tuple[str, ...]] = {}
 
     def allowing(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
-        """The ids of the rules that allow a request, in string order; none when it is denied.
-
-        The actor must be in a group of the bundle. The result is cached by actor, action and the kinds of the branches.
-        Raises `PolicyEvaluationError`.
-        """
-        key = (actor, request.action, self._branch_kind(request.branch), self._branch_kind(request.target_branch))
+        """The ids of the rules that allow a request, in string order; none when it is denied. The actor must be in a
+        group of the bundle. Rules see nothing of a branch but whether it is there and protected, so the result is
+        cached by that, the actor and the action. Raises `PolicyEvaluationError`."""
+        key = (actor, request.action, self._is_protected(request.branch), self._is_protected(request.target_branch))
         rules = self._cache.get(key)
         if rules is None:
-            rules = self._evaluate(actor, request, key[2], key[3])
+            rules = self._evaluate(actor, request)
             if len(self._cache) >= _MOST_CACHED:
                 self._cache.clear()
             self._cache[key] = rules
         return rules
 
-    def _branch_kind(self, branch: str | None) -> BranchKind:
-        if branch is None:
-            return BranchKind.ABSENT
-        return BranchKind.PROTECTED if branch in self._bundle.protected_branches else BranchKind.UNPROTECTED
+    def _is_protected(self, branch: str | None) -> bool | None:
+        return None if branch is None else branch in self._bundle.protected_branches
 
-    def _evaluate(
-        self, actor: str, request: AccessRequest, branch: BranchKind, target_branch: BranchKind
-    ) -> tuple[str, ...]:
+    def _evaluate(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
         of_server = request.action in SERVER_ACTIONS
         query = {
             "principal": _uid("Actor", actor),
             "action": _uid("Action", request.action),
-            "resource": _uid("Server", _SERVER) if of_server else _uid("Graph", self._graph_id),
+            "resource": _uid("Server", SERVER) if of_server else _uid("Graph", self._graph_id),
             "context": {
-                "has_branch": branch is not BranchKind.ABSENT,
+                "has_branch": request.branch is not None,
                 "branch": _readable(request.branch),
-                "branch_is_protected": branch is BranchKind.PROTECTED,
-                "has_target_branch": target_branch is not BranchKind.ABSENT,
+                "branch_is_protected": bool(self._is_protected(request.branch)),
+                "has_target_branch": request.target_branch is not None,
                 "target_branch": _readable(request.target_branch),
-                "target_branch_is_protected": target_branch is BranchKind.PROTECTED,
+                "target_branch_is_protected": bool(self._is_protected(request.target_branch)),
             },
         }
         policies = self._policies.get(request.action, "")
@@ -133,68 +122,43 @@ class CompiledRules:
         missing = [reason for reason in diagnostics.reasons if reason not in ids]
         if missing or not diagnostics.reasons:
             raise PolicyEvaluationError(["Cedar allowed the request and did not name a rule"])
-        return tuple(sorted({_rule_id(ids[reason]) for reason in diagnostics.reasons}))
+        # No action has a colon in its name, so the last one ends the id of the rule.
+        return tuple(sorted({ids[reason].rpartition(":")[0] for reason in diagnostics.reasons}))
 
 
 def _permit(rule: Rule, action: PolicyAction, graph_id: str) -> str:
     """The policy of one action of one rule."""
     of_server = action in SERVER_ACTIONS
-    resource = _entity("Server", _SERVER) if of_server else _entity("Graph", graph_id)
+    resource = _entity("Server", SERVER) if of_server else _entity("Graph", graph_id)
     lines = [
-        f"@id({_quote(_policy_id(rule, action))})",
+        f"@id({_quote(f'{rule.id}:{action}')})",
         "permit (",
         f"  principal in {_entity('Group', rule.group)},",
         f"  action == {_entity('Action', action)},",
         f"  resource == {resource}",
         ")",
     ]
-    condition = _condition("branch", rule.branch_scope) or _condition("target_branch", rule.target_branch_scope)
-    if condition is not None:
-        lines.append(f"when {{ {condition} }}")
+    for branch, scope in (("branch", rule.branch_scope), ("target_branch", rule.target_branch_scope)):
+        if scope is not None:
+            lines.append(f"when {{ {_condition(branch, scope)} }}")
     return "\n".join(lines) + ";\n"
 
 
-def _condition(branch: str, scope: BranchScope | None) -> str | None:
-    match scope:
-        case None:
-            return None
-        case BranchScope.ANY:
-            return "true"
-        case BranchScope.PROTECTED:
-            return f"context.has_{branch} && context.{branch}_is_protected"
-        case BranchScope.UNPROTECTED:
-            return f"context.has_{branch} && context.{branch}_is_protected == false"
+def _condition(branch: str, scope: BranchScope) -> str:
+    if scope is BranchScope.ANY:
+        return "true"
+    is_protected = f"context.has_{branch} && context.{branch}_is_protected"
+    return is_protected if scope is BranchScope.PROTECTED else f"{is_protected} == false"
 
 
-def _entities(bundle: Bundle, graph_id: str) -> Iterator[dict[str, object]]:
-    for group in bundle.groups:
-        yield _entity_record(_uid("Group", group))
+def _entities(bundle: Bundle, graph_id: str) -> list[dict[str, object]]:
+    parents_of: list[tuple[dict[str, str], list[dict[str, str]]]] = [(_uid("Group", g), []) for g in bundle.groups]
     for actor, groups in bundle.groups_of.items():
-        yield _entity_record(_uid("Actor", actor), [_uid("Group", group) for group in sorted(groups)])
-    yield _entity_record(_uid("Graph", graph_id))
+        parents_of.append((_uid("Actor", actor), [_uid("Group", group) for group in sorted(groups)]))
+    parents_of.append((_uid("Graph", graph_id), []))
     if any(action in SERVER_ACTIONS for rule in bundle.rules for action in rule.actions):
-        yield _entity_record(_uid("Server", _SERVER))
-
-
-def _entity_record(uid: dict[str, str], parents: list[dict[str, str]] | None = None) -> dict[str, object]:
-    return {"uid": uid, "attrs": {}, "parents": parents or []}
-
-
-def _refuse_repeated_actions(bundle: Bundle) -> None:
-    for rule in bundle.rules:
-        for i, action in enumerate(rule.actions):
-            if action in rule.actions[:i]:
-                message = f"policy rule '{rule.id}' lists action '{action}' twice: two policies would have the id "
-                bundle.refuse(f"{message}'{_policy_id(rule, action)}'", rule.actions_at[i])
-
-
-def _policy_id(rule: Rule, action: PolicyAction) -> str:
-    return f"{rule.id}:{action}"
-
-
-def _rule_id(policy_id: str) -> str:
-    """No action has a colon in its name, so the last one ends the id of the rule."""
-    return policy_id.rpartition(":")[0]
+        parents_of.append((_uid("Server", SERVER), []))
+    return [{"uid": uid, "attrs": {}, "parents": parents} for uid, parents in parents_of]
 
 
 def _uid(kind: str, id_: str) -> dict[str, str]:

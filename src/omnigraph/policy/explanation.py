@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -15,26 +15,18 @@ from omnigraph.api.governance import AccessRequest, Decision, Gate
 from omnigraph.api.values import count_noun
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.query.row_filter import Visibility
-from omnigraph.policy.gate import NearestRule, PolicyGate, describe_lacks, nearest_rule
-from omnigraph.policy.rules import Rule
+from omnigraph.policy.gate import PolicyGate, describe_lacks, nearest_rule
 from omnigraph.yaml_documents import Text, Value, YamlDocument
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision and its reasons: the rules that allow the request, or the nearest rule."""
+    """A decision, and the reasons for it as sentences, the most important one first."""
 
     actor: str | None
     request: AccessRequest
     decision: Decision
-    allowing: tuple[Rule, ...] = ()
-    nearest: NearestRule | None = None
-
-    def reasons(self) -> tuple[str, ...]:
-        """Sentences, the most important one first."""
-        if self.allowing:
-            return tuple(sentence for rule in self.allowing for sentence in _describe_rule(rule))
-        return describe_lacks(self.nearest)
+    reasons: tuple[str, ...]
 
     def lines(self) -> tuple[str, ...]:
         """`key: value`, as `policy explain` prints it; an absent value has no line."""
@@ -48,68 +40,45 @@ class Explanation:
             ("message", self.decision.message),
         ]
         lines = [f"{key}: {value}" for key, value in values if value is not None]
-        return (*lines, *(f"reason: {reason}" for reason in self.reasons()))
+        return (*lines, *(f"reason: {reason}" for reason in self.reasons))
 
 
 def explain(gate: PolicyGate, actor: str | None, request: AccessRequest) -> Explanation:
-    """Raises `PolicyEvaluationError`, as the decision would."""
+    """By the rules that allow the request, or by the nearest rule. Raises `PolicyEvaluationError`, as the decision
+    would."""
     decision = gate.decide(actor, request)
-    if decision.allowed:
-        return Explanation(actor, request, decision, gate.matching(actor, request))
-    return Explanation(actor, request, decision, nearest=nearest_rule(gate.bundle, actor, request))
-
-
-def _describe_rule(rule: Rule) -> Iterator[str]:
-    yield f"rule '{rule.id}' allows it to group '{rule.group}'"
-    for shown in rule.rows:
-        yield f"rule '{rule.id}' shows of {shown.type_name} the rows with {' '.join(shown.filter.split())}"
-    for hide in rule.hide:
-        yield f"rule '{rule.id}' hides of {hide.type_name} {', '.join(hide.properties)}"
+    if not decision.allowed:
+        return Explanation(actor, request, decision, describe_lacks(nearest_rule(gate.bundle, actor, request)))
+    reasons = []
+    for rule in gate.matching(actor, request):
+        named = f"rule '{rule.id}'"
+        reasons.append(f"{named} allows it to group '{rule.group}'")
+        reasons += [f"{named} shows of {r.type_name} the rows with {' '.join(r.filter.split())}" for r in rule.rows]
+        reasons += [f"{named} hides of {masked.type_name} {', '.join(masked.properties)}" for masked in rule.hide]
+    return Explanation(actor, request, decision, tuple(reasons))
 
 
 Shows: TypeAlias = Callable[[Visibility], bool]
 """Whether a row is visible. The caller that has the row answers this."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowVisibility:
-    """One row for one actor. `shown_by` and `not_shown_by` are rules that allow the request."""
-
-    type: TableType
-    visible: bool
-    shown_by: tuple[Rule, ...]
-    not_shown_by: tuple[Rule, ...]
-    masked: tuple[str, ...]
-
-    def lines(self) -> tuple[str, ...]:
-        """`key: value`, after the lines of an explanation."""
-        lines = [f"row: {'visible' if self.visible else 'not visible'}"]
-        lines += [f"reason: rule '{rule.id}' shows it" for rule in self.shown_by]
-        lines += [f"reason: rule '{rule.id}' does not show it{self._filter_of(rule)}" for rule in self.not_shown_by]
-        if self.visible and self.masked:
-            lines.append(f"hidden: {', '.join(self.masked)}")
-        return tuple(lines)
-
-    def _filter_of(self, rule: Rule) -> str:
-        names = (self.type.name, self.type.type_key)
-        wanted = next((shown.filter for shown in rule.rows if shown.type_name in names), None)
-        return ", or not both of its ends" if wanted is None else f": it shows those with {' '.join(wanted.split())}"
-
-
-def row_visibility(
+def describe_row_visibility(
     gate: PolicyGate, actor: str, request: AccessRequest, catalog: Catalog, type_: TableType, shows: Shows
-) -> RowVisibility:
-    """Raises as `PolicyGate.visibility` does: who may not do it sees no row."""
+) -> tuple[str, ...]:
+    """Whether an actor sees one row, and which of the rules that allow the request show it: `key: value`, after the
+    lines of an explanation. Raises as `PolicyGate.visibility` does: an actor that may not do it sees no row."""
     visibility = gate.visibility(actor, request, catalog)
-    by_rule = {rule: gate.visibility_of_rule(actor, rule, catalog) for rule in gate.matching(actor, request)}
-    shown = {rule.id: shows(seen) for rule, seen in by_rule.items()}
-    return RowVisibility(
-        type_,
-        shows(visibility),
-        tuple(rule for rule in by_rule if shown[rule.id]),
-        tuple(rule for rule in by_rule if not shown[rule.id]),
-        tuple(sorted(visibility.of(type_).masked)),
-    )
+    visible, masked = shows(visibility), sorted(visibility.of(type_).masked)
+    shown, not_shown = [], []
+    for rule in gate.matching(actor, request):
+        if shows(gate.restrictions.visibility(actor, (rule,), catalog)):
+            shown.append(f"reason: rule '{rule.id}' shows it")
+            continue
+        filters = (rows.filter for rows in rule.rows if rows.type_name in (type_.name, type_.type_key))
+        wanted = next((f": it shows those with {' '.join(text.split())}" for text in filters), None)
+        not_shown.append(f"reason: rule '{rule.id}' does not show it{wanted or ', or not both of its ends'}")
+    hidden = [f"hidden: {', '.join(masked)}"] if visible and masked else []
+    return (f"row: {'visible' if visible else 'not visible'}", *shown, *not_shown, *hidden)
 
 
 INVALID: Final = "policy_tests_invalid"

@@ -1,4 +1,4 @@
-"""The gate of a scope with a bundle: decisions with their messages, and the visibility of an actor.
+"""The gates of scopes with and without a bundle: decisions with their messages, and the visibility of an actor.
 
 Servers and handles make one with `load_gate` and share it between requests; it is immutable. Cedar makes the decisions.
 The nearest rule of a denied request is found by comparing the parts of the rules, and never decides anything.
@@ -6,21 +6,18 @@ The nearest rule of a denied request is found by comparing the parts of the rule
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision
-from omnigraph.errors import CompileError, PolicyEvaluationError
+from omnigraph.errors import CompileError, PolicyError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
-from omnigraph.policy.bundle import ScopeKind, align, read_bundle
-from omnigraph.policy.cedar import CompiledRules
-from omnigraph.policy.rules import BranchScope, Bundle, Rule, require
-from omnigraph.policy.visibility import Restrictions, check_restrictions
+from omnigraph.policy.bundle import SERVER_ACTIONS, BranchScope, Bundle, Rule, ScopeKind, align, read_bundle
+from omnigraph.policy.cedar import SERVER, CompiledRules
+from omnigraph.policy.visibility import Restrictions, resolve_restrictions
 
 
 class Lack(StrEnum):
@@ -32,44 +29,9 @@ class Lack(StrEnum):
     ACTION = "action"
 
 
-@dataclass(frozen=True, slots=True)
-class Lacking:
-    """A part of a rule that prevents it from allowing a request, with a message."""
-
-    kind: Lack
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class NearestRule:
-    """The rule that comes closest to allowing a request."""
-
-    rule_id: str
-    lacks: tuple[Lacking, ...]
-
-
-def lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest) -> tuple[Lacking, ...]:
+def lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest) -> dict[Lack, str]:
     """The reasons why a rule does not allow a request, nearest first; none for a rule that allows it."""
-    return tuple(sorted(_lacks(bundle, rule, actor, request), key=lambda lack: _RANK[lack.kind]))
-
-
-_RANK = {lack: rank for rank, lack in enumerate(Lack)}
-
-
-def nearest_rule(bundle: Bundle, actor: str | None, request: AccessRequest) -> NearestRule | None:
-    """The rule with the fewest lacks; among equals the one with the nearest lack, then the first in the file."""
-    found = [NearestRule(rule.id, lacks(bundle, rule, actor, request)) for rule in bundle.rules]
-    return min(found, key=lambda near: (len(near.lacks), [_RANK[lack.kind] for lack in near.lacks]), default=None)
-
-
-def _lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest) -> Iterator[Lacking]:
-    if actor is None:
-        yield Lacking(Lack.GROUP, f"the request has no actor, and only members of group '{rule.group}' may")
-    elif rule.group not in bundle.groups_of.get(actor, frozenset()):
-        yield Lacking(Lack.GROUP, f"actor '{actor}' is not in group '{rule.group}'")
-    if request.action not in rule.actions:
-        listed = ", ".join(rule.actions)
-        yield Lacking(Lack.ACTION, f"action '{request.action}' is not listed ({listed})")
+    messages: dict[Lack, str] = {}
     for kind, scope, named, branch in (
         (Lack.BRANCH_SCOPE, rule.branch_scope, "branch", request.branch),
         (Lack.TARGET_BRANCH_SCOPE, rule.target_branch_scope, "target branch", request.target_branch),
@@ -77,30 +39,63 @@ def _lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest
         if scope is None or scope is BranchScope.ANY:
             continue
         if branch is None:
-            yield Lacking(kind, f"{kind} is '{scope}', and the request names no {named}")
+            messages[kind] = f"{kind} is '{scope}', and the request names no {named}"
         elif (branch in bundle.protected_branches) is not (scope is BranchScope.PROTECTED):
             standing = "protected" if branch in bundle.protected_branches else "not protected"
-            yield Lacking(kind, f"{kind} is '{scope}', and {named} '{branch}' is {standing}")
+            messages[kind] = f"{kind} is '{scope}', and {named} '{branch}' is {standing}"
+    if actor is None:
+        messages[Lack.GROUP] = f"the request has no actor, and only members of group '{rule.group}' may"
+    elif rule.group not in bundle.groups_of.get(actor, frozenset()):
+        messages[Lack.GROUP] = f"actor '{actor}' is not in group '{rule.group}'"
+    if request.action not in rule.actions:
+        messages[Lack.ACTION] = f"action '{request.action}' is not listed ({', '.join(rule.actions)})"
+    return messages
 
 
-def describe_lacks(nearest: NearestRule | None) -> tuple[str, ...]:
+def nearest_rule(bundle: Bundle, actor: str | None, request: AccessRequest) -> tuple[str, dict[Lack, str]] | None:
+    """The rule with the fewest lacks, and these; among equals the one with the nearest lack, then the first in the
+    file."""
+    found = [(rule.id, lacks(bundle, rule, actor, request)) for rule in bundle.rules]
+    return min(found, key=lambda near: (len(near[1]), [list(Lack).index(lack) for lack in near[1]]), default=None)
+
+
+def describe_lacks(nearest: tuple[str, dict[Lack, str]] | None) -> tuple[str, ...]:
     """The reasons of a denial, as sentences."""
     if nearest is None:
         return ("there are no rules, so everything is denied",)
-    return tuple(f"nearest rule '{nearest.rule_id}': {lack.message}" for lack in nearest.lacks)
+    rule_id, messages = nearest
+    return tuple(f"nearest rule '{rule_id}': {message}" for message in messages.values())
 
 
-SERVER_LABEL: Final = "root"
-"""Stands for the server where a graph has its id."""
+class WithoutRules:
+    """The gate of a scope without a bundle: an authenticated actor may read, and do nothing else. Without an actor
+    there is no authentication at all, so everything is allowed."""
+
+    def decide(self, actor: str | None, request: AccessRequest) -> Decision:
+        action = request.action
+        if actor is not None and action in SERVER_ACTIONS:
+            return Decision(False, f"policy denied action '{action}': no rules are bound to the server itself")
+        if actor is not None and action is not PolicyAction.READ:
+            return Decision(False, f"policy denied action '{action}' for actor '{actor}': default-deny, no rules bound")
+        return Decision(True, f"policy allowed action '{action}'")
+
+
+WITHOUT_RULES: Final = WithoutRules()
+
+
+def require(decision: Decision) -> None:
+    """Raise `PolicyError` for a denial."""
+    if not decision.allowed:
+        raise PolicyError(decision.message, decision.reasons)
 
 
 class PolicyGate:
     """The rules of a bundle for one scope. Raises `CompileError` when they can't be compiled."""
 
-    def __init__(self, bundle: Bundle, graph_id: str = SERVER_LABEL) -> None:
+    def __init__(self, bundle: Bundle, graph_id: str = SERVER) -> None:
         self.bundle = bundle
         self.rules = CompiledRules(bundle, graph_id)
-        self._restrictions = Restrictions(bundle)
+        self.restrictions = Restrictions(bundle)
         self._by_id = {rule.id: rule for rule in bundle.rules}
         self._has_admins = any(PolicyAction.ADMIN in rule.actions for rule in bundle.rules)
         self._catalog: Catalog | None = None
@@ -112,7 +107,7 @@ class PolicyGate:
 
     def bind_schema(self, catalog: Catalog) -> PolicyGate:
         """The same rules for a graph with this schema. Raises `CompileError` when their restrictions don't fit it."""
-        check_restrictions(self.bundle, catalog)
+        resolve_restrictions(self.bundle, catalog)
         gate = copy(self)
         gate._catalog = catalog
         return gate
@@ -125,24 +120,18 @@ class PolicyGate:
             return Decision(False, f"policy denied action '{request.action}' for unknown actor '{actor}'")
         rules = self.rules.allowing(actor, request)
         if not rules:
-            return Decision(False, f"{_denial(request)} for actor '{actor}'", reasons=self._reasons(actor, request))
+            reasons: tuple[str, ...] = ()
+            # Only an actor that may read the rules, that is, one that may `admin`, learns what the nearest rule lacks.
+            if self._has_admins and self.rules.allowing(actor, AccessRequest(PolicyAction.ADMIN)):
+                reasons = describe_lacks(nearest_rule(self.bundle, actor, request))
+            return Decision(False, f"{_denial(request)} for actor '{actor}'", reasons=reasons)
         return Decision(True, f"policy allowed action '{request.action}' for actor '{actor}'", rules[0])
-
-    def _reasons(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
-        """The lacks of the nearest rule, if the actor may read the rules, that is, if it may `admin`."""
-        if not self._has_admins or not self.rules.allowing(actor, AccessRequest(PolicyAction.ADMIN)):
-            return ()
-        return describe_lacks(nearest_rule(self.bundle, actor, request))
 
     def matching(self, actor: str | None, request: AccessRequest) -> tuple[Rule, ...]:
         """The rules that allow a request, in the order of their ids."""
         if actor is None or actor not in self.bundle.groups_of:
             return ()
         return tuple(self._by_id[rule_id] for rule_id in self.rules.allowing(actor, request))
-
-    def visibility_of_rule(self, actor: str, rule: Rule, catalog: Catalog) -> Visibility:
-        """The visibility by one rule alone."""
-        return self._restrictions.visibility(actor, (rule,), catalog)
 
     def visibility(self, actor: str | None, request: AccessRequest, catalog: Catalog | None = None) -> Visibility:
         """The visibility of an actor for a request, under the bound schema or another one. Raises `PolicyError` when
@@ -156,7 +145,7 @@ class PolicyGate:
         require(self.decide(actor, request))
         assert actor is not None, "a request without an actor is always denied"
         try:
-            return self._restrictions.visibility(actor, self.matching(actor, request), catalog)
+            return self.restrictions.visibility(actor, self.matching(actor, request), catalog)
         except CompileError as error:
             # The caller must not learn which rows a rule shows.
             message = "a restriction of a rule does not fit the schema; validate the bundle against it"
@@ -173,4 +162,4 @@ def load_gate(source: str, kind: ScopeKind, label: str, graph_id: str | None = N
     """The gate of a bundle. `label` names the bundle in messages; without a graph id the gate is the server's."""
     bundle = read_bundle(source, label)
     align(bundle, kind)
-    return PolicyGate(bundle, SERVER_LABEL if kind == "server" or graph_id is None else graph_id)
+    return PolicyGate(bundle, SERVER if kind == "server" or graph_id is None else graph_id)

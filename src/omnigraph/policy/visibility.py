@@ -6,11 +6,8 @@ property is masked only if every matching rule masks it. `gate` is the only call
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from threading import Lock
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
@@ -25,13 +22,18 @@ from omnigraph.language.query.row_filter import (
     with_vectors,
 )
 from omnigraph.language.query.syntax import TextSpan
-from omnigraph.policy.rules import INVALID, Bundle, Rule, filter_problem
+from omnigraph.policy.bundle import INVALID, Bundle, MaskedProperties, Rule, VisibleRows, filter_problem
 
 _MOST_REMEMBERED: Final = 1024
 
+Report: TypeAlias = Callable[..., None]
+"""Takes a mistake with its position in the bundle, and a suggestion if there is one."""
 
-@dataclass(frozen=True, slots=True)
-class _RuleRestrictions:
+Key = TypeVar("Key")
+Result = TypeVar("Result")
+
+
+class _RuleRestrictions(NamedTuple):
     """The row filters and the masked properties of one rule, by type key."""
 
     rows: dict[str, RowFilter]
@@ -43,9 +45,8 @@ class Restrictions:
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        self._lock = Lock()
-        self._resolved: OrderedDict[str, dict[str, _RuleRestrictions]] = OrderedDict()
-        self._visibilities: OrderedDict[tuple[str, tuple[str, ...], str], Visibility] = OrderedDict()
+        self._resolved: dict[str, dict[str, _RuleRestrictions]] = {}
+        self._visibilities: dict[tuple[str, tuple[str, ...], str], Visibility] = {}
 
     def visibility(self, actor: str, rules: Sequence[Rule], catalog: Catalog) -> Visibility:
         """The visibility of an actor by the rules that allow its request. Raises `CompileError` when these rules have
@@ -55,107 +56,78 @@ class Restrictions:
         if not all(rule.restricts for rule in rules):
             return UNRESTRICTED
         key = (actor, tuple(rule.id for rule in rules), catalog.digest)
-        with self._lock:
-            visibility = self._visibilities.get(key)
-        if visibility is None:
-            restrictions = self._resolve(catalog)
-            visibility = _combine([restrictions[rule.id] for rule in rules], actor, catalog)
-            with self._lock:
-                self._visibilities[key] = visibility
-                if len(self._visibilities) > _MOST_REMEMBERED:
-                    self._visibilities.popitem(last=False)
+        if (visibility := self._visibilities.get(key)) is None:
+            if (resolved := self._resolved.get(catalog.digest)) is None:
+                resolved = resolve_restrictions(self._bundle, catalog)
+                _remember(self._resolved, catalog.digest, resolved)
+            visibility = _combine([resolved[rule.id] for rule in rules], actor, catalog)
+            _remember(self._visibilities, key, visibility)
         return visibility
 
-    def _resolve(self, catalog: Catalog) -> dict[str, _RuleRestrictions]:
-        with self._lock:
-            resolved = self._resolved.get(catalog.digest)
-        if resolved is None:
-            resolved = resolve_restrictions(self._bundle, catalog)
-            with self._lock:
-                self._resolved[catalog.digest] = resolved
-                if len(self._resolved) > _MOST_REMEMBERED:
-                    self._resolved.popitem(last=False)
-        return resolved
 
-
-def check_restrictions(bundle: Bundle, catalog: Catalog) -> None:
-    """Check the restrictions of a bundle against a schema. Raises `CompileError` with every mistake."""
-    resolve_restrictions(bundle, catalog)
+def _remember(cache: dict[Key, Result], key: Key, result: Result) -> None:
+    """Another thread may do the same, with the same result."""
+    if len(cache) >= _MOST_REMEMBERED:
+        cache.clear()
+    cache[key] = result
 
 
 def resolve_restrictions(bundle: Bundle, catalog: Catalog) -> dict[str, _RuleRestrictions]:
-    """The restrictions of every rule, by its id."""
-    findings = _Findings(bundle)
-    resolved = {rule.id: _resolve_rule(rule, catalog, findings) for rule in bundle.rules}
-    findings.raise_any()
+    """The restrictions of every rule, by its id, for a schema. Raises `CompileError` with every mistake."""
+    diagnostics: list[Diagnostic] = []
+
+    def report(message: str, at: TextSpan, suggestion: str | None = None) -> None:
+        diagnostics.append(bundle.source.diagnostic(INVALID, message, at.start, at.end, suggestion=suggestion))
+
+    resolved = {rule.id: _resolve_rule(rule, catalog, report) for rule in bundle.rules}
+    if diagnostics:
+        raise CompileError(diagnostics)
     return resolved
 
 
-class _Findings:
-    """Collects mistakes with their positions in the bundle."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self._bundle = bundle
-        self._diagnostics: list[Diagnostic] = []
-
-    def add(self, message: str, at: TextSpan, suggestion: str | None = None) -> None:
-        source = self._bundle.source
-        self._diagnostics.append(source.diagnostic(INVALID, message, at.start, at.end, suggestion=suggestion))
-
-    def raise_any(self) -> None:
-        if self._diagnostics:
-            raise CompileError(self._diagnostics)
-
-
-def _resolve_rule(rule: Rule, catalog: Catalog, findings: _Findings) -> _RuleRestrictions:
-    rows: dict[str, RowFilter] = {}
-    for clause in rule.rows:
-        named = f"policy rule '{rule.id}', rows of {clause.type_name}"
-        type_ = _type(clause.type_name, clause.at, named, catalog, findings)
+def _resolve_rule(rule: Rule, catalog: Catalog, report: Report) -> _RuleRestrictions:
+    resolved = _RuleRestrictions({}, {})
+    clauses: tuple[VisibleRows | MaskedProperties, ...] = (*rule.rows, *rule.hide)
+    for clause in clauses:
+        is_filter = isinstance(clause, VisibleRows)
+        named = f"policy rule '{rule.id}', {'rows' if is_filter else 'hide'} of {clause.type_name}"
+        type_ = _type(clause.type_name, clause.at, named, catalog, report)
         if type_ is None:
             continue
-        if type_.type_key in rows:
-            findings.add(f"{named}: the type is listed twice", clause.at)
-            continue
-        try:
-            rows[type_.type_key] = check_row_filter(clause.filter, type_, catalog)
-        except CompileError as error:
-            for problem in error.diagnostics:
-                findings.add(filter_problem(named, problem), clause.at, problem.suggestion)
-    masked: dict[str, frozenset[str]] = {}
-    for hide in rule.hide:
-        named = f"policy rule '{rule.id}', hide of {hide.type_name}"
-        type_ = _type(hide.type_name, hide.at, named, catalog, findings)
-        if type_ is None:
-            continue
-        if type_.type_key in masked:
-            findings.add(f"{named}: the type is listed twice", hide.at)
-            continue
-        masked[type_.type_key] = _masked_properties(type_, hide.properties, named, hide.at, findings)
-    return _RuleRestrictions(rows, masked)
+        if type_.type_key in (resolved.rows if is_filter else resolved.masked):
+            report(f"{named}: the type is listed twice", clause.at)
+        elif isinstance(clause, MaskedProperties):
+            resolved.masked[type_.type_key] = _masked_properties(type_, clause, named, report)
+        else:
+            try:
+                resolved.rows[type_.type_key] = check_row_filter(clause.filter, type_, catalog)
+            except CompileError as error:
+                for problem in error.diagnostics:
+                    report(filter_problem(named, problem), clause.at, problem.suggestion)
+    return resolved
 
 
-def _type(name: str, at: TextSpan, named: str, catalog: Catalog, findings: _Findings) -> NodeType | EdgeType | None:
+def _type(name: str, at: TextSpan, named: str, catalog: Catalog, report: Report) -> NodeType | EdgeType | None:
     if name in catalog.nodes and name in catalog.edges:
-        findings.add(f"{named}: a node and an edge type have this name; write 'node:{name}' or 'edge:{name}'", at)
+        report(f"{named}: a node and an edge type have this name; write 'node:{name}' or 'edge:{name}'", at)
         return None
     try:
         return catalog.type_named(name)
     except BadRequestError as error:
-        findings.add(f"{named}: {error}", at)
+        report(f"{named}: {error}", at)
         return None
 
 
 def _masked_properties(
-    type_: NodeType | EdgeType, names: Iterable[str], named: str, at: TextSpan, findings: _Findings
+    type_: NodeType | EdgeType, clause: MaskedProperties, named: str, report: Report
 ) -> frozenset[str]:
     """The masked properties, with the vectors that are embedded from them."""
     masked = set()
-    for name in names:
+    for name in clause.properties:
         if name not in type_.properties:
-            findings.add(f"{named}: {type_.kind} type '{type_.name}' has no property '{name}'", at)
+            report(f"{named}: {type_.kind} type '{type_.name}' has no property '{name}'", clause.at)
         elif isinstance(type_, NodeType) and name in type_.key:
-            findings.add(f"{named}: '{name}' is part of the key, which the id shows to everybody", at)
+            report(f"{named}: '{name}' is part of the key, which the id shows to everybody", clause.at)
         else:
             masked.add(name)
     return with_vectors(type_, masked)

@@ -17,7 +17,7 @@ from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
 from omnigraph.engine.history.commits import PipelineRuns
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.graph import Graph
-from omnigraph.policy.rules import WITHOUT_RULES
+from omnigraph.policy.gate import WITHOUT_RULES
 
 
 class RuntimeState(StrEnum):

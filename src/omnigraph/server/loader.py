@@ -27,8 +27,7 @@ from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError, BootRefusedError, ConflictError, NotFoundError, OmniGraphError
 from omnigraph.graph import Graph
 from omnigraph.policy.bundle import ScopeKind
-from omnigraph.policy.gate import PolicyGate, load_gate
-from omnigraph.policy.rules import WITHOUT_RULES
+from omnigraph.policy.gate import WITHOUT_RULES, PolicyGate, load_gate
 from omnigraph.server.catalog import (
     AppliedPipeline,
     MadeOf,

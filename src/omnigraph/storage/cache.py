@@ -19,7 +19,7 @@ class RecentlyUsed(Generic[Key, Value]):
     """At most `most` values; the one that was not asked for longest goes first. Safe to share between threads."""
 
     def __init__(self, most: int) -> None:
-        self.most = most
+        self._most = most
         self._values: OrderedDict[Key, Value] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -34,16 +34,9 @@ class RecentlyUsed(Generic[Key, Value]):
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
-            while len(self._values) > self.most:
+            while len(self._values) > self._most:
                 self._values.popitem(last=False)
 
     def pop(self, key: Key) -> Value | None:
         with self._lock:
             return self._values.pop(key, None)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._values.clear()
-
-    def __len__(self) -> int:
-        return len(self._values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,74 +51,54 @@ def create_root(
     trace: Trace | None = None,
 ) -> GraphRoot:
     """Make a graph with one empty table per type key and its first commit. All of it, or nothing is left behind.
-
-    `force` accepts a root that holds files of an interrupted init; it never replaces a graph.
-    """
-    undo: list[Callable[[], None]] = []
-    try:
+    `force` accepts a root that holds files of an interrupted init; it never replaces a graph."""
+    trace = trace or Trace()
+    with contextlib.ExitStack() as undo:
         for directory in location.make_local_root():
-            undo.append(_remover_of_directory(directory))
-        return _create_root(location, tables, source, catalog, actor, details or {}, force, trace or Trace(), undo)
-    except BaseException:
-        for step in reversed(undo):
-            with contextlib.suppress(StorageError, OSError):
-                step()
-        raise
+            undo.callback(_remove_directory, directory)
+        objects = Objects(location)
+        _refuse_used_root(objects, force)
+        if location.is_local:
+            # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
+            (location.local_root / JOURNAL_FOLDER).mkdir(parents=True, exist_ok=True)
+        store_time = probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
+        now = now_micros()
+        main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
+        identity = GraphIdentity(format=FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
+        root = GraphRoot(objects, identity, trace)
+        undo.callback(root.close)
+        undo.callback(_delete, objects, CLOCK_OBJECT)
+        root.guard.learn(store_time)
 
+        def make(type_key: str) -> TableState:
+            path, table_id = new_table_path(type_key)
+            undo.callback(_delete_below, objects, path)
+            state = root.staging.create(path, table_id, tables[type_key])
+            trace.reach("init.table.after")
+            return state
 
-def _create_root(
-    location: Location,
-    tables: Mapping[str, pa.Schema],
-    source: str,
-    catalog: bytes,
-    actor: str | None,
-    details: Mapping[str, str],
-    force: bool,
-    trace: Trace,
-    undo: list[Callable[[], None]],
-) -> GraphRoot:
-    objects = Objects(location)
-    _refuse_used_root(objects, force)
-    if location.is_local:
-        # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
-        (location.local_root / JOURNAL_FOLDER).mkdir(parents=True, exist_ok=True)
-    store_time = probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
-    now = now_micros()
-    main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
-    identity = GraphIdentity(format=FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
-    root = GraphRoot(objects, identity, trace)
-    undo.append(root.close)
-    undo.append(lambda: objects.delete(CLOCK_OBJECT))
-    root.guard.learn(store_time)
-
-    def make(type_key: str) -> TableState:
-        path, table_id = new_table_path(type_key)
-        undo.append(_remover_of_objects(objects, path))
-        state = root.staging.create(path, table_id, tables[type_key])
-        trace.reach("init.table.after")
-        return state
-
-    states = dict(zip(tables, root.workers.map(make, tables), strict=True))
-    digest = root.accept_schema(source, catalog)
-    undo.append(lambda: objects.delete(schema_path(digest)))
-    trace.reach("init.schema.after")
-    undo.append(_remover_of_objects(objects, f"__manifest/log/{main.branch_id}"))
-    undo.append(lambda: objects.delete(f"__manifest/hints/{main.branch_id}"))
-    root.log.publish(_first_entry(identity, digest, states, details))
-    trace.reach("init.genesis.after")
-    try:
-        _claim(objects, identity)
-    except StorageError as error:
-        if error.may_have_happened:
-            undo[:] = [root.close]  # perhaps the graph exists, and somebody works with it already
-        raise
-    undo.clear()
+        states = dict(zip(tables, root.workers.map(make, tables), strict=True))
+        digest = root.accept_schema(source, catalog)
+        undo.callback(_delete, objects, schema_path(digest))
+        trace.reach("init.schema.after")
+        undo.callback(_delete_below, objects, f"__manifest/log/{main.branch_id}")
+        undo.callback(_delete, objects, f"__manifest/hints/{main.branch_id}")
+        root.log.publish(_first_entry(identity, digest, states, details or {}))
+        trace.reach("init.genesis.after")
+        try:
+            _claim(objects, identity)
+        except StorageError as error:
+            if error.may_have_happened:
+                undo.pop_all()  # perhaps the graph exists, and somebody works with it already
+                root.close()
+            raise
+        undo.pop_all()
     trace.reach("init.claim.after")
     return root
 
 
 def _first_entry(
-    identity: GraphIdentity, schema: str, tables: Mapping[str, TableState], details: Mapping[str, str]
+    identity: GraphIdentity, schema: str, tables: dict[str, TableState], details: Mapping[str, str]
 ) -> LogEntry:
     main, now = identity.main, identity.created_at
     commit = Commit(
@@ -138,7 +118,7 @@ def _first_entry(
         version=1,
         commit=commit,
         schema=schema,
-        tables=dict(tables),
+        tables=tables,
         table_versions=dict.fromkeys(tables, 1),
     )
 
@@ -180,8 +160,7 @@ def _leftovers(objects: Objects) -> Leftovers:
 
 
 def _refuse_used_root(objects: Objects, force: bool) -> None:
-    uri = objects.location.uri
-    left = _leftovers(objects)
+    uri, left = objects.location.uri, _leftovers(objects)
     if left.is_graph:
         raise AlreadyInitializedError(uri)
     if left.foreign is not None:
@@ -193,26 +172,24 @@ def _refuse_used_root(objects: Objects, force: bool) -> None:
         )
 
 
-def _remover_of_objects(objects: Objects, prefix: str) -> Callable[[], None]:
-    def remove() -> None:
+def _delete(objects: Objects, path: str) -> None:
+    with contextlib.suppress(StorageError):
+        objects.delete(path)
+
+
+def _delete_below(objects: Objects, prefix: str) -> None:
+    with contextlib.suppress(StorageError, OSError):
         for stored in objects.below(prefix):
             objects.delete(stored.path)
         if objects.location.is_local:
             # Object stores have no directories; on a disk the emptied ones would stay behind.
             shutil.rmtree(objects.location.local_root / prefix, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                (objects.location.local_root / prefix).parent.rmdir()
-
-    return remove
+            (objects.location.local_root / prefix).parent.rmdir()
 
 
-def _remover_of_directory(directory: Path) -> Callable[[], None]:
-    def remove() -> None:
-        if (directory / IDENTITY).exists():
-            return  # another init was faster, and the empty folders are part of its graph
-        for child in (JOURNAL_FOLDER, "__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
-            with contextlib.suppress(OSError):
-                os.rmdir(directory / child)
-        os.rmdir(directory)
-
-    return remove
+def _remove_directory(directory: Path) -> None:
+    if (directory / IDENTITY).exists():
+        return  # another init was faster, and the empty folders are part of its graph
+    for child in (JOURNAL_FOLDER, "__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges", ""):
+        with contextlib.suppress(OSError):
+            os.rmdir(directory / child)

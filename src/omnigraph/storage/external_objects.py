@@ -7,10 +7,9 @@ with the options of the environment.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -26,46 +25,31 @@ _REMEMBERED_BUCKETS: Final = 64
 
 
 class ExternalObjects:
-    """Readers of external objects, one store client per bucket. Safe to share between threads.
-
-    Objects in a store of the graph's kind are reached with the graph's options.
-    """
+    """Readers of external objects, one store client per bucket. Safe to share between threads. Objects in a store of
+    the graph's kind are reached with the graph's options."""
 
     def __init__(self, graph: Location | None = None) -> None:
         self._graph = graph
         self._stores: RecentlyUsed[str, ObjectStore] = RecentlyUsed(_REMEMBERED_BUCKETS)
-        self._lock = threading.Lock()
 
     def size(self, uri: str) -> int:
-        store, path = self._locate(uri)
-        try:
-            return int(obstore.head(store, path)["size"])
-        except (oops.BaseError, OSError) as error:
-            raise _unreadable(uri, error) from None
+        return int(self._ask(uri, lambda store, path: obstore.head(store, path)["size"]))
 
     def read(self, uri: str) -> bytes:
-        store, path = self._locate(uri)
-        try:
-            return bytes(obstore.get(store, path).bytes())
-        except (oops.BaseError, OSError) as error:
-            raise _unreadable(uri, error) from None
+        return bytes(self._ask(uri, lambda store, path: obstore.get(store, path).bytes()))
 
-    def _locate(self, uri: str) -> tuple[ObjectStore, str]:
+    def _ask(self, uri: str, request: Callable[[ObjectStore, str], Any]) -> Any:
         parts = urlsplit(uri)
         root = f"{parts.scheme}://{parts.netloc}" if parts.scheme == "s3" else "/"
-        with self._lock:
-            store = self._stores.get(root)
-            if store is None:
-                location = Location.parse(root) if self._graph is None else self._graph.beside(root)
-                store = self._stores[root] = location.open_store()
-        return store, unquote(parts.path).lstrip("/")
-
-
-def _unreadable(uri: str, error: Exception) -> ExternalBlobSourceError:
-    missing = isinstance(error, FileNotFoundError | oops.NotFoundError)
-    return ExternalBlobSourceError(
-        uri, "it does not exist" if missing else f"the store refused it ({type(error).__name__})"
-    )
+        if (store := self._stores.get(root)) is None:
+            location = Location.parse(root) if self._graph is None else self._graph.beside(root)
+            store = self._stores[root] = location.open_store()
+        try:
+            return request(store, unquote(parts.path).lstrip("/"))
+        except (FileNotFoundError, oops.NotFoundError):
+            raise ExternalBlobSourceError(uri, "it does not exist") from None
+        except (oops.BaseError, OSError) as error:
+            raise ExternalBlobSourceError(uri, f"the store refused it ({type(error).__name__})") from None
 
 
 _PIECE_BYTES = 4 << 20

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import secrets
 import time
-import urllib.parse
 
 from omnigraph.errors import BadRequestError
 from omnigraph.language.values import fnv1a64
@@ -64,11 +63,8 @@ def version_in(commit_id: str) -> int | None:
 
 
 def new_table_id(type_name: str) -> str:
-    """Fixed length, safe on case-insensitive disks, and fresh for every life of a type.
-
-    The incarnation is random and not a counter: two branches that add a type of the same name independently must
-    not meet in one directory.
-    """
+    """Fixed length, safe on case-insensitive disks, and fresh for every life of a type. The incarnation is random and
+    not a counter: two branches that add a type of the same name independently must not meet in one directory."""
     return f"{fnv1a64(type_name):016x}{secrets.token_hex(6)}"
 
 
@@ -101,10 +97,6 @@ def checked_branch_name(name: str) -> str:
 def quoted_branch(name: str) -> str:
     """URL-quoted, capitals included, so that two branches never share a file on a case-insensitive disk."""
     return "".join(c if c.islower() or c.isdigit() or c in ".-_" else f"%{ord(c):02X}" for c in name)
-
-
-def unquoted_branch(quoted: str) -> str:
-    return urllib.parse.unquote(quoted)
 
 
 def path_ancestors(name: str) -> list[str]:

@@ -14,13 +14,13 @@ import errno
 import os
 import re
 import secrets
-import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
 
 from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.storage.cache import RecentlyUsed
 
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 _STATUS: Final = re.compile(r"status code: (\d{3})")
@@ -29,6 +29,7 @@ _RUST_PLACE: Final = re.compile(r",? /[^\s,]+\.rs:\d+:\d+")
 _DEBUG: Final = "\n\nDebug source"
 
 _ROOM: Final = "free some space: `cleanup` removes what no retained commit needs"
+_STORE_FULL: Final = (StorageErrorKind.FULL, f"the store is full, or over its quota; {_ROOM}")
 
 _BY_ERRNO: Final[dict[int, tuple[StorageErrorKind, str]]] = {
     errno.ENOSPC: (StorageErrorKind.FULL, f"the disk is full; {_ROOM}"),
@@ -57,7 +58,17 @@ _ANSWERS_THAT_PASS: Final = frozenset({408, 425, 429})
 
 def storage_failure(doing: str, error: BaseException) -> StorageError | None:
     """The failure that an error of a library reports; None when its text holds no number that would say so."""
-    found = _kind_of(error)
+    text = str(error).split(_DEBUG, 1)[0]
+    if _FULL.search(text):
+        found: tuple[StorageErrorKind, str] | None = _STORE_FULL
+    elif (status := _STATUS.search(text)) is not None:
+        found = _kind_of_status(int(status[1]), text)
+    else:
+        named = _OS_ERROR.search(text)
+        number = getattr(error, "errno", None)
+        if number is None and named is not None:
+            number = int(named[1])
+        found = None if number is None else _BY_ERRNO.get(number)
     if found is None:
         return None
     kind, remedy = found
@@ -71,21 +82,9 @@ def reason_of(error: BaseException) -> str:
     return _RUST_PLACE.sub("", text).strip()
 
 
-def _kind_of(error: BaseException) -> tuple[StorageErrorKind, str] | None:
-    text = str(error).split(_DEBUG, 1)[0]
-    if _FULL.search(text):
-        return StorageErrorKind.FULL, f"the store is full, or over its quota; {_ROOM}"
-    if (status := _STATUS.search(text)) is not None:
-        return _kind_of_status(int(status[1]), text)
-    number = getattr(error, "errno", None)
-    if number is None and (found := _OS_ERROR.search(text)) is not None:
-        number = int(found[1])
-    return _BY_ERRNO.get(number) if number is not None else None
-
-
 def _kind_of_status(status: int, text: str) -> tuple[StorageErrorKind, str]:
     if status == 507:
-        return StorageErrorKind.FULL, f"the store is full, or over its quota; {_ROOM}"
+        return _STORE_FULL
     if status in (401, 403):
         return StorageErrorKind.CONFIGURATION, "access denied; check the credentials and what they may do there"
     if status == 404 and "NoSuchBucket" in text:
@@ -114,19 +113,14 @@ class LocalDisk:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._flushed: set[str] = set()
-        self._lock = threading.Lock()
+        self._flushed: RecentlyUsed[str, bool] = RecentlyUsed(_REMEMBERED_FOLDERS)
         self._flushers = ThreadPoolExecutor(_FLUSHES_AT_ONCE, thread_name_prefix="omnigraph-flush")
 
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the name is taken; then, too, its file is on disk."""
         target = os.path.join(self._root, path)
-        temporary = self._write_temporary(target, data, durable=True)
-        try:
+        with self._temporary(target, data, durable=True) as temporary:
             created = self._link(temporary, target)
-        finally:
-            with contextlib.suppress(OSError):  # the name no longer matters; cleanup removes it
-                os.unlink(temporary)
         self.confirm(path)
         return created
 
@@ -145,13 +139,8 @@ class LocalDisk:
         """Write or replace. Readers see the old or the new content, never a part; `durable` content is whole after a
         power cut if the name is there."""
         target = os.path.join(self._root, path)
-        temporary = self._write_temporary(target, data, durable=durable)
-        try:
+        with self._temporary(target, data, durable=durable) as temporary:
             os.replace(temporary, target)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
 
     def set_aside(self, path: str, away: str) -> None:
         """Take a name away and keep the file under another one."""
@@ -163,15 +152,14 @@ class LocalDisk:
         flush(os.path.dirname(source))
 
     def make_durable(self, paths: Iterable[str]) -> None:
-        """Flush files that somebody else wrote, their names, and those of every folder above them.
-
-        Nothing refers to them yet, so their order does not matter: all at once, they share a flush of the device.
-        """
+        """Flush files that somebody else wrote, their names, and those of every folder above them. Nothing refers to
+        them yet, so their order does not matter: all at once, they share a flush of the device."""
         files = [os.path.join(self._root, path) for path in paths]
         folders = {os.path.dirname(file) for file in files}
         above = {folder for each in folders for folder in self._not_flushed(each)}
         list(self._flushers.map(flush, {*files, *folders, *map(os.path.dirname, above)}))
-        self._remember(above)
+        for folder in above:
+            self._flushed[folder] = True
 
     def remove_unfinished(self, before: datetime) -> None:
         """Remove what processes that died left of files they had not finished, if that was before a moment."""
@@ -182,14 +170,18 @@ class LocalDisk:
                     if os.stat(file).st_mtime < before.timestamp():
                         os.unlink(file)
 
-    def _write_temporary(self, target: str, data: bytes, *, durable: bool) -> str:
+    @contextlib.contextmanager
+    def _temporary(self, target: str, data: bytes, *, durable: bool) -> Iterator[str]:
         """A temporary file beside the target, which is then as durable as its folder."""
         folder = os.path.dirname(target)
         temporary = f"{target}#{secrets.randbits(62)}"
         try:
             descriptor = _create_file(temporary)
         except FileNotFoundError:
-            self._forget(folder)
+            gone = folder
+            while gone != self._root and gone.startswith(self._root):
+                self._flushed.pop(gone)
+                gone = os.path.dirname(gone)
             os.makedirs(folder, exist_ok=True)
             descriptor = _create_file(temporary)
         try:
@@ -203,11 +195,10 @@ class LocalDisk:
                 os.close(descriptor)
             if durable:
                 self._flush_above(folder)
-        except OSError:
-            with contextlib.suppress(OSError):
+            yield temporary
+        finally:
+            with contextlib.suppress(OSError):  # the name no longer matters; cleanup removes it
                 os.unlink(temporary)
-            raise
-        return temporary
 
     def _link(self, temporary: str, target: str) -> bool:
         try:
@@ -231,29 +222,16 @@ class LocalDisk:
         above = self._not_flushed(folder)
         for name in reversed(above):
             flush(os.path.dirname(name))
-        self._remember(above)
+            self._flushed[name] = True
 
     def _not_flushed(self, folder: str) -> list[str]:
         """This folder and those above it, the root excepted, whose names this process has not flushed yet. A folder is
         never renamed, so once is enough."""
         above = []
-        with self._lock:
-            while folder != self._root and folder not in self._flushed:
-                above.append(folder)
-                folder = os.path.dirname(folder)
+        while folder != self._root and not self._flushed.get(folder):
+            above.append(folder)
+            folder = os.path.dirname(folder)
         return above
-
-    def _remember(self, flushed: Iterable[str]) -> None:
-        with self._lock:
-            if len(self._flushed) > _REMEMBERED_FOLDERS:
-                self._flushed.clear()
-            self._flushed.update(flushed)
-
-    def _forget(self, folder: str) -> None:
-        with self._lock:
-            while folder != self._root and folder.startswith(self._root):
-                self._flushed.discard(folder)
-                folder = os.path.dirname(folder)
 
 
 def flush(path: str) -> None:

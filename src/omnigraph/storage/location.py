@@ -27,7 +27,6 @@ _RETRIES = 3
 _RETRY_FOR = timedelta(seconds=20)
 _REQUEST_TIMEOUT = "30s"
 
-
 # What configures the HTTP client of a store, whichever store it is.
 CLIENT_OPTIONS: Final = frozenset(
     {
@@ -45,22 +44,16 @@ CLIENT_OPTIONS: Final = frozenset(
     }
 )
 _S3_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_S3_NAMES: Final = {
-    "access_key_id": "aws_access_key_id",
-    "secret_access_key": "aws_secret_access_key",
-    "session_token": "aws_session_token",
-    "token": "aws_session_token",
-    "aws_token": "aws_session_token",
-    "region": "aws_region",
-    "default_region": "aws_region",
-    "aws_default_region": "aws_region",
-    "endpoint": "aws_endpoint",
-    "endpoint_url": "aws_endpoint",
-    "aws_endpoint_url": "aws_endpoint",
-    "aws_endpoint_url_s3": "aws_endpoint",
-    "virtual_hosted_style_request": "aws_virtual_hosted_style_request",
-    "aws_allow_http": "allow_http",
+_S3_SPELLINGS: Final = {
+    "aws_access_key_id": ("access_key_id",),
+    "aws_secret_access_key": ("secret_access_key",),
+    "aws_session_token": ("session_token", "token", "aws_token"),
+    "aws_region": ("region", "default_region", "aws_default_region"),
+    "aws_endpoint": ("endpoint", "endpoint_url", "aws_endpoint_url", "aws_endpoint_url_s3"),
+    "aws_virtual_hosted_style_request": ("virtual_hosted_style_request",),
+    "allow_http": ("aws_allow_http",),
 }
+_S3_NAMES: Final = {spelling: name for name, spellings in _S3_SPELLINGS.items() for spelling in spellings}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,26 +163,28 @@ class Location:
         return missing[::-1]
 
 
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """Where another process finds one table version. The options of the store may hold credentials."""
+
+    uri: str
+    version: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
 def _truthy(value: str) -> bool:
     return value.strip().lower() in {"1", "true", "yes", "on"}
 
 
 def _s3_options(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Only what is set: without keys both libraries find instance, container or web identity credentials.
-
-    What is given wins over the environment. Keys come from one place: a key that is given never meets a token of the
-    environment.
-    """
+    """Only what is set: without keys both libraries find instance, container or web identity credentials. What is given
+    wins over the environment. Keys come from one place: a key that is given never meets a token of the environment."""
     if "aws_access_key_id" in given:
         environment = {name: value for name, value in environment.items() if name not in _S3_KEYS}
     options: dict[str, str] = {}
-    for variable, option in (
-        ("AWS_ACCESS_KEY_ID", "aws_access_key_id"),
-        ("AWS_SECRET_ACCESS_KEY", "aws_secret_access_key"),
-        ("AWS_SESSION_TOKEN", "aws_session_token"),
-    ):
+    for variable in _S3_KEYS:
         if value := environment.get(variable, "").strip():
-            options[option] = value
+            options[variable.lower()] = value
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     endpoints = (environment.get(v, "") for v in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
     endpoint = given.get("aws_endpoint") or next((e.strip() for e in endpoints if e.strip()), "")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os.path
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 import obstore
 from obstore import exceptions as oops
@@ -21,9 +22,16 @@ from omnigraph.errors import NotFoundError, StorageError, StorageErrorKind
 from omnigraph.storage.local_disk import LocalDisk, reason_of, storage_failure
 from omnigraph.storage.location import Location
 
-Result = TypeVar("Result")
 DELETED_AT_ONCE: Final = 1_000
 """How many objects a store deletes with one request."""
+
+_KINDS: Final[tuple[tuple[StorageErrorKind, tuple[type[Exception], ...]], ...]] = (
+    (StorageErrorKind.CONFIGURATION, (oops.PermissionDeniedError, oops.UnauthenticatedError, oops.NotSupportedError)),
+    (StorageErrorKind.CONFIGURATION, (oops.UnknownConfigurationKeyError, oops.InvalidPathError)),
+    (StorageErrorKind.PRECONDITION, (oops.PreconditionError, oops.AlreadyExistsError)),
+    (StorageErrorKind.NOT_FOUND, (FileNotFoundError, oops.NotFoundError)),
+    (StorageErrorKind.TRANSIENT, (oops.GenericError, TimeoutError, ConnectionError)),
+)
 
 
 class Interceptor(Protocol):
@@ -73,8 +81,7 @@ class Objects:
 
     def get_with_time(self, path: str) -> tuple[bytes, datetime] | None:
         """The same, and when it was written, by the store's clock."""
-
-        def fetch() -> tuple[bytes, datetime] | None:
+        with self._request("get", path):
             try:
                 found = obstore.get(self._store, path)
                 return bytes(found.bytes()), found.meta["last_modified"]
@@ -83,29 +90,23 @@ class Objects:
                     raise
                 return None
 
-        return self._request("get", path, fetch)
-
     def exists(self, path: str) -> bool:
-        def look() -> bool:
+        with self._request("get", path):
             try:
                 obstore.head(self._store, path)
             except (FileNotFoundError, oops.NotFoundError):
                 return False
             return True
 
-        return self._request("get", path, look)
-
     def modified_at(self, path: str) -> datetime:
         """When an object that is there was written, by the store's clock."""
-        return self._request("get", path, lambda: obstore.head(self._store, path)["last_modified"])
+        with self._request("get", path):
+            return obstore.head(self._store, path)["last_modified"]
 
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the object exists already, which after a lost response may be our own doing.
-
-        Either answer is durable. Of an error, `may_have_happened` says whether the object could stand nevertheless.
-        """
-
-        def put() -> bool:
+        Either answer is durable. Of an error, `may_have_happened` says whether the object could stand nevertheless."""
+        with self._request("create", path):
             if self._disk is not None:
                 return self._disk.create(path, data)
             try:
@@ -113,8 +114,6 @@ class Objects:
             except oops.AlreadyExistsError:
                 return False
             return True
-
-        return self._request("create", path, put)
 
     def claim(self, path: str, data: bytes, attempts: int = 3) -> bool:
         """As `create`, asked again while it is open whether it happened. Once it was open, no later refusal closes it:
@@ -133,37 +132,29 @@ class Objects:
     def put(self, path: str, data: bytes, *, durable: bool = False) -> None:
         """Write or replace. Nobody's correctness depends on the content, unless it is `durable`: then it is whole
         whenever it is there, also after a power cut."""
-
-        def put() -> None:
+        with self._request("put", path):
             if self._disk is not None:
                 self._disk.put(path, data, durable=durable)
             else:
                 obstore.put(self._store, path, data, use_multipart=False)
 
-        self._request("put", path, put)
-
     def delete(self, path: str) -> None:
         """Idempotent: deleting what is not there succeeds."""
-
-        def remove() -> None:
+        with self._request("delete", path):
             try:
                 obstore.delete(self._store, path)
             except (FileNotFoundError, oops.BaseError) as error:
                 if not _is_gone(error):
                     raise
 
-        self._request("delete", path, remove)
-
     def delete_all(self, paths: Sequence[str]) -> None:
-        """As `delete`, for many objects; one request per `DELETED_AT_ONCE` where the store can do that.
-
-        One batch at a time: on a disk each keeps ten threads busy, and sixteen tables may be swept at once.
-        """
+        """As `delete`, for many objects; one request per `DELETED_AT_ONCE` where the store can do that. One batch at a
+        time: on a disk each keeps ten threads busy, and sixteen tables may be swept at once."""
         for start in range(0, len(paths), DELETED_AT_ONCE):
             batch = list(paths[start : start + DELETED_AT_ONCE])
             try:
-                with self._deleting:
-                    self._request("delete", batch[0], lambda b=batch: obstore.delete(self._store, b))  # type: ignore[misc]
+                with self._deleting, self._request("delete", batch[0]):
+                    obstore.delete(self._store, batch)
             except StorageError as error:
                 if not _is_gone(error.__cause__):
                     raise
@@ -172,25 +163,29 @@ class Objects:
 
     def folders(self, prefix: str) -> list[str]:
         """The folders directly below a prefix, sorted."""
-        found = self._request("list", prefix, lambda: obstore.list_with_delimiter(self._store, prefix))
+        with self._request("list", prefix):
+            found = obstore.list_with_delimiter(self._store, prefix)
         return sorted(path.rstrip("/") for path in found["common_prefixes"])
 
     def below(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """Objects below a directory-like prefix, in path order, beginning behind `after`. One request per 1,000."""
         pages = obstore.list(self._store, prefix, offset=after, chunk_size=1_000)
         found: list[StoredObject] = []
-        while page := self._request("list", prefix, lambda: next(pages, None)):
+        is_last = False
+        while not is_last:
+            with self._request("list", prefix):
+                page = next(pages, ())
             found += [StoredObject(m["path"], m["size"], m["last_modified"]) for m in page]
-            if len(page) < 1_000:
-                break
+            is_last = len(page) < 1_000
         # S3 answers in path order, a local directory does not.
         found.sort(key=lambda o: o.path)
         yield from found
 
     def sample(self) -> list[str]:
         """Some of the paths below the root, empty only when there is nothing at all. One request."""
-        page = self._request("list", "", lambda: next(obstore.list(self._store, chunk_size=1_000), None))
-        return [m["path"] for m in page or ()]
+        with self._request("list", ""):
+            page = next(obstore.list(self._store, chunk_size=1_000), ())
+        return [m["path"] for m in page]
 
     def confirm(self, path: str) -> None:
         """Make sure that an object which was read is durable. Nothing to do where reading it proves that."""
@@ -199,29 +194,29 @@ class Objects:
 
     def set_aside(self, path: str, away: str) -> None:
         """Give an object another name. Only a local disk can leave one that was never finished."""
-        disk = self._disk
-        if disk is None:
+        if self._disk is None:
             raise StorageError(StorageErrorKind.CONFIGURATION, f"{path}: only files of a local disk can be set aside")
-        self._request("put", path, lambda: disk.set_aside(path, away))
+        with self._request("put", path):
+            self._disk.set_aside(path, away)
 
     def remove_unfinished(self, before: datetime) -> None:
         """Remove temporary files of processes that died, if they are older. Only a local disk has any."""
-        disk = self._disk
-        if disk is not None:
-            self._request("delete", "", lambda: disk.remove_unfinished(before))
+        if self._disk is not None:
+            with self._request("delete", ""):
+                self._disk.remove_unfinished(before)
 
-    def _request(self, kind: str, path: str, call: Callable[[], Result]) -> Result:
+    @contextmanager
+    def _request(self, kind: str, path: str) -> Iterator[None]:
         with self._counting:
             self._counts[kind] += 1
         try:
             if self.interceptor is not None:
                 self.interceptor.before(kind, path)
-            result = call()
+            yield
             if self.interceptor is not None:
                 self.interceptor.after(kind, path)
         except (oops.BaseError, OSError) as error:
             raise self._to_storage_error(kind, path, error) from error
-        return result
 
     def _to_storage_error(self, kind: str, path: str, error: Exception) -> StorageError:
         where = f"{kind} {self.location.uri}/{path}"
@@ -230,20 +225,10 @@ class Objects:
             return StorageError(StorageErrorKind.CONFIGURATION, message)
         if (failed := storage_failure(where, error)) is not None:
             return failed
-        match error:
-            case oops.PermissionDeniedError() | oops.UnauthenticatedError():
-                failure = StorageErrorKind.CONFIGURATION
-            case oops.UnknownConfigurationKeyError() | oops.InvalidPathError() | oops.NotSupportedError():
-                failure = StorageErrorKind.CONFIGURATION
-            case oops.PreconditionError() | oops.AlreadyExistsError():
-                failure = StorageErrorKind.PRECONDITION
-            case FileNotFoundError() | oops.NotFoundError():
-                failure = StorageErrorKind.NOT_FOUND
-            case oops.GenericError() | TimeoutError() | ConnectionError():
-                failure = StorageErrorKind.TRANSIENT
-            case _:
-                failure = StorageErrorKind.PERMANENT
-        return StorageError(failure, f"{where}: {reason_of(error)}")
+        kind_of_failure = next(
+            (kind for kind, errors in _KINDS if isinstance(error, errors)), StorageErrorKind.PERMANENT
+        )
+        return StorageError(kind_of_failure, f"{where}: {reason_of(error)}")
 
 
 def _is_gone(error: BaseException | None) -> bool:

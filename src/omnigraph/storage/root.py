@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import pyarrow as pa
 
-from omnigraph.errors import (
-    IntegrityError,
-)
+from omnigraph.errors import IntegrityError
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.external_objects import ExternalObjects
@@ -26,14 +24,7 @@ from omnigraph.storage.log.branches import IDENTITY as IDENTITY
 from omnigraph.storage.log.branches import LogRoot
 from omnigraph.storage.log.cleanup_journal import CleanupJournal, Pins
 from omnigraph.storage.log.tracing import Trace
-from omnigraph.storage.models import (
-    FORMAT_VERSION,
-    GraphIdentity,
-    SchemaDocument,
-    TableState,
-    decode,
-    encode,
-)
+from omnigraph.storage.models import FORMAT_VERSION, GraphIdentity, SchemaDocument, TableState, decode, encode
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.maintenance import TableMaintenance
@@ -52,7 +43,7 @@ class GraphRoot(LogRoot):
         self.external = ExternalObjects(objects.location)
         self.pins = Pins(objects, self.workers)
         self.cleanup_journal = CleanupJournal(objects, self.workers)
-        self._closing: list[Callable[[], None]] = []
+        self._closing = contextlib.ExitStack()
         self._schemas: RecentlyUsed[str, SchemaDocument] = RecentlyUsed(_REMEMBERED_SCHEMAS)
         self._catalogs: RecentlyUsed[str, Catalog] = RecentlyUsed(_REMEMBERED_SCHEMAS)
 
@@ -62,18 +53,16 @@ class GraphRoot(LogRoot):
 
     def on_close(self, stop: Callable[[], None]) -> None:
         """Have something stopped that works on this graph in the background, before its threads end."""
-        self._closing.append(stop)
+        self._closing.callback(stop)
 
     def close(self) -> None:
-        while self._closing:
-            self._closing.pop()()
+        self._closing.close()
         super().close()
 
     def schema(self, digest: str) -> SchemaDocument:
         """An accepted schema by its digest. Content-addressed, so it is remembered without a check."""
         if (known := self._schemas.get(digest)) is None:
-            known = self.stored_schema(digest)
-            self._schemas[digest] = known
+            known = self._schemas[digest] = self.stored_schema(digest)
         return known
 
     def stored_schema(self, digest: str) -> SchemaDocument:
@@ -89,8 +78,8 @@ class GraphRoot(LogRoot):
     def catalog(self, digest: str) -> Catalog:
         """The compiled catalog of an accepted schema. Immutable, so it is shared."""
         if (known := self._catalogs.get(digest)) is None:
-            known = Catalog.from_json(bytes(self.schema(digest).catalog), schema_path(digest))
-            self._catalogs[digest] = known
+            raw = bytes(self.schema(digest).catalog)
+            known = self._catalogs[digest] = Catalog.from_json(raw, schema_path(digest))
         return known
 
     def accept_schema(self, source: str, catalog: bytes) -> str:
@@ -122,10 +111,6 @@ class GraphRoot(LogRoot):
             for folder in folders:
                 with contextlib.suppress(OSError):
                     os.rmdir(self.location.local_root / folder)
-
-
-def open_root(location: Location, trace: Trace | None = None) -> GraphRoot:
-    return GraphRoot.open(location, trace)
 
 
 def new_table_path(type_key: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -63,13 +63,35 @@ class TopologyFiles:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    def save(self, folder: str, description: TopologyDescription, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def save(
+        self,
+        folder: str,
+        shape: str,
+        edges: TableState,
+        sources: TableState,
+        targets: TableState,
+        dangling: bool,
+        arrays: Mapping[str, NDArray[Any]],
+    ) -> None:
         """Best effort: a reader without write permission simply keeps its build in memory."""
+        data = {
+            name: np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+            for name, array in arrays.items()
+        }
+        description = TopologyDescription(
+            format=FORMAT_VERSION,
+            revision=REVISION,
+            shape=shape,
+            edges=edges,
+            sources=sources,
+            targets=targets,
+            dangling=dangling,
+            arrays=tuple(StoredArray(name, array.dtype.str, len(array), _crc32(array)) for name, array in data.items()),
+        )
         with contextlib.suppress(StorageError):
             for stored in description.arrays:
-                data = _little_endian(arrays[stored.name])
-                self._objects.put(f"{folder}/{stored.file}", data.tobytes(), durable=True)
-            self._objects.put(f"{folder}/{_DESCRIPTION}", encode(description))
+                self._objects.put(f"{folder}/{stored.file}", data[stored.name].tobytes(), durable=True)
+            self._objects.put(f"{folder}/{_DESCRIPTION}", encode(description.with_checksum()))
 
     def describe(self, folder: str) -> TopologyDescription | None:
         data = self._objects.get(f"{folder}/{_DESCRIPTION}")
@@ -80,8 +102,7 @@ class TopologyFiles:
         """The arrays, memory-mapped where the store is a disk. None when one is missing or damaged."""
         found: dict[str, NDArray[Any]] = {}
         for stored in description.arrays:
-            array = self._array(f"{folder}/{stored.file}", stored)
-            if array is None:
+            if (array := self._array(f"{folder}/{stored.file}", stored)) is None:
                 return None
             found[stored.name] = array
         return found
@@ -101,16 +122,12 @@ class TopologyFiles:
                 return f"{folder}/{stored.file}", "an array of a topology is missing or was changed"
         return None
 
-    def all_folders(self) -> list[str]:
-        """Finished builds for all edge tables."""
-        found = self._objects.below(_ROOT)
-        return [o.path.removesuffix(f"/{_DESCRIPTION}") for o in found if o.path.endswith(f"/{_DESCRIPTION}")]
-
-    def folders(self, edge_table_id: str) -> Iterator[str]:
-        """Finished builds for an edge table, the newest first."""
-        found = [o for o in self._objects.below(f"{_ROOT}/{edge_table_id}") if o.path.endswith(f"/{_DESCRIPTION}")]
-        for stored in sorted(found, key=lambda o: (o.modified, o.path), reverse=True):
-            yield stored.path.removesuffix(f"/{_DESCRIPTION}")
+    def folders(self, edge_table_id: str | None = None) -> list[str]:
+        """Finished builds for an edge table, or for all of them, the newest first."""
+        prefix = _ROOT if edge_table_id is None else f"{_ROOT}/{edge_table_id}"
+        found = [o for o in self._objects.below(prefix) if o.path.endswith(f"/{_DESCRIPTION}")]
+        found.sort(key=lambda o: (o.modified, o.path), reverse=True)
+        return [stored.path.removesuffix(f"/{_DESCRIPTION}") for stored in found]
 
     def remove(self, folder: str) -> None:
         """Forget a build. Its description goes first, so that no reader begins with a part of it."""
@@ -159,26 +176,5 @@ def _crc32(array: NDArray[Any]) -> int:
     return zlib.crc32(array.view(np.uint8).data)
 
 
-def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-
-
 def topology_folder(edge_table_id: str, name: str) -> str:
     return f"{_ROOT}/{edge_table_id}/{name}"
-
-
-def describe_topology(
-    shape: str, edges: TableState, sources: TableState, targets: TableState, dangling: bool, arrays: Mapping[str, Any]
-) -> TopologyDescription:
-    stored = [(name, _little_endian(array)) for name, array in arrays.items()]
-    description = TopologyDescription(
-        format=FORMAT_VERSION,
-        revision=REVISION,
-        shape=shape,
-        edges=edges,
-        sources=sources,
-        targets=targets,
-        dangling=dangling,
-        arrays=tuple(StoredArray(name, array.dtype.str, len(array), _crc32(array)) for name, array in stored),
-    )
-    return description.with_checksum()

@@ -181,7 +181,7 @@ def test_a_damaged_index_is_named_and_built_again(root: Path, damage: str) -> No
     assert [p for p in fresh.maintenance.verify().problems if p.where.endswith("on branch main")] == []
     assert len(fresh.query(READS["search"]).rows()) == len(before)
     title = graph.catalog.nodes["Book"].properties["title"]
-    assert index_coverage(graph.snapshot().table(BOOKS), title.column).is_complete
+    assert not index_coverage(graph.snapshot().table(BOOKS), title.column).unindexed_rows
 
 
 @pytest.mark.parametrize("damage", ["halved", "emptied", "zeros"])

@@ -86,4 +86,4 @@ def test_the_least_recently_used_value_goes_first() -> None:
     assert memory.get("a") == 1
     memory["c"] = 3
     assert [memory.get(key) for key in "abc"] == [1, None, 3]
-    assert (memory.pop("a"), memory.pop("a"), len(memory)) == (1, None, 1)
+    assert (memory.pop("a"), memory.pop("a"), memory.get("c")) == (1, None, 3)

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api.governance import Limits
-from tests.support.lance_tables import lance_of
+from tests.support.lance_tables import build_index, lance_of
 
 ROWS = 3_000
 SCHEMA = """
@@ -166,6 +166,6 @@ def test_a_tuple_is_probed_by_its_member_that_has_an_index(tmp_path: Path) -> No
 def test_only_the_first_built_of_two_indexes_of_a_column_is_asked(graph: Graph) -> None:
     """Why a text has n-grams or a BTREE and never both. When this fails, Lance has learnt to choose: declare both."""
     state = graph.snapshot().entry.tables["node:Part"]
-    both = graph._workspace.root.staging.build_index(state, "name", "BTREE", "name_btree").state
+    both = build_index(graph._workspace.root, state, "name", "BTREE", "name_btree").state
     scanner = lance_of(graph._workspace.root.reader.open(both)).scanner(columns=["id"], filter="name = 'x'")
     assert "ScalarIndexQuery" not in scanner.explain_plan(True)

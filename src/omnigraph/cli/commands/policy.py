@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.cluster.serving import ClusterPolicy
     from omnigraph.language.catalog import Catalog, TableType
     from omnigraph.language.query.row_filter import Visibility
-    from omnigraph.policy.explanation import RowVisibility, Shows
+    from omnigraph.policy.explanation import Shows
     from omnigraph.policy.gate import PolicyGate
 
 
@@ -98,7 +98,7 @@ def validate(invocation: Invocation, file: Path | None, schema: Path | None) -> 
     gate = bundle.gate()
     if schema is not None or (gate.restricts and bundle.graph_uri is not None):
         gate.bind_schema(_catalog(bundle, schema))
-    print_lines([f"policy valid: bundle '{bundle.name}' [{len(gate.bundle.actors)} actors]"])
+    print_lines([f"policy valid: bundle '{bundle.name}' [{len(gate.bundle.groups_of)} actors]"])
 
 
 @file_option("--tests", required=True, help="The test cases: requests and expected decisions.")
@@ -146,7 +146,7 @@ def explain(
     found = explained(gate, actor, request)
     lines = list(found.lines())
     if type_name is not None and found.decision.allowed:
-        lines += _row_visibility(bundle, gate, actor, request, schema, type_name, row, id).lines()
+        lines += _row_visibility(bundle, gate, actor, request, schema, type_name, row, id)
     print_lines(lines)
 
 
@@ -204,14 +204,14 @@ def _row_visibility(
     type_name: str,
     row: str | None,
     id: str | None,
-) -> RowVisibility:
-    from omnigraph.policy.explanation import row_visibility
+) -> tuple[str, ...]:
+    from omnigraph.policy.explanation import describe_row_visibility
 
     if row is not None:
         catalog = _catalog(bundle, schema, request.branch)
         gate.bind_schema(catalog)
         type_ = catalog.type_named(type_name)
-        return row_visibility(gate, actor, request, catalog, type_, _shows_given(type_, row))
+        return describe_row_visibility(gate, actor, request, catalog, type_, _shows_given(type_, row))
     import omnigraph
 
     with omnigraph.open(_graph_uri(bundle)) as graph:
@@ -225,7 +225,7 @@ def _row_visibility(
         def shows(visibility: Visibility) -> bool:
             return graph._restricted_to(visibility).entity(key, str(id), branch=branch) is not None
 
-        return row_visibility(gate, actor, request, state.catalog, type_, shows)
+        return describe_row_visibility(gate, actor, request, state.catalog, type_, shows)
 
 
 def _shows_given(type_: TableType, row: str) -> Shows:

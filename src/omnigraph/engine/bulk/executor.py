@@ -7,8 +7,8 @@ number that orders rows as the table does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import OmniGraphError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.external_objects import ExternalObjects
+from omnigraph.storage.location import TableAddress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,12 +48,8 @@ def by_fragment(addresses: Iterable[int]) -> dict[int, list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteTable:
-    """Where another process finds one table version. The options of the store may hold credentials."""
-
-    uri: str
-    version: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+class RemoteTable(TableAddress):
+    """A table version as another process reads it."""
 
     @classmethod
     def of(cls, resources: Resources, state: TableState) -> RemoteTable:
@@ -124,10 +121,10 @@ class EntityRecords:
         from omnigraph.engine.rows.export_form import record_lines
         from omnigraph.engine.rows.type_state import TypeState
         from omnigraph.storage.tables import TableReader
-        from omnigraph.storage.tables.fragments import fragment_row_ids
+        from omnigraph.storage.tables.rows import row_ids_of
 
         entities = TypeState(TableReader(self.location), self.type, self.state)
-        row_ids = fragment_row_ids(entities.table, fragment_ids)
+        row_ids = row_ids_of(entities.table.read([], row_ids=True, fragments=fragment_ids))
         for rows in entity_batches(entities, row_ids if offsets is None else row_ids[offsets]):
             yield from zip(rows.column("id").to_pylist(), record_lines(self.type, rows, self.dates), strict=True)
 

@@ -22,7 +22,6 @@ from omnigraph.language.catalog import TableType
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.fragments import (
-    BuiltIndex,
     FragmentStaging,
     build_index_segment,
     fragment_descriptions,
@@ -114,7 +113,7 @@ class IndexBuild:
                 built.setdefault(key, {}).setdefault(spec.name, (spec, need, []))[2].append(segment)
         staging, staged = FragmentStaging(self._root.reader, self._root.trace), {}
         for key, by_name in built.items():
-            indexes = [BuiltIndex(spec, need, tuple(texts)) for _, (spec, need, texts) in sorted(by_name.items())]
+            indexes = [by_name[name] for name in sorted(by_name)]
             staged[key] = staging.add_indexes(self._tables[key][1], indexes).state
         return staged
 

@@ -27,7 +27,7 @@ from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType, TableType
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, ChangeCounts, LogEntry, TableState
-from omnigraph.storage.root import open_root
+from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.files import StagedFiles
 from omnigraph.storage.tables.fragments import FragmentStaging, delete_rows, fragments_of, scan_fragments
@@ -200,7 +200,7 @@ class GraphAddress:
 
     def open(self) -> closing[Workspace]:
         """The graph, open for as long as the block runs."""
-        return closing(Workspace(open_root(self.location)))
+        return closing(Workspace(GraphRoot.open(self.location)))
 
 
 @dataclass(frozen=True, slots=True)

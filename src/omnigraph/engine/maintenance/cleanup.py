@@ -33,7 +33,7 @@ from omnigraph.storage.log.cleanup_journal import Pin
 from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
 from omnigraph.storage.objects import DELETED_AT_ONCE
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.files import Deletable, TableFile, deletable_files, leaf_folders, table_file
+from omnigraph.storage.tables.files import FileKind, TableFile, deletable_files, leaf_folders, table_file
 from omnigraph.storage.tables.lance_errors import attached_version, manifest_name
 
 _ENTRIES_AT_ONCE: Final = 256
@@ -89,7 +89,7 @@ class _Table:
 
     folder: str
     files: list[TableFile] = field(default_factory=list)
-    doomed: Deletable = field(default_factory=Deletable)
+    doomed: list[TableFile] = field(default_factory=list)
     error: str | None = None
     removed_bytes: int = 0
     removed_versions: int = 0
@@ -125,7 +125,7 @@ class _Cleanup:
         roots = self._roots()
         self._refuse_unreadable_heads(roots)
         self._each(tables, lambda table: self._doom(table, roots), "marking tables")
-        if not self.dry_run and (self.unfinished or any(t.doomed.manifests or t.doomed.others for t in tables)):
+        if not self.dry_run and (self.unfinished or any(t.doomed for t in tables)):
             self._sweep(tables, roots)
         if not self.dry_run:
             self.root.objects.remove_unfinished(self.now - self.grace)
@@ -283,13 +283,14 @@ class _Cleanup:
             kept = roots.kept.get(table.folder, {})
             fresh = [s for version, s in later.kept.get(table.folder, {}).items() if version not in kept]
             if fresh:
-                table.doomed = table.doomed.without(self._named_files(fresh, {file.named for file in table.files}))
+                named = self._named_files(fresh, {file.named for file in table.files})
+                table.doomed = [file for file in table.doomed if file.named not in named]
 
         self._each(tables, rescue, "looking again")
         self.root.trace.reach("cleanup.look.after")
         if not self.root.cleanup_journal.are_ours(records):
             return  # another cleanup finishes this one; what it has finished may be in use again
-        removed = Tally(self.progress, "removing files", sum(len(table.doomed.files) for table in tables))
+        removed = Tally(self.progress, "removing files", sum(len(table.doomed) for table in tables))
         self._each(tables, lambda table: self._delete(table, removed))
         self.root.branches.note_deletions()
         if all(table.error is None for table in tables):
@@ -300,15 +301,17 @@ class _Cleanup:
         self.root.trace.reach("cleanup.after")
 
     def _delete(self, table: _Table, removed: Tally) -> None:
-        for files in (table.doomed.manifests, table.doomed.others):
+        # Manifests go first, so that a version with a manifest is whole.
+        for is_manifest in (True, False):
+            files = [file for file in table.doomed if (file.kind is FileKind.MANIFEST) is is_manifest]
             for start in range(0, len(files), DELETED_AT_ONCE):
                 batch = files[start : start + DELETED_AT_ONCE]
                 self.root.objects.delete_all([file.stored.path for file in batch])
                 table.removed_bytes += sum(file.stored.size for file in batch)
-                table.removed_versions += sum(file.version is not None for file in batch)
+                table.removed_versions += sum(file.kind is FileKind.MANIFEST for file in batch)
                 removed.add(len(batch))
             self.root.trace.reach("cleanup.delete.after")
-        self.root.remove_empty_folders(leaf_folders(table.doomed.others))
+        self.root.remove_empty_folders(leaf_folders(table.doomed))
 
     def _each(self, tables: list[_Table], step: Callable[[_Table], None], called: str | None = None) -> None:
         """One step for every table at once; a named step reports its progress. A table that fails is left as it is,
@@ -320,7 +323,7 @@ class _Cleanup:
                 try:
                     step(table)
                 except OmniGraphError as error:
-                    table.error, table.doomed = str(error), Deletable()
+                    table.error, table.doomed = str(error), []
             tally.add()
 
         list(self.root.workers.map(run, tables))
@@ -330,7 +333,8 @@ class _Cleanup:
         for table in tables:
             size, versions = table.removed_bytes, table.removed_versions
             if self.dry_run:
-                size, versions = table.doomed.bytes, len(table.doomed.versions)
+                size = sum(file.stored.size for file in table.doomed)
+                versions = sum(file.kind is FileKind.MANIFEST for file in table.doomed)
             if table.folder in roots.kept or size or table.error:
                 name = roots.type_keys.get(table.folder, table.folder)
                 rows.append(TableCleaned(name, size, versions, table.error))

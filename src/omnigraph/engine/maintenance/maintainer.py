@@ -27,7 +27,7 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.lance_errors import manifest_name
+from omnigraph.storage.tables.lance_errors import manifest_path
 from omnigraph.storage.tables.maintenance import TableCondition
 
 
@@ -81,7 +81,7 @@ def _has_history_to_release(root: GraphRoot, retention: Retention, versions: int
     needed = {(state.path, state.version) for state in retained.tables.values()}
     return all(
         any(
-            root.objects.exists(f"{state.path}/_versions/{manifest_name(state.number)}")
+            root.objects.exists(manifest_path(state))
             for state in entry.tables.values()
             if (state.path, state.version) not in needed
         )

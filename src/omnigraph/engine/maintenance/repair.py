@@ -40,7 +40,7 @@ from omnigraph.storage.identifiers import MAIN, new_ulid
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.files import AttachedHead, attached_head
+from omnigraph.storage.tables.files import AttachedHead, foreign_head
 from omnigraph.storage.topology import TopologyFiles
 
 _DAMAGED: Final = "__manifest/damaged"
@@ -176,10 +176,11 @@ def _examine(
     if type_ is None:
         return _Finding(row)
     try:
-        head = attached_head(snapshot.root.reader, state)
-        if not head.is_foreign:
+        head = foreign_head(snapshot.root.reader, state)
+        if head is None:
             return _Finding(row, type_)
-        row = replace(row, lance_head_version=str(head.version), operations=head.operations, action=Action.PREVIEW)
+        version = head.table.state.version
+        row = replace(row, lance_head_version=version, operations=head.operations, action=Action.PREVIEW)
         missing = _missing_rows(snapshot, type_, head)
     except OmniGraphError as error:
         return _Finding(_unverifiable(row, str(error)), type_)

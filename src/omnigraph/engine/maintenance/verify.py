@@ -249,7 +249,7 @@ def _entries(
 
 def _read(root: GraphRoot, branch_id: str, version: int) -> LogEntry | Tombstone | OmniGraphError | None:
     try:
-        return root.log.read_stored(branch_id, version)
+        return root.log.fetch(branch_id, version)
     except OmniGraphError as error:
         return error
 
@@ -265,7 +265,7 @@ def _problem(where: str, error: OmniGraphError) -> Problem:
 
 def _damaged_topologies(root: GraphRoot) -> dict[str, Problem]:
     files = TopologyFiles(root.objects)
-    folders = files.all_folders()
+    folders = sorted(files.folders())
     damages = zip(folders, root.workers.map(files.damage, folders), strict=True)
     found = [(folder, *damage) for folder, damage in damages if damage is not None]
     return {folder: Problem("topology", f"{path}: {reason}", path) for folder, path, reason in found}

@@ -79,7 +79,7 @@ class WriteTxn:
     base: LogEntry
     intent: Intent
     began: float = field(default_factory=time.monotonic, compare=False)
-    age: WriteAge = field(default_factory=WriteAge.beginning_now, compare=False)
+    age: WriteAge = field(default_factory=WriteAge, compare=False)
 
     @property
     def root(self) -> GraphRoot:
@@ -228,7 +228,7 @@ def commit(
     strict: bool,
 ) -> PublishedCommit | None:
     """One write from head to commit; None when `prepare` found nothing to do."""
-    with resources.root.writer_queue.ticket(branch) as ticket:
+    with QueueTicket(resources.root.writer_queue, branch) as ticket:
         if ticket.is_contended:
             ticket.wait(time.monotonic() + RETRY_SECONDS)
         try:
@@ -261,7 +261,7 @@ def commit(
 
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
     """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
-    with txn.root.writer_queue.ticket(txn.ref.branch) as ticket:
+    with QueueTicket(txn.root.writer_queue, txn.ref.branch) as ticket:
         return _publish(txn, plan, prepare_again, ticket)
 
 
@@ -367,7 +367,7 @@ class HeldSource:
 
     ref: BranchRef
     entry: LogEntry
-    age: WriteAge = field(default_factory=WriteAge.beginning_now, compare=False)
+    age: WriteAge = field(default_factory=WriteAge, compare=False)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, PreconditionFailedError
 from omnigraph.graph import Graph
-from omnigraph.policy.rules import require
+from omnigraph.policy.gate import require
 from omnigraph.server.admission import Budgets, WriteTurns
 from omnigraph.server.catalog import Served, Serving
 from omnigraph.server.http.responses import AnyResponse, Response, matches_weakly, tag_of, with_headers

@@ -8,7 +8,6 @@ here, so a stalled deleter can't hurt a later generation of the name.
 from __future__ import annotations
 
 import contextlib
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,13 +25,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.storage.cache import RecentlyUsed
-from omnigraph.storage.identifiers import (
-    MAIN,
-    checked_branch_name,
-    new_ulid,
-    now_micros,
-    path_ancestors,
-)
+from omnigraph.storage.identifiers import MAIN, checked_branch_name, new_ulid, now_micros, path_ancestors
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.log import GraphLog
 from omnigraph.storage.log.ref_generations import (
@@ -72,17 +65,16 @@ class Branches:
     """The branches of one graph. main's ref comes from the identity object, because every graph has main."""
 
     def __init__(
-        self, objects: Objects, log: GraphLog, main: BranchRef, graph_id: str, trace: Trace, guard: WriteGuard
+        self, objects: Objects, log: GraphLog, identity: GraphIdentity, trace: Trace, guard: WriteGuard
     ) -> None:
         self._log = log
         self._guard = guard
-        self._main = main
-        self._graph_id = graph_id
+        self._main = identity.main
+        self._graph_id = identity.graph_id
         self._trace = trace
         self._generations = RefGenerations(objects)
         self._keys = BranchKeys(self._generations, log)
         self._refs: RecentlyUsed[str, BranchRef] = RecentlyUsed(REMEMBERED_BRANCHES)
-        self._lock = threading.Lock()
 
     # Reading
 
@@ -90,24 +82,17 @@ class Branches:
         """The current generation of a name and its newest entry. Warm: one request."""
         if branch == MAIN:
             return BranchHead(self._main, self._log.head(self._main))
-        with self._lock:
-            ref = self._refs.get(branch)
+        ref = self._refs.get(branch)
         if ref is None:
             try:
                 checked_branch_name(branch)
             except BadRequestError as error:
                 raise BranchNotFoundError(branch, str(error)) from None
             ref = self._generations.read(branch, 1)
-            if ref is None and self._generations.newest(branch) is None:
-                raise BranchNotFoundError(branch, "create it, or list the branches that exist")
         if ref is not None and (entry := self._live_head(ref)) is not None:
             return BranchHead(ref, entry)
         generation = self._generations.newest(branch)
-        ref = (
-            self._generations.read(branch, generation.number)
-            if generation is not None and generation.may_live
-            else None
-        )
+        ref = self._generations.ref(generation) if generation is not None and generation.may_live else None
         if ref is None or (entry := self._live_head(ref)) is None:
             if generation is not None:
                 self._refuse_damaged(generation)
@@ -116,12 +101,7 @@ class Branches:
 
     def last_of_deleted(self, branch: str) -> BranchHead | None:
         """The last commit of a deleted branch whose name nobody took since; its log is still there."""
-        generation = next(reversed(self._generations_of(branch)), None)
-        ref = (
-            None
-            if generation is None or generation.is_path
-            else self._generations.read(generation.name, generation.number)
-        )
+        ref = self._generations.ref(next(reversed(self._generations_of(branch)), None))
         newest = None if ref is None else self._log.newest(ref)
         if ref is None or not isinstance(newest, Tombstone):
             return None
@@ -138,29 +118,23 @@ class Branches:
         found = self._generations.list_all()
         for _, damage in self._generations.find_damage(found):
             raise damage
-        refs = [self._generations.read(generation.name, generation.number) for generation in self._live(found)]
+        refs = map(self._generations.ref, self._live(found))
         return [self._main, *(ref for ref in refs if ref is not None)]
 
     def deleted_since(self, moment: datetime) -> list[BranchRef]:
         """The generations that ended after a moment, and those whose end nobody has noted yet."""
-        ending = [
-            generation
-            for generations in self._generations.list_all().values()
-            for generation in generations
-            if generation.deleting
-        ]
-        recent = [
-            generation for generation in ending if generation.deleted_at is None or generation.deleted_at >= moment
-        ]
-        refs = [self._generations.read(generation.name, generation.number) for generation in recent]
-        return [ref for ref in refs if ref is not None]
+        recent = (g for g in self._list_deletions() if g.deleted_at is None or g.deleted_at >= moment)
+        return [ref for ref in map(self._generations.ref, recent) if ref is not None]
 
     def note_deletions(self) -> None:
         """Finish deletions that died between the tombstone and the note of it, so that they have an age."""
-        for generations in self._generations.list_all().values():
-            for generation in generations:
-                if generation.deleting and generation.deleted_at is None and not self._is_live_branch(generation):
-                    self._generations.mark(generation.name, generation.number, "deleted")
+        for generation in self._list_deletions():
+            if generation.deleted_at is None and not self._is_live_branch(generation):
+                self._generations.mark(generation.name, generation.number, "deleted")
+
+    def _list_deletions(self) -> list[RefGeneration]:
+        listed = self._generations.list_all().values()
+        return [generation for generations in listed for generation in generations if generation.deleting]
 
     def damage(self) -> list[tuple[str, IntegrityError]]:
         """Names whose ref lost its content, each with the error that says so."""
@@ -174,22 +148,12 @@ class Branches:
 
     def _live(self, found: dict[str, list[RefGeneration]]) -> list[RefGeneration]:
         newest = (generations[-1] for _, generations in sorted(found.items()))
-        return [
-            generation
-            for generation in newest
-            if self._is_live_branch(generation) and not self._generations.is_overridden(generation, found)
-        ]
+        return [g for g in newest if self._is_live_branch(g) and not self._generations.is_overridden(g, found)]
 
     # Creating
 
     def new_ref(
-        self,
-        name: str,
-        source: BranchRef,
-        at: LogEntry,
-        *,
-        actor: str | None = None,
-        key: KeyUse | None = None,
+        self, name: str, source: BranchRef, at: LogEntry, *, actor: str | None = None, key: KeyUse | None = None
     ) -> BranchRef:
         """The ref of a branch that does not exist yet. Its log may be written before anybody can find it."""
         name = checked_branch_name(name)
@@ -207,11 +171,9 @@ class Branches:
         )
 
     def establish(self, ref: BranchRef, age: WriteAge) -> BranchRef | KeyUse:
-        """Make the branch of a new ref exist, with the log it has already. ConflictError if the name is taken.
-
-        When its key has made a branch of this name before, nothing is made and that use of the key is returned.
-        `age` is that of the write that holds the fork point.
-        """
+        """Make the branch of a new ref exist, with the log it has already. ConflictError if the name is taken. When its
+        key has made a branch of this name before, nothing is made and that use of the key is returned. `age` is that of
+        the write that holds the fork point."""
         self._guard.check()
         paths = [path for path in path_ancestors(ref.branch) if path != MAIN]
         ref = msgspec.structs.replace(ref, beneath={path: self._hold_path(path, ref.branch) for path in paths})
@@ -232,8 +194,7 @@ class Branches:
         if not self._generations.resolve_claims(ref):
             raise ConflictError(f"branch '{ref.branch}' can't be created: a part of its path became a branch meanwhile")
         self._trace.reach("branch.create.after")
-        with self._lock:
-            self._refs[ref.branch] = ref
+        self._refs[ref.branch] = ref
         return ref
 
     def _claim(self, ref: BranchRef) -> BranchRef | KeyUse:
@@ -292,7 +253,7 @@ class Branches:
         """Hold a name with a generation that is not a branch, so that creating one there meets the branches beneath."""
         number = 1
         for _ in range(_ATTEMPTS):
-            if self._generations.hold_path(path, number):
+            if self._generations.create(path, number):
                 return number
             generation = self._generations.newest(path)
             if generation is None:
@@ -311,10 +272,8 @@ class Branches:
     # Deleting
 
     def delete(self, name: str, *, actor: str | None = None, key: KeyUse | None = None) -> KeyUse | None:
-        """End this generation of the name. Its commits stop resolving; the log stays.
-
-        When the key has ended a generation of this name before, nothing is done and that use of the key is returned.
-        """
+        """End this generation of the name. Its commits stop resolving; the log stays. When the key has ended a
+        generation of this name before, nothing is done and that use of the key is returned."""
         name = name.strip()
         if name == MAIN:
             raise BadRequestError("branch 'main' can't be deleted")
@@ -349,16 +308,18 @@ class Branches:
                 other.parent_branch_id
             }:
                 raise ConflictError(f"branch '{name}' can't be deleted: branch '{other.branch}' still depends on it")
-        number = self._number_of(ref)
-        self._generations.mark(name, number, "deleting")
+        generation = self._generations.newest(name)
+        stored = self._generations.ref(generation)
+        if generation is None or stored is None or stored.branch_id != ref.branch_id:
+            raise BranchNotFoundError(ref.branch, "it was deleted meanwhile")
+        self._generations.mark(name, generation.number, "deleting")
         self._trace.reach("branch.tombstone.before")
         self._publish_tombstone(ref, actor, key)
         self._trace.reach("branch.tombstone.after")
         with contextlib.suppress(StorageError):  # the branch is deleted with the mark or without it
-            self._generations.mark(name, number, "deleted")
+            self._generations.mark(name, generation.number, "deleted")
         self._trace.reach("branch.delete.after")
-        with self._lock:
-            self._refs.pop(name)
+        self._refs.pop(name)
         return None
 
     def _publish_tombstone(self, ref: BranchRef, actor: str | None, key: KeyUse | None) -> None:
@@ -384,33 +345,22 @@ class Branches:
 
     def _live_head(self, ref: BranchRef) -> LogEntry | None:
         newest = self._log.newest(ref)
-        exists = not isinstance(newest, Tombstone) and self._generations.resolve_claims(ref)
-        with self._lock:
-            if isinstance(newest, Tombstone) or not exists:
-                self._refs.pop(ref.branch)
-                return None
-            self._refs[ref.branch] = ref
+        if isinstance(newest, Tombstone) or not self._generations.resolve_claims(ref):
+            self._refs.pop(ref.branch)
+            return None
+        self._refs[ref.branch] = ref
         return newest
 
     def _is_live_branch(self, generation: RefGeneration) -> bool:
         if not generation.may_live or not generation.deleting:
             return generation.may_live
-        ref = self._generations.read(generation.name, generation.number)
+        ref = self._generations.ref(generation)
         return ref is not None and not isinstance(self._log.newest(ref), Tombstone)
 
     def _is_current(self, generation: RefGeneration) -> bool:
         """As `_is_live_branch`, for a generation that was not listed together with those of its path."""
-        ref = self._generations.read(generation.name, generation.number) if self._is_live_branch(generation) else None
+        ref = self._generations.ref(generation) if self._is_live_branch(generation) else None
         return ref is not None and self._generations.resolve_claims(ref)
-
-    def _number_of(self, ref: BranchRef) -> int:
-        generation = self._generations.newest(ref.branch)
-        stored = (
-            None if generation is None or generation.is_path else self._generations.read(ref.branch, generation.number)
-        )
-        if generation is None or stored is None or stored.branch_id != ref.branch_id:
-            raise BranchNotFoundError(ref.branch, "it was deleted meanwhile")
-        return generation.number
 
 
 class LogRoot:
@@ -424,7 +374,7 @@ class LogRoot:
         self.writer_queue = WriterQueue(objects, self.workers)
         self.guard = WriteGuard(objects, self.workers)
         self.log = GraphLog(objects, self.workers, self.writer_queue, self.guard)
-        self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace, self.guard)
+        self.branches = Branches(objects, self.log, identity, trace, self.guard)
 
     @classmethod
     def open(cls, location: Location, trace: Trace | None = None) -> Self:

@@ -21,15 +21,21 @@ from typing import Final
 
 from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.identifiers import new_ulid
-from omnigraph.storage.models import LogEntry, TableState
-from omnigraph.storage.objects import Objects
-from omnigraph.storage.tables.lance_errors import manifest_name, reclaimed_error
+from omnigraph.storage.models import LogEntry
+from omnigraph.storage.objects import Objects, StoredObject
+from omnigraph.storage.tables.lance_errors import manifest_path, reclaimed_error
 
 JOURNAL_FOLDER: Final = "__manifest/reclaims"
 _TAKEN: Final = ".taken"
 _CLOCK: Final = ".clock"
 _CLOCK_READ_WITHIN: Final = timedelta(hours=1)
 _RECORD_NAME = re.compile(r"[0-9A-Z]{26}\.below-(\d+)(?:\.((?:nodes|edges)\.[0-9a-f]+))?")
+
+
+def _matching(objects: Objects, folder: str, pattern: re.Pattern[str]) -> Iterator[tuple[StoredObject, re.Match[str]]]:
+    for stored in objects.below(folder):
+        if (name := pattern.fullmatch(stored.path.removeprefix(f"{folder}/"))) is not None:
+            yield stored, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +45,6 @@ class JournalRecord:
     path: str
     below: int
     folder: str | None
-
-    def covers(self, version: int, folder: str) -> bool:
-        return version < self.below and self.folder in (None, folder)
 
 
 class CleanupJournal:
@@ -62,7 +65,10 @@ class CleanupJournal:
         return records
 
     def records(self) -> list[JournalRecord]:
-        return _parse(stored.path for stored in self._objects.below(JOURNAL_FOLDER))
+        return [
+            JournalRecord(stored.path, int(name[1]), name[2].replace(".", "/", 1) if name[2] else None)
+            for stored, name in _matching(self._objects, JOURNAL_FOLDER, _RECORD_NAME)
+        ]
 
     def take_over(self) -> list[JournalRecord]:
         """The records of others, which from now on their owners leave to the caller."""
@@ -99,30 +105,16 @@ class CleanupJournal:
         return now
 
     def refuse(self, entry: LogEntry) -> None:
-        """HistoricalVersionReclaimedError when a commit of main lost table data, or is about to.
-
-        Call it while the commit is pinned, before anything names its versions.
-        """
-        records = self.records()
-        for state in entry.tables.values():
-            if any(record.covers(entry.version, state.path) for record in records):
+        """HistoricalVersionReclaimedError when a commit of main lost table data, or is about to. Call it while the
+        commit is pinned, before anything names its versions."""
+        records, states = self.records(), list(entry.tables.values())
+        for state in states:
+            if any(entry.version < record.below and record.folder in (None, state.path) for record in records):
                 raise reclaimed_error(state)
-        states = list(entry.tables.values())
-        for state, exists in zip(states, self._workers.map(self._exists, states), strict=True):
+        manifests = self._workers.map(self._objects.exists, map(manifest_path, states))
+        for state, exists in zip(states, manifests, strict=True):
             if not exists:
                 raise reclaimed_error(state)
-
-    def _exists(self, state: TableState) -> bool:
-        return self._objects.exists(f"{state.path}/_versions/{manifest_name(state.number)}")
-
-
-def _parse(paths: Iterable[str]) -> list[JournalRecord]:
-    records = []
-    for path in paths:
-        if (name := _RECORD_NAME.fullmatch(path.removeprefix(f"{JOURNAL_FOLDER}/"))) is not None:
-            folder = name[2].replace(".", "/", 1) if name[2] else None
-            records.append(JournalRecord(path, int(name[1]), folder))
-    return records
 
 
 _PINS: Final = "__manifest/pins"
@@ -145,7 +137,6 @@ class Pins:
     def __init__(self, objects: Objects, workers: Executor) -> None:
         self._objects = objects
         self._workers = workers
-        self._releasing: set[str] = set()
 
     @contextlib.contextmanager
     def hold(self, first: int, last: int | None = None) -> Iterator[None]:
@@ -155,7 +146,6 @@ class Pins:
         try:
             yield
         finally:
-            self._releasing.add(path)
             try:
                 self._workers.submit(self._release, path)
             except RuntimeError:  # the handle is closing
@@ -164,20 +154,13 @@ class Pins:
     def _release(self, path: str) -> None:
         with contextlib.suppress(StorageError):  # it is ignored after the grace period
             self._objects.delete(path)
-        self._releasing.discard(path)
-
-    def pending(self) -> bool:
-        """Whether a pin is still being removed in the background."""
-        return bool(self._releasing)
 
     def all(self) -> list[Pin]:
         """Every pin, also those that were left behind."""
-        pins = []
-        for stored in self._objects.below(_PINS):
-            if (found := _PIN_NAME.fullmatch(stored.path.removeprefix(f"{_PINS}/"))) is not None:
-                last = int(found[2]) if found[2] else None
-                pins.append(Pin(stored.path, int(found[1]), last, stored.modified))
-        return pins
+        return [
+            Pin(stored.path, int(name[1]), int(name[2]) if name[2] else None, stored.modified)
+            for stored, name in _matching(self._objects, _PINS, _PIN_NAME)
+        ]
 
     def forget(self, pins: list[Pin]) -> None:
         """Remove pins that nobody can rely on any more."""

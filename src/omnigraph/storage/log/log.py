@@ -14,12 +14,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Executor
 
-from omnigraph.errors import (
-    BranchNotFoundError,
-    CommitOutcomeUnknownError,
-    IntegrityError,
-    StorageError,
-)
+from omnigraph.errors import BranchNotFoundError, CommitOutcomeUnknownError, IntegrityError, StorageError
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.log.write_guard import WriteGuard
 from omnigraph.storage.log.writer_queue import WriterQueue
@@ -50,15 +45,11 @@ class GraphLog:
     def entry(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
         """The entry at one slot, None when the slot is still free."""
         known = self._entries.get((branch_id, version))
-        return known if known is not None else self._fetch(branch_id, version)
+        return known if known is not None else self.fetch(branch_id, version)
 
     def entries(self, places: Iterable[tuple[str, int]]) -> list[LogEntry | Tombstone | None]:
         """Several slots at once, in the order asked for."""
         return list(self._workers.map(lambda place: self.entry(*place), places))
-
-    def read_stored(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
-        """As `entry`, but always read from the store: for verification."""
-        return self._fetch(branch_id, version)
 
     def slots(self, ref: BranchRef) -> list[int]:
         """The versions in a branch's own log, as a listing shows them."""
@@ -80,8 +71,7 @@ class GraphLog:
 
     def last_known(self, ref: BranchRef) -> LogEntry | None:
         """The newest entry of a branch that this handle has seen. No request; there may be newer ones."""
-        with self._lock:
-            known = self._heads.get(ref.branch_id)
+        known = self._heads.get(ref.branch_id)
         return known if isinstance(known, LogEntry) else None
 
     def _cold_head(self, ref: BranchRef) -> LogEntry | Tombstone:
@@ -94,7 +84,7 @@ class GraphLog:
                 return at
             # The hint names a slot that was never written: it is only a hint, the log itself decides.
             return self._newest_listed(ref, ref.first_own_version - 1) or self._fork_entry(ref)
-        first = self._fetch(ref.branch_id, ref.first_own_version)
+        first = self.fetch(ref.branch_id, ref.first_own_version)
         return self._advance(ref, first) if first is not None else self._fork_entry(ref)
 
     def _fork_entry(self, ref: BranchRef) -> LogEntry:
@@ -109,7 +99,7 @@ class GraphLog:
 
     def _advance(self, ref: BranchRef, known: LogEntry | Tombstone) -> LogEntry | Tombstone:
         """Follow the log from a known entry: probe one slot, then a few at once, list when far behind."""
-        following = None if isinstance(known, Tombstone) else self._fetch(ref.branch_id, known.version + 1)
+        following = None if isinstance(known, Tombstone) else self.fetch(ref.branch_id, known.version + 1)
         if following is None:
             return known
         known = following
@@ -128,9 +118,10 @@ class GraphLog:
         name = last.rsplit("/", 1)[-1].removesuffix(".json")
         if not name.isdigit():
             raise IntegrityError(last, "is not a log entry")
-        return self._fetch(ref.branch_id, int(name))
+        return self.fetch(ref.branch_id, int(name))
 
-    def _fetch(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
+    def fetch(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
+        """As `entry`, but always read from the store."""
         path = slot_path(branch_id, version)
         data = self._objects.get(path)
         if data is None:
@@ -138,11 +129,8 @@ class GraphLog:
         entry: LogEntry | Tombstone = decode(path, data, LogEntry | Tombstone)  # type: ignore[arg-type]
         if entry.branch_id != branch_id or entry.version != version:
             raise IntegrityError(path, f"claims to be version {entry.version} of branch {entry.branch_id}")
-        return self._remember(entry)
-
-    def hints_pending(self) -> bool:
-        """Whether a background hint is still being written."""
-        return self._hints.pending()
+        self._entries[branch_id, version] = entry
+        return entry
 
     # Publishing
 
@@ -163,11 +151,11 @@ class GraphLog:
             last = attempt == _PUBLISH_ATTEMPTS
             try:
                 if self._objects.create(path, data):
-                    self._remember(entry)
+                    self._entries[entry.branch_id, entry.version] = entry
                     self._remember_head(entry.branch_id, entry)
                     self._hints.note(entry)
                     return entry
-                stored = self._fetch(entry.branch_id, entry.version)
+                stored = self.fetch(entry.branch_id, entry.version)
                 if stored is not None:
                     self._remember_head(entry.branch_id, stored)
                     return stored
@@ -203,7 +191,7 @@ class GraphLog:
         if is_local and not in_doubt:
             raise refusal
         try:
-            stored = self._fetch(entry.branch_id, entry.version)
+            stored = self.fetch(entry.branch_id, entry.version)
         except StorageError:
             stored, is_free = None, not in_doubt
         else:
@@ -211,12 +199,6 @@ class GraphLog:
         if is_free:
             raise refusal
         return None if is_local and stored == entry else stored
-
-    # Memory
-
-    def _remember(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
-        self._entries[entry.branch_id, entry.version] = entry
-        return entry
 
     def _remember_head(self, branch_id: str, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
         """Heads only move forward, whatever order concurrent readers finish in."""
@@ -229,18 +211,16 @@ class GraphLog:
 
 
 class _Hints:
-    """The last version seen of each branch, written in the background: it saves probing and is never believed.
-
-    Every fourth commit looks for others who wait in the queue instead, so that a commit stays at one background
-    request. A hint that is one behind costs the next opening of the graph one request more.
-    """
+    """The last version seen of each branch, written in the background: it saves probing and is never believed. Every
+    fourth commit looks for others who wait in the queue instead, so that a commit stays at one background request. A
+    hint that is one behind costs the next opening of the graph one request more."""
 
     def __init__(self, objects: Objects, workers: Executor, writer_queue: WriterQueue) -> None:
         self._objects = objects
         self._workers = workers
         self._writer_queue = writer_queue
         self._newest: dict[str, LogEntry | Tombstone] = {}
-        self._being_written: set[str] = set()
+        """By branch, while its hint is being written."""
         self._lock = threading.Lock()
 
     def read(self, branch_id: str) -> int | None:
@@ -255,19 +235,12 @@ class _Hints:
             known = self._newest.get(branch_id)
             if known is None or known.version < entry.version:
                 self._newest[branch_id] = entry
-            if branch_id in self._being_written:
-                return
-            self._being_written.add(branch_id)
-        try:
-            self._workers.submit(self._write, branch_id)
-        except RuntimeError:  # the handle is closing; a hint may go unwritten
-            with self._lock:
-                self._being_written.discard(branch_id)
-                self._newest.pop(branch_id, None)
-
-    def pending(self) -> bool:
-        with self._lock:
-            return bool(self._being_written)
+        if known is None:
+            try:
+                self._workers.submit(self._write, branch_id)
+            except RuntimeError:  # the handle is closing; a hint may go unwritten
+                with self._lock:
+                    self._newest.pop(branch_id, None)
 
     def _write(self, branch_id: str) -> None:
         written = None
@@ -275,7 +248,6 @@ class _Hints:
             with self._lock:
                 newest = self._newest[branch_id]
                 if newest is written:
-                    self._being_written.discard(branch_id)
                     del self._newest[branch_id]
                     return
             if newest.version % _LOOK_EVERY == 0:

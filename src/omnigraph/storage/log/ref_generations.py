@@ -27,10 +27,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+from urllib.parse import unquote
 
 from omnigraph.errors import IdempotencyKeyReusedError, IntegrityError
 from omnigraph.storage.cache import RecentlyUsed
-from omnigraph.storage.identifiers import path_ancestors, quoted_branch, unquoted_branch
+from omnigraph.storage.identifiers import path_ancestors, quoted_branch
 from omnigraph.storage.log.log import GraphLog
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, BranchRef, KeyUse, Tombstone, decode
 from omnigraph.storage.objects import Objects
@@ -52,11 +53,8 @@ REMEMBERED_BRANCHES: Final = 1 << 14
 
 @dataclass(slots=True)
 class RefGeneration:
-    """One generation of a name, as a listing shows it.
-
-    `empty` when it has no ref, `blank` when it has no content at all, `contested` when the generation before it is a
-    path, `confirmed` when its claim was decided.
-    """
+    """One generation of a name, as a listing shows it. `empty` when it has no ref, `blank` when it has no content at
+    all, `contested` when the generation before it is a path, `confirmed` when its claim was decided."""
 
     name: str
     number: int
@@ -107,14 +105,25 @@ class RefGenerations:
             number, _, mark = leaf.partition(".json")
             if not number.isdigit():
                 continue
-            generations = found.setdefault(unquoted_branch(quoted), [])
+            generations = found.setdefault(unquote(quoted), [])
+            newest = generations[-1] if generations else None
             if not mark:
-                contested = bool(generations) and generations[-1].is_path
+                contested = newest is not None and newest.is_path
                 empty, blank = stored.size <= len(_PATH), not stored.size
-                generations.append(RefGeneration(unquoted_branch(quoted), int(number), empty, blank, contested))
-            elif generations and generations[-1].number == int(number):
-                _mark(generations[-1], mark, stored.size, stored.modified)
+                generations.append(RefGeneration(unquote(quoted), int(number), empty, blank, contested))
+            elif newest is not None and newest.number == int(number):
+                match mark:
+                    case ".deleting":
+                        newest.deleting = True
+                    case ".deleted":
+                        newest.deleted_at = stored.modified
+                    case ".verdict":
+                        newest.confirmed = stored.size > 0
         return found
+
+    def ref(self, generation: RefGeneration | None) -> BranchRef | None:
+        """The ref of a generation; None for one that is not there or only holds a path."""
+        return None if generation is None or generation.is_path else self.read(generation.name, generation.number)
 
     def read(self, name: str, number: int) -> BranchRef | None:
         """The ref of a generation, which never changes; None for a generation that only holds a path."""
@@ -142,20 +151,17 @@ class RefGenerations:
         above = {path: found[path] for path in path_ancestors(generation.name) if path in found}
         if not any(_has_confirmed_claim(generations, 0) for generations in above.values()):
             return False
-        ref = self.read(generation.name, generation.number)
+        ref = self.ref(generation)
         return ref is not None and any(
             _has_confirmed_claim(above[path], held) for path, held in ref.beneath.items() if path in above
         )
 
     # Writing
 
-    def create(self, name: str, number: int, data: bytes) -> bool:
-        """Take a generation of a name, if it is free. False may mean that an earlier try of ours took it."""
+    def create(self, name: str, number: int, data: bytes = _PATH) -> bool:
+        """Take a generation of a name for a ref or for a path, if it is free. False may mean that an earlier try of
+        ours took it."""
         return self._create(generation_path(name, number), data)
-
-    def hold_path(self, name: str, number: int) -> bool:
-        """Take a generation of a name for a path, if it is free."""
-        return self._create(generation_path(name, number), _PATH)
 
     def mark(self, name: str, number: int, mark: str) -> None:
         """Note how far a deletion is. It only saves looks into the log."""
@@ -177,23 +183,19 @@ class RefGenerations:
             self._objects.confirm(_claim_result_path(generation))
 
     def resolve_claims(self, ref: BranchRef) -> bool:
-        """Whether a branch beneath a path generations, whatever becomes of claims to its path. One look per handle.
-
-        Once no claim on the path can be confirmed any more, every later one sees the branch.
-        """
+        """Whether a branch beneath a path exists, whatever becomes of claims to its path. One look per handle. Once no
+        claim on the path can be confirmed any more, every later one sees the branch."""
         if self._resolved.get(ref.branch_id):
             return True
         for path, held in ref.beneath.items():
-            if self._objects.exists(generation_path(path, held + 1)) and not self._resolve_claims_on(path, held):
-                return False
+            if self._objects.exists(generation_path(path, held + 1)):
+                for generation in self.of(path):
+                    if generation.number > held and generation.is_pending:
+                        self.void(generation)
+                if _has_confirmed_claim(self.of(path), held):
+                    return False
         self._resolved[ref.branch_id] = True
         return True
-
-    def _resolve_claims_on(self, path: str, held: int) -> bool:
-        for generation in self.of(path):
-            if generation.number > held and generation.is_pending:
-                self.void(generation)
-        return not _has_confirmed_claim(self.of(path), held)
 
     def _create(self, path: str, data: bytes) -> bool:
         # Asking again finds what was made without an answer, and the caller recognises its own.
@@ -206,16 +208,6 @@ def generation_path(name: str, number: int) -> str:
 
 def _claim_result_path(generation: RefGeneration) -> str:
     return f"{generation_path(generation.name, generation.number)}.verdict"
-
-
-def _mark(generation: RefGeneration, mark: str, size: int, modified: datetime) -> None:
-    match mark:
-        case ".deleting":
-            generation.deleting = True
-        case ".deleted":
-            generation.deleted_at = modified
-        case ".verdict":
-            generation.confirmed = size > 0
 
 
 def _has_confirmed_claim(generations: list[RefGeneration], held: int) -> bool:
@@ -233,10 +225,9 @@ class BranchKeys:
     def of(self, generations: Sequence[RefGeneration]) -> tuple[KeyUse, ...]:
         """The recent keys of a name, oldest first, given all its generations. Only a deleted branch costs a look at
         the end of its log."""
-        generation, ref = self._newest_written(generations)
-        if generation is None or ref is None:
+        if (written := self._newest_written(generations)) is None:
             return ()
-        end = self._end(generation, ref)
+        generation, ref, end = written
         # A claim that lost its name to another branch made nothing, and its key may still do so.
         has_lived = end is not None or (generation.may_live and self._generations.resolve_claims(ref))
         uses = (*ref.earlier_keys, ref.key if has_lived else None, None if end is None else end.key)
@@ -251,21 +242,23 @@ class BranchKeys:
 
     def confirm(self, generations: Sequence[RefGeneration]) -> None:
         """Make the objects that the keys of a name were read from durable, before a repeat relies on them."""
-        generation, ref = self._newest_written(generations)
-        if generation is None or ref is None:
-            return
-        self._generations.make_durable(generation)
-        if (end := self._end(generation, ref)) is not None:
-            self._log.confirm(end.branch_id, end.version)
+        if (written := self._newest_written(generations)) is not None:
+            generation, _, end = written
+            self._generations.make_durable(generation)
+            if end is not None:
+                self._log.confirm(end.branch_id, end.version)
 
-    def _newest_written(self, generations: Sequence[RefGeneration]) -> tuple[RefGeneration | None, BranchRef | None]:
-        """A path has no content, so it carries no keys; the generation before it does."""
+    def _newest_written(
+        self, generations: Sequence[RefGeneration]
+    ) -> tuple[RefGeneration, BranchRef, Tombstone | None] | None:
+        """The newest generation with its ref and its end. A path has no content, so it carries no keys; the generation
+        before it does."""
         generation = next((generation for generation in reversed(generations) if not generation.empty), None)
-        return generation, None if generation is None else self._generations.read(generation.name, generation.number)
-
-    def _end(self, generation: RefGeneration, ref: BranchRef) -> Tombstone | None:
+        ref = None if generation is None else self._generations.read(generation.name, generation.number)
+        if generation is None or ref is None:
+            return None
         newest = self._log.newest(ref) if generation.deleting else None
-        return newest if isinstance(newest, Tombstone) else None
+        return generation, ref, newest if isinstance(newest, Tombstone) else None
 
 
 def earlier_use(keys: Iterable[KeyUse | None], wanted: KeyUse | None) -> KeyUse | None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, Self
+from typing import Final
 
 from omnigraph.api.maintenance import GRACE
 from omnigraph.errors import ClockSkewError, StorageError, StorageErrorKind, WriteExpiredError
@@ -24,16 +24,18 @@ from omnigraph.storage.objects import Objects
 LONGEST_WRITE: Final = GRACE / 2
 
 
+def running_seconds() -> float:
+    """Seconds that also pass while the machine is suspended, where the system counts them."""
+    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_clock is None else time.clock_gettime(boot_clock)
+
+
 @dataclass(frozen=True, slots=True)
 class WriteAge:
     """When a write began, by two clocks: one stops while some machines sleep, the other can be turned."""
 
-    running: float
-    wall: float
-
-    @classmethod
-    def beginning_now(cls) -> Self:
-        return cls(running_seconds(), time.time())
+    running: float = field(default_factory=running_seconds)
+    wall: float = field(default_factory=time.time)
 
     @property
     def seconds(self) -> float:
@@ -43,12 +45,6 @@ class WriteAge:
         """Call right before a write becomes visible."""
         if self.seconds > LONGEST_WRITE.total_seconds():
             raise WriteExpiredError(self.seconds / 86_400, LONGEST_WRITE.total_seconds() / 86_400)
-
-
-def running_seconds() -> float:
-    """Seconds that also pass while the machine is suspended, where the system counts them."""
-    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot_clock is None else time.clock_gettime(boot_clock)
 
 
 CLOCK_TOLERANCE: Final = timedelta(hours=1)
@@ -100,17 +96,15 @@ class WriteGuard:
 
     def check(self) -> None:
         """Call before a write becomes visible."""
-        if not self._clocks_agree():
+        ours, theirs = self._clocks()
+        if abs(ours - theirs) > CLOCK_TOLERANCE.total_seconds():
             # A machine that was stopped and went on did not count, and its clock was set.
             with self._lock:
                 self._store_began = self._asking = None
-        if not self._clocks_agree():
             ours, theirs = self._clocks()
-            raise ClockSkewError(_iso_time(ours), _iso_time(theirs), CLOCK_TOLERANCE.total_seconds())
-
-    def _clocks_agree(self) -> bool:
-        ours, theirs = self._clocks()
-        return abs(ours - theirs) <= CLOCK_TOLERANCE.total_seconds()
+        if abs(ours - theirs) > CLOCK_TOLERANCE.total_seconds():
+            here, there = (datetime.fromtimestamp(t, UTC).isoformat(timespec="seconds") for t in (ours, theirs))
+            raise ClockSkewError(here, there, CLOCK_TOLERANCE.total_seconds())
 
     def _clocks(self) -> tuple[float, float]:
         """The time by this machine's clock, and by the store's."""
@@ -135,25 +129,9 @@ class WriteGuard:
         self._objects.put(CLOCK_OBJECT, b"")
         # On a disk the condition is kept by our own hands (`storage.local_disk`). Twice, because an init that failed
         # may have removed the object in between.
-        if not self._objects.location.is_local and self._create() and self._create():
+        if not self._objects.location.is_local and all(self._objects.create(CLOCK_OBJECT, b"") for _ in range(2)):
             raise _untrustworthy(self._objects)
         return self.learn(self._objects.modified_at(CLOCK_OBJECT))
-
-    def _create(self) -> bool:
-        return self._objects.create(CLOCK_OBJECT, b"")
-
-
-def store_time(objects: Objects, path: str) -> datetime:
-    """The time by the store's clock."""
-    objects.put(path, b"")
-    try:
-        return objects.modified_at(path)
-    finally:
-        objects.delete(path)
-
-
-def _iso_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _untrustworthy(objects: Objects) -> StorageError:

@@ -45,12 +45,8 @@ class WriterQueue:
         self.objects = objects
         self.workers = workers
         self._name = new_ulid()
-        self._contended_until: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
-        self._pace: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
-
-    def ticket(self, branch: str) -> QueueTicket:
-        """One write's use of the queue. Costs nothing until it waits."""
-        return QueueTicket(self, branch)
+        self.contended_until: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
+        self.pace: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
 
     def look(self, branch: str) -> None:
         """See whether somebody else waits: a writer that always wins hears of others in no other way."""
@@ -62,24 +58,18 @@ class WriterQueue:
         return [stored.path for stored in self.objects.below(queue_folder(branch))]
 
     def saw_others(self, branch: str) -> None:
-        self._contended_until[branch] = time.monotonic() + REMEMBERED_SECONDS
-
-    def is_contended(self, branch: str) -> bool:
-        until = self._contended_until.get(branch)
-        return until is not None and time.monotonic() < until
-
-    def record_attempt(self, branch: str, seconds: float) -> None:
-        self._pace[branch] = seconds
+        self.contended_until[branch] = time.monotonic() + REMEMBERED_SECONDS
 
     def new_ticket(self, branch: str) -> str:
         """A ticket says when it was drawn, how many milliseconds an attempt takes, and whose it is."""
-        known = self._pace.get(branch)
+        known = self.pace.get(branch)
         pace = _UNKNOWN_PACE if known is None else known
         return f"{queue_folder(branch)}/{new_ulid()}-{pace * 1_000:.0f}-{self._name}"
 
 
 class QueueTicket:
-    """One write in the queue; its ticket is removed in the background when the write is over."""
+    """One write's use of the queue, which costs nothing until it waits. Its ticket is removed in the background when
+    the write is over."""
 
     def __init__(self, queue: WriterQueue, branch: str) -> None:
         self._queue = queue
@@ -89,7 +79,8 @@ class QueueTicket:
     @property
     def is_contended(self) -> bool:
         """Whether others wrote a moment ago, so that waiting first saves work."""
-        return self._queue.is_contended(self._branch)
+        until = self._queue.contended_until.get(self._branch)
+        return until is not None and time.monotonic() < until
 
     def saw_others(self) -> None:
         """Somebody else writes to this branch, again and again."""
@@ -97,7 +88,7 @@ class QueueTicket:
 
     def record_attempt(self, seconds: float) -> None:
         """An attempt is over, won or lost, after this long."""
-        self._queue.record_attempt(self._branch, seconds)
+        self._queue.pace[self._branch] = seconds
 
     def wait(self, give_up_at: float) -> None:
         """Wait until every earlier ticket is gone; return without having waited it out after `give_up_at`, or when the
@@ -128,25 +119,21 @@ class QueueTicket:
                 return
             self.saw_others()
             if ahead[0] != holder:
-                holder, overdue_at = ahead[0], now + _lease_of(ahead[0])
+                lease = min(max(_ATTEMPTS_OF_A_HOLDER * _pace_of(ahead[0]), SHORTEST_LEASE), LONGEST_LEASE)
+                holder, overdue_at = ahead[0], now + lease
             if now >= overdue_at:
                 # The holder died, and perhaps others with it. A waiter that lives puts its ticket back.
                 objects.delete_all(ahead)
             elif len(ahead) == 1:
-                if self._left_before(holder, min(overdue_at, give_up_at)):
-                    return
+                # Look whether the holder removes its ticket.
+                while time.monotonic() < min(overdue_at, give_up_at):
+                    time.sleep(max(_pace_of(holder) * random.uniform(0.2, 0.4), _SHORTEST_POLL))
+                    if not objects.exists(holder):
+                        return
             else:
                 # Those ahead go first, so a waiter far behind has no need to look often.
                 expected = sum(map(_pace_of, ahead)) * random.uniform(0.5, 0.8)
                 time.sleep(max(min(expected, overdue_at - now), _SHORTEST_POLL))
-
-    def _left_before(self, holder: str, deadline: float) -> bool:
-        """Whether the holder removes its ticket before the deadline."""
-        while time.monotonic() < deadline:
-            time.sleep(max(_pace_of(holder) * random.uniform(0.2, 0.4), _SHORTEST_POLL))
-            if not self._queue.objects.exists(holder):
-                return True
-        return False
 
     def _remove(self, ticket: str) -> None:
         with contextlib.suppress(StorageError):  # it expires
@@ -175,18 +162,6 @@ def _pace_of(ticket: str) -> float:
     return min(milliseconds / 1_000, LONGEST_LEASE)
 
 
-def _lease_of(ticket: str) -> float:
-    return min(max(_ATTEMPTS_OF_A_HOLDER * _pace_of(ticket), SHORTEST_LEASE), LONGEST_LEASE)
-
-
-class _Waiter:
-    """One thread in the queue of a lock."""
-
-    def __init__(self) -> None:
-        self.thread = threading.get_ident()
-        self.granted = threading.Event()
-
-
 @dataclass(slots=True)
 class Waits:
     """How often a lock was asked for, how often it was held by another, and the seconds spent waiting for it."""
@@ -203,45 +178,38 @@ class FairLocks:
     def __init__(self) -> None:
         self.waits = Waits()
         self._lock = threading.Lock()
-        self._queues: dict[Hashable, deque[_Waiter]] = {}
+        self._queues: dict[Hashable, deque[tuple[int, threading.Event]]] = {}
 
     @contextmanager
     def hold(self, key: Hashable) -> Iterator[None]:
         """Wait for the lock of a key and hold it for the block. A thread that holds it already must not ask again."""
-        mine = _Waiter()
+        thread, granted = threading.get_ident(), threading.Event()
+        mine = (thread, granted)
         with self._lock:
             queue = self._queues.setdefault(key, deque())
-            if any(waiter.thread == mine.thread for waiter in queue):
+            if any(waiting == thread for waiting, _ in queue):
                 raise RuntimeError(f"this thread holds the lock of {key} and would wait for itself")
             queue.append(mine)
             self.waits.asked += 1
             if queue[0] is mine:
-                mine.granted.set()
+                granted.set()
         try:
-            if not mine.granted.is_set():
-                self._wait(mine)
+            if not granted.is_set():
+                began = time.perf_counter()
+                granted.wait()
+                # The one who holds the lock of one key meets here the holders of other keys.
+                with self._lock:
+                    self.waits.waited += 1
+                    self.waits.seconds += time.perf_counter() - began
             yield
         finally:
             with self._lock:
                 # Also right for a waiter that was interrupted before the lock was granted.
                 queue.remove(mine)
                 if queue:
-                    queue[0].granted.set()
+                    queue[0][1].set()
                 else:
                     self._queues.pop(key, None)
-
-    def _wait(self, mine: _Waiter) -> None:
-        began = time.perf_counter()
-        mine.granted.wait()
-        # The one who holds the lock of one key meets here the holders of other keys.
-        with self._lock:
-            self.waits.waited += 1
-            self.waits.seconds += time.perf_counter() - began
-
-    def waiting(self, key: Hashable) -> int:
-        """How many wait behind the one who holds the lock."""
-        with self._lock:
-            return max(0, len(self._queues.get(key, ())) - 1)
 
 
 BRANCH_LOCKS: Final = FairLocks()

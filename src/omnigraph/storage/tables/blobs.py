@@ -7,7 +7,7 @@ object is never opened here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,15 +25,14 @@ _INLINE, _PACKED, _DEDICATED, _EXTERNAL = range(4)
 _KINDS: Final = frozenset({_INLINE, _PACKED, _DEDICATED, _EXTERNAL})
 _COMPARED_BYTES: Final = 4 << 20
 
-_DESCRIPTOR: Final = pa.struct(
-    [
-        pa.field("kind", pa.uint8(), nullable=False),
-        pa.field("position", pa.uint64(), nullable=False),
-        pa.field("size", pa.uint64(), nullable=False),
-        pa.field("blob_id", pa.uint32(), nullable=False),
-        pa.field("blob_uri", pa.string(), nullable=False),
-    ]
-)
+_MEMBERS: Final = {
+    "kind": pa.uint8(),
+    "position": pa.uint64(),
+    "size": pa.uint64(),
+    "blob_id": pa.uint32(),
+    "blob_uri": pa.string(),
+}
+_DESCRIPTOR: Final = pa.struct([pa.field(name, type_, nullable=False) for name, type_ in _MEMBERS.items()])
 
 
 def blob_field(name: str, *, nullable: bool) -> pa.Field:
@@ -47,10 +46,8 @@ def read_field(stored: pa.Field) -> pa.Field:
 
 
 def blob_column(data: pa.Array, uri: pa.Array, valid: pa.Array) -> pa.Array:
-    """Managed bytes and external references as one column: a valid cell has exactly one of the two.
-
-    Null, empty (`data` of no bytes) and external stay three different things.
-    """
+    """Managed bytes and external references as one column: a valid cell has exactly one of the two. Null, empty (`data`
+    of no bytes) and external stay three different things."""
     type_ = blob_field("blob", nullable=True).type
     absent = pa.nulls(len(valid), pa.uint64())
     cells = pa.StructArray.from_arrays(
@@ -141,8 +138,6 @@ class BlobContent:
         """Whether both hold the same bytes; read a few megabytes at a time, and no further than they agree."""
         if len(self) != len(other):
             return False
-        return all(self.part(*range_) == other.part(*range_) for range_ in _ranges(len(self)))
-
-
-def _ranges(size: int) -> Iterable[tuple[int, int]]:
-    return ((start, min(_COMPARED_BYTES, size - start)) for start in range(0, size, _COMPARED_BYTES))
+        starts = range(0, len(self), _COMPARED_BYTES)
+        ranges = ((start, min(_COMPARED_BYTES, len(self) - start)) for start in starts)
+        return all(self.part(*range_) == other.part(*range_) for range_ in ranges)

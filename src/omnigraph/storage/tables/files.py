@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,28 +61,22 @@ def check_version(reader: TableReader, objects: Objects, state: TableState) -> C
     named = table.files()
     sizes = stored_files(objects, state)
     found = dict(damaged_files(state, table._dataset, sizes))
-    for check in (_unreadable_deletions, _damaged_blobs):
-        found |= dict(_run_check(check, table, sizes, found))
-    damaged = tuple(DamagedFile(f"{state.path}/{name}", reason, _segment(name)) for name, reason in found.items())
     fragments = table._fragments()
-    rows = sum(f.metadata.num_rows for f in fragments)
+    for check in (_unreadable_deletions, _damaged_blobs):
+        for fragment in fragments:
+            files = [f"data/{file.path}" for file in fragment.metadata.files]
+            # A fragment with damaged files can't be read any further.
+            if found.keys().isdisjoint([*files, fragment.deletion_file()]):
+                try:
+                    found.update(check(table, fragment, sizes))
+                except IntegrityError as error:
+                    found[files[0]] = error.reason
+    damaged = tuple(
+        DamagedFile(f"{state.path}/{name}", reason, name.split("/")[1] if name.startswith("_indices/") else None)
+        for name, reason in found.items()
+    )
+    rows = sum(fragment.metadata.num_rows for fragment in fragments)
     return CheckedTable(len(named), rows, len(fragments), table.columns, damaged)
-
-
-_Check = Callable[[Table, Any, Mapping[str, int]], Iterator[tuple[str, str]]]
-
-
-def _run_check(
-    check: _Check, table: Table, sizes: Mapping[str, int], known: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    """The findings of a check, fragment by fragment; those with damaged files can't be read any further."""
-    for fragment in table._fragments():
-        files = [f"data/{file.path}" for file in fragment.metadata.files]
-        if known.keys().isdisjoint([*files, fragment.deletion_file()]):
-            try:
-                yield from check(table, fragment, sizes)
-            except IntegrityError as error:
-                yield files[0], error.reason
 
 
 def _unreadable_deletions(table: Table, fragment: Any, _: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -106,13 +100,11 @@ def _damaged_blobs(table: Table, fragment: Any, sizes: Mapping[str, int]) -> Ite
             continue
         cells = table.read([column], fragments=[fragment.fragment_id]).column(column)
         kind, number, position, size = (pc.struct_field(cells, n) for n in ("kind", "blob_id", "position", "size"))
-        reach: dict[int, int] = {}
         own = pc.is_in(kind, value_set=pa.array(_OWN_FILE, kind.type))
-        ends = pc.add(position, size)
-        for blob, end in zip(number.filter(own).to_pylist(), ends.filter(own).to_pylist(), strict=True):
-            reach[blob] = max(reach.get(blob, 0), end)
+        ends = pa.table({"blob": number, "end": pc.add(position, size)}).filter(own)
         folder = f"data/{holders[-1].removesuffix('.lance')}"
-        for blob, end in reach.items():
+        reach = ends.group_by("blob").aggregate([("end", "max")])
+        for blob, end in zip(reach["blob"].to_pylist(), reach["end_max"].to_pylist(), strict=True):
             name = f"{folder}/{f'{blob:032b}'[::-1]}.blob"  # Lance spells the number with its lowest bit first
             if (found := sizes.get(name)) is None:
                 yield name, "is missing, and blobs of its table lie in it"
@@ -120,44 +112,34 @@ def _damaged_blobs(table: Table, fragment: Any, sizes: Mapping[str, int]) -> Ite
                 yield name, f"is cut short: {found} bytes of {end} are left"
 
 
-def _segment(name: str) -> str | None:
-    return name.split("/")[1] if name.startswith("_indices/") else None
-
-
 BORN_WITH = 1
 
 
 @dataclass(frozen=True, slots=True)
 class AttachedHead:
-    """The newest attached version, and the operations that led there, oldest first."""
+    """The newest attached version, which another tool made, and the operations that led there, oldest first."""
 
     table: Table
     operations: tuple[str, ...]
 
-    @property
-    def version(self) -> int:
-        return self.table.state.number
 
-    @property
-    def is_foreign(self) -> bool:
-        return self.version != BORN_WITH
-
-
-def attached_head(reader: TableReader, state: TableState) -> AttachedHead:
+def foreign_head(reader: TableReader, state: TableState) -> AttachedHead | None:
+    """The attached head of a table that another tool wrote to; None when it is still the version it was born with."""
     uri = reader.location.child(state.path)
     doing = f"the attached head of {state.path} can't be opened"
     try:
         with translate_errors(doing):
             dataset = lance.dataset(uri, storage_options=reader.storage_options)
             made = [t for t in dataset.get_transactions(dataset.version - BORN_WITH) if t is not None]
-            rows = dataset.count_rows() if dataset.version != BORN_WITH else 0
-            version = str(dataset.version)
+            is_foreign = dataset.version != BORN_WITH
+            rows, version = dataset.count_rows() if is_foreign else 0, str(dataset.version)
             head = TableState(table_id=state.table_id, path=state.path, version=version, rows=rows, fragments=0)
             table = Table(head, dataset, reader.location)
             _ = table.schema  # a damaged one makes Lance panic when it is asked for
     except LANCE_ERRORS as error:
         raise StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}") from error
-    return AttachedHead(table, tuple(type(t.operation).__name__ for t in reversed(made)))
+    operations = tuple(type(t.operation).__name__ for t in reversed(made))
+    return AttachedHead(table, operations) if is_foreign else None
 
 
 _DETACHED_FROM: Final = 1 << 63
@@ -182,88 +164,53 @@ class FileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A stored file by what it is and by the name under which versions name it."""
+    """A stored file by what it is, by the name under which versions name it, and by the file whose fate it shares."""
 
     stored: StoredObject
     kind: FileKind
     named: str
-
-    @property
-    def version(self) -> str | None:
-        """The version that a manifest is."""
-        found = _MANIFEST.fullmatch(self.named)
-        return found[1] if found else None
-
-    @property
-    def kept_with(self) -> str:
-        """The file whose fate it shares: the record of a write is worth nothing without the version it was based on."""
-        found = _TRANSACTION.fullmatch(self.named)
-        return f"_versions/d{found[1]}.manifest" if found else self.named
-
-
-@dataclass(frozen=True, slots=True)
-class Deletable:
-    """Files that may be deleted. Manifests go first, so that a version with a manifest is whole."""
-
-    manifests: tuple[TableFile, ...] = ()
-    others: tuple[TableFile, ...] = ()
-
-    @property
-    def files(self) -> tuple[TableFile, ...]:
-        return (*self.manifests, *self.others)
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.stored.size for file in self.files)
-
-    @property
-    def versions(self) -> list[str]:
-        return [file.version for file in self.manifests if file.version is not None]
-
-    def without(self, named: Set[str]) -> Deletable:
-        """The same, except for what a version names that turned out to be needed."""
-        return Deletable(
-            tuple(file for file in self.manifests if file.named not in named),
-            tuple(file for file in self.others if file.named not in named),
-        )
+    kept_with: str
 
 
 def table_file(folder: str, stored: StoredObject) -> TableFile:
     """Classify a file below a table folder."""
-    path = stored.path.removeprefix(f"{folder}/")
+    path = named = stored.path.removeprefix(f"{folder}/")
+    kind = FileKind.UNKNOWN
     if (found := _DATA.fullmatch(path)) is not None:
         # Large blobs are beside their data file and are kept exactly as long.
-        return TableFile(stored, FileKind.CONTENT, f"data/{found[1]}.lance")
-    if (found := _INDEX.fullmatch(path)) is not None:
-        return TableFile(stored, FileKind.CONTENT, found[1])
-    if (found := _MANIFEST.fullmatch(path)) is not None and int(found[1]) >= _DETACHED_FROM:
-        return TableFile(stored, FileKind.MANIFEST, path)
-    if _DELETIONS.fullmatch(path) is not None or _UNFINISHED.fullmatch(path) is not None:
-        return TableFile(stored, FileKind.CONTENT, path)
-    if (found := _TRANSACTION.fullmatch(path)) is not None:
+        kind, named = FileKind.CONTENT, f"data/{found[1]}.lance"
+    elif (found := _INDEX.fullmatch(path)) is not None:
+        kind, named = FileKind.CONTENT, found[1]
+    elif (found := _MANIFEST.fullmatch(path)) is not None and int(found[1]) >= _DETACHED_FROM:
+        kind = FileKind.MANIFEST
+    elif _DELETIONS.fullmatch(path) or _UNFINISHED.fullmatch(path):
+        kind = FileKind.CONTENT
+    elif (found := _TRANSACTION.fullmatch(path)) is not None:
         kind = FileKind.TRANSACTION if int(found[1]) >= _DETACHED_FROM else FileKind.ATTACHED
-        return TableFile(stored, kind, path)
-    return TableFile(stored, FileKind.ATTACHED if _ATTACHED.fullmatch(path) else FileKind.UNKNOWN, path)
+        # The record of a write is worth nothing without the version it was based on.
+        return TableFile(stored, kind, path, f"_versions/d{found[1]}.manifest")
+    elif _ATTACHED.fullmatch(path):
+        kind = FileKind.ATTACHED
+    return TableFile(stored, kind, named, named)
 
 
 def deletable_files(
     files: Iterable[TableFile], kept: Set[str], *, superseded: Set[str], staged_before: datetime, abandoned: bool
-) -> Deletable:
+) -> list[TableFile]:
     """The files that no kept version names and that no write in flight can still come to need.
 
     That is so for files named by `superseded` versions, which were published once and are not kept, for the records of
     writes that were based on one of those, and for files older than any write in flight. Of an `abandoned` folder,
     which no kept snapshot has, everything known may go.
     """
-    manifests: list[TableFile] = []
-    others: list[TableFile] = []
-    for file in files:
-        if file.kind is FileKind.UNKNOWN or file.named in kept or (file.kind is FileKind.ATTACHED and not abandoned):
-            continue
-        if file.kept_with not in superseded and file.stored.modified >= staged_before:
-            continue
-        (manifests if file.kind is FileKind.MANIFEST else others).append(file)
-    return Deletable(tuple(manifests), tuple(others))
+    spared = {FileKind.UNKNOWN} if abandoned else {FileKind.UNKNOWN, FileKind.ATTACHED}
+    return [
+        file
+        for file in files
+        if file.kind not in spared
+        and file.named not in kept
+        and (file.kept_with in superseded or file.stored.modified < staged_before)
+    ]
 
 
 def leaf_folders(files: Collection[TableFile]) -> set[str]:

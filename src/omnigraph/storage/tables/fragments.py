@@ -10,42 +10,28 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import lance
+import msgspec
 import pyarrow as pa
 from lance import FragmentMetadata, Index, LanceOperation
 from lance.bitmap import Bitmap
-from lance.dataset import IndexFile
 from lance.fragment import write_fragments
 from lance.optimize import Compaction, CompactionTask
 
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.local_disk import reason_of
-from omnigraph.storage.location import Location
+from omnigraph.storage.location import Location, TableAddress
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec, create_segment
 from omnigraph.storage.tables.lance_errors import translate_errors
-from omnigraph.storage.tables.lance_metadata import with_fragment_id
-from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, RowIds, Table, row_ids_of
-from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
-
-
-class TableAddress(Protocol):
-    """Where another process finds one table version. The options of the store may hold credentials."""
-
-    @property
-    def uri(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def options(self) -> Mapping[str, str]: ...
+from omnigraph.storage.tables.lance_metadata import finished_rewrites
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, Table
+from omnigraph.storage.tables.staging import StagedTable, Staging, write_options
 
 
 def _open(address: TableAddress) -> Any:
@@ -69,15 +55,6 @@ def fragments_of(table: Table) -> list[FragmentSummary]:
 def fragment_descriptions(table: Table) -> dict[int, str]:
     """Fragments by id, as the JSON of all their files: equal texts hold equal rows."""
     return {f.fragment_id: json.dumps(f.metadata.to_json()) for f in table._fragments()}
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltIndex:
-    """Segments that executors built for what an index lacked."""
-
-    spec: IndexSpec
-    need: IndexNeed
-    segments: tuple[str, ...]
 
 
 # On executors
@@ -107,16 +84,10 @@ def scan_fragments(
             blob_handling="all_binary" if blobs_as_bytes else None,
         )
         for batch in scanner.to_batches():
-            yield batch if addresses is None else _with_addresses(batch, addresses)
-
-
-def _with_addresses(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    return batch.drop_columns([ROW_ADDRESS]).append_column(name, batch.column(ROW_ADDRESS).view(pa.int64()))
-
-
-def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
-    """The row ids of some fragments, in the order of the table."""
-    return row_ids_of(table.read([], row_ids=True, fragments=fragment_ids))
+            if addresses is not None:
+                row_addresses = batch.column(ROW_ADDRESS).view(pa.int64())
+                batch = batch.drop_columns([ROW_ADDRESS]).append_column(addresses, row_addresses)
+            yield batch
 
 
 def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
@@ -127,10 +98,7 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
             _open(address),
             schema=schema,
             mode="overwrite" if replaces else "append",
-            enable_stable_row_ids=True,
-            data_storage_version=DATA_STORAGE_VERSION,
-            storage_options=dict(address.options) or None,
-            allow_external_blob_outside_bases=True,
+            **write_options(dict(address.options) or None),
         )
     return [json.dumps(fragment.to_json()) for fragment in written]
 
@@ -150,11 +118,9 @@ def rewrite_column(
     filter: str,
     compute: Callable[[pa.Table, pa.DataType], pa.Array],
 ) -> str | None:
-    """A fragment with new values of one column for the rows of a filter, as JSON; None when no row matches.
-
-    `compute` gets a few thousand rows of `columns` at a time, and the type of the column. The new values are held until
-    the file is written.
-    """
+    """A fragment with new values of one column for the rows of a filter, as JSON; None when no row matches. `compute`
+    gets a few thousand rows of `columns` at a time, and the type of the column. The new values are held until the file
+    is written."""
     dataset = _open(address)
     with translate_errors(f"rewriting {target} of {address.uri}"):
         fragment = dataset.get_fragment(fragment_id)
@@ -169,15 +135,15 @@ def rewrite_column(
             return None
         values = pa.concat_tables(parts)
         metadata, fields, offsets = fragment.update_columns(values, left_on=ROW_ID, with_offsets=True)
-    rewritten = {"fragment": metadata.to_json(), "fields": list(fields), "rows": values.num_rows}
-    return json.dumps({**rewritten, "offsets": base64.b64encode(offsets).decode()})
+    rewritten = {"fragment": metadata.to_json(), "fields": list(fields), "rows": values.num_rows, "offsets": offsets}
+    return msgspec.json.encode(rewritten).decode()
 
 
 def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
     """One segment of an index over some fragments, as JSON; an empty text when there is none, as `create_segment`."""
     with translate_errors(f"indexing {address.uri}"):
         segment = create_segment(_open(address), spec, fragment_ids)
-    return "" if segment is None else _segment_to_json(segment)
+    return "" if segment is None else msgspec.json.encode(segment, enc_hook=list).decode()
 
 
 def run_compaction(address: TableAddress, task: str) -> str:
@@ -197,10 +163,9 @@ class FragmentStaging(Staging):
         table = self._reader.open(base)
         written = [FragmentMetadata.from_json(text) for text in fragments]
         operation = LanceOperation.Overwrite(table.schema, written) if replaces else LanceOperation.Append(written)
-        staged = self._commit(table, operation)
-        self._trace.reach("stage.data.after")
-        inserted = staged.state.rows - (0 if replaces else base.rows)
-        return StagedTable(staged.state, ChangeCounts(inserted=inserted, deleted=base.rows if replaces else 0))
+        state = self._commit_data(table, operation)
+        deleted = base.rows if replaces else 0
+        return StagedTable(state, ChangeCounts(inserted=state.rows - base.rows + deleted, deleted=deleted))
 
     def without_rows(self, base: TableState, remaining: Mapping[int, str | None]) -> StagedTable:
         """The base with some fragments as `delete_rows` left them; None drops the fragment."""
@@ -209,7 +174,7 @@ class FragmentStaging(Staging):
         changed = [FragmentMetadata.from_json(text) for text in remaining.values() if text is not None]
         emptied = [number for number, text in remaining.items() if text is None]
         # The predicate is a note in the transaction; the fragments say what is gone.
-        return self._commit(self._reader.open(base), LanceOperation.Delete(changed, emptied, "rows by place"))
+        return self.apply(base, LanceOperation.Delete(changed, emptied, "rows by place"))
 
     def with_rewritten_columns(self, base: TableState, rewritten: Sequence[str]) -> StagedTable:
         """The base with fragments as `rewrite_column` left them; indexes no longer cover them by that column."""
@@ -226,26 +191,23 @@ class FragmentStaging(Staging):
                 for fragment, each in zip(fragments, results, strict=True)
             },
         )
-        staged = self._commit(self._reader.open(base), operation)
-        return StagedTable(staged.state, ChangeCounts(updated=sum(each["rows"] for each in results)))
+        counts = ChangeCounts(updated=sum(each["rows"] for each in results))
+        return StagedTable(self.apply(base, operation).state, counts)
 
-    def add_indexes(self, base: TableState, built: Sequence[BuiltIndex]) -> StagedTable:
-        """The base with more index segments, all built on this very version."""
+    def add_indexes(self, base: TableState, built: Iterable[tuple[IndexSpec, IndexNeed, list[str]]]) -> StagedTable:
+        """The base with the segments that executors built for what its indexes lacked, on this very version."""
         table = self._reader.open(base)
         added: list[Index] = []
-        for index in built:
-            segments = [_segment_from_json(text) for text in index.segments]
-            if index.spec.kind == TEXT_INDEX_KIND:
+        removed: list[Index] = []
+        for spec, need, texts in built:
+            segments = [msgspec.json.decode(text, type=Index, dec_hook=_to_bitmap) for text in texts]
+            if spec.kind == TEXT_INDEX_KIND:
                 # Text segments can be searched only after this step, even a single one.
-                segments = [self._merge(table, segments)]
+                with table.writing("indexing"):
+                    segments = [copy(table._dataset).merge_existing_index_segments(segments)]
             added += segments
-        removed = [segment for index in built for segment in index.need.replaced]
-        return self._commit(table, LanceOperation.CreateIndex(added, removed)) if added else StagedTable(base)
-
-    def _merge(self, table: Table, segments: list[Index]) -> Index:
-        with table.writing("indexing"):
-            merged: Index = copy(table._dataset).merge_existing_index_segments(segments)
-        return merged
+            removed += need.replaced
+        return self.apply(base, LanceOperation.CreateIndex(added, removed)) if added else StagedTable(base)
 
     def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:
         """Rewrites that would leave fragments of about `target_rows`, as JSON tasks."""
@@ -256,49 +218,13 @@ class FragmentStaging(Staging):
 
     def apply_compaction(self, base: TableState, results: Sequence[str]) -> StagedTable:
         """The base with every planned rewrite in place."""
-        table = self._reader.open(base)
-        # A result numbers its fragments from 0; they need ids that this version does not use yet.
-        unused = max((f.fragment_id for f in table._fragments()), default=-1) + 1
-        groups = []
-        for result in map(json.loads, results):
-            created = [with_fragment_id(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
-            unused += len(created)
-            replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
-            groups.append(LanceOperation.RewriteGroup(replaced, created))
-        return self._commit(table, LanceOperation.Rewrite(groups, [])) if groups else StagedTable(base)
+        rewrites = finished_rewrites(self._reader.open(base), results)
+        groups = [LanceOperation.RewriteGroup(*rewrite) for rewrite in rewrites]
+        return self.apply(base, LanceOperation.Rewrite(groups, [])) if groups else StagedTable(base)
 
 
-def _segment_to_json(segment: Index) -> str:
-    kind, details = segment.index_details or ("", b"")
-    return json.dumps(
-        {
-            "uuid": segment.uuid,
-            "name": segment.name,
-            "fields": list(segment.fields),
-            "dataset_version": segment.dataset_version,
-            "fragment_ids": sorted(segment.fragment_ids),
-            "index_version": segment.index_version,
-            "created_at": segment.created_at.isoformat() if segment.created_at else None,
-            "files": [[file.path, file.size_bytes] for file in segment.files or []],
-            "details": [kind, base64.b64encode(details).decode()],
-        }
-    )
-
-
-def _segment_from_json(text: str) -> Index:
-    stored = json.loads(text)
-    kind, details = stored["details"]
-    return Index(
-        uuid=stored["uuid"],
-        name=stored["name"],
-        fields=stored["fields"],
-        dataset_version=stored["dataset_version"],
-        fragment_ids=Bitmap(stored["fragment_ids"]),
-        index_version=stored["index_version"],
-        created_at=datetime.fromisoformat(stored["created_at"]) if stored["created_at"] else None,
-        files=[IndexFile(path, size) for path, size in stored["files"]] or None,
-        index_details=(kind, base64.b64decode(details)) if kind else None,
-    )
+def _to_bitmap(_: type, fragment_ids: list[int]) -> Bitmap:
+    return Bitmap(fragment_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ _SHORTEST_ORDINARY: Final = 1e-12
 _LONGEST_ORDINARY: Final = 1e12
 
 _MOVED: Final = "_row_created_at_version != _row_last_updated_at_version"
+"""Rows that had other values once, in a fragment that an old segment may know."""
 
 
 def vector_index_options(metric: Metric) -> dict[str, Any]:
@@ -102,21 +103,12 @@ def stored_indexes(table: Table) -> dict[str, tuple[Index, ...]]:
     }
 
 
-def is_btree(name: str) -> bool:
-    """By the naming rule of `IndexSpec`. A compaction forgets what a BTREE covered; other kinds follow their rows."""
-    return name.endswith("_btree")
-
-
 @dataclass(frozen=True, slots=True)
 class IndexCoverage:
     """How much of a table an index knows. Rows it does not know are found by scanning."""
 
     indexed_rows: int
     unindexed_rows: int
-
-    @property
-    def is_complete(self) -> bool:
-        return not self.unindexed_rows
 
 
 def covered_fragments(table: Table) -> dict[str, set[int]]:
@@ -144,26 +136,27 @@ def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexC
 
 def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
     """The work that completes index `spec` in this version."""
+
+    def trainable(fragment_ids: list[int]) -> list[int]:
+        if spec.kind != VECTOR_INDEX_KIND:
+            return fragment_ids
+        has_vector = f"{identifier(spec.column)} IS NOT NULL"
+        return [fragment_id for fragment_id in fragment_ids if _any_row(table, [fragment_id], has_vector)]
+
     living = [f.fragment_id for f in table._fragments()]
     segments = stored_indexes(table).get(spec.name, ())
     covered = {fragment for segment in segments for fragment in segment.fragment_ids}
-    missing = [fragment_id for fragment_id in living if fragment_id not in covered]
-    if spec.kind == VECTOR_INDEX_KIND:
-        missing = [fragment_id for fragment_id in missing if _holds_vectors(table, spec.column, fragment_id)]
-        if not missing and not segments and living:
-            return IndexNeed(pending=NO_VECTORS)
+    missing = trainable([fragment_id for fragment_id in living if fragment_id not in covered])
     if not missing:
-        return IndexNeed()
+        lacks_vectors = spec.kind == VECTOR_INDEX_KIND and not segments and living
+        return IndexNeed(pending=NO_VECTORS if lacks_vectors else None)
     living_segments = [s for s in segments if not set(s.fragment_ids).isdisjoint(living)]
     if not living_segments:
         return IndexNeed(tuple(missing), segments)
     # The id of a row never changes, so what an old segment knows of it stays true wherever the row moves.
-    rewritten = spec.column != "id" and _holds_moved_rows(table, missing)
+    rewritten = spec.column != "id" and _any_row(table, missing, _MOVED)
     if rewritten or len(living_segments) >= MOST_SEGMENTS:
-        whole = living
-        if spec.kind == VECTOR_INDEX_KIND:
-            whole = [fragment_id for fragment_id in living if _holds_vectors(table, spec.column, fragment_id)]
-        return IndexNeed(tuple(whole), segments)
+        return IndexNeed(tuple(trainable(living)), segments)
     return IndexNeed(tuple(missing), tuple(s for s in segments if s not in living_segments))
 
 
@@ -221,35 +214,20 @@ def create_segment(dataset: Any, spec: IndexSpec, fragment_ids: Collection[int])
     except LANCE_ERRORS:
         if spec.kind != VECTOR_INDEX_KIND:
             raise
-        lengths = _lengths(dataset, spec.column, fragment_ids)
+        lengths = VectorLengths()
+        fragments = [dataset.get_fragment(fragment_id) for fragment_id in fragment_ids]
+        with translate_errors(f"reading {spec.column}"):
+            for batch in dataset.scanner(columns=[spec.column], fragments=fragments).to_reader():
+                lengths |= VectorLengths.of(matrix_of(batch.column(0)))
         if lengths.are_ordinary and lengths.greatest:
             raise
         return None
     return segment
 
 
-def _lengths(dataset: Any, column: str, fragment_ids: Collection[int]) -> VectorLengths:
-    wanted = frozenset(fragment_ids)
-    fragments = [fragment for fragment in dataset.get_fragments() if fragment.fragment_id in wanted]
-    found = VectorLengths()
-    with translate_errors(f"reading {column}"):
-        for batch in dataset.scanner(columns=[column], fragments=fragments).to_reader():
-            found |= VectorLengths.of(matrix_of(batch.column(0)))
-    return found
-
-
-def _holds_moved_rows(table: Table, fragment_ids: list[int]) -> bool:
-    """Whether some row of these fragments had other values once, in a fragment that an old segment may know."""
-    return _any_row(table, fragment_ids, _MOVED)
-
-
-def _holds_vectors(table: Table, column: str, fragment_id: int) -> bool:
-    return _any_row(table, [fragment_id], f"{identifier(column)} IS NOT NULL")
-
-
 def _any_row(table: Table, fragment_ids: list[int], filter: str) -> bool:
-    fragments = table._fragments_among(fragment_ids)
     with table.reading():
+        fragments = table._fragments_among(fragment_ids)
         scanner = table._dataset.scanner(
             columns=[], filter=filter, fragments=fragments, limit=1, with_row_id=True, use_scalar_index=False
         )

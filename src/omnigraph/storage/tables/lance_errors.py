@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -55,7 +55,12 @@ def translate_errors(
             raise
         explained = _explain(doing, error, location, state, dataset)
         if explained is None and _speaks_of_files(error, state):
-            explained = _fallback_error(doing, error, state if only_reads else None)
+            # The store shows nothing wrong. What was only read has wrong content then; a write may fail otherwise.
+            if state is not None and only_reads:
+                reason = f"version {state.version} can't be read ({reason_of(error)}): a file of it has been changed"
+                explained = IntegrityError(state.path, reason)
+            else:
+                explained = StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}")
         if explained is None:
             raise
         raise explained from error
@@ -76,30 +81,17 @@ def _explain(
         return StorageError(StorageErrorKind.TRANSIENT, f"{doing}: {reason_of(error)}")
     if location is None or state is None:
         return failure
+    # The files of a version show whether it is gone, or one of them is damaged.
     try:
-        return _found_in_store(error, location, state, dataset)
+        sizes_by_name = stored_files(Objects(location), state)
+        if f"_versions/{manifest_name(state.number)}" not in sizes_by_name:
+            return reclaimed_error(state)
+        if dataset is None:
+            return IntegrityError(manifest_path(state), f"the manifest of a table can't be read ({reason_of(error)})")
+        damaged = next(damaged_files(state, dataset, sizes_by_name), None)
     except OmniGraphError as silence:
         return silence  # the store that failed does not say why either
-
-
-def _fallback_error(doing: str, error: BaseException, read: TableState | None) -> OmniGraphError:
-    """The store shows nothing wrong. What was only read has wrong content then; a write may fail for other reasons."""
-    if read is None:
-        return StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}")
-    reason = f"version {read.version} can't be read ({reason_of(error)}): a file of it has been changed"
-    return IntegrityError(read.path, reason)
-
-
-def _found_in_store(error: BaseException, location: Location, state: TableState, dataset: Any) -> OmniGraphError | None:
-    """The error that the files of a version show: it is gone, or one of them is damaged; None when all look right."""
-    sizes_by_name = stored_files(Objects(location), state)
-    if f"_versions/{manifest_name(state.number)}" not in sizes_by_name:
-        return reclaimed_error(state)
-    if dataset is None:
-        return IntegrityError(manifest_path(state), f"the manifest of a table can't be read ({reason_of(error)})")
-    for name, reason in damaged_files(state, dataset, sizes_by_name):
-        return IntegrityError(f"{state.path}/{name}", reason)
-    return None
+    return None if damaged is None else IntegrityError(f"{state.path}/{damaged[0]}", damaged[1])
 
 
 def _speaks_of_files(error: BaseException, state: TableState | None) -> bool:
@@ -129,7 +121,10 @@ def damaged_files(state: TableState, dataset: Any, sizes_by_name: Mapping[str, i
         if name.startswith("_indices/"):
             folder = name[: name.index("/", len("_indices/")) + 1]
             sizes[folder] = sizes.get(folder, 0) + held
-    expected |= {f"_indices/{uuid}/": size for uuid, size in _index_sizes(dataset)}
+    # What the indexes are is itself read from the store; the caller of a failure has that error already.
+    with suppress(OmniGraphError, *LANCE_ERRORS), translate_errors("describing indexes"):
+        segments = [segment for index in dataset.describe_indices() for segment in index.segments]
+        expected |= {f"_indices/{segment.uuid}/": segment.size_bytes for segment in segments}
     for name, size in sorted(expected.items()):
         found = sizes.get(name)
         if found is None:
@@ -138,15 +133,6 @@ def damaged_files(state: TableState, dataset: Any, sizes_by_name: Mapping[str, i
             yield name, f"is cut short: {found} bytes of {size or 'a few more'} are left"
         elif size is not None and found > size and name.startswith("data/"):
             yield name, f"was changed: it has {found} bytes, and had {size}"
-
-
-def _index_sizes(dataset: Any) -> Iterator[tuple[str, int | None]]:
-    try:
-        with translate_errors("describing indexes"):
-            described = list(dataset.describe_indices())
-    except (OmniGraphError, *LANCE_ERRORS):
-        return  # what they are is itself read from the store; the caller has that error already
-    yield from ((segment.uuid, segment.size_bytes) for index in described for segment in index.segments)
 
 
 def reclaimed_error(state: TableState) -> HistoricalVersionReclaimedError:

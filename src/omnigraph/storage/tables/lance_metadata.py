@@ -7,15 +7,16 @@ protobuf messages that pylance only passes through, so the reader and writer of 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from lance import FragmentMetadata, LanceOperation
 from lance.optimize import CompactionTask
 from lance.schema import LanceSchema
+from numpy.typing import NDArray
 
 from omnigraph.storage.tables.rows import Table
 
@@ -28,110 +29,87 @@ CEILING_BYTES = 64 << 20
 """Fragments above this are left to `optimize`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentSize:
-    fragment_id: int
-    bytes: int
-    indexed: bool
-
-
-def small_fragments_to_compact(fragments: Sequence[FragmentSize]) -> list[int]:
+def small_fragments_to_compact(bytes_by_id: Mapping[int, int]) -> list[int]:
     """The ids of the smallest tier that is full, empty when none is: reads stay fast while nobody runs `optimize`.
 
     A tier holds fragments of similar size, so a row is rewritten a logarithmic number of times. Below `FLOOR_BYTES`
     requests are the cost and not bytes, so everything that small is one tier. It is written again by every fifth commit
     and each copy stays until cleanup, so the floor is low: at 1 MiB, 20,000 commits of 200 bytes would write 1,940 MB;
-    at 64 KiB they write 148 MB and leave six fragments on average, not four. Fragments that an index covers are never
-    touched, because rewriting them would lose the coverage.
+    at 64 KiB they write 148 MB and leave six fragments on average, not four. The caller leaves out fragments that an
+    index covers, because rewriting them would lose the coverage.
     """
-    small = sorted(
-        (f for f in fragments if not f.indexed and f.bytes <= CEILING_BYTES), key=lambda f: (f.bytes, f.fragment_id)
-    )
+    small = sorted((size, fragment_id) for fragment_id, size in bytes_by_id.items() if size <= CEILING_BYTES)
     start = 0
     while start < len(small):
-        end, total = start + 1, small[start].bytes
-        while end < len(small) and small[end].bytes <= max(FLOOR_BYTES, total):
-            total += small[end].bytes
+        end, total = start + 1, small[start][0]
+        while end < len(small) and small[end][0] <= max(FLOOR_BYTES, total):
+            total += small[end][0]
             end += 1
         if end - start >= COMPACT_SMALL_AT:
-            return sorted(f.fragment_id for f in small[start:end])
+            return sorted(fragment_id for _, fragment_id in small[start:end])
         start = end
     return []
 
 
 # Rewriting fragments
 
-# The planner's own defaults, spelled out: a task that did not come from the planner has to carry all of them.
+# The planner's own defaults: a task that did not come from the planner has to carry those that would be others.
 _OPTIONS: dict[str, Any] = {
     "target_rows_per_fragment": 1 << 20,
     "max_rows_per_group": 1024,
-    "max_bytes_per_file": None,
     "materialize_deletions": True,
     "materialize_deletions_threshold": 0.1,
-    "num_threads": None,
-    "batch_size": None,
-    "io_buffer_size": None,
     "defer_index_remap": False,
-    "index_remap_mode": "Direct",
-    "compaction_mode": None,
     "enable_binary_copy": False,
     "enable_binary_copy_force": False,
     "binary_copy_read_batch_bytes": 16 << 20,
-    "max_source_fragments": None,
-    "max_source_rows": None,
-    "max_source_bytes": None,
-    "excluded_fragment_ids": [],
     "max_overlays_per_fragment": 10,
     "data_storage_version": "2.2",
     "has_eager_remappable_index": False,
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentRewrite:
-    """Fragments and what takes their place: new files, written, not yet part of any version."""
+class FragmentRewrite(NamedTuple):
+    """Fragments and those that take their place: new files, written, not yet part of any version."""
 
-    replaced: tuple[FragmentMetadata, ...]
-    created: tuple[FragmentMetadata, ...]
+    replaced: list[FragmentMetadata]
+    created: list[FragmentMetadata]
 
     @property
     def operation(self) -> Any:
         """The rewrite, for any version that holds the replaced fragments and none with the ids of the created ones."""
-        group = LanceOperation.RewriteGroup(list(self.replaced), list(self.created))
-        return LanceOperation.Rewrite([group], [])
+        return LanceOperation.Rewrite([LanceOperation.RewriteGroup(self.replaced, self.created)], [])
 
 
-def rewrite_fragments(table: Table, fragment_ids: Set[int], *, spare_ids: int = 0) -> FragmentRewrite | None:
+def finished_rewrites(table: Table, results: Iterable[str], *, spare_ids: int = 0) -> list[FragmentRewrite]:
+    """The rewrites that the JSON results of compaction tasks describe. A result numbers its fragments from 0; they
+    need ids that this version does not use yet."""
+    numbers = count(max((f.fragment_id for f in table._fragments()), default=-1) + 1 + spare_ids)
+    rewrites = []
+    for result in map(json.loads, results):
+        created = [{**condense_row_versions(fragment), "id": next(numbers)} for fragment in result["new_fragments"]]
+        replaced = result["original_fragments"]
+        fragments = [[FragmentMetadata.from_json(json.dumps(f)) for f in group] for group in (replaced, created)]
+        rewrites.append(FragmentRewrite(*fragments))
+    return rewrites
+
+
+def rewrite_fragments(table: Table, fragment_ids: Collection[int], *, spare_ids: int = 0) -> FragmentRewrite | None:
     """These fragments written again as few large ones. None when that would change nothing: a single fragment
     without deleted rows.
 
     `spare_ids` leaves that many fragment ids to writers who go on from the same version: an index segment is bound
     to the ids of its fragments, so those must still be free when the rewrite is committed on a later version.
     """
-    chosen = [f.metadata for f in table._fragments() if f.fragment_id in fragment_ids]
+    chosen = [fragment.metadata for fragment in table._fragments_among(fragment_ids)]
     if not chosen or (len(chosen) == 1 and chosen[0].deletion_file is None and len(chosen[0].files) == 1):
         return None
-    task = CompactionTask.from_json(  # type: ignore[attr-defined]
-        json.dumps(
-            {
-                "task": {"fragments": [f.to_json() for f in chosen]},
-                "read_version": table._dataset.version,
-                "options": _OPTIONS,
-            }
-        )
-    )
+    fragments = {"fragments": [fragment.to_json() for fragment in chosen]}
+    described = {"task": fragments, "read_version": table._dataset.version, "options": _OPTIONS}
+    task = CompactionTask.from_json(json.dumps(described))  # type: ignore[attr-defined]
     with table.writing("compacting"):
-        result = json.loads(task.execute(table._dataset).json())
-    # The result numbers all its fragments 0; they need ids that this version does not use yet.
-    unused = max(f.fragment_id for f in table._fragments()) + 1 + spare_ids
-    created = [with_fragment_id(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
-    replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
-    return FragmentRewrite(tuple(replaced), tuple(created))
-
-
-def with_fragment_id(created: dict[str, Any], fragment_id: int) -> FragmentMetadata:
-    """A fragment that a compaction has made, ready to be committed under an id of its own."""
-    return FragmentMetadata.from_json(json.dumps({**condense_row_versions(created), "id": fragment_id}))
+        result = task.execute(table._dataset).json()
+    return finished_rewrites(table, [result], spare_ids=spare_ids)[0]
 
 
 # In which versions rows were created and updated
@@ -139,9 +117,6 @@ def with_fragment_id(created: dict[str, Any], fragment_id: int) -> FragmentMetad
 _CREATED: Final = "created_at_version_meta"
 _UPDATED: Final = "last_updated_at_version_meta"
 _CREATED_VERSION, _UPDATED_VERSION = 1, 2
-
-Runs: TypeAlias = list[tuple[int, int]]
-"""How many rows, and their version."""
 
 
 def condense_row_versions(fragment: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,182 +126,68 @@ def condense_row_versions(fragment: Mapping[str, Any]) -> dict[str, Any]:
     own, so a fragment made of a thousand one-row commits has a thousand runs that every later manifest repeats. Nobody
     needs more than the difference (`indexes`). A fragment whose runs are stored in another way is left as it is.
     """
-    created, updated = _runs(fragment.get(_CREATED)), _runs(fragment.get(_UPDATED))
     rows = fragment["physical_rows"]
-    if created is None or updated is None or {_length(created), _length(updated)} != {rows}:
-        return dict(fragment)
-    changed = _join((length, before != after) for length, before, after in _beside(created, updated))
-    return {
-        **fragment,
-        _CREATED: _meta([(rows, _CREATED_VERSION)]),
-        _UPDATED: _meta([(n, _UPDATED_VERSION if moved else _CREATED_VERSION) for n, moved in changed]),
-    }
-
-
-def _length(runs: Runs) -> int:
-    return sum(length for length, _ in runs)
-
-
-def _beside(left: Runs, right: Runs) -> Iterator[tuple[int, int, int]]:
-    """Two sequences over the same rows as one: how many rows, and the two versions they have."""
-    others = iter(right)
-    rest, other = 0, 0
-    for length, version in left:
-        while length:
-            if not rest:
-                rest, other = next(others)
-            together = min(length, rest)
-            yield together, version, other
-            length, rest = length - together, rest - together
-
-
-def _join(runs: Iterable[tuple[int, bool]]) -> list[tuple[int, bool]]:
-    return [(sum(length for length, _ in same), value) for value, same in groupby(runs, key=lambda run: run[1])]
-
-
-def _runs(meta: Any) -> Runs | None:
-    """The runs of a sequence, None when it is stored or written in another way."""
-    if not isinstance(meta, Mapping) or not isinstance(meta.get("inline"), list):
-        return None
     try:
-        return [_run(field) for field in wire_fields(bytes(meta["inline"]))]
+        created, updated = _row_versions(fragment[_CREATED]), _row_versions(fragment[_UPDATED])
     except (ValueError, IndexError, KeyError, TypeError):
-        return None
+        return dict(fragment)
+    if not 0 < rows == len(created) == len(updated):
+        return dict(fragment)
+    moved = created != updated
+    starts = np.flatnonzero(np.diff(moved, prepend=not moved[0]))
+    versions = np.where(moved[starts], _UPDATED_VERSION, _CREATED_VERSION)
+    lengths = np.diff(starts, append=rows)
+    runs = list(zip(lengths.tolist(), versions.tolist(), strict=True))
+    return {**fragment, _CREATED: _version_meta([(rows, _CREATED_VERSION)]), _UPDATED: _version_meta(runs)}
 
 
-def _run(field: WireField) -> tuple[int, int]:
-    """How many rows, and their version: `{1: {1: {1: start, 2: end}}, 2: version}`, as field 1."""
-    if field.number != 1:
-        raise ValueError(f"field {field.number} is unknown")
-    run = _by_number(field.value)
-    segment = _by_number(run[1])
-    span = _by_number(segment[1])
-    if set(run) - {1, 2} or set(segment) != {1} or set(span) - {1, 2}:
-        raise ValueError("rows that are not a range")
-    length = span.get(2, 0) - span.get(1, 0)
-    if length <= 0:
-        raise ValueError("a run without rows")
-    return length, run.get(2, 0)
+def _row_versions(meta: Mapping[str, Any]) -> NDArray[np.uint64]:
+    """The version of every row, from runs of `1: {1: {1: {1: start, 2: end}}, 2: version}`."""
+    lengths, versions = [], []
+    for number, content in _fields(bytes(meta["inline"])):
+        run = _members(content)
+        segment = _members(run[1])
+        span = _members(segment[1])
+        length = span.get(2, 0) - span.get(1, 0)
+        if number != 1 or set(run) - {1, 2} or set(segment) != {1} or set(span) - {1, 2} or length <= 0:
+            raise ValueError("rows that are not a range")
+        lengths.append(length)
+        versions.append(run.get(2, 0))
+    return np.repeat(np.array(versions, np.uint64), lengths)
 
 
-def _meta(runs: Runs) -> dict[str, list[int]]:
+def _version_meta(runs: Iterable[tuple[int, int]]) -> dict[str, list[int]]:
+    """The same form of runs, each with its number of rows and their version."""
     sequence = b"".join(
         _message(1, _message(1, _message(1, _number(2, length))) + _number(2, version)) for length, version in runs
     )
     return {"inline": list(sequence)}
 
 
-# Schemas with field ids: data files name their columns by id, Arrow schemas have none, and no id may be used again
-
-_ID, _PARENT_ID = 3, 4
-_NO_PARENT: Final = -1
-
-
-def without_columns(dataset: Any, dropped: Collection[str]) -> LanceSchema:
-    """The schema of a dataset without some of its columns; all others keep their ids."""
-    metadata, serialised = _parts(dataset.lance_schema)
-    kept: list[bytes] = []
-    at = 0
-    for field in dataset.lance_schema.fields():
-        size = _tree_size(field)
-        if field.name() not in dropped:
-            kept += serialised[at : at + size]
-        at += size
-    return LanceSchema._from_protos(metadata, *kept)
-
-
-def with_columns(dataset: Any, added: Sequence[pa.Field]) -> LanceSchema:
-    """The schema of a dataset with columns added at the end, under ids that no file of this version ever used."""
-    metadata, serialised = _parts(dataset.lance_schema)
-    _, fresh = _parts(LanceSchema.from_pyarrow(pa.schema(added)))
-    first = _highest_id(dataset) + 1
-    return LanceSchema._from_protos(metadata, *serialised, *(_renumber(field, first) for field in fresh))
-
-
-def field_ids(dataset: Any) -> list[int]:
-    """The id of every field of the schema, children included."""
-    return [number for field in dataset.lance_schema.fields() for number in _ids(field)]
-
-
-def _parts(schema: LanceSchema) -> tuple[Any, list[bytes]]:
-    """The metadata and the serialised fields, each field followed by its children."""
-    reduced: Any = schema.__reduce__()
-    metadata, *fields = reduced[1]
-    return metadata, fields
-
-
-def _tree_size(field: Any) -> int:
-    return 1 + sum(_tree_size(child) for child in field.children())
-
-
-def _ids(field: Any) -> Iterator[int]:
-    yield field.id()
-    for child in field.children():
-        yield from _ids(child)
-
-
-def _highest_id(dataset: Any) -> int:
-    """Dropped columns are gone from the schema, but data files still name them."""
-    in_files = (
-        number for fragment in dataset.get_fragments() for file in fragment.metadata.files for number in file.fields
-    )
-    return max((*field_ids(dataset), *in_files), default=-1)
-
-
-def _renumber(field: bytes, offset: int) -> bytes:
-    """A serialised field with its id, and its parent's when it has one, moved up."""
-    numbers = {_ID: 0, _PARENT_ID: 0}  # zeros are not written
-    rest = b""
-    for part in wire_fields(field):
-        if part.number in numbers and isinstance(part.value, int):
-            numbers[part.number] = part.value
-        else:
-            rest += part.raw
-    for number, value in numbers.items():
-        signed = value - (1 << 64) if value >= 1 << 63 else value
-        target = signed if number == _PARENT_ID and signed == _NO_PARENT else signed + offset
-        rest += _number(number, target & ((1 << 64) - 1))
-    return rest
-
-
-# Protobuf messages
-
-
-class WireField(NamedTuple):
-    """A field of a message: a number as an int, text or a message as bytes, a fixed-size value as None."""
-
-    number: int
+def _fields(message: bytes) -> list[tuple[int, Any]]:
+    """The fields of a protobuf message: a number as an int, a message as bytes. ValueError for any other kind."""
+    fields: list[tuple[int, Any]] = []
     value: Any
-    raw: bytes
-
-
-def wire_fields(message: bytes) -> Iterator[WireField]:
     at = 0
     while at < len(message):
-        start = at
         tag, at = _read_varint(message, at)
-        value: int | bytes | None = None
-        match tag & 7:
-            case 0:
-                value, at = _read_varint(message, at)
-            case 2:
-                size, at = _read_varint(message, at)
-                value, at = message[at : at + size], at + size
-            case 1 | 5 as wire:
-                at += 8 if wire == 1 else 4
-            case wire:
-                raise ValueError(f"wire type {wire} is unknown")
-        if at > len(message):
-            raise ValueError("a message is cut short")
-        yield WireField(tag >> 3, value, message[start:at])
+        value, at = _read_varint(message, at)
+        if tag & 7 == 2:
+            value, at = message[at : at + value], at + value
+        elif tag & 7:
+            raise ValueError(f"wire type {tag & 7} is unknown")
+        fields.append((tag >> 3, value))
+    if at > len(message):
+        raise ValueError("a message is cut short")
+    return fields
 
 
-def _by_number(message: bytes) -> dict[int, Any]:
-    fields = list(wire_fields(message))
-    values = {field.number: field.value for field in fields}
-    if len(values) != len(fields):
+def _members(message: bytes) -> dict[int, Any]:
+    fields = _fields(message)
+    members = dict(fields)
+    if len(members) != len(fields):
         raise ValueError("a field occurs twice")
-    return values
+    return members
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
@@ -354,3 +215,43 @@ def _number(number: int, value: int) -> bytes:
 
 def _message(number: int, content: bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+# Schemas with field ids: data files name their columns by id, Arrow schemas have none, and no id may be used again
+
+
+def without_columns(dataset: Any, dropped: Collection[str]) -> LanceSchema:
+    """The schema of a dataset without some of its columns; all others keep their ids."""
+    metadata, *serialised = _parts(dataset.lance_schema)
+    columns = [field.name() for field in dataset.lance_schema.fields() for _ in _ids(field)]
+    kept = [part for column, part in zip(columns, serialised, strict=True) if column not in dropped]
+    return LanceSchema._from_protos(metadata, *kept)
+
+
+def with_columns(dataset: Any, added: Sequence[pa.Field]) -> LanceSchema:
+    """The schema of a dataset with columns added at the end, under ids that no file of this version ever used: dropped
+    columns are gone from the schema, but data files still name them."""
+    files = (file for fragment in dataset.get_fragments() for file in fragment.metadata.files)
+    first = max((*field_ids(dataset), *(number for file in files for number in file.fields)), default=-1) + 1
+    # Lance numbers the fields of a new schema from 0, so as many unused ones take the lower ids.
+    lower = [pa.field(f" {number}", pa.null()) for number in range(first)]
+    fresh = _parts(LanceSchema.from_pyarrow(pa.schema([*lower, *added])))[1 + first :]
+    return LanceSchema._from_protos(*_parts(dataset.lance_schema), *fresh)
+
+
+def field_ids(dataset: Any) -> list[int]:
+    """The id of every field of the schema, children included."""
+    return [number for field in dataset.lance_schema.fields() for number in _ids(field)]
+
+
+def _parts(schema: LanceSchema) -> Sequence[Any]:
+    """The metadata and then the serialised fields, each field followed by its children."""
+    reduced: Any = schema.__reduce__()
+    parts: Sequence[Any] = reduced[1]
+    return parts
+
+
+def _ids(field: Any) -> Iterator[int]:
+    yield field.id()
+    for child in field.children():
+        yield from _ids(child)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lance import LanceOperation
 from lance.dataset import Index
@@ -19,17 +19,15 @@ from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.indexes import (
     EXTREME_VECTORS,
     VECTOR_INDEX_KIND,
-    IndexNeed,
     IndexSpec,
     build_segment,
     covered_fragments,
     index_need,
-    is_btree,
     stored_indexes,
 )
 from omnigraph.storage.tables.lance_metadata import FragmentRewrite, rewrite_fragments
 from omnigraph.storage.tables.reader import TableReader
-from omnigraph.storage.tables.rows import Table
+from omnigraph.storage.tables.rows import Table, fragment_bytes
 from omnigraph.storage.tables.staging import StagedTable, Staging
 
 FULL_FRAGMENT_ROWS: Final = 1 << 20
@@ -52,12 +50,15 @@ class PendingIndex:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Indexed:
+class IndexChange(NamedTuple):
     """New segments and the ones they replace."""
 
-    segments: tuple[Index, ...]
-    replaced: tuple[Index, ...]
+    segments: list[Index]
+    replaced: list[Index]
+
+    @property
+    def operation(self) -> Any:
+        return LanceOperation.CreateIndex(self.segments, self.replaced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class MaintenanceWork:
 
     base: TableState
     staged: StagedTable
-    steps: tuple[_Indexed | FragmentRewrite, ...] = ()
+    steps: tuple[IndexChange | FragmentRewrite, ...] = ()
     fragments_removed: int = 0
     fragments_added: int = 0
     pending: tuple[PendingIndex, ...] = ()
@@ -98,13 +99,8 @@ class FragmentFill:
 
 def fragment_fills(table: Table) -> list[FragmentFill]:
     """Read from the manifest alone."""
-    fills = []
-    for fragment in table._fragments():
-        metadata = fragment.metadata
-        deleted = metadata.num_deletions
-        size = sum(file.file_size_bytes or 0 for file in metadata.files)
-        fills.append(FragmentFill(fragment.fragment_id, metadata.num_rows, deleted, len(metadata.files), size))
-    return fills
+    described = (fragment.metadata for fragment in table._fragments())
+    return [FragmentFill(m.id, m.num_rows, m.num_deletions, len(m.files), fragment_bytes(m)) for m in described]
 
 
 def fragments_to_compact(fills: Sequence[FragmentFill]) -> set[int]:
@@ -115,14 +111,15 @@ def fragments_to_compact(fills: Sequence[FragmentFill]) -> set[int]:
 
 
 def group_by_segments(chosen: Collection[int], indexes: Mapping[str, Sequence[Index]]) -> list[set[int]]:
-    """Fragments that may be compacted together: an index segment that follows its rows must know all or none."""
+    """Fragments that may be compacted together: an index segment that follows its rows must know all or none. A
+    compaction forgets what a BTREE covered; other kinds follow their rows."""
     by_segments: dict[frozenset[str], set[int]] = {}
     for fragment_id in chosen:
         knowing = frozenset(
             segment.uuid
             for name, segments in indexes.items()
             for segment in segments
-            if not is_btree(name) and fragment_id in segment.fragment_ids
+            if not name.endswith("_btree") and fragment_id in segment.fragment_ids
         )
         by_segments.setdefault(knowing, set()).add(fragment_id)
     return list(by_segments.values())
@@ -149,8 +146,7 @@ class TableMaintenance:
         """Compact what is worth it and make every index whole, until there is nothing left to do."""
         work = self._begin(base)
         while True:
-            compacted = self._compact(self._unbind(work))
-            indexed = self.index(compacted, specs)
+            indexed = self.index(self._compact(work), specs)
             if len(indexed.steps) == len(work.steps):
                 return indexed
             work = indexed
@@ -167,12 +163,12 @@ class TableMaintenance:
                 pending.append(PendingIndex(spec.column, need.pending))
             if not need:
                 continue
-            if (segment := self._segment(table, spec, need)) is None:
+            if (segment := build_segment(table, spec, need.fragment_ids)) is None:
                 pending.append(PendingIndex(spec.column, EXTREME_VECTORS))
             else:
                 segments.append(segment)
                 replaced += need.replaced
-        return replace(self._apply(work, _Indexed(tuple(segments), tuple(replaced))), pending=tuple(pending))
+        return replace(self._apply(work, IndexChange(segments, replaced)), pending=tuple(pending))
 
     def index_only(self, base: TableState, specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Whole indexes over the fragments as they are."""
@@ -180,9 +176,8 @@ class TableMaintenance:
 
     def reindex(self, base: TableState, damaged: Collection[str], specs: Sequence[IndexSpec]) -> MaintenanceWork:
         """Drop these index segments, by uuid, and build again what is declared: the rows have everything."""
-        stored = stored_indexes(self._reader.open(base)).values()
-        dropped = tuple(s for segments in stored for s in segments if s.uuid in damaged)
-        return self.index(self._apply(self._begin(base), _Indexed((), dropped)), specs)
+        dropped = [segment for segment in _segments(self._reader.open(base)) if segment.uuid in damaged]
+        return self.index(self._apply(self._begin(base), IndexChange([], dropped)), specs)
 
     def condition(self, state: TableState, specs: Sequence[IndexSpec]) -> TableCondition:
         """Read from the manifest alone. Rows outside an index count when any declared index lacks them."""
@@ -200,83 +195,58 @@ class TableMaintenance:
         """The same work on a newer version of the table. None when that version changed what the work rests on."""
         if base == work.base:
             return work
-        table = self._reader.open(base)
-        if _segment_ids(table) != _segment_ids(self._reader.open(work.base)):
-            return None  # others did maintenance, or replaced the whole table
-        replayed = MaintenanceWork(
-            base,
-            StagedTable(base),
-            fragments_removed=work.fragments_removed,
-            fragments_added=work.fragments_added,
-            pending=work.pending,
-            files=_files(table),
+        before, after = (
+            {segment.uuid for segment in _segments(self._reader.open(state))} for state in (work.base, base)
         )
+        if before != after:
+            return None  # others did maintenance, or replaced the whole table
+        replayed = replace(work, base=base, staged=StagedTable(base), steps=(), files=_files(self._reader.open(base)))
         for step in work.steps:
             table = self._reader.open(replayed.staged.state)
-            if isinstance(step, FragmentRewrite):
-                if not _holds_unchanged(table, step):
-                    return None
-                replayed = self._apply_compaction(replayed, step)
-            else:
-                if not _has_files(table, work, step):
-                    return None
-                replayed = self._apply(replayed, step)
+            fits = _holds_unchanged(table, step) if isinstance(step, FragmentRewrite) else _has_files(table, work, step)
+            if not fits:
+                return None
+            replayed = self._apply(replayed, step)
         return replayed
 
     def _begin(self, base: TableState) -> MaintenanceWork:
         return MaintenanceWork(base, StagedTable(base), files=_files(self._reader.open(base)))
 
-    def _unbind(self, work: MaintenanceWork) -> MaintenanceWork:
-        """Drop the indexes of a small table that keep its fragments apart: building them anew costs next to nothing.
-
-        A large table keeps them, and its fragments are compacted group by group.
-        """
-        table = self._reader.open(work.staged.state)
-        stored = stored_indexes(table)
-        chosen = fragments_to_compact(fragment_fills(table))
-        if table.state.rows > SMALL_TABLE_ROWS or len(group_by_segments(chosen, stored)) < 2:
-            return work
-        return self._apply(work, _Indexed((), tuple(s for segments in stored.values() for s in segments)))
-
     def _compact(self, work: MaintenanceWork) -> MaintenanceWork:
         table = self._reader.open(work.staged.state)
         fills = {fill.fragment_id: fill for fill in fragment_fills(table)}
-        for group in group_by_segments(fragments_to_compact(list(fills.values())), stored_indexes(table)):
+        worth_it = fragments_to_compact(list(fills.values()))
+        groups = group_by_segments(worth_it, stored_indexes(table))
+        if table.state.rows <= SMALL_TABLE_ROWS and len(groups) > 1:
+            # Building the indexes of a small table anew costs next to nothing, so those that keep its fragments apart
+            # are dropped. A large table keeps them, and its fragments are compacted group by group.
+            work = self._apply(work, IndexChange([], _segments(table)))
+            table, groups = self._reader.open(work.staged.state), [worth_it]
+        for group in groups:
             chosen = fragments_to_compact([fills[fragment_id] for fragment_id in group])
-            rewritten = self._rewrite(table, chosen)
+            rewritten = rewrite_fragments(table, chosen, spare_ids=SPARE_IDS)
             if rewritten is not None:
                 work = replace(
-                    self._apply_compaction(work, rewritten),
+                    self._apply(work, rewritten),
                     fragments_removed=work.fragments_removed + len(rewritten.replaced),
                     fragments_added=work.fragments_added + len(rewritten.created),
                 )
                 table = self._reader.open(work.staged.state)
         return work
 
-    def _apply_compaction(self, work: MaintenanceWork, rewritten: FragmentRewrite) -> MaintenanceWork:
-        staged = self._staging.apply(work.staged.state, rewritten.operation)
-        return replace(work, staged=staged, steps=(*work.steps, rewritten))
-
-    def _apply(self, work: MaintenanceWork, step: _Indexed) -> MaintenanceWork:
-        if not step.segments and not step.replaced:
+    def _apply(self, work: MaintenanceWork, step: IndexChange | FragmentRewrite) -> MaintenanceWork:
+        if not any(step):
             return work
-        operation = LanceOperation.CreateIndex(list(step.segments), list(step.replaced))
-        staged = self._staging.apply(work.staged.state, operation)
+        staged = self._staging.apply(work.staged.state, step.operation)
         return replace(work, staged=staged, steps=(*work.steps, step))
-
-    def _segment(self, table: Table, spec: IndexSpec, need: IndexNeed) -> Index | None:
-        return build_segment(table, spec, need.fragment_ids)
-
-    def _rewrite(self, table: Table, chosen: set[int]) -> FragmentRewrite | None:
-        return rewrite_fragments(table, chosen, spare_ids=SPARE_IDS)
 
 
 def _files(table: Table) -> dict[int, tuple[str, ...]]:
     return {f.fragment_id: tuple(file.path for file in f.metadata.files) for f in table._fragments()}
 
 
-def _segment_ids(table: Table) -> set[str]:
-    return {segment.uuid for segments in stored_indexes(table).values() for segment in segments}
+def _segments(table: Table) -> list[Index]:
+    return [segment for segments in stored_indexes(table).values() for segment in segments]
 
 
 def _holds_unchanged(table: Table, rewritten: FragmentRewrite) -> bool:
@@ -290,14 +260,9 @@ def _holds_unchanged(table: Table, rewritten: FragmentRewrite) -> bool:
     )
 
 
-def _has_files(table: Table, work: MaintenanceWork, step: _Indexed) -> bool:
-    """Whether the fragments that new segments were built from hold the same files in a version.
-
-    Rows deleted or moved away meanwhile do no harm: a segment answers only for rows that its fragments still hold.
-    """
+def _has_files(table: Table, work: MaintenanceWork, step: IndexChange) -> bool:
+    """Whether the fragments that new segments were built from hold the same files in a version. Rows deleted or moved
+    away meanwhile do no harm: a segment answers only for rows that its fragments still hold."""
     here = _files(table)
     indexed = {fragment_id for segment in step.segments for fragment_id in segment.fragment_ids}
-    return all(
-        (found := here.get(fragment_id)) is not None and found == work.files.get(fragment_id, found)
-        for fragment_id in indexed
-    )
+    return all(number in here and here[number] == work.files.get(number, here[number]) for number in indexed)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,40 +49,28 @@ class VersionDigests:
 
     def check_manifest(self, state: TableState) -> None:
         """Before Lance reads it. A manifest that can't be read is left to Lance, which says why."""
-        if self._root is None or state.manifest is None:
-            return
-        try:
-            data = (self._root / manifest_path(state)).read_bytes()
-        except OSError:
-            return
-        if _digest(data).hex() != state.manifest:
-            raise IntegrityError(manifest_path(state), f"the manifest of a table {_CHANGED}")
+        if self._root is not None and state.manifest is not None:
+            with suppress(OSError):
+                if _digest((self._root / manifest_path(state)).read_bytes()).hex() != state.manifest:
+                    raise IntegrityError(manifest_path(state), f"the manifest of a table {_CHANGED}")
 
     def check_deletions(self, state: TableState, dataset: Any) -> None:
         """Before Lance reads any of them. One that is missing is left to Lance, too."""
-        if self._root is None or state.deletions is None:
-            return
-        try:
-            found = self._deletions(state, dataset)
-        except OSError:
-            return
-        if found != state.deletions:
-            names = _deletion_files(dataset)
-            path = f"{state.path}/{names[0] if len(names) == 1 else '_deletions/'}"
-            raise IntegrityError(path, f"the list of deleted rows {_CHANGED}")
+        if self._root is not None and state.deletions is not None:
+            with suppress(OSError):
+                if self._deletions(state, dataset) != state.deletions:
+                    names = _deletion_files(dataset)
+                    path = f"{state.path}/{names[0] if len(names) == 1 else '_deletions/'}"
+                    raise IntegrityError(path, f"the list of deleted rows {_CHANGED}")
 
     def _deletions(self, state: TableState, dataset: Any) -> str | None:
         assert self._root is not None
-        names = _deletion_files(dataset)
-        if not names:
-            return None
         parts = []
-        for path in (f"{state.path}/{name}" for name in names):
+        for path in (f"{state.path}/{name}" for name in _deletion_files(dataset)):
             if (known := self._vectors.get(path)) is None:
-                known = _digest((self._root / path).read_bytes())
-                self._vectors[path] = known
+                known = self._vectors[path] = _digest((self._root / path).read_bytes())
             parts.append(known)
-        return _digest(b"".join(parts)).hex()
+        return _digest(b"".join(parts)).hex() if parts else None
 
 
 def _deletion_files(dataset: Any) -> list[str]:
@@ -112,7 +101,7 @@ class TableReader:
             index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
         )
         self.digests = VersionDigests(location)
-        self._open: OrderedDict[str, OrderedDict[str, Table]] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str], Table] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -121,46 +110,36 @@ class TableReader:
         return dict(self.location.options) or None
 
     def open(self, state: TableState) -> Table:
+        key = (state.path, state.version)
         with self._lock:
-            versions = self._open.get(state.path)
-            if versions is not None and (table := versions.get(state.version)) is not None:
-                versions.move_to_end(state.version)
-                self._open.move_to_end(state.path)
+            if (table := self._open.get(key)) is not None:
+                self._open.move_to_end(key)
                 return table
         return self.keep(self._load(state))
 
     def keep(self, table: Table) -> Table:
         """Remember an open version; a staged one is the base of the next write and costs no request then."""
-        path, version = table.state.path, table.state.version
+        key = (table.state.path, table.state.version)
         with self._lock:
-            versions = self._open.setdefault(path, OrderedDict())
-            self._open.move_to_end(path)
-            if version not in versions:
-                versions[version] = table
+            if key not in self._open:
+                self._open[key] = table
                 self._bytes += _cost(table)
+            self._open.move_to_end(key)
+            versions = [other for other in self._open if other[0] == table.state.path]
             if len(versions) > _OPEN_VERSIONS:
-                self._close_one(path)
-            while self._bytes > _OPEN_BYTES and (len(self._open) > 1 or len(versions) > 1):
-                self._close_one(next(iter(self._open)))
+                self._bytes -= _cost(self._open.pop(versions[0]))
+            while self._bytes > _OPEN_BYTES and len(self._open) > 1:
+                self._bytes -= _cost(self._open.popitem(last=False)[1])
         return table
 
-    def _close_one(self, path: str) -> None:
-        """Let go of the version of a table that was not asked for longest."""
-        versions = self._open[path]
-        _, closed = versions.popitem(last=False)
-        self._bytes -= _cost(closed)
-        if not versions:
-            del self._open[path]
+    def open_tables(self) -> list[Table]:
+        """The versions that are open now."""
+        with self._lock:
+            return list(self._open.values())
 
     def requests(self) -> int:
         """Read requests sent for the tables that are open now."""
-        with self._lock:
-            tables = [table for versions in self._open.values() for table in versions.values()]
-        return sum(table.requests()[0] for table in tables)
-
-    def open_count(self) -> int:
-        with self._lock:
-            return sum(map(len, self._open.values()))
+        return sum(table.requests()[0] for table in self.open_tables())
 
     def _load(self, state: TableState) -> Table:
         uri = self.location.child(state.path)
@@ -177,5 +156,5 @@ class TableReader:
 
 
 def _cost(table: Table) -> int:
-    columns = len(table.schema) * _BYTES_PER_COLUMN
-    return _BYTES_PER_DATASET + table.state.fragments * _BYTES_PER_FRAGMENT + columns
+    parts = table.state.fragments * _BYTES_PER_FRAGMENT + len(table.schema) * _BYTES_PER_COLUMN
+    return _BYTES_PER_DATASET + parts

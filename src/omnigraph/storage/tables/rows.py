@@ -29,7 +29,6 @@ from omnigraph.storage.tables.lance_errors import manifest_name, stored_files, t
 
 
 def string_literal(text: str) -> str:
-    """A string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -128,43 +127,26 @@ class Table:
         row_ids: bool = False,
         fragments: Collection[int] | None = None,
     ) -> pa.Table:
-        """The rows that satisfy `filter`, of some fragments only if they are given; `row_ids` adds `ROW_ID`.
-
-        A blob column comes as the descriptors of its cells, without any content.
-        """
+        """The rows that satisfy `filter`, of some fragments only if they are given; `row_ids` adds `ROW_ID`. A blob
+        column comes as the descriptors of its cells, without any content."""
         names = self.schema.names if columns is None else list(columns)
         chosen = None if fragments is None else self._fragments_among(fragments)
         if chosen == []:
             return self._no_rows(names, row_ids)
-        if chosen is None and len(names) > WIDE_COLUMNS:
-            rows = self._find_and_take(names, filter, limit, row_ids)
-            if rows is not None:
-                return rows
-        with self.reading():
-            scanner = self._dataset.scanner(
-                columns=names,
-                filter=filter,
-                limit=limit,
-                with_row_id=row_ids,
-                fragments=chosen,
-                batch_size_bytes=self._batch_bytes(names),
-            )
-            return self._collect(scanner)
+        if chosen is None and (rows := self._find_and_take(names, filter, limit, row_ids)) is not None:
+            return rows
+        return self._collect(self._scanner(names, filter=filter, limit=limit, with_row_id=row_ids, fragments=chosen))
 
     def batches(
         self, columns: Sequence[str] | None = None, *, filter: str | None = None, row_ids: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """The same rows as `read`, a batch at a time."""
         names = self.schema.names if columns is None else list(columns)
-        if len(names) > WIDE_COLUMNS:
-            rows = self._find_and_take(names, filter, None, row_ids)
-            if rows is not None:
-                yield from pa.RecordBatchReader.from_stream(rows)
-                return
+        if (rows := self._find_and_take(names, filter, None, row_ids)) is not None:
+            yield from pa.RecordBatchReader.from_stream(rows)
+            return
         with self.reading():
-            yield from self._dataset.scanner(
-                columns=names, filter=filter, with_row_id=row_ids, batch_size_bytes=self._batch_bytes(names)
-            ).to_reader()
+            yield from self._scanner(names, filter=filter, with_row_id=row_ids).to_reader()
 
     def count(self, filter: str | None = None) -> int:
         if filter is None:
@@ -175,29 +157,35 @@ class Table:
     def _find_and_take(
         self, columns: Sequence[str], filter: str | None, limit: int | None, row_ids: bool
     ) -> pa.Table | None:
-        """The rows of a scan of these columns, taken by row id; None when a scan is better."""
+        """The rows of a scan of very many columns, taken by row id; None when a scan is better."""
+        if len(columns) <= WIDE_COLUMNS:
+            return None
         found = self.read([], filter=filter, limit=limit, row_ids=True)
         if found.num_rows > TAKEN_ROWS:
             return None
         rows = self.take(row_ids_of(found), columns)
         return rows.append_column(ROW_ID_FIELD, found.column(ROW_ID)) if row_ids else rows
 
-    def _batch_bytes(self, columns: Sequence[str]) -> int | None:
-        """A bound of the batches of a scan for a reader who watches it: rows of texts and lists can have any size."""
-        return None if self._watch is None or self._has_small(columns) else _WATCHED_BATCH_BYTES
+    def _scanner(self, columns: list[str], **options: Any) -> Any:
+        bound = _WATCHED_BATCH_BYTES if self._must_measure(columns) else None
+        with self.reading():
+            return self._dataset.scanner(columns=columns, batch_size_bytes=bound, **options)
 
-    def _has_small(self, columns: Sequence[str]) -> bool:
-        """Whether a row of these columns is a few bytes per column."""
-        return all(_is_small(self.schema.field(name).type) for name in columns if name in self.columns)
+    def _must_measure(self, columns: Sequence[str]) -> bool:
+        """Whether the batches of a read have to be bounded: somebody watches it, and its rows can have any size."""
+        types = (self.schema.field(name).type for name in columns if name in self.columns)
+        return self._watch is not None and any(
+            pa.types.is_nested(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_) for type_ in types
+        )
 
     def _collect(self, scanner: Any) -> pa.Table:
         """Everything that a scan gives. The watcher is asked with each batch."""
-        batches: list[pa.RecordBatch] = []
-        nbytes = 0
         with self.reading():
             if self._watch is None:
                 return scanner.to_table()
-            self._watch(0)
+            batches: list[pa.RecordBatch] = []
+            nbytes = 0
+            self._watch(nbytes)
             with scanner.to_reader() as reader:
                 for batch in reader:
                     nbytes += batch.nbytes
@@ -230,24 +218,19 @@ class Table:
         if not values or not self.state.rows:
             return
         wanted = list(values)
-        if len(wanted) > max(_VALUES_PER_LOOKUP, self.state.rows // _LOOKUP_SHARE):
-            yield from self._scan_among(column, wanted, columns, row_ids)
+        if len(wanted) <= max(_VALUES_PER_LOOKUP, self.state.rows // _LOOKUP_SHARE):
+            for start in range(0, len(wanted), _VALUES_PER_LOOKUP):
+                listed = one_of(column, wanted[start : start + _VALUES_PER_LOOKUP])
+                for batch in self.batches(columns, filter=listed, row_ids=row_ids):
+                    yield pa.table(batch)
             return
-        for start in range(0, len(wanted), _VALUES_PER_LOOKUP):
-            listed = one_of(column, wanted[start : start + _VALUES_PER_LOOKUP])
-            for batch in self.batches(columns, filter=listed, row_ids=row_ids):
-                yield pa.table(batch)
-
-    def _scan_among(
-        self, column: str, values: list[str | int], columns: Sequence[str], row_ids: bool
-    ) -> Iterator[pa.Table]:
-        wanted = pa.array(values, self.schema.field(column).type)
+        value_set = pa.array(wanted, self.schema.field(column).type)
         scanned = list(dict.fromkeys((*columns, column)))
         kept = [*columns, ROW_ID] if row_ids else list(columns)
         with self.reading():
             scanner = self._dataset.scanner(columns=scanned, with_row_id=row_ids, batch_size=_ROWS_PER_SCANNED_BATCH)
             for batch in scanner.to_reader():
-                yield pa.table(batch).filter(pc.is_in(batch.column(column), value_set=wanted)).select(kept)
+                yield pa.table(batch).filter(pc.is_in(batch.column(column), value_set=value_set)).select(kept)
 
     # By row id
 
@@ -267,7 +250,7 @@ class Table:
     def _take(self, row_ids: RowIds, columns: list[str]) -> pa.Table:
         """For a reader who watches, rows of unknown size are taken a few at first, and as many as fit a batch then."""
         wanted = pa.array(np.ascontiguousarray(row_ids, np.int64).view(np.uint64))
-        size = len(wanted) if self._watch is None or self._has_small(columns) else _FIRST_TAKEN
+        size = _FIRST_TAKEN if self._must_measure(columns) else len(wanted)
         parts: list[pa.Table] = []
         start = nbytes = 0
         while not parts or start < len(wanted):
@@ -306,16 +289,12 @@ class Table:
         with self.reading():
             files = self._dataset.take_blobs(column, ids=[int(row_id) for row_id in row_ids])
         blobs = [BlobContent(file, self.reading) for file in files]
-        self._refuse_impossible(max(map(len, blobs)))
+        # Lance reads without end where a damaged descriptor says so. Most blobs are too small to be worth a look.
+        if (size := max(map(len, blobs))) >= _LARGE_BLOB_BYTES:
+            stored = stored_files(Objects(self._location), self.state)
+            if size > max(stored.values(), default=0):
+                raise IntegrityError(self.state.path, f"a blob of {size} bytes is larger than every file of its table")
         return blobs
-
-    def _refuse_impossible(self, size: int) -> None:
-        """Lance reads without end where a damaged descriptor says so. Most blobs are too small to be worth a look."""
-        if size < _LARGE_BLOB_BYTES:
-            return
-        stored = stored_files(Objects(self._location), self.state)
-        if size > max(stored.values(), default=0):
-            raise IntegrityError(self.state.path, f"a blob of {size} bytes is larger than every file of its table")
 
     # The parts of the version
 
@@ -333,11 +312,9 @@ class Table:
             return list(self._dataset.describe_indices())
 
     def files(self) -> set[str]:
-        """Every file this version names, relative to the table: data, deletion vectors, its manifest.
-
-        An index segment is a directory whose content only Lance knows; it ends in a slash. Large blobs lie in
-        `data/<name>/` beside the data file `data/<name>.lance` and belong to it.
-        """
+        """Every file this version names, relative to the table: data, deletion vectors, its manifest. An index segment
+        is a directory whose content only Lance knows; it ends in a slash. Large blobs lie in `data/<name>/` beside the
+        data file `data/<name>.lance` and belong to it."""
         named = {f"_versions/{manifest_name(self.state.number)}"}
         for fragment in self._fragments():
             named.update(f"data/{file.path}" for file in fragment.metadata.files)
@@ -358,9 +335,9 @@ class Table:
         return pa.schema([*fields, ROW_ID_FIELD] if row_ids else fields).empty_table()
 
 
-def _is_small(type_: pa.DataType) -> bool:
-    """Whether values of a type are a few bytes each."""
-    return not (pa.types.is_nested(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_))
+def fragment_bytes(metadata: Any) -> int:
+    """The size of the data files of a fragment."""
+    return sum(file.file_size_bytes or 0 for file in metadata.files)
 
 
 def row_ids_of(rows: pa.Table) -> RowIds:

@@ -57,10 +57,8 @@ class FragmentContent:
 
 
 def text_tokens(text: str, options: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Tokens of a text as an inverted index with these options sees them, with their word positions.
-
-    Positions count every word, dropped ones too, from the first word that was kept.
-    """
+    """Tokens of a text as an inverted index with these options sees them, with their word positions. Positions count
+    every word, dropped ones too, from the first word that was kept."""
     return [(token.text, token.position) for token in tokenize(text, **options)]
 
 
@@ -87,10 +85,8 @@ def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
 
 
 def indexed_documents(table: Table, segment: IndexSegment) -> tuple[RowIds, NDArray[np.uint32]]:
-    """Every document of a text index segment as it was built: row ids, and how many tokens each has.
-
-    Rows without any token are no documents. Rows deleted or rewritten since are still listed.
-    """
+    """Every document of a text index segment as it was built: row ids, and how many tokens each has. Rows without any
+    token are no documents. Rows deleted or rewritten since are still listed."""
     directory = f"{table._dataset.uri}/_indices/{segment.uuid}"
     options = table._dataset.latest_storage_options()
     with table.reading():
@@ -106,23 +102,14 @@ def indexed_documents(table: Table, segment: IndexSegment) -> tuple[RowIds, NDAr
 
 
 def matching_rows(
-    table: Table,
-    column: str,
-    text: str,
-    *,
-    filter: str | None = None,
-    limit: int | None = None,
-    max_edits: int = 0,
-    columns: Sequence[str] = (),
+    table: Table, column: str, text: str, *, filter: str | None = None, limit: int | None = None, max_edits: int = 0
 ) -> pa.Table:
-    """Indexed rows that share a token with the text, with `_rowid` and `_score`; the best `limit` when given.
-
-    Only for a column with an inverted index. Scores count every document ever indexed, live or not.
-    """
+    """Indexed rows that share a token with the text, with `_rowid` and `_score`; the best `limit` when given. Only for
+    a column with an inverted index. Scores count every document ever indexed, live or not."""
     query = MatchQuery(text, column, fuzziness=max_edits, max_expansions=_EVERY_EXPANSION)
     with table.reading():
         scanner = table._dataset.scanner(
-            columns=[*columns, SCORE],
+            columns=[SCORE],
             full_text_query=query,
             filter=filter,
             prefilter=True,
@@ -151,30 +138,25 @@ def nearest_rows(
     k: int,
     metric: str,
     *,
-    filter: str | None = None,
-    index: ColumnIndex | None = None,
-    columns: Sequence[str] = (),
+    filter: str | None,
+    index: ColumnIndex | None,
 ) -> pa.Table:
-    """The k rows closest by Lance's single precision arithmetic, with `_rowid` and `_distance`.
-
-    Uses `index` when given, all of its partitions and every row outside it; rows without a vector are left out.
-    """
+    """The k rows closest by Lance's single precision arithmetic, with their vectors, `_rowid` and `_distance`. Uses
+    `index` when given, all of its partitions and every row outside it; rows without a vector are left out."""
     asked: dict[str, Any] = {"column": column, "q": vector, "k": k, "metric": metric, "use_index": index is not None}
     if index is not None:
         asked["nprobes"] = _EVERY_PARTITION
     with table.reading():
         scanner = table._dataset.scanner(
-            columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
+            columns=[column, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
         )
         return table._collect(scanner)
 
 
 def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[int]) -> pa.Table | None:
-    """Rows deleted from these fragments as the files still hold them, with the `_rowid` they most likely had.
-
-    A fragment numbers the rows of one append consecutively, so its living rows tell the ids of the others. None where
-    they contradict that; the caller has to know which ids it expects.
-    """
+    """Rows deleted from these fragments as the files still hold them, with the `_rowid` they most likely had. A
+    fragment numbers the rows of one append consecutively, so its living rows tell the ids of the others. None where
+    they contradict that; the caller has to know which ids it expects."""
     parts = [table.read(columns, row_ids=True, fragments=())]
     for fragment in table._fragments():
         if fragment.fragment_id not in fragment_ids or fragment.deletion_file() is None:

@@ -7,7 +7,7 @@ get upserts composed of their parts, because Lance plans a merge in time that gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,17 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceOperation
 from lance.fragment import RowIdSequence, write_fragments
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
-from omnigraph.errors import KeyConflictError
 from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.tables.indexes import IndexSpec, build_segment, covered_fragments, index_need
+from omnigraph.storage.tables.indexes import covered_fragments
 from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.lance_metadata import (
-    FragmentSize,
     field_ids,
     rewrite_fragments,
     small_fragments_to_compact,
@@ -36,32 +35,26 @@ from omnigraph.storage.tables.lance_metadata import (
     without_columns,
 )
 from omnigraph.storage.tables.reader import TableReader
-from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, WIDE_COLUMNS, Table
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, WIDE_COLUMNS, Table, fragment_bytes
 
 DATA_STORAGE_VERSION: Final = "2.2"
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatchReader"
-
 
 NO_CHANGES = ChangeCounts()
 
 
 @dataclass(frozen=True, slots=True)
 class StagedTable:
-    """A table version waiting to be named by a log entry, and what it changes."""
+    """A table version waiting to be named by a log entry, and the number of rows that it changes."""
 
     state: TableState
     changes: ChangeCounts = NO_CHANGES
 
     def followed_by(self, later: StagedTable) -> StagedTable:
         """One staged write on top of this one; the sum of both."""
-        mine, theirs = self.changes, later.changes
-        counts = ChangeCounts(
-            inserted=mine.inserted + theirs.inserted,
-            updated=mine.updated + theirs.updated,
-            deleted=mine.deleted + theirs.deleted,
-        )
-        return StagedTable(later.state, counts)
+        pairs = zip(astuple(self.changes), astuple(later.changes), strict=True)
+        return StagedTable(later.state, ChangeCounts(*(mine + theirs for mine, theirs in pairs)))
 
 
 class Staging:
@@ -81,56 +74,31 @@ class Staging:
                 uri,
                 schema=schema,
                 mode="create",
-                enable_stable_row_ids=True,
-                data_storage_version=DATA_STORAGE_VERSION,
-                storage_options=self._reader.storage_options,
                 session=self._reader.session,
+                **write_options(self._reader.storage_options),
             )
-        state = TableState(table_id=table_id, path=path, version=str(dataset.version), rows=0, fragments=0)
-        table = self._keep(state, dataset)
-        self._make_durable(None, table)
-        return table.state
+        return self._keep(table_id, path, dataset, None)
 
     def append(self, base: TableState, rows: Rows) -> StagedTable:
         """Add rows without looking at what is there."""
         table = self._reader.open(base)
-        transaction = self._write(table, rows, "append")
-        self._trace.reach("stage.data.after")
-        staged = self._commit(table, transaction)
-        return self._compact_small_fragments(staged, ChangeCounts(inserted=staged.state.rows - base.rows))
-
-    def insert(self, type_key: str, base: TableState, rows: pa.Table) -> StagedTable:
-        """Strict insert: an id that exists already, or occurs twice in the input, is a KeyConflictError."""
-        ids = rows.column("id").to_pylist()
-        if (repeated := first_repeated(ids)) is not None:
-            raise KeyConflictError(type_key, repeated, message=f"the input holds the {type_key} id '{repeated}' twice")
-        if taken := self._reader.open(base).existing_ids(ids):
-            raise KeyConflictError(type_key, min(taken))
-        return self.append(base, rows)
+        state = self._commit_data(table, self._write(table, rows, "append"))
+        return self._compact_small_fragments(state, ChangeCounts(inserted=state.rows - base.rows))
 
     def upsert(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Insert or fully replace by id. Row ids survive the replacement."""
         table = self._reader.open(base)
-        if _is_wide(table.schema):
-            upserted = _wide_upsert(table, rows, lambda part: self._write(table, part, "append").operation.fragments)
-            self._trace.reach("stage.data.after")
-            return self._compact_small_fragments(self._commit(table, upserted.operation), upserted.changes)
+        if len(table.schema) > WIDE_COLUMNS:
+            return self._wide_upsert(table, rows)
         merge = table._dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        with table.writing():
-            transaction, stats = merge.execute_uncommitted(rows)
-        self._trace.reach("stage.data.after")
-        counts = ChangeCounts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
-        return self._compact_small_fragments(self._commit(table, transaction), counts)
+        state, counts = self._merge(table, merge, rows)
+        return self._compact_small_fragments(state, counts)
 
     def update(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Replace the columns that `rows` carry, of rows that exist. All other columns keep what they hold."""
         table = self._reader.open(base)
-        merge = table._dataset.merge_insert("id").when_matched_update_all()
-        with table.writing():
-            transaction, stats = merge.execute_uncommitted(rows)
-        self._trace.reach("stage.data.after")
-        counts = ChangeCounts(updated=stats["num_updated_rows"])
-        return self._compact_small_fragments(self._commit(table, transaction), counts)
+        state, counts = self._merge(table, table._dataset.merge_insert("id").when_matched_update_all(), rows)
+        return self._compact_small_fragments(state, counts)
 
     def change(
         self, base: TableState, rows: pa.Table, patches: Sequence[pa.Table] = (), deleted: Collection[str] = ()
@@ -149,156 +117,126 @@ class Staging:
         """Remove the rows with these ids; ids that are not there are no error and not counted."""
         table = self._reader.open(base)
         keys = pa.table({"id": pa.array(sorted(set(ids)), pa.string())}, schema=pa.schema([table.schema.field("id")]))
-        merge = table._dataset.merge_insert("id").when_matched_delete()
-        with table.writing():
-            transaction, stats = merge.execute_uncommitted(keys)
-        self._trace.reach("stage.data.after")
-        staged = self._commit(table, transaction)
-        return StagedTable(staged.state, ChangeCounts(deleted=stats["num_deleted_rows"]))
+        return StagedTable(*self._merge(table, table._dataset.merge_insert("id").when_matched_delete(), keys))
 
-    def overwrite(self, base: TableState, rows: Rows, schema: pa.Schema | None = None) -> StagedTable:
-        """The rows become the whole table, under its own schema or a new one."""
+    def overwrite(self, base: TableState, rows: Rows) -> StagedTable:
+        """The rows become the whole table."""
         table = self._reader.open(base)
-        transaction = self._write(table, rows, "overwrite", schema)
-        self._trace.reach("stage.data.after")
-        staged = self._commit(table, transaction)
-        return StagedTable(staged.state, ChangeCounts(inserted=staged.state.rows, deleted=base.rows))
+        state = self._commit_data(table, self._write(table, rows, "overwrite"))
+        return StagedTable(state, ChangeCounts(inserted=state.rows, deleted=base.rows))
 
     def add_column(self, base: TableState, *fields: pa.Field) -> StagedTable:
         """Nullable columns, null in every existing row: metadata only, no data is touched."""
         for field in fields:
             if not field.nullable:
                 raise ValueError(f"column '{field.name}' must be nullable: existing rows get null")
-        table = self._reader.open(base)
         # A Merge does the same, and compares every column with every other one.
-        return self._commit(table, LanceOperation.Project(with_columns(table._dataset, fields)))
+        return self.apply(base, LanceOperation.Project(with_columns(self._reader.open(base)._dataset, fields)))
 
     def remove_columns(self, base: TableState, names: Collection[str]) -> StagedTable:
         """Columns leave the table: metadata only. Their bytes go when a compaction rewrites the files."""
-        table = self._reader.open(base)
-        return self._commit(table, LanceOperation.Project(without_columns(table._dataset, names)))
+        return self.apply(base, LanceOperation.Project(without_columns(self._reader.open(base)._dataset, names)))
 
-    def build_index(self, base: TableState, column: str, kind: str, name: str, **options: Any) -> StagedTable:
-        """Make index `name` whole: by a segment over the fragments it does not cover yet, so that the cost is that of
-        the new rows, or by building it anew when rows it knows have changed."""
-        table = self._reader.open(base)
-        spec = IndexSpec(column, kind, name, options)
-        need = index_need(table, spec)
-        if not need:
-            return StagedTable(base)
-        segment = build_segment(table, spec, need.fragment_ids)
-        if segment is None:
-            return StagedTable(base)
-        return self._commit(table, LanceOperation.CreateIndex([segment], list(need.replaced)))
-
-    def compact(self, base: TableState, fragment_ids: Iterable[int]) -> StagedTable:
+    def compact(self, base: TableState, fragment_ids: Collection[int]) -> StagedTable:
         """Rewrite these fragments as one. Content, row ids and order by id are unchanged."""
-        table = self._reader.open(base)
-        rewritten = rewrite_fragments(table, set(fragment_ids))
-        return StagedTable(base) if rewritten is None else self._commit(table, rewritten.operation)
+        rewritten = rewrite_fragments(self._reader.open(base), fragment_ids)
+        return StagedTable(base) if rewritten is None else self.apply(base, rewritten.operation)
 
     def apply(self, base: TableState, operation: Any) -> StagedTable:
         """Any other Lance operation on a version, as maintenance composes them. It must not change rows."""
-        return self._commit(self._reader.open(base), operation)
+        return StagedTable(self._commit(self._reader.open(base), operation))
 
-    def _compact_small_fragments(self, staged: StagedTable, changes: ChangeCounts) -> StagedTable:
-        table = self._reader.open(staged.state)
+    def _compact_small_fragments(self, state: TableState, changes: ChangeCounts) -> StagedTable:
+        table = self._reader.open(state)
         indexed = set().union(*covered_fragments(table).values())
-        sizes = [
-            FragmentSize(
-                f.fragment_id, sum(file.file_size_bytes or 0 for file in f.metadata.files), f.fragment_id in indexed
-            )
-            for f in table._fragments()
-        ]
-        chosen = small_fragments_to_compact(sizes)
-        if not chosen:
-            return StagedTable(staged.state, changes)
-        compacted = self.compact(staged.state, chosen)
-        self._trace.reach("stage.compaction.after")
-        return StagedTable(compacted.state, changes)
+        chosen = small_fragments_to_compact(
+            {f.fragment_id: fragment_bytes(f.metadata) for f in table._fragments() if f.fragment_id not in indexed}
+        )
+        if chosen:
+            state = self.compact(state, chosen).state
+            self._trace.reach("stage.compaction.after")
+        return StagedTable(state, changes)
 
-    def _write(self, table: Table, rows: Rows, mode: str, schema: pa.Schema | None = None) -> Any:
+    def _merge(self, table: Table, merge: Any, rows: pa.Table) -> tuple[TableState, ChangeCounts]:
+        with table.writing():
+            transaction, stats = merge.execute_uncommitted(rows)
+        counts = (stats[f"num_{change}_rows"] for change in ("inserted", "updated", "deleted"))
+        return self._commit_data(table, transaction), ChangeCounts(*counts)
+
+    def _wide_upsert(self, table: Table, rows: pa.Table) -> StagedTable:
+        """Insert or fully replace by id, as `merge_insert` does it: replaced rows keep their row ids."""
+        stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS], row_ids=True)
+        at = pc.index_in(rows.column("id"), value_set=stored.column("id"))
+        known = at.is_valid()
+        changed, emptied = _without(table, stored.column(ROW_ADDRESS).to_numpy())
+        row_ids = stored.column(ROW_ID).take(at.drop_null()).to_numpy()
+        replaced_first = pa.concat_tables([rows.filter(known), rows.filter(pc.invert(known))])
+        written = self._write(table, replaced_first, "append").operation.fragments
+        operation = LanceOperation.Update(
+            removed_fragment_ids=emptied,
+            updated_fragments=changed,
+            new_fragments=list(_with_row_ids(written, row_ids)),
+            # Every column has new values, so no index may answer for the new fragments.
+            fields_for_preserving_frag_bitmap=field_ids(table._dataset),
+            update_mode="rewrite_rows",
+        )
+        counts = ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids))
+        return self._compact_small_fragments(self._commit_data(table, operation), counts)
+
+    def _write(self, table: Table, rows: Rows, mode: str) -> Any:
         with table.writing():
             return write_fragments(
                 rows,
                 table._dataset,
-                schema=schema or table.schema,
+                schema=table.schema,
                 mode=mode,
                 return_transaction=True,
-                enable_stable_row_ids=True,
-                data_storage_version=DATA_STORAGE_VERSION,
-                storage_options=self._reader.storage_options,
-                # Whether a reference may enter was decided before; the store of the graph need not hold its object.
-                allow_external_blob_outside_bases=True,
+                **write_options(self._reader.storage_options),
             )
 
-    def _commit(self, base: Table, operation: Any) -> StagedTable:
-        version = base._dataset.version
+    def _commit_data(self, base: Table, operation: Any) -> TableState:
+        self._trace.reach("stage.data.after")
+        return self._commit(base, operation)
+
+    def _commit(self, base: Table, operation: Any) -> TableState:
         with base.writing():
             dataset = lance.LanceDataset.commit(
                 base._dataset,
                 operation,
-                read_version=None if isinstance(operation, lance.Transaction) else version,
+                read_version=None if isinstance(operation, lance.Transaction) else base._dataset.version,
                 detached=True,
                 storage_options=self._reader.storage_options,
             )
-        fragments = dataset.get_fragments()
-        state = TableState(
-            table_id=base.state.table_id,
-            path=base.state.path,
-            version=str(dataset.version),
-            rows=sum(f.metadata.num_rows for f in fragments),
-            fragments=len(fragments),
-        )
-        table = self._keep(state, dataset)
-        self._make_durable(base, table)
+        state = self._keep(base.state.table_id, base.state.path, dataset, base)
         self._trace.reach("stage.commit.after")
-        return StagedTable(table.state)
+        return state
 
-    def _keep(self, state: TableState, dataset: Any) -> Table:
+    def _keep(self, table_id: str, path: str, dataset: Any, base: Table | None) -> TableState:
+        """The state of a new version, which stays open for the next write. On a local disk, everything that it adds to
+        its base is flushed before anything may name it."""
+        fragments = dataset.get_fragments()
+        rows = sum(fragment.metadata.num_rows for fragment in fragments)
+        version = str(dataset.version)
+        state = TableState(table_id=table_id, path=path, version=version, rows=rows, fragments=len(fragments))
         state = self._reader.digests.add_to(state, dataset)
-        return self._reader.keep(Table(state, dataset, self._reader.location))
-
-    def _make_durable(self, base: Table | None, staged: Table) -> None:
-        """On a local disk, flush what the staged version adds before anything may name it."""
+        table = self._reader.keep(Table(state, dataset, self._reader.location))
         if self._disk is not None:
-            folder = self._reader.location.local_root / staged.state.path
-            added = staged.files() - (base.files() if base else set())
+            folder = self._reader.location.local_root / path
+            added = table.files() - (base.files() if base else set())
             with translate_errors(f"flushing {folder}"):
-                self._disk.make_durable(f"{staged.state.path}/{name}" for name in _on_disk(folder, added))
+                self._disk.make_durable(f"{path}/{name}" for name in _on_disk(folder, added))
+        return state
 
 
-def _is_wide(schema: pa.Schema) -> bool:
-    return len(schema) > WIDE_COLUMNS
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingUpsert:
-    """An upsert that waits for its commit."""
-
-    operation: Any
-    changes: ChangeCounts
-
-
-def _wide_upsert(
-    table: Table, rows: pa.Table, write: Callable[[pa.Table], Sequence[FragmentMetadata]]
-) -> _PendingUpsert:
-    """Insert or fully replace by id, as `merge_insert` does it: replaced rows keep their row ids."""
-    stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS], row_ids=True)
-    at = pc.index_in(rows.column("id"), value_set=stored.column("id"))
-    known = at.is_valid()
-    changed, emptied = _without(table, stored.column(ROW_ADDRESS).to_numpy())
-    row_ids = stored.column(ROW_ID).take(at.drop_null()).to_numpy()
-    replaced_first = pa.concat_tables([rows.filter(known), rows.filter(pc.invert(known))])
-    operation = LanceOperation.Update(
-        removed_fragment_ids=emptied,
-        updated_fragments=changed,
-        new_fragments=list(_with_row_ids(write(replaced_first), row_ids)),
-        # Every column has new values, so no index may answer for the new fragments.
-        fields_for_preserving_frag_bitmap=field_ids(table._dataset),
-        update_mode="rewrite_rows",
-    )
-    return _PendingUpsert(operation, ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids)))
+def write_options(storage_options: Mapping[str, str] | None) -> dict[str, Any]:
+    """How the data files of every table are written."""
+    return {
+        "enable_stable_row_ids": True,
+        "data_storage_version": DATA_STORAGE_VERSION,
+        "storage_options": storage_options,
+        # Whether a reference may enter was decided before; the store of the graph need not hold its object.
+        "allow_external_blob_outside_bases": True,
+    }
 
 
 def _without(table: Table, addresses: NDArray[np.uint64]) -> tuple[list[FragmentMetadata], list[int]]:
@@ -334,12 +272,3 @@ def _on_disk(folder: Path, named: Iterable[str]) -> Iterator[str]:
             within = within.with_suffix("")
         if within.is_dir():
             yield from (str(file.relative_to(folder)) for file in within.rglob("*") if file.is_file())
-
-
-def first_repeated(ids: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for entity_id in ids:
-        if entity_id in seen:
-            return entity_id
-        seen.add(entity_id)
-    return None

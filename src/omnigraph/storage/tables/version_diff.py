@@ -23,15 +23,13 @@ from numpy.typing import NDArray
 from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID_FIELD, RowIds, Table, by_row_id, row_ids_of
 
-_LIST_SUFFIX: Final = ".arrow"
-
 
 def deleted_offsets(table: Table, fragment: Any) -> NDArray[np.uint32] | None:
     """Offsets of the deleted rows of a fragment, ascending. None when they are so many that they form a bitmap."""
     name = fragment.deletion_file()
     if name is None:
         return np.empty(0, np.uint32)
-    if not name.endswith(_LIST_SUFFIX):
+    if not name.endswith(".arrow"):
         return None
     with table.reading(), tempfile.TemporaryDirectory(prefix="omnigraph-") as folder:
         file = Path(folder) / "deletions"
@@ -40,8 +38,6 @@ def deleted_offsets(table: Table, fragment: Any) -> NDArray[np.uint32] | None:
         offsets: NDArray[np.uint32] = pa.ipc.open_file(file.read_bytes()).read_all().column(0).to_numpy()
     return np.sort(offsets)
 
-
-_OFFSET_MASK: Final = np.uint64(0xFFFF_FFFF)
 
 # Beyond this many, listing the living rows of a fragment costs less than asking for the deleted ones.
 _OFFSETS_PER_LOOKUP: Final = 1_000
@@ -96,16 +92,10 @@ class VersionDiff:
         return alone + sum(lost)
 
     def rows(self, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-        """The key columns and row ids of the rows that only one of the versions holds in that place, per version.
-
-        Equal rows may be among them: compaction moves rows. Telling those apart is the caller's work.
-        """
-        lost: list[RowIds] = []
-        found: list[RowIds] = []
-        for old, new in self.thinned:
-            only_old, only_new = _deleted_in_one(self.before, old, self.after, new)
-            lost.append(only_old)
-            found.append(only_new)
+        """The key columns and row ids of the rows that only one of the versions holds in that place, per version. Equal
+        rows may be among them: compaction moves rows. Telling those apart is the caller's work."""
+        pairs = [_deleted_in_one(self.before, old, self.after, new) for old, new in self.thinned]
+        lost, found = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         return _rows(self.before, self.only_before, lost, keys), _rows(self.after, self.only_after, found, keys)
 
     def changes(self, columns: Sequence[str]) -> RowChanges:
@@ -143,10 +133,7 @@ def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[Ro
             return _row_ids_at(before, old, lost), _row_ids_at(after, new, found)
     old_offsets, old_ids = _live_rows(before, old)
     new_offsets, new_ids = _live_rows(after, new)
-    return (
-        old_ids[~is_member(old_offsets, new_offsets)],
-        new_ids[~is_member(new_offsets, old_offsets)],
-    )
+    return (old_ids[~is_member(old_offsets, new_offsets)], new_ids[~is_member(new_offsets, old_offsets)])
 
 
 def _row_ids_at(table: Table, fragment: Any, offsets: NDArray[np.uint32]) -> RowIds:
@@ -159,7 +146,7 @@ def _row_ids_at(table: Table, fragment: Any, offsets: NDArray[np.uint32]) -> Row
 
 def _live_rows(table: Table, fragment: Any) -> tuple[NDArray[np.uint64], RowIds]:
     rows = table.read([ROW_ADDRESS], row_ids=True, fragments=[fragment.fragment_id])
-    return rows.column(ROW_ADDRESS).to_numpy() & _OFFSET_MASK, row_ids_of(rows)
+    return rows.column(ROW_ADDRESS).to_numpy() & np.uint64(0xFFFF_FFFF), row_ids_of(rows)
 
 
 def _rows(table: Table, fragments: list[Any], row_ids: Iterable[RowIds], keys: Sequence[str]) -> pa.Table:

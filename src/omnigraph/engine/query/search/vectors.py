@@ -102,9 +102,7 @@ def _propose(
         index = None  # Lance would ignore an index of another metric, loudly
     count = k + _SPARE_PROPOSALS
     while count * _SCAN_SHARE < table.state.rows:
-        rows = nearest_rows(
-            table, column, query, count, metric.value, filter=candidates.filter, index=index, columns=[column]
-        )
+        rows = nearest_rows(table, column, query, count, metric.value, filter=candidates.filter, index=index)
         ranked = _Closest(metric, query, k, closest.budget).take(rows, column).rank(table)
         if rows.num_rows < count:
             if metric is Metric.L2 and index is not None:

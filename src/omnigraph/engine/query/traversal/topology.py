@@ -28,7 +28,7 @@ from omnigraph.language.query.ir import Direction
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.topology import TopologyDescription, TopologyFiles, describe_topology, topology_folder
+from omnigraph.storage.topology import TopologyDescription, TopologyFiles, topology_folder
 
 CACHE_VARIABLE: Final = "OMNIGRAPH_TOPOLOGY_CACHE_BYTES"
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
@@ -246,8 +246,8 @@ class TopologyCache:
                 self._save(files, topology)
 
     def _save(self, files: TopologyFiles, topology: Topology) -> None:
-        key, arrays = topology.key, topology.arrays()
-        files.save(key.folder, describe_topology(key.shape, *key.tables, topology.dangling, arrays), arrays)
+        key = topology.key
+        files.save(key.folder, key.shape, *key.tables, topology.dangling, topology.arrays())
         self._absence(key).stored = True
 
     def nearest(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, int] | None:
