@@ -348,7 +348,6 @@ def branch_of(name: str | None) -> str:
 
 
 DEFAULT_TIMEOUT: Final = 120.0
-_CONNECT_SECONDS: Final = 10.0
 _CONNECTIONS: Final = 64
 
 
@@ -382,16 +381,11 @@ class Settings:
             "limits": httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
         }
 
-    def timeouts(self, request: Request, seconds_left: float) -> httpx.Timeout:
-        """How long one step of an attempt may take."""
-        longest = max(0.001, min(self.timeout + request.wait_seconds, seconds_left))
-        return httpx.Timeout(longest, connect=min(_CONNECT_SECONDS, longest))
-
-    def reply(self, status: int, headers: httpx.Headers, body: bytes = b"") -> Reply:
+    def reply(self, response: httpx.Response, body: bytes) -> Reply:
         """A reply as it came. A server that repeats the token in an error does not make us show it."""
-        if status >= 300 and self.token is not None:
+        if response.status_code >= 300 and self.token is not None:
             body = body.replace(self.token.encode(), b"[token]")
-        return Reply(status, {name.lower(): value for name, value in headers.items()}, body)
+        return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
 
 
 def _certificates() -> ssl.SSLContext:
