@@ -26,12 +26,10 @@ from omnigraph.client.rows import (
     received_batches,
 )
 from omnigraph.client.streams import (
-    AsyncRemoteBlob,
     BaselineLines,
     RecordLines,
     RemoteBlob,
     baseline_request,
-    count_lines,
     export_request,
     find_blob,
     texts,
@@ -40,9 +38,10 @@ from omnigraph.client.transport import AsyncTransport, Transport
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
+AsyncBlob = RemoteBlob[Coroutine[Any, Any, bytes]]
 
 
-class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, RemoteSnapshot, RemoteBlob]):
+class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, RemoteSnapshot, RemoteBlob[bytes]]):
     """A graph behind a server. Implements `omnigraph.GraphApi` as `Graph` does, over HTTP.
 
     A handle may be shared between threads; it keeps connections. Reads are repeated when a response is lost, within
@@ -74,7 +73,7 @@ class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, 
         entities = 0
         for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
             writer.write(block)
-            entities += count_lines(block)
+            entities += block.count(b"\n")
         return entities
 
     def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
@@ -111,11 +110,11 @@ class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, 
     def _follow(self, request: PollRequest) -> Iterator[ChangePoll]:
         return follow(self, request)
 
-    def _blob(self, point: ReadPoint, cell: BlobCell) -> RemoteBlob:
-        return RemoteBlob(self._transport.run(find_blob(self, point, cell)), self._transport)
+    def _blob(self, point: ReadPoint, cell: BlobCell) -> RemoteBlob[bytes]:
+        return RemoteBlob(self._transport.run(find_blob(self, point, cell)), self._transport.run)
 
 
-class _AsyncResults(GraphApi[Rows, AsyncRemoteBatches | AsyncJsonBatches, RemoteSnapshot, AsyncRemoteBlob]):
+class _AsyncResults(GraphApi[Rows, AsyncRemoteBatches | AsyncJsonBatches, RemoteSnapshot, AsyncBlob]):
     """The signatures of the public methods with the results that an `AsyncRemoteGraph` gives. Never instantiated."""
 
     list_graphs = RemoteOperations.list_graphs
@@ -213,7 +212,7 @@ class AsyncRemoteGraph(RemoteOperations):
         entities = 0
         async for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
             writer.write(block)
-            entities += count_lines(block)
+            entities += block.count(b"\n")
         return entities
 
     async def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
@@ -248,8 +247,8 @@ class AsyncRemoteGraph(RemoteOperations):
                 yield poll
             poll = await self._awaited(self._poll(*next_poll(request, poll)))
 
-    async def _blob(self, point: ReadPoint, cell: BlobCell) -> AsyncRemoteBlob:
-        return AsyncRemoteBlob(await self._transport.run(find_blob(self, point, cell)), self._transport)
+    async def _blob(self, point: ReadPoint, cell: BlobCell) -> AsyncBlob:
+        return RemoteBlob(await self._transport.run(find_blob(self, point, cell)), self._transport.run)
 
     async def _awaited(self, result: Result) -> Result:
         """The result of an operation, which is a coroutine here."""

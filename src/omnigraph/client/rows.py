@@ -166,7 +166,7 @@ class JsonRows(_Origin, ArrowRows):
     """
 
     def __init__(self, reply: Reply, target: ReadPoint) -> None:
-        answered = reply.decoded(AnsweredRows)
+        answered = reply.decode(AnsweredRows)
         super().__init__(reply, target)
         self._rows = answered.rows
         self._names = list(answered.columns or dict.fromkeys(name for row in self._rows for name in row))
@@ -221,7 +221,7 @@ def received_rows(reply: Reply, target: ReadPoint) -> RemoteRows | JsonRows:
 
 def holds_rows(reply: Reply) -> bool:
     """Whether the answer to a stored query has rows, or is the receipt of a mutation."""
-    return reply.media == Media.ARROW or reply.decoded(dict[str, Any]).get("rows") is not None
+    return reply.media == Media.ARROW or reply.decode(dict[str, Any]).get("rows") is not None
 
 
 class _Batches(_Origin, ArrowBatches):
