@@ -306,7 +306,7 @@ def test_events_follow_a_branch(server: RunningServer, graph: Graph, branch: str
             told = json.loads(event["data"])
             assert event["id"] == told["cursor"]
             assert [change["id"] for block in told["blocks"] for change in block["changes"]] == [name]
-    wait_until(lambda: server.recorder.counts["streams"] == 0, "the slot is given back")
+    wait_until(lambda: server.recorder.count(server.recorder.metrics.streams) == 0, "the slot is given back")
 
 
 def test_a_stream_goes_on_where_a_client_was(server: RunningServer, graph: Graph, branch: str) -> None:

@@ -161,7 +161,7 @@ class FeedDelivery:
             await self._wait_for_move(call, graph, exchange, parameters, head, left)
 
     async def stream(
-        self, call: Call, graph: Graph, exchange: Exchange, failed: Callable[[BaseException], None]
+        self, call: Call, graph: Graph, exchange: Exchange, log_failure: Callable[[BaseException], None]
     ) -> None:
         """Server-sent events: each poll is one, with the cursor as its id, so that a client continues where it was."""
         parameters: ChangeFeedParameters = call.parameters
@@ -185,7 +185,7 @@ class FeedDelivery:
                 head = await self._head(graph, parameters)
                 page = await self._poll(call.actor, graph, parameters)
         except OmniGraphError as error:
-            failed(error)
+            log_failure(error)
             body = wire.encode(error_output(error, exchange.request_id, call.route))
             await exchange.chunk(b"event: error\ndata: " + body + b"\n\n", more=True)
         await exchange.chunk(b"", more=False)

@@ -79,13 +79,14 @@ def stream_response(
     last_line_tells_error: bool = False,
 ) -> AnyResponse:
     """A stream in one of the slots that its graph has."""
-    observer, graph_id = call.services.observer, call.served.graph_id
+    graph_id = call.served.graph_id
     close = call.services.budgets.open_stream(call.actor, graph_id)
-    observer.stream_opened(graph_id)
+    open_streams = call.services.telemetry.metrics.streams.labels(graph_id)
+    open_streams.inc()
 
     def release() -> None:
         close()
-        observer.stream_closed(graph_id)
+        open_streams.dec()
 
     return StreamResponse(chunks, media, headers=headers, last_line_tells_error=last_line_tells_error, release=release)
 

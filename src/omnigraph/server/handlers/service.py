@@ -256,7 +256,7 @@ def ready(call: Call) -> AnyResponse:
 
 @handles("metrics")
 def metrics(call: Call) -> AnyResponse:
-    return Response(call.services.observer.exposition(), media=_EXPOSITION)
+    return Response(call.services.telemetry.metrics.text(), media=_EXPOSITION)
 
 
 @handles("openapi")

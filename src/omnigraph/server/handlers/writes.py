@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 
 def run_write(call: Call, size: int, write: Callable[[], Result]) -> Result:
     """Run a write within its actor's budget; commits and conflicts are counted."""
-    observer, graph_id = call.services.observer, call.served.graph_id
+    metrics, graph_id = call.services.telemetry.metrics, call.served.graph_id
     if not call.route.if_commit:
         _refuse_condition(call)
     with call.admit(size):
@@ -52,11 +52,11 @@ def run_write(call: Call, size: int, write: Callable[[], Result]) -> Result:
             result = write()
         except OmniGraphError as error:
             if error.http_status in (409, 412):
-                observer.conflicted(graph_id)
+                metrics.conflicts.labels(graph_id).inc()
             raise
     members = result.get if isinstance(result, dict) else partial(getattr, result)  # a tool of an agent returns a dict
     if members("commit", None) is not None and not members("replayed", False):
-        observer.committed(graph_id)
+        metrics.commits.labels(graph_id).inc()
     return result
 
 

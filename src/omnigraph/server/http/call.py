@@ -26,11 +26,11 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, PreconditionFailedError
 from omnigraph.graph import Graph
 from omnigraph.policy.rules import require
-from omnigraph.server.admission import Budgets, WriteTurns
+from omnigraph.server.admission import Budgets
 from omnigraph.server.catalog import Served, Serving
 from omnigraph.server.http.responses import AnyResponse, Response, matches_weakly, tag_of, with_headers
 from omnigraph.server.reload import HeldServing, ServingSets
-from omnigraph.server.runtime.context import AdmissionControl, Observer
+from omnigraph.server.runtime.context import Telemetry
 from omnigraph.server.settings import ServerLimits
 
 MAIN: Final = "main"
@@ -45,10 +45,8 @@ class Services:
 
     states: ServingSets
     limits: ServerLimits
-    admission: AdmissionControl
-    observer: Observer
     budgets: Budgets
-    write_turns: WriteTurns
+    telemetry: Telemetry
     version: str
     source_version: str | None = None
 
@@ -116,7 +114,7 @@ class Call:
 
     @property
     def _caller(self) -> Caller:
-        return Caller(self.actor, partial(self.services.observer.decided, self.request_id))
+        return Caller(self.actor, partial(self.services.telemetry.log_decision, self.request_id))
 
     @property
     def writes(self) -> bool:
@@ -153,7 +151,7 @@ class Call:
     @contextmanager
     def admit(self, size: int) -> Iterator[None]:
         """Count this write against its actor's budget while it waits for its turn and runs."""
-        with self.services.admission.admit(self.actor, size), self.services.write_turns.turn(self.actor):
+        with self.services.budgets.admit(self.actor, size), self.services.budgets.turn(self.actor):
             yield
 
     @property

@@ -60,18 +60,18 @@ class Hosts:
         self._names = {name for each in (bind, *allowed) if (name := host_name(_in_brackets(each))) is not None}
         self._is_everywhere = _is_wildcard(bind)
 
-    def refuse_others(self, hosts: Sequence[str], local_address: str | None, http_version: str) -> None:
-        """`local_address` is the one that the connection came to, which counts where the server listens at all."""
-        if not hosts and http_version == "1.0":
+    def refuse_others(self, hosts: Sequence[str], scope: Scope) -> None:
+        """The address that the connection came to counts where the server listens at all addresses."""
+        if not hosts and scope.get("http_version") == "1.0":
             return  # no browser is that old
         if len(hosts) != 1:
             raise BadRequestError("a request has one Host header")
         name = host_name(hosts[0])
-        if name is None or not (name in self._names or is_loopback(name) or self._is_own(name, local_address)):
+        if name is not None and (name in self._names or is_loopback(name)):
+            return
+        local = scope.get("server") if self._is_everywhere else None
+        if name is None or local is None or name != host_name(_in_brackets(local[0])):
             raise HostNotAllowedError(hosts[0][:255])
-
-    def _is_own(self, name: str, local_address: str | None) -> bool:
-        return self._is_everywhere and local_address is not None and name == host_name(_in_brackets(local_address))
 
 
 def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
@@ -82,7 +82,7 @@ def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
             headers = [(name.decode("latin-1"), value.decode("latin-1").strip()) for name, value in scope["headers"]]
             own = [value for name, value in headers if name == "host"]
             try:
-                hosts.refuse_others(own, (scope.get("server") or (None,))[0], scope["http_version"])
+                hosts.refuse_others(own, scope)
                 refuse_foreign_origins(dict(headers), ())
             except OmniGraphError as error:
                 body = wire.encode(ErrorOutput.of(error))

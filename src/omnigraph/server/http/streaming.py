@@ -43,7 +43,7 @@ class StreamDelivery:
         *,
         seconds: float,
         cancel: Callable[[], None],
-        failed: Callable[[BaseException], None],
+        log_failure: Callable[[BaseException], None],
     ) -> None:
         """Send a stream to its end; every chunk has to be made in time, and its client may take as long as it likes.
         A failure before the first byte is raised, so that it can become an error response."""
@@ -63,8 +63,8 @@ class StreamDelivery:
             except ClientGoneError:
                 raise
             except Exception as error:
-                failed(error)
-                exchange.broke_off = True
+                log_failure(error)
+                exchange.record.broke_off = True
                 if response.last_line_tells_error:
                     output = error_output(name_limit(error, seconds), exchange.request_id, route)
                     await exchange.chunk(wire.encode({"error": wire.to_builtins(output)}) + b"\n", more=True)
