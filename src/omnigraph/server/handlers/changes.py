@@ -79,59 +79,27 @@ Head: TypeAlias = Callable[[], Awaitable[str]]
 
 
 class _Watched:
-    """A branch that clients wait for."""
+    """A branch that clients wait for, and the task that reads its head."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: Head) -> None:
         self.waiters = 0
         self.news = asyncio.Event()
         self.commit: str | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task = asyncio.create_task(self._look(head))
 
-
-class HeadWatch:
-    """The branches that clients of this process wait for, each looked at by one task while anybody waits."""
-
-    def __init__(self) -> None:
-        self._watched: dict[tuple[str, str], _Watched] = {}
-
-    async def wait_for_move(self, key: tuple[str, str], seen: str, head: Head, seconds: float) -> bool:
-        """Whether the branch left the commit that was seen, within some time."""
-        watched = self._watched.setdefault(key, _Watched())
-        watched.waiters += 1
-        if watched.task is None:
-            watched.task = asyncio.create_task(self._look(watched, head))
+    async def _look(self, head: Head) -> None:
         try:
-            async with asyncio.timeout(seconds):
-                while watched.commit is None or watched.commit == seen:
-                    news, task = watched.news, watched.task
-                    waiting = asyncio.create_task(news.wait())
-                    try:
-                        await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        waiting.cancel()
-                    if task.done():
-                        task.result()
-            return True
-        except TimeoutError:
-            return False
+            while True:
+                if (commit := await head()) != self.commit:
+                    self.commit = commit
+                    self.news.set()
+                    self.news = asyncio.Event()
+                await asyncio.sleep(LOOK_EVERY_SECONDS)
         finally:
-            watched.waiters -= 1
-            if watched.waiters == 0:
-                watched.task.cancel()
-                del self._watched[key]
-
-    async def _look(self, watched: _Watched, head: Head) -> None:
-        while True:
-            commit = await head()
-            if commit != watched.commit:
-                watched.commit = commit
-                watched.news.set()
-                watched.news = asyncio.Event()
-            await asyncio.sleep(LOOK_EVERY_SECONDS)
+            self.news.set()  # clients that wait learn how it ended
 
 
 HEARTBEAT_SECONDS: Final = 15.0
-_LAST_EVENT: Final = "last-event-id"
 
 
 class FeedDelivery:
@@ -139,7 +107,7 @@ class FeedDelivery:
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
-        self._watch = HeadWatch()
+        self._watched: dict[tuple[str, str], _Watched] = {}
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -165,8 +133,7 @@ class FeedDelivery:
     ) -> None:
         """Server-sent events: each poll is one, with the cursor as its id, so that a client continues where it was."""
         parameters: ChangeFeedParameters = call.parameters
-        last = call.headers.get(_LAST_EVENT)
-        if last:
+        if last := call.headers.get("last-event-id"):
             parameters = replace(parameters, start=None, page_token=None, cursor=last)
         head = await self._head(graph, parameters)
         page = await self._poll(call.actor, graph, parameters)
@@ -208,9 +175,7 @@ class FeedDelivery:
     ) -> bool:
         """Whether the branch moved before the time was over. A client that leaves ends the wait."""
         key = (call.served.graph_id, branch_name(parameters.branch))
-        moved = asyncio.create_task(
-            self._watch.wait_for_move(key, head, lambda: self._head(graph, parameters), seconds)
-        )
+        moved = asyncio.create_task(self._moved(key, head, lambda: self._head(graph, parameters), seconds))
         stopped = asyncio.create_task(self._stopping.wait())
         gone = exchange.client_gone()
         try:
@@ -222,6 +187,26 @@ class FeedDelivery:
             moved.cancel()
             stopped.cancel()
 
+    async def _moved(self, key: tuple[str, str], seen: str, head: Head, seconds: float) -> bool:
+        """Whether the branch left the commit that was seen, within some time. One task looks while anybody waits."""
+        watched = self._watched.get(key) or _Watched(head)
+        self._watched[key] = watched
+        watched.waiters += 1
+        try:
+            async with asyncio.timeout(seconds):
+                while watched.commit is None or watched.commit == seen:
+                    await watched.news.wait()
+                    if watched.task.done():
+                        watched.task.result()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            watched.waiters -= 1
+            if watched.waiters == 0:
+                watched.task.cancel()
+                del self._watched[key]
+
 
 class Feeds:
     """The feeds of a process, one for each serving set. When a set is replaced, its waits end and clients come back to
@@ -232,12 +217,17 @@ class Feeds:
         self._feeds: dict[HeldServing, FeedDelivery] = {}
         self._stopped = False
 
-    def of(self, state: HeldServing) -> FeedDelivery:
-        feed = self._feeds.get(state)
+    def of(self, held: HeldServing) -> FeedDelivery:
+        feed = self._feeds.get(held)
         if feed is None:
-            feed = self._feeds[state] = FeedDelivery(self._pools)
+            feed = self._feeds[held] = FeedDelivery(self._pools)
             loop = asyncio.get_running_loop()
-            state.when_replaced(lambda: _soon(loop, lambda: self._dismiss(state)))
+
+            def dismiss() -> None:
+                with suppress(RuntimeError):  # the loop has ended, and all waits with it
+                    loop.call_soon_threadsafe(lambda: self._feeds.pop(held).stop())
+
+            held.when_replaced(dismiss)
             if self._stopped:
                 feed.stop()
         return feed
@@ -247,14 +237,6 @@ class Feeds:
         self._stopped = True
         for feed in self._feeds.values():
             feed.stop()
-
-    def _dismiss(self, state: HeldServing) -> None:
-        self._feeds.pop(state).stop()
-
-
-def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and all waits with it
-        loop.call_soon_threadsafe(call)
 
 
 def _is_empty(poll: ChangePoll) -> bool:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -52,6 +51,7 @@ from omnigraph.engine.query.visibility import listing, read_entity
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.change import receipt_of
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError, EntityNotFoundError
+from omnigraph.language.catalog import TableType
 from omnigraph.server.http.call import MAIN, Call, branch_name, handles
 from omnigraph.server.http.responses import (
     AnyResponse,
@@ -59,7 +59,6 @@ from omnigraph.server.http.responses import (
     StreamResponse,
     chosen_media,
     error_response,
-    is_this_strong_tag,
     json_response,
     matches_strongly,
     matches_weakly,
@@ -127,8 +126,7 @@ _READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
 
 @handles("query")
 def query(call: Call) -> AnyResponse:
-    request: QueryRequest = call.body
-    return query_response(call, request)
+    return query_response(call, call.body)
 
 
 @handles("read")
@@ -144,20 +142,16 @@ def query_response(call: Call, request: QueryRequest, *, legacy: bool = False) -
     media = chosen_media(call.headers.get("accept"), call.route.media)
 
     def run(state: Snapshot) -> AnyResponse:
-        rows = stream_query(state, point.target, asked, call.read_options())
-        if media is not Media.JSON:
-            return _stream_rows(call, state, rows, media)
-        return json_response(_output(rows, call.limits.result_rows, legacy=legacy), call.commit_header(state))
+        rows, headers = stream_query(state, point.target, asked, call.read_options()), call.commit_header(state)
+        if media is Media.JSON:
+            return json_response(_output(rows, call.limits.result_rows, legacy=legacy), headers)
+        headers[QUERY_HEADER] = rows.query_name
+        whole, chunks = small(row_chunks(rows, media))
+        if whole is not None:
+            return Response(whole, media=media, headers=headers)
+        return stream_response(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
 
     return call.read(point, run, immutable=_READS_THE_CLOCK.search(request.query) is None, text=request.query)
-
-
-def _stream_rows(call: Call, state: Snapshot, rows: QueryStream, media: Media) -> AnyResponse:
-    headers = {**call.commit_header(state), QUERY_HEADER: rows.query_name}
-    whole, chunks = small(row_chunks(rows, media))
-    if whole is not None:
-        return Response(whole, media=media, headers=headers)
-    return stream_response(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
 
 
 def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | LegacyReadOutput:
@@ -173,28 +167,18 @@ def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | 
     )
 
 
-@handles("explain")
+@handles("explain", "profile")
 def explain(call: Call) -> AnyResponse:
     request: QueryRequest = call.body
+    asked: Asked = (request.query, request.name, request.params)
 
     def run(state: Snapshot) -> AnyResponse:
-        lines = explain_query(state, (request.query, request.name, request.params), call.read_options())
-        return json_response(QueryPlan(tuple(lines)), call.commit_header(state))
+        if call.route.operation_id == "profile":
+            return json_response(profile_query(state, asked, call.read_options()), call.commit_header(state))
+        plan = QueryPlan(tuple(explain_query(state, asked, call.read_options())))
+        return json_response(plan, call.commit_header(state))
 
-    point = ReadPoint.of(request)
-    return call.read(point, run, immutable=False)
-
-
-@handles("profile")
-def profile(call: Call) -> AnyResponse:
-    request: QueryRequest = call.body
-
-    def run(state: Snapshot) -> AnyResponse:
-        measured = profile_query(state, (request.query, request.name, request.params), call.read_options())
-        return json_response(measured, call.commit_header(state))
-
-    point = ReadPoint.of(request)
-    return call.read(point, run, immutable=False)
+    return call.read(ReadPoint.of(request), run, immutable=False)
 
 
 @handles("getSnapshot")
@@ -216,10 +200,9 @@ def get_schema(call: Call) -> AnyResponse:
 @handles("getEntity")
 def get_entity(call: Call) -> AnyResponse:
     parameters: EntityParameters = call.parameters
-    kind, name = parameters.entity, parameters.type
 
     def run(state: Snapshot) -> AnyResponse:
-        type_ = state.catalog.type_named(name if kind is None else f"{kind}:{name}")
+        type_ = _type_of(state, parameters)
         found = read_entity(state, type_, parameters.id)
         if found is None:
             raise EntityNotFoundError(type_.type_key.replace(":", " "), parameters.id)
@@ -231,14 +214,18 @@ def get_entity(call: Call) -> AnyResponse:
 @handles("countEntities")
 def count_entities(call: Call) -> AnyResponse:
     parameters: CountParameters = call.parameters
-    kind, name = parameters.entity, parameters.type
 
     def run(state: Snapshot) -> AnyResponse:
-        type_ = state.catalog.type_named(name if kind is None else f"{kind}:{name}")
+        type_ = _type_of(state, parameters)
         found = EntityCount(EntityKind(type_.kind), type_.name, count_entities_of(state, type_))
         return json_response(found, call.commit_header(state))
 
     return call.read(ReadPoint.of(parameters), run)
+
+
+def _type_of(state: Snapshot, parameters: EntityParameters | CountParameters) -> TableType:
+    kind, name = parameters.entity, parameters.type
+    return state.catalog.type_named(name if kind is None else f"{kind}:{name}")
 
 
 @handles("listBranches")
@@ -316,8 +303,7 @@ _RANGE: Final = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.IGNORECASE | re.AS
 _LARGEST_NUMBER: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """The bytes from `start` up to, not including, `end` are sent, unless the status says that nothing is."""
 
     status: int
@@ -333,15 +319,12 @@ def delivery(headers: Mapping[str, str], tag: str, length: int, *, is_head: bool
     """The status and the part for a request. Raises `BlobRangeError` for a range outside the value."""
     if (wanted := headers.get("if-match")) is not None and not matches_strongly(wanted, tag):
         return Delivery(412)
-    if (known := headers.get("if-none-match")) is not None and matches_weakly(known, tag):
+    if matches_weakly(headers.get("if-none-match", ""), tag):
         return Delivery(304, 0, length)
-    whole = Delivery(200, 0, length)
-    if is_head or (asked := headers.get("range")) is None:
-        return whole
-    if (of := headers.get("if-range")) is not None and not is_this_strong_tag(of, tag):
-        return whole
-    part = _part(asked, length)
-    return whole if part is None else Delivery(206, *part)
+    # A range is ignored unless `If-Range` has exactly this tag, a strong one.
+    is_of_this = headers.get("if-range", tag).strip() == tag
+    part = _part(headers.get("range", ""), length) if is_of_this and not is_head else None
+    return Delivery(200, 0, length) if part is None else Delivery(206, *part)
 
 
 def _part(header: str, length: int) -> tuple[int, int] | None:
@@ -374,13 +357,9 @@ def get_blob(call: Call) -> AnyResponse:
     except BadRequestError as error:
         raise BadRequestError(f"{call.route.bad_parameters}: {error}") from None
     found = blob_in(call.served.graph._workspace, call.state(point), cell, point)
-    snapshot = {SNAPSHOT_HEADER: found.resolved_target}
-    if isinstance(found.content, ExternalBlob):
-        return _redirect(found.content, snapshot)
-    return _managed_response(call, found.content, snapshot)
-
-
-def _redirect(content: ExternalBlob, snapshot: dict[str, str]) -> AnyResponse:
+    content, snapshot = found.content, {SNAPSHOT_HEADER: found.resolved_target}
+    if not isinstance(content, ExternalBlob):
+        return _managed_response(call, content, snapshot)
     if content.offset or content.length is not None:
         raise BlobIntegrityError("an external reference is to a part of an object, which a redirect can't express")
     headers = {**snapshot, "Location": content.uri, "Cache-Control": "no-store"}

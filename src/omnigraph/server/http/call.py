@@ -6,8 +6,7 @@ only the scope of the server itself is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -134,11 +133,7 @@ class Call:
             raise AssertionError(f"the body of {self.route.operation_id} is not received into a file")
         return self.received_file
 
-    def all_of(self, header: str) -> Sequence[str]:
-        """Every value of a header, as often as it was sent."""
-        return self.all_headers.get(header.lower(), ())
-
-    # Policy and admission
+    # Policy
 
     def require(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Graph:
         """The graph for one operation that the actor may do; for operations that wait for admission after that."""
@@ -147,12 +142,6 @@ class Call:
     def require_of_server(self, action: PolicyAction) -> None:
         """Raise unless the actor may do this with the server itself, which is a scope of its own."""
         require(self._caller.decide(self.serving.gate, AccessRequest(action), "server"))
-
-    @contextmanager
-    def admit(self, size: int) -> Iterator[None]:
-        """Count this write against its actor's budget while it waits for its turn and runs."""
-        with self.services.budgets.admit(self.actor, size), self.services.budgets.turn(self.actor):
-            yield
 
     @property
     def idempotency_key(self) -> str | None:
@@ -234,12 +223,12 @@ Handler = Callable[[Call], AnyResponse]
 HANDLERS: Final[dict[str, Handler]] = {}
 
 
-def handles(operation_id: str) -> Callable[[Handler], Handler]:
-    """Register the handler of an operation."""
+def handles(*operation_ids: str) -> Callable[[Handler], Handler]:
+    """Register the handler of some operations."""
 
     def register(handler: Handler) -> Handler:
-        assert operation_id not in HANDLERS, operation_id
-        HANDLERS[operation_id] = handler
+        assert not HANDLERS.keys() & set(operation_ids), operation_ids
+        HANDLERS.update(dict.fromkeys(operation_ids, handler))
         return handler
 
     return register

@@ -58,7 +58,7 @@ class Hosts:
 
     def __init__(self, bind: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
         self._names = {name for each in (bind, *allowed) if (name := host_name(_in_brackets(each))) is not None}
-        self._is_everywhere = _is_wildcard(bind)
+        self._is_everywhere = host_name(_in_brackets(bind)) in ("0.0.0.0", "::")
 
     def refuse_others(self, hosts: Sequence[str], scope: Scope) -> None:
         """The address that the connection came to counts where the server listens at all addresses."""
@@ -110,13 +110,6 @@ def host_name(host: str) -> str | None:
 def _in_brackets(host: str) -> str:
     """An IPv6 address as it is written in a URL."""
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
-
-
-def _is_wildcard(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
 
 
 def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:

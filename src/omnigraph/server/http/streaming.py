@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
+from io import BytesIO
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -116,14 +117,9 @@ CHUNK_BYTES: Final = 64 << 10
 """A client that stops reading keeps twice as much in memory."""
 
 WHOLE_BYTES: Final = 256 << 10
-"""Up to here an response is made before it is sent, and takes no place among the streams of its graph."""
+"""Up to here a response is made before it is sent, and takes no place among the streams of its graph."""
 
 _ROW: Final = msgspec.json.Encoder()
-
-
-def row_chunks(rows: QueryStream, media: Media) -> Chunks:
-    """The whole stream in chunks. Only a single row that is larger makes a larger chunk."""
-    return _WRITERS[media](rows)
 
 
 def json_array(rows: QueryStream, most_rows: int) -> tuple[bytearray, int]:
@@ -148,11 +144,11 @@ def json_array(rows: QueryStream, most_rows: int) -> tuple[bytearray, int]:
     return written, count
 
 
-def in_chunks(pieces: Iterable[bytes | memoryview], size: int = CHUNK_BYTES) -> Chunks:
+def in_chunks(pieces: Iterable[bytes]) -> Chunks:
     """Small pieces together, up to a size."""
     pending = bytearray()
     for piece in pieces:
-        if pending and len(pending) + len(piece) > size:
+        if pending and len(pending) + len(piece) > CHUNK_BYTES:
             yield bytes(pending)
             pending.clear()
         pending += piece
@@ -160,21 +156,23 @@ def in_chunks(pieces: Iterable[bytes | memoryview], size: int = CHUNK_BYTES) -> 
         yield bytes(pending)
 
 
-def small(chunks: Chunks, size: int = WHOLE_BYTES) -> tuple[bytes | None, Iterator[bytes]]:
-    """The whole stream, if it ends within a size; else None and the stream from its beginning."""
-    taken, length = [], 0
+def small(chunks: Chunks) -> tuple[bytes | None, Iterator[bytes]]:
+    """The whole stream, if it ends within `WHOLE_BYTES`; else None and the stream from its beginning."""
+    taken, length = list[bytes](), 0
     for chunk in chunks:
         taken.append(chunk)
         length += len(chunk)
-        if length > size:
-            return None, _chain(taken, chunks)
-    return b"".join(taken), iter(())
+        if length > WHOLE_BYTES:
+            break
+    else:
+        return b"".join(taken), iter(())
 
+    def all_chunks() -> Chunks:
+        with contextlib.closing(chunks):
+            yield from taken
+            yield from chunks
 
-def _chain(taken: Iterable[bytes], rest: Chunks) -> Chunks:
-    with contextlib.closing(rest):
-        yield from taken
-        yield from rest
+    return None, all_chunks()
 
 
 def _ndjson(rows: QueryStream) -> Chunks:
@@ -193,46 +191,23 @@ def _csv(rows: QueryStream) -> Chunks:
 
 def _arrow(rows: QueryStream) -> Chunks:
     """The metadata of the columns has the types of the language, which Arrow's own types do not express."""
-    sink = _Sink()
     typed = zip(rows.schema, rows.typed_columns, strict=True)
     schema = pa.schema([field.with_metadata({TYPE_METADATA: type_.encode()}) for field, (_, type_) in typed])
+    sink = BytesIO()
+
+    def written() -> Chunks:
+        data = memoryview(sink.getvalue())
+        sink.seek(0)
+        sink.truncate()
+        yield from (bytes(data[start : start + CHUNK_BYTES]) for start in range(0, len(data), CHUNK_BYTES))
+
     with pa.ipc.new_stream(sink, schema) as writer:
-        yield from sink.taken()
         for batch in rows:
             writer.write_batch(batch)
-            yield from sink.taken()
-    yield from sink.taken()
+            yield from written()
+    yield from written()
 
 
-class _Sink:
-    """A file that a writer writes to and a stream takes from."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        self._pieces.append(bytes(data))
-        return len(self._pieces[-1])
-
-    def taken(self) -> Iterator[bytes]:
-        pieces, self._pieces = self._pieces, []
-        yield from in_chunks(
-            memoryview(piece)[start : start + CHUNK_BYTES]
-            for piece in pieces
-            for start in range(0, len(piece), CHUNK_BYTES)
-        )
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
-    def close(self) -> None:
-        """The stream ends when its chunks do."""
-
-
-_WRITERS: Final[dict[Media, Callable[[QueryStream], Chunks]]] = {
-    Media.NDJSON: _ndjson,
-    Media.CSV: _csv,
-    Media.ARROW: _arrow,
-}
+def row_chunks(rows: QueryStream, media: Media) -> Chunks:
+    """The whole stream in chunks. Only a single row that is larger makes a larger chunk."""
+    return {Media.NDJSON: _ndjson, Media.CSV: _csv, Media.ARROW: _arrow}[media](rows)
