@@ -137,14 +137,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer. Names of headers are lower case."""
+    """A whole answer. The headers of a response are found by their names in any case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
-
-    def header(self, name: str) -> str | None:
-        return self.headers.get(name.lower())
 
     @property
     def media(self) -> str:
@@ -184,7 +181,7 @@ class Reply:
     def failure(self) -> OmniGraphError:
         """The error that the body reports; a body that is not an error of ours is shown as it is."""
         if 300 <= self.status < 400:
-            where = (self.header("location") or "").partition("?")[0]
+            where = (self.headers.get("location") or "").partition("?")[0]
             return UnexpectedAnswerError(self.status, f"a redirect to '{where}', which is not followed")
         if self.media in _PAGES:
             return self.page()
@@ -303,7 +300,7 @@ class Remote:
 
     def _wrote(self, branch: str, reply: Reply) -> None:
         """Remember the commit that a write made."""
-        commit = reply.header(COMMIT_HEADER)
+        commit = reply.headers.get(COMMIT_HEADER)
         if commit is not None and 200 <= reply.status < 300:
             self._made[branch] = commit
 
@@ -369,4 +366,4 @@ class Settings:
         """A reply as it came. A server that repeats the token in an error does not make us show it."""
         if response.status_code >= 300 and self.token is not None:
             body = body.replace(self.token.encode(), b"[token]")
-        return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
+        return Reply(response.status_code, response.headers, body)

@@ -111,7 +111,7 @@ class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, 
         return follow(self, request)
 
     def _blob(self, point: ReadPoint, cell: BlobCell) -> RemoteBlob[bytes]:
-        return RemoteBlob(self._transport.run(find_blob(self, point, cell)), self._transport.run)
+        return RemoteBlob(*self._transport.run(find_blob(self, point, cell)), self._transport.run)
 
 
 class _AsyncResults(GraphApi[Rows, AsyncRemoteBatches | AsyncJsonBatches, RemoteSnapshot, AsyncBlob]):
@@ -248,7 +248,7 @@ class AsyncRemoteGraph(RemoteOperations):
             poll = await self._awaited(self._poll(*next_poll(request, poll)))
 
     async def _blob(self, point: ReadPoint, cell: BlobCell) -> AsyncBlob:
-        return RemoteBlob(await self._transport.run(find_blob(self, point, cell)), self._transport.run)
+        return RemoteBlob(*await self._transport.run(find_blob(self, point, cell)), self._transport.run)
 
     async def _awaited(self, result: Result) -> Result:
         """The result of an operation, which is a coroutine here."""

@@ -428,7 +428,7 @@ def _kind_and_name(type_name: str) -> tuple[EntityKind | None, str]:
 
 
 def _commit(reply: Reply) -> str:
-    commit_id = reply.header(COMMIT_HEADER)
+    commit_id = reply.headers.get(COMMIT_HEADER)
     if commit_id is None:
         raise UnexpectedAnswerError(reply.status, f"no header {COMMIT_HEADER}, which names the commit that was read")
     return commit_id

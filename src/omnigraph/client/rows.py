@@ -114,8 +114,8 @@ class _Origin:
 
     def __init__(self, reply: Reply, target: ReadPoint) -> None:
         self.target = target
-        self.query_name = reply.header(QUERY_HEADER) or ""
-        self.graph_commit_id = reply.header(COMMIT_HEADER) or ""
+        self.query_name = reply.headers.get(QUERY_HEADER) or ""
+        self.graph_commit_id = reply.headers.get(COMMIT_HEADER) or ""
 
 
 class RemoteRows(_Origin, ArrowRows):

@@ -181,7 +181,7 @@ class Attempts:
         except BadRequestError:
             kind = None
         if kind in _DID_NOTHING or reply.status in _GATEWAY:
-            return self._pause(retry_after_seconds(reply.header("retry-after")))
+            return self._pause(retry_after_seconds(reply.headers.get("retry-after")))
         if kind == CommitOutcomeUnknownError.error_type() and self.request.key is not None:
             return self._pause()
         return None

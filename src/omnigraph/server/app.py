@@ -281,7 +281,7 @@ class Application:
         target = await self._pools.read(call.actor, lambda: load_target(call, parameters.branch, parameters.base))
         async with exchange.body_in_file(route) as path:
             received = ReceivedFile(path, exchange.record.received_bytes, target, Media(media))
-            response = await self._in_time(exchange, call, lambda: _handle(replace(call, received_file=received)))
+            response = await self._in_time(exchange, call, lambda: _handle(replace(call, body=received)))
         assert isinstance(response, Response)
         await exchange.respond(response, route)
 

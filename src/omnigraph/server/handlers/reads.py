@@ -380,12 +380,13 @@ def _managed_response(call: Call, content: ManagedBlob, snapshot: dict[str, str]
         return Response(status=304, media=None, headers={**headers, "Content-Length": str(content.length)})
     if part.status == 206:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{content.length}"
+    headers["Content-Length"] = str(part.length)
     if call.is_head:
-        return StreamResponse(iter(()), Media.BYTES, part.status, headers, length=part.length)
+        return StreamResponse(iter(()), Media.BYTES, part.status, headers)
     if part.length <= WHOLE_BYTES:
         return Response(b"".join(_pieces(content, part)), part.status, Media.BYTES, headers)
     close = call.services.budgets.open_stream(call.actor)
-    return StreamResponse(_pieces(content, part), Media.BYTES, part.status, headers, length=part.length, release=close)
+    return StreamResponse(_pieces(content, part), Media.BYTES, part.status, headers, release=close)
 
 
 def _pieces(content: ManagedBlob, part: Delivery) -> Iterator[bytes]:

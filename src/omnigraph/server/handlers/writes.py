@@ -41,7 +41,7 @@ from omnigraph.errors import (
     UnsupportedMediaTypeError,
 )
 from omnigraph.server.handlers.reads import query_response
-from omnigraph.server.http.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, branch_name, handles
+from omnigraph.server.http.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, ReceivedFile, branch_name, handles
 from omnigraph.server.http.responses import AnyResponse, json_response
 
 Result = TypeVar("Result")
@@ -185,7 +185,8 @@ def load_received(call: Call) -> AnyResponse:
     """A load whose body was received into a file; its target was authorized before that. Records, or rows of one
     type."""
     parameters: LoadParameters = call.parameters
-    received, target = call.received, call.received.target
+    received: ReceivedFile = call.body
+    target = received.target
     data: Any = received.path
     options = {**_load_options(call, target), "mode": parameters.mode, "embed": bool(parameters.embed)}
     if isinstance(parameters, RowsParameters):

@@ -63,7 +63,7 @@ class LoadTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """A load that was too large to be kept in memory while it came, and where it goes."""
+    """The body of a load that was too large to be kept in memory while it came, and where it goes."""
 
     path: Path
     size: int
@@ -87,7 +87,6 @@ class Call:
     raw_request: bytes = b""
     all_headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_head: bool = False
-    received_file: ReceivedFile | None = None
     target: Served | None = None
     cancellation: Cancellation = field(default_factory=Cancellation)
 
@@ -126,12 +125,6 @@ class Call:
     @property
     def limits(self) -> ServerLimits:
         return self.services.limits
-
-    @property
-    def received(self) -> ReceivedFile:
-        if self.received_file is None:
-            raise AssertionError(f"the body of {self.route.operation_id} is not received into a file")
-        return self.received_file
 
     # Policy
 

@@ -61,7 +61,6 @@ class StreamResponse:
     media: str
     status: int = 200
     headers: Headers = field(default_factory=dict)
-    length: int | None = None
     last_line_tells_error: bool = False
     release: Callable[[], None] = lambda: None
 

@@ -52,10 +52,7 @@ class StreamDelivery:
         upcoming = self._pools.stream(lambda: next(chunks, None))
         try:
             chunk = await _next_chunk(upcoming, exchange, seconds)
-            headers = dict(response.headers)
-            if response.length is not None:
-                headers["Content-Length"] = str(response.length)
-            await exchange.start(response.status, headers, response.media, route)
+            await exchange.start(response.status, response.headers, response.media, route)
             try:
                 while chunk is not None:
                     upcoming = self._pools.stream(lambda: next(chunks, None))

@@ -14,7 +14,6 @@ import sys
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Final, TextIO
 
 import msgspec
@@ -170,11 +169,8 @@ def _failure(record: logging.LogRecord) -> list[dict[str, Any]] | None:
         cause: dict[str, Any] = {"error": f"{type(error).__module__}.{type(error).__qualname__}"}
         if isinstance(error, IntegrityError):
             cause["path"] = error.path
-        causes.append({**cause, "at": _frames(error.__traceback__)})
+        frames = traceback.walk_tb(error.__traceback__)
+        at = [f"{frame.f_code.co_filename}:{line} {frame.f_code.co_name}" for frame, line in frames]
+        causes.append({**cause, "at": at[-_FRAMES:]})
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return causes
-
-
-def _frames(passed: TracebackType | None) -> list[str]:
-    frames = [f"{f.f_code.co_filename}:{line} {f.f_code.co_name}" for f, line in traceback.walk_tb(passed)]
-    return frames[-_FRAMES:]
