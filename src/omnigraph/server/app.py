@@ -190,7 +190,7 @@ class Application:
         self._telemetry.begin_request(route.operation_id)
         held = self._services.states.hold()
         try:
-            await self._run_call(exchange, self._begin_call(exchange, route, path, held))
+            await self._run_call(self._begin_call(exchange, route, path, held))
         except (ClientGoneError, BrokenStreamError):
             raise
         except Exception as error:
@@ -211,20 +211,9 @@ class Application:
             refuse_encoded(exchange.headers.get("content-encoding"))
         if route.request_is_optional:
             refuse_unasked(exchange.headers, self._origins)
-        return Call(
-            route,
-            exchange.request_id,
-            record.actor,
-            exchange.headers,
-            path,
-            self._services,
-            held,
-            all_headers=exchange.all_headers,
-            is_head=exchange.is_head,
-            target=target,
-        )
+        return Call(route, exchange, path, self._services, held, target)
 
-    async def _run_call(self, exchange: Exchange, call: Call) -> None:
+    async def _run_call(self, call: Call) -> None:
         route = call.route
         # A read counts for its actor from here to its last byte. Writes and feeds are counted elsewhere, and what
         # everybody may ask is not.
@@ -232,16 +221,16 @@ class Application:
         with self._services.budgets.read(call.actor) if is_counted else nullcontext():
             match route.operation_id:
                 case "loadNdjson" | "loadRows":
-                    await self._load(exchange, call)
+                    await self._load(call)
                 case "pollChanges":
-                    await self._poll(exchange, call)
+                    await self._poll(call)
                 case "mcp" | "mcpOfServer" if self._agents is not None:
-                    await self._respond_to_agent(exchange, call, self._agents)
+                    await self._respond_to_agent(call, self._agents)
                 case _:
-                    await self._call(exchange, call)
+                    await self._call(call)
 
-    async def _call(self, exchange: Exchange, call: Call) -> None:
-        route = call.route
+    async def _call(self, call: Call) -> None:
+        route, exchange = call.route, call.exchange
         body = b"" if route.body is Body.NONE else await exchange.body(route)
 
         def work() -> AnyResponse:
@@ -250,7 +239,7 @@ class Application:
             raw = exchange.query_string + b"\0" + body
             return _handle(replace(call, parameters=parameters, body=decoded, raw_request=raw))
 
-        response = await self._in_time(exchange, call, work)
+        response = await self._in_time(call, work)
         if isinstance(response, Response):
             await exchange.respond(response, route)
             return
@@ -267,9 +256,9 @@ class Application:
             log_failure=partial(self._log_failure, exchange),
         )
 
-    async def _load(self, exchange: Exchange, call: Call) -> None:
+    async def _load(self, call: Call) -> None:
         """A load: its actor is authorized before the body is received."""
-        route, media = call.route, media_type(exchange.headers.get("content-type"))
+        route, exchange, media = call.route, call.exchange, media_type(call.headers.get("content-type"))
         if media not in route.request_media:
             what = "records by line" if route.request_media == (Media.NDJSON,) else "rows of one type"
             taken = ", ".join(f"'{taken}'" for taken in route.request_media)
@@ -281,11 +270,12 @@ class Application:
         target = await self._pools.read(call.actor, lambda: load_target(call, parameters.branch, parameters.base))
         async with exchange.body_in_file(route) as path:
             received = ReceivedFile(path, exchange.record.received_bytes, target, Media(media))
-            response = await self._in_time(exchange, call, lambda: _handle(replace(call, body=received)))
+            response = await self._in_time(call, lambda: _handle(replace(call, body=received)))
         assert isinstance(response, Response)
         await exchange.respond(response, route)
 
-    async def _poll(self, exchange: Exchange, call: Call) -> None:
+    async def _poll(self, call: Call) -> None:
+        exchange = call.exchange
         call = replace(call, parameters=decode_parameters(call.route, exchange.query_string))
         media = chosen_media(exchange.headers.get("accept"), call.route.media)
         whole, budgets = exchange.is_head or media is Media.JSON, self._services.budgets
@@ -293,15 +283,16 @@ class Application:
         with budgets.read(call.actor):
             graph = await self._pools.read(call.actor, lambda: feed_graph(call))
         with budgets.follow(call.actor) if waits else budgets.read(call.actor):
-            feed = self._feeds.of(call.held)
+            feed = self._feeds.follow(call, graph)
             if whole:
-                await exchange.respond(await feed.respond(call, graph, exchange), call.route)
+                await exchange.respond(await feed.respond(), call.route)
                 return
             with self._telemetry.metrics.streams.labels(call.served.graph_id).track_inprogress():
-                await feed.stream(call, graph, exchange, partial(self._log_failure, exchange))
+                await feed.stream(partial(self._log_failure, exchange))
 
-    async def _respond_to_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
+    async def _respond_to_agent(self, call: Call, agents: Agents) -> None:
         """A request in the protocol of agents. Its failures are errors of that protocol, in the words of HTTP."""
+        exchange = call.exchange
         refuse_foreign_origins(call.headers, self._origins)
         if call.target is None:
             call = replace(call, target=graph_of(call, call.serving))
@@ -309,22 +300,22 @@ class Application:
 
         async def in_time(called: Call, work: Callable[[], Any]) -> Any:
             try:
-                return await self._in_time(exchange, called, work)
+                return await self._in_time(called, work)
             except Exception as error:
                 self._log_failure(exchange, error)
                 named = name_limit(error, self._limits.query_seconds)
                 raise error_output(named, exchange.request_id, call.route).rebuilt() from error
 
         body = await exchange.body(call.route)
-        await exchange.respond(await agents.respond(call, exchange, body, in_time), call.route)
+        await exchange.respond(await agents.respond(call, body, in_time), call.route)
 
-    async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], Result]) -> Result:
+    async def _in_time(self, call: Call, work: Callable[[], Result]) -> Result:
         """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
         because its caller could not learn whether it happened."""
         work = self._telemetry.trace(call.route.operation_id, work)
         if call.writes:
             return await self._pools.write(work)
-        gone = exchange.client_gone()
+        gone = call.exchange.client_gone()
         if call.route.tag == "management":
             running = self._pools.look(work)
         else:

@@ -16,7 +16,6 @@ from omnigraph.graph import Graph
 from omnigraph.server.catalog import Served, Serving
 from omnigraph.server.handlers.writes import run_write
 from omnigraph.server.http.call import Call, handles
-from omnigraph.server.http.request import Exchange
 from omnigraph.server.http.responses import AnyResponse, Response
 from omnigraph.server.settings import AgentSettings
 
@@ -78,10 +77,10 @@ class Agents:
         self._over = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
-    async def respond(self, call: Call, exchange: Exchange, body: bytes, in_time: InTime) -> Response:
+    async def respond(self, call: Call, body: bytes, in_time: InTime) -> Response:
         endpoint = await self._start()
         access = AgentAccess(call, in_time, len(body))
-        status, given, content = await endpoint.respond(exchange.scope, body, access)
+        status, given, content = await endpoint.respond(call.exchange.scope, body, access)
         headers = {name.lower(): value for name, value in given.items()}
         headers.pop("content-length", None)
         return Response(content, status, headers.pop("content-type", None), headers)

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -167,60 +167,60 @@ def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | 
     )
 
 
-@handles("explain", "profile")
+@handles("explain")
 def explain(call: Call) -> AnyResponse:
     request: QueryRequest = call.body
     asked: Asked = (request.query, request.name, request.params)
 
-    def run(state: Snapshot) -> AnyResponse:
-        if call.route.operation_id == "profile":
-            return json_response(profile_query(state, asked, call.read_options()), call.commit_header(state))
-        plan = QueryPlan(tuple(explain_query(state, asked, call.read_options())))
-        return json_response(plan, call.commit_header(state))
+    def run(state: Snapshot) -> QueryPlan:
+        return QueryPlan(tuple(explain_query(state, asked, call.read_options())))
 
-    return call.read(ReadPoint.of(request), run, immutable=False)
+    return call.read_json(ReadPoint.of(request), run, immutable=False)
+
+
+@handles("profile")
+def profile(call: Call) -> AnyResponse:
+    request: QueryRequest = call.body
+    asked: Asked = (request.query, request.name, request.params)
+    point = ReadPoint.of(request)
+    return call.read_json(point, lambda state: profile_query(state, asked, call.read_options()), immutable=False)
 
 
 @handles("getSnapshot")
 def get_snapshot(call: Call) -> AnyResponse:
-    parameters: ReadPoint = call.parameters
-    return call.read(parameters, lambda state: json_response(listing(state), call.commit_header(state)))
+    return call.read_json(call.parameters, listing)
 
 
 @handles("getSchema")
 def get_schema(call: Call) -> AnyResponse:
     parameters: ReadPoint = call.parameters
-
-    def run(state: Snapshot) -> AnyResponse:
-        return json_response(SchemaSource(state.schema_document.source), call.commit_header(state))
-
-    return call.read(parameters, run, of_branch=parameters != ReadPoint())
+    of_branch = parameters != ReadPoint()
+    return call.read_json(parameters, lambda state: SchemaSource(state.schema_document.source), of_branch=of_branch)
 
 
 @handles("getEntity")
 def get_entity(call: Call) -> AnyResponse:
     parameters: EntityParameters = call.parameters
 
-    def run(state: Snapshot) -> AnyResponse:
+    def run(state: Snapshot) -> dict[str, Any]:
         type_ = _type_of(state, parameters)
-        found = read_entity(state, type_, parameters.id)
-        if found is None:
+        entity = read_entity(state, type_, parameters.id)
+        if entity is None:
             raise EntityNotFoundError(type_.type_key.replace(":", " "), parameters.id)
-        return json_response(found, call.commit_header(state))
+        return entity
 
-    return call.read(ReadPoint.of(parameters), run)
+    return call.read_json(ReadPoint.of(parameters), run)
 
 
 @handles("countEntities")
 def count_entities(call: Call) -> AnyResponse:
     parameters: CountParameters = call.parameters
 
-    def run(state: Snapshot) -> AnyResponse:
+    def run(state: Snapshot) -> EntityCount:
         type_ = _type_of(state, parameters)
-        found = EntityCount(EntityKind(type_.kind), type_.name, count_entities_of(state, type_))
-        return json_response(found, call.commit_header(state))
+        return EntityCount(EntityKind(type_.kind), type_.name, count_entities_of(state, type_))
 
-    return call.read(ReadPoint.of(parameters), run)
+    return call.read_json(ReadPoint.of(parameters), run)
 
 
 def _type_of(state: Snapshot, parameters: EntityParameters | CountParameters) -> TableType:
@@ -369,19 +369,19 @@ def get_blob(call: Call) -> AnyResponse:
 def _managed_response(call: Call, content: ManagedBlob, snapshot: dict[str, str]) -> AnyResponse:
     headers = {**snapshot, "ETag": content.etag, "Accept-Ranges": "bytes"}
     try:
-        part = delivery(call.headers, content.etag, content.length, is_head=call.is_head)
+        part = delivery(call.headers, content.etag, content.length, is_head=call.exchange.is_head)
     except BlobRangeError as error:
-        refused = error_response(error, call.request_id, call.route)
+        refused = error_response(error, call.exchange.request_id, call.route)
         return with_headers(refused, {**headers, "Content-Range": f"bytes */{content.length}"})
     if part.status == 412:
-        refused = error_response(ConflictError("the blob is not the one that If-Match names"), call.request_id)
+        refused = error_response(ConflictError("the blob is not the one that If-Match names"), call.exchange.request_id)
         return with_headers(Response(refused.body, 412), headers)
     if part.status == 304:
         return Response(status=304, media=None, headers={**headers, "Content-Length": str(content.length)})
     if part.status == 206:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{content.length}"
     headers["Content-Length"] = str(part.length)
-    if call.is_head:
+    if call.exchange.is_head:
         return StreamResponse(iter(()), Media.BYTES, part.status, headers)
     if part.length <= WHOLE_BYTES:
         return Response(b"".join(_pieces(content, part)), part.status, Media.BYTES, headers)

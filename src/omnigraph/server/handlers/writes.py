@@ -11,16 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from omnigraph.api.branches import (
-    NO_RESOLUTIONS,
-    BranchCreated,
-    BranchCreateRequest,
-    BranchDeleted,
-    BranchMergeRequest,
-)
+from omnigraph.api.branches import NO_RESOLUTIONS, BranchCreateRequest, BranchMergeRequest
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.history import required_commit
-from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt
+from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest
 from omnigraph.api.queries import InvokeStoredQueryRequest, QueryRequest, ReadPoint, require_branch, require_kind
 from omnigraph.api.schema import SchemaApplyRequest
 from omnigraph.api.service.http import LoadParameters, RowsParameters
@@ -76,6 +70,15 @@ def _receipt_response(call: Call, receipt: Any) -> AnyResponse:
         receipt = msgspec.structs.replace(receipt, uri=call.served.public_uri)
     commit = getattr(receipt, "commit", None)
     return json_response(receipt, {} if commit is None else {COMMIT_HEADER: commit.id})
+
+
+def _write(call: Call, size: int, write: Callable[..., Any]) -> AnyResponse:
+    """Run a write in the name of the caller, and respond with its receipt."""
+    return _receipt_response(call, run_write(call, size, lambda: write(**_author(call))))
+
+
+def _author(call: Call) -> dict[str, Any]:
+    return {"actor": call.actor, "idempotency_key": call.idempotency_key}
 
 
 # Mutations and stored queries
@@ -159,7 +162,7 @@ def _refuse_condition(call: Call, conditional: str | None = None) -> None:
 
 
 def _expected_commit(call: Call) -> str:
-    values = call.all_headers.get(IF_COMMIT_HEADER.lower(), ())
+    values = call.exchange.all_headers.get(IF_COMMIT_HEADER.lower(), ())
     if len(values) != 1:
         raise BadRequestError(f"this operation needs the header {IF_COMMIT_HEADER}, exactly once")
     return required_commit(values[0], f"the header {IF_COMMIT_HEADER}")
@@ -176,31 +179,34 @@ def load(call: Call) -> AnyResponse:
     lenient = (request.grammar or default) is Grammar.LENIENT
     run = target.graph.load_lenient if lenient else target.graph.load
     records, mode = request.data.encode(), request.mode or LoadMode.MERGE
-    receipt = run_write(call, len(records), lambda: run(records, mode=mode, **_load_options(call, target)))
+    write = partial(run, records, mode=mode, branch=target.branch, base=target.creates_from)
+    receipt = run_write(call, len(records), lambda: write(**_author(call)))
     return _receipt_response(call, msgspec.structs.replace(receipt, base_branch=target.base))
 
 
 @handles("loadNdjson", "loadRows")
 def load_received(call: Call) -> AnyResponse:
-    """A load whose body was received into a file; its target was authorized before that. Records, or rows of one
-    type."""
+    """A load of records, or of rows of one type. Its target was authorized before its body was received."""
     parameters: LoadParameters = call.parameters
     received: ReceivedFile = call.body
     target = received.target
     data: Any = received.path
-    options = {**_load_options(call, target), "mode": parameters.mode, "embed": bool(parameters.embed)}
+    type_: str | None = None
     if isinstance(parameters, RowsParameters):
-        format_, dialect = row_format(parameters, received.media), _dialect(parameters)
-        data = received_rows(received.path, parameters.type, name=parameters.file, format=format_, csv=dialect)
-        options["type"] = parameters.type
-    receipt: LoadReceipt = run_write(call, received.size, lambda: target.graph.load(data, **options))
+        type_, format_ = parameters.type, row_format(parameters, received.media)
+        data = received_rows(data, type_, name=parameters.file, format=format_, csv=_dialect(parameters))
+    load = partial(
+        target.graph.load,
+        data,
+        type=type_,
+        mode=parameters.mode,
+        branch=target.branch,
+        base=target.creates_from,
+        embed=bool(parameters.embed),
+    )
+    receipt = run_write(call, received.size, lambda: load(**_author(call)))
     output = GraphBatchLoadOutput(**{name: getattr(receipt, name) for name in GraphBatchLoadOutput.__struct_fields__})
     return _receipt_response(call, msgspec.structs.replace(output, base_branch=target.base))
-
-
-def _load_options(call: Call, target: LoadTarget) -> dict[str, Any]:
-    key = call.idempotency_key
-    return {"branch": target.branch, "base": target.creates_from, "actor": call.actor, "idempotency_key": key}
 
 
 def row_format(parameters: RowsParameters, media: Media) -> RowFormat:
@@ -258,59 +264,36 @@ def apply_schema(call: Call) -> AnyResponse:
             "the schema of this graph belongs to the cluster's configuration; change it there and run "
             "`omnigraph cluster apply`"
         )
-    applied = run_write(
-        call,
-        size_of(request.schema_source),
-        lambda: graph.schema.apply(
-            request.schema_source,
-            branch=branch,
-            allow_data_loss=request.allow_data_loss,
-            actor=call.actor,
-            idempotency_key=call.idempotency_key,
-        ),
-    )
-    return _receipt_response(call, applied)
+    source, allow_data_loss = request.schema_source, request.allow_data_loss
+    apply = partial(graph.schema.apply, source, branch=branch, allow_data_loss=allow_data_loss)
+    return _write(call, size_of(source), apply)
 
 
 @handles("createBranch")
 def create_branch(call: Call) -> AnyResponse:
     request: BranchCreateRequest = call.body
     name, source = branch_name(request.name), branch_name(request.source)
-    graph, key = call.require(PolicyAction.BRANCH_CREATE, source, name), call.idempotency_key
-
-    def run() -> BranchCreated:
-        return graph.create_branch(name, source=source, actor=call.actor, idempotency_key=key)
-
-    return _receipt_response(call, run_write(call, BRANCH_OPERATION_BYTES, run))
+    graph = call.require(PolicyAction.BRANCH_CREATE, source, name)
+    return _write(call, BRANCH_OPERATION_BYTES, partial(graph.create_branch, name, source=source))
 
 
 @handles("deleteBranch")
 def delete_branch(call: Call) -> AnyResponse:
     name = branch_name(call.path["branch"])
-    graph, key = call.require(PolicyAction.BRANCH_DELETE, target_branch=name), call.idempotency_key
-
-    def run() -> BranchDeleted:
-        return graph.delete_branch(name, actor=call.actor, idempotency_key=key)
-
-    return _receipt_response(call, run_write(call, BRANCH_OPERATION_BYTES, run))
+    graph = call.require(PolicyAction.BRANCH_DELETE, target_branch=name)
+    return _write(call, BRANCH_OPERATION_BYTES, partial(graph.delete_branch, name))
 
 
 @handles("mergeBranches")
 def merge_branches(call: Call) -> AnyResponse:
     request: BranchMergeRequest = call.body
     source, target = branch_name(request.source), branch_name(request.target)
-    graph = call.require(PolicyAction.BRANCH_MERGE, source, target)
-    result = run_write(
-        call,
-        BRANCH_OPERATION_BYTES,
-        lambda: graph.merge(
-            source,
-            target,
-            delete_branch=request.delete_branch,
-            resolutions=request.resolutions or NO_RESOLUTIONS,
-            actor=call.actor,
-            message=request.message,
-            idempotency_key=call.idempotency_key,
-        ),
+    merge = partial(
+        call.require(PolicyAction.BRANCH_MERGE, source, target).merge,
+        source,
+        target,
+        delete_branch=request.delete_branch,
+        resolutions=request.resolutions or NO_RESOLUTIONS,
+        message=request.message,
     )
-    return _receipt_response(call, result)
+    return _write(call, BRANCH_OPERATION_BYTES, merge)

@@ -6,7 +6,7 @@ only the scope of the server itself is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,8 @@ from omnigraph.graph import Graph
 from omnigraph.policy.rules import require
 from omnigraph.server.admission import Budgets
 from omnigraph.server.catalog import Served, Serving
-from omnigraph.server.http.responses import AnyResponse, Response, matches_weakly, tag_of, with_headers
+from omnigraph.server.http.request import Exchange
+from omnigraph.server.http.responses import AnyResponse, Response, json_response, matches_weakly, tag_of, with_headers
 from omnigraph.server.reload import HeldServing, ServingSets
 from omnigraph.server.runtime.context import Telemetry
 from omnigraph.server.settings import ServerLimits
@@ -76,19 +77,23 @@ class Call:
     """One request, its actor, and the services that it may use."""
 
     route: Route
-    request_id: str
-    actor: str | None
-    headers: Mapping[str, str]
+    exchange: Exchange
     path: Mapping[str, str]
     services: Services
     held: HeldServing
+    target: Served | None = None
     parameters: Any = None
     body: Any = None
     raw_request: bytes = b""
-    all_headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    is_head: bool = False
-    target: Served | None = None
     cancellation: Cancellation = field(default_factory=Cancellation)
+
+    @property
+    def actor(self) -> str | None:
+        return self.exchange.record.actor
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.exchange.headers
 
     @property
     def served(self) -> Served:
@@ -112,7 +117,7 @@ class Call:
 
     @property
     def _caller(self) -> Caller:
-        return Caller(self.actor, partial(self.services.telemetry.log_decision, self.request_id))
+        return Caller(self.actor, partial(self.services.telemetry.log_decision, self.exchange.request_id))
 
     @property
     def writes(self) -> bool:
@@ -186,6 +191,10 @@ class Call:
         if matches_weakly(self.headers.get("if-none-match", ""), tag):
             return Response(status=304, media=None, headers={"ETag": tag, **self.commit_header(state)})
         return with_headers(read(state), {"ETag": tag})
+
+    def read_json(self, point: ReadPoint, read: Callable[[Snapshot], Any], **options: Any) -> AnyResponse:
+        """As `read`, of a value that is sent as JSON with the commit that it was read at."""
+        return self.read(point, lambda state: json_response(read(state), self.commit_header(state)), **options)
 
     def _recent_enough(self, point: ReadPoint, state: Snapshot) -> Snapshot:
         """A client that names a commit it has read never reads an older head of the branch."""
