@@ -267,7 +267,7 @@ def test_a_stream_that_stands_still_is_broken_off(large_root: Path, monkeypatch:
         yield b'{"type":"Note","data":{}}\n'
         stuck.wait()
 
-    stand_still = lambda call: stream_response(call, lines(), "application/x-ndjson", {}, last_line_tells_error=True)  # noqa: E731
+    stand_still = lambda call: stream_response(call, lines(), "application/x-ndjson", {})  # noqa: E731
     monkeypatch.setitem(HANDLERS, "export", stand_still)
     with Graph.open(large_root) as graph, running({"kb": graph}, limits=ServerLimits(query_seconds=2)) as server:
         try:

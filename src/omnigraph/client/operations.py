@@ -58,7 +58,7 @@ from omnigraph.api.service import http as parameters
 from omnigraph.api.service.cluster import GraphInfo, GraphList
 from omnigraph.api.service.routes import COMMIT_HEADER, IF_COMMIT_HEADER, MIN_COMMIT_HEADER, Media
 from omnigraph.api.values import plain_id, plain_parameters
-from omnigraph.client.connection import Remote, Reply, Request, Steps, branch_of, require_json
+from omnigraph.client.connection import Remote, Reply, Request, Steps, Upload, branch_of, require_json
 from omnigraph.client.rows import JsonBatches, JsonRows, RemoteBatches, RemoteRows, holds_rows, received_rows
 from omnigraph.client.uploads import record_upload, row_upload
 from omnigraph.errors import (
@@ -208,6 +208,14 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
 
     # Writes
 
+    def _write(
+        self, request: Request, author: Author, branch: str, shape: type[Result], content: Upload | None = None
+    ) -> Steps[Result]:
+        """One write. Its commit is remembered for the branch."""
+        reply = yield self._writing(request, author, content)
+        self._wrote(branch, reply)
+        return reply.decode(shape)
+
     @operation
     def _mutate(self, call: Call, branch: str | None, if_commit: str | None, author: Author) -> Steps[MutationReceipt]:
         params = None if call.params is None else dict(call.params)
@@ -219,9 +227,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         else:
             body = ChangeRequest(call.source, call.name, params, target)
             request = _if_commit(self._request("mutate_if_graph_commit", body=body), if_commit)
-        reply = yield self._writing(request, author)
-        self._wrote(target, reply)
-        return reply.decode(MutationReceipt)
+        return (yield from self._write(request, author, target, MutationReceipt))
 
     def _load(self, data: Any, options: LoadOptions, author: Author) -> LoadReceipt:
         return self._run(self._load_steps(data, options, author), reads_input=True)
@@ -238,9 +244,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
             raise BadRequestError("format and csv are for rows of one type: name it with type=")
         else:
             content, request = record_upload(data), self._request("loadNdjson", parameters.LoadParameters(**query))
-        reply = yield self._writing(request, author, content)
-        self._wrote(target, reply)
-        output = reply.decode(GraphBatchLoadOutput)
+        output = yield from self._write(request, author, target, GraphBatchLoadOutput, content)
         return LoadReceipt(**{name: getattr(output, name) for name in GraphBatchLoadOutput.__struct_fields__})
 
     def _load_lenient(self, data: LoadInput, options: LoadOptions, author: Author) -> LoadReceipt:
@@ -253,9 +257,8 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         except UnicodeDecodeError as error:
             raise BadRequestError(f"the records are not UTF-8 text (byte {error.start})") from None
         body = IngestRequest(text, target, options.base, _mode(options.mode))
-        reply = yield self._writing(self._request("ingest", body=body), author)
-        self._wrote(target, reply)
-        return replace(reply.decode(LoadReceipt), uri=None)
+        receipt = yield from self._write(self._request("ingest", body=body), author, target, LoadReceipt)
+        return replace(receipt, uri=None)
 
     @operation
     def stored_queries(self) -> Steps[StoredQueries]:
@@ -330,10 +333,8 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     def _merge(self, request: MergeRequest) -> Steps[MergeResult]:
         resolutions = _unless_empty(request.resolutions)
         body = BranchMergeRequest(request.source, request.target, request.delete_branch, resolutions, request.message)
-        author = Author(request.actor, request.idempotency_key)
-        reply = yield self._writing(self._request("mergeBranches", body=body), author)
-        self._wrote(branch_of(request.target), reply)
-        result = reply.decode(MergeResult)
+        author, merge = Author(request.actor, request.idempotency_key), self._request("mergeBranches", body=body)
+        result = yield from self._write(merge, author, branch_of(request.target), MergeResult)
         if result.branch_deleted:
             self._forget(branch_of(request.source))
         return result
@@ -412,9 +413,8 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     @operation
     def _apply_schema(self, text: str, branch: str, allow_data_loss: bool, author: Author) -> Steps[SchemaApplied]:
         body = SchemaApplyRequest(text, allow_data_loss, None if branch_of(branch) == MAIN else branch)
-        reply = yield self._writing(self._request("applySchema", body=body), author)
-        self._wrote(branch_of(branch), reply)
-        return replace(reply.decode(SchemaApplied), uri=self.uri)
+        request = self._request("applySchema", body=body)
+        return replace((yield from self._write(request, author, branch_of(branch), SchemaApplied)), uri=self.uri)
 
     @operation
     def list_graphs(self) -> Steps[list[GraphInfo]]:

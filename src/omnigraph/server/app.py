@@ -247,14 +247,8 @@ class Application:
         release = ExitStack()
         release.callback(call.held.hold().release)
         release.callback(response.release)
-        await self._streams.send(
-            exchange,
-            replace(response, release=release.close),
-            route,
-            seconds=self._limits.query_seconds,
-            cancel=call.cancellation.cancel,
-            log_failure=partial(self._log_failure, exchange),
-        )
+        log_failure = partial(self._log_failure, exchange)
+        await self._streams.send(call, replace(response, release=release.close), log_failure)
 
     async def _load(self, call: Call) -> None:
         """A load: its actor is authorized before the body is received."""

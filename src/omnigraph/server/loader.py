@@ -17,7 +17,15 @@ from typing import Final, TypeAlias
 
 from omnigraph.api.governance import Gate, Limits, QueryLimits
 from omnigraph.api.queries import StoredQueries, StoredQuery
-from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, graph_address, unservable_reason
+from omnigraph.cluster.resources import (
+    CLUSTER_SCOPE,
+    Address,
+    ClusterError,
+    Diagnostic,
+    Kind,
+    graph_address,
+    unservable_reason,
+)
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ClusterQuery, ServingSnapshot, read_serving
 from omnigraph.cluster.storage_root import enclosing_cluster, normal_uri, resolved_uri
 from omnigraph.engine.query.read import describe_stored_query
@@ -41,6 +49,8 @@ OpenGraph: TypeAlias = Callable[[str, Embedder | None, ExternalBlobPolicy | None
 `omnigraph.open`: the provider of the environment, and no external blobs."""
 PolicyLoader: TypeAlias = Callable[..., Gate]
 """As `load_gate`. Raises when it can't: rules that can't be evaluated must never be taken for rules that allow."""
+
+Rules: TypeAlias = tuple[Mapping[str, ClusterPolicy], Gate]
 
 _OPENED_AT_ONCE: Final = 4
 _STORE_ID: Final = "default"
@@ -101,11 +111,50 @@ def refuse_equal_tools(entries: Iterable[StoredQuery]) -> None:
 class Opener:
     """How a server opens graphs. `current` are those that it serves already."""
 
+    settings: Settings
     open_graph: OpenGraph
     environment: Mapping[str, str]
-    limits: Limits
     load_policy: PolicyLoader
     current: Mapping[str, Served] = field(default_factory=dict)
+
+    def load_rules(self, snapshot: ServingSnapshot) -> Rules:
+        """The bundle of each scope, and the gate of the server itself."""
+        bindings = bind(snapshot.policies)
+        own = bindings.get(CLUSTER_SCOPE)
+        gate = WITHOUT_RULES if own is None else self.load_policy(own.source, "server", f"policy '{own.name}'")
+        return bindings, gate
+
+    def build(self, snapshot: ServingSnapshot, owned_by_cluster: bool, rules: Rules, has_tokens: bool) -> Serving:
+        """Open the graphs. If the set must not be served as a whole, those that are not served already are closed."""
+        settings, (bindings, gate) = self.settings, rules
+        state = runtime_state(has_tokens, bool(bindings), settings.unauthenticated)
+        if state is RuntimeState.OPEN and (refusal := refusal_of_public(settings)) is not None:
+            raise BootRefusedError([refusal])
+        _refuse_shared_locations(snapshot.graphs)
+        graphs, failed = self.open_graphs(snapshot, bindings, owned_by_cluster=owned_by_cluster)
+        quarantined = dict(sorted({**snapshot.quarantined, **failed}.items()))
+        if refused := self._health_problems(graphs, quarantined, snapshot.warnings):
+            close_graphs(graphs.values(), but=self.current.values())
+            raise BootRefusedError(refused)
+        for graph_id, reason in quarantined.items():
+            logger.warning("graph '%s' is quarantined: %s", graph_id, reason)
+        revision, root = (None, None) if settings.cluster is None else (snapshot.revision, snapshot.root)
+        return Serving(graphs, state, gate, quarantined, revision, root)
+
+    def _health_problems(
+        self, graphs: Mapping[str, Served], quarantined: Mapping[str, str], warnings: Sequence[Diagnostic]
+    ) -> list[str]:
+        """The reasons to refuse a serving set as a whole."""
+        reasons = [f"graph '{graph_id}': {reason}" for graph_id, reason in quarantined.items()]
+        if not graphs:
+            return ["no healthy graphs", *reasons]
+        if self.settings.require_all_graphs and (reasons or warnings):
+            return ["strict boot (--require-all-graphs) takes every graph or none", *map(str, warnings), *reasons]
+        return [
+            f"graph '{graph_id}' is served now, and would not be: {reason}"
+            for graph_id, reason in quarantined.items()
+            if graph_id in self.current
+        ]
 
     def open_graphs(
         self, snapshot: ServingSnapshot, bindings: Mapping[str, ClusterPolicy], *, owned_by_cluster: bool
@@ -155,7 +204,10 @@ class Opener:
         gate: Gate = WITHOUT_RULES
         if policy is not None:
             gate = self.load_policy(policy.source, "graph", f"policy '{policy.name}'", graph_id)
-        opened = self.open_graph(graph.uri, graph.embedder(self.environment), graph.served_blobs(), self.limits)
+        embedder, limits = graph.embedder(self.environment), self.settings.limits
+        query = QueryLimits(limits.query_bytes, limits.query_clauses, limits.query_literals, limits.query_depth)
+        of_graph = Limits(limits.load_rows, limits.load_bytes, query)
+        opened = self.open_graph(graph.uri, embedder, graph.served_blobs(), of_graph)
         current = self._same(graph, opened)
         if current is not None:
             opened.close()
@@ -194,12 +246,12 @@ def boot(
 
     `revision` asks for one state of a cluster instead of its newest, so that several processes serve the same.
     """
+    opener = Opener(settings, open_graph, environment, load_policy)
     with _refusing():
         snapshot, owned_by_cluster = _read_snapshot(settings, revision)
-        rules = _rules(snapshot, load_policy)
+        rules = opener.load_rules(snapshot)
         tokens = load_tokens(environment)
-    opener = Opener(open_graph, environment, _limits(settings), load_policy)
-    return _build(snapshot, owned_by_cluster, rules, bool(tokens), settings, opener), tokens
+    return opener.build(snapshot, owned_by_cluster, rules, bool(tokens)), tokens
 
 
 def load_graph(cluster: str, graph_id: str, open_graph: OpenGraph, environment: Mapping[str, str]) -> Served:
@@ -210,7 +262,7 @@ def load_graph(cluster: str, graph_id: str, open_graph: OpenGraph, environment: 
         graph_ids = ", ".join(sorted(graph.graph_id for graph in snapshot.graphs)) or "none"
         reason = snapshot.quarantined.get(graph_id, f"its graphs: {graph_ids}")
         raise NotFoundError(f"cluster '{cluster}' serves no graph '{graph_id}'; {reason}")
-    opener = Opener(open_graph, environment, Limits(), load_gate)
+    opener = Opener(Settings(), open_graph, environment, load_gate)
     alone = replace(snapshot, graphs=chosen, quarantined={})
     graphs, quarantined = opener.open_graphs(alone, bind(snapshot.policies), owned_by_cluster=True)
     if graph_id in quarantined:
@@ -233,11 +285,11 @@ def renew(
     state refuses the whole of it, with `BootRefusedError`, and then nothing has changed.
     """
     assert before.cluster_root is not None
+    opener = Opener(settings, open_graph, environment, load_policy, before.graphs)
     with _refusing():
         snapshot = read_serving(before.cluster_root, revision, is_root=True)
-        rules = _rules(snapshot, load_policy)
-    opener = Opener(open_graph, environment, _limits(settings), load_policy, before.graphs)
-    return _build(snapshot, True, rules, has_tokens, settings, opener)
+        rules = opener.load_rules(snapshot)
+    return opener.build(snapshot, True, rules, has_tokens)
 
 
 @contextmanager
@@ -251,59 +303,6 @@ def _refusing() -> Iterator[None]:
         raise BootRefusedError([str(diagnostic) for diagnostic in error.diagnostics]) from error
     except OmniGraphError as error:
         raise BootRefusedError([str(error)]) from error
-
-
-def _rules(snapshot: ServingSnapshot, load_policy: PolicyLoader) -> tuple[Mapping[str, ClusterPolicy], Gate]:
-    """The bundle of each scope, and the gate of the server itself."""
-    bindings = bind(snapshot.policies)
-    own = bindings.get(CLUSTER_SCOPE)
-    return bindings, WITHOUT_RULES if own is None else load_policy(own.source, "server", f"policy '{own.name}'")
-
-
-def _build(
-    snapshot: ServingSnapshot,
-    owned_by_cluster: bool,
-    rules: tuple[Mapping[str, ClusterPolicy], Gate],
-    has_tokens: bool,
-    settings: Settings,
-    opener: Opener,
-) -> Serving:
-    """Open the graphs. If the whole of it must not be served, those that are not served already are closed again."""
-    bindings, gate = rules
-    state = runtime_state(has_tokens, bool(bindings), settings.unauthenticated)
-    if state is RuntimeState.OPEN and (refusal := refusal_of_public(settings)) is not None:
-        raise BootRefusedError([refusal])
-    _refuse_shared_locations(snapshot.graphs)
-    graphs, failed = opener.open_graphs(snapshot, bindings, owned_by_cluster=owned_by_cluster)
-    quarantined = dict(sorted({**snapshot.quarantined, **failed}.items()))
-    if refused := _health_problems(graphs, quarantined, snapshot, opener.current, settings.require_all_graphs):
-        close_graphs(graphs.values(), but=opener.current.values())
-        raise BootRefusedError(refused)
-    for graph_id, reason in quarantined.items():
-        logger.warning("graph '%s' is quarantined: %s", graph_id, reason)
-    revision, root = (None, None) if settings.cluster is None else (snapshot.revision, snapshot.root)
-    return Serving(graphs, state, gate, quarantined, revision, root)
-
-
-def _health_problems(
-    graphs: Mapping[str, Served],
-    quarantined: Mapping[str, str],
-    snapshot: ServingSnapshot,
-    current: Mapping[str, Served],
-    strict: bool,
-) -> list[str]:
-    """The reasons to refuse a serving set as a whole."""
-    reasons = [f"graph '{graph_id}': {reason}" for graph_id, reason in quarantined.items()]
-    if not graphs:
-        return ["no healthy graphs", *reasons]
-    if strict and (reasons or snapshot.warnings):
-        warnings = [str(diagnostic) for diagnostic in snapshot.warnings]
-        return ["strict boot (--require-all-graphs) takes every graph or none", *warnings, *reasons]
-    return [
-        f"graph '{graph_id}' is served now, and would not be: {reason}"
-        for graph_id, reason in quarantined.items()
-        if graph_id in current
-    ]
 
 
 def runtime_state(has_tokens: bool, has_policy: bool, unauthenticated: bool) -> RuntimeState:
@@ -339,12 +338,6 @@ def store_graph_id(uri: str) -> str:
     """The id under which a single graph is served: the last part of its URI, where that can be one."""
     name = uri.rstrip("/").rpartition("/")[2].removesuffix(".omni")
     return name if unservable_reason(name) is None else _STORE_ID
-
-
-def _limits(settings: Settings) -> Limits:
-    limits = settings.limits
-    query = QueryLimits(limits.query_bytes, limits.query_clauses, limits.query_literals, limits.query_depth)
-    return Limits(limits.load_rows, limits.load_bytes, query)
 
 
 def _refuse_shared_locations(graphs: Sequence[ClusterGraph]) -> None:

@@ -69,14 +69,7 @@ from omnigraph.server.http.streaming import WHOLE_BYTES, in_chunks, json_array, 
 _NDJSON = f"{Media.NDJSON}; charset=utf-8"
 
 
-def stream_response(
-    call: Call,
-    chunks: Iterator[bytes],
-    media: str,
-    headers: Mapping[str, str],
-    *,
-    last_line_tells_error: bool = False,
-) -> AnyResponse:
+def stream_response(call: Call, chunks: Iterator[bytes], media: str, headers: Mapping[str, str]) -> AnyResponse:
     """A stream in one of the slots that its graph has."""
     graph_id = call.served.graph_id
     close = call.services.budgets.open_stream(call.actor, graph_id)
@@ -87,7 +80,7 @@ def stream_response(
         close()
         open_streams.dec()
 
-    return StreamResponse(chunks, media, headers=headers, last_line_tells_error=last_line_tells_error, release=release)
+    return StreamResponse(chunks, media, headers=headers, release=release)
 
 
 @handles("export")
@@ -97,7 +90,7 @@ def export(call: Call) -> AnyResponse:
 
     def run(state: Snapshot) -> AnyResponse:
         lines = (line + b"\n" for line in export_lines(state, request.type_names or (), dates=dates))
-        return stream_response(call, in_chunks(lines), _NDJSON, call.commit_header(state), last_line_tells_error=True)
+        return stream_response(call, in_chunks(lines), _NDJSON, call.commit_header(state))
 
     point = ReadPoint.of(request)
     return call.read(point, run, action=PolicyAction.EXPORT, text=dates.value)
@@ -117,7 +110,7 @@ def capture_baseline(call: Call) -> AnyResponse:
         yield wire.encode(ChangeBaselineRecord(baseline.record)) + b"\n"
 
     headers = call.commit_header(baseline.state)
-    return stream_response(call, in_chunks(lines()), _NDJSON, headers, last_line_tells_error=True)
+    return stream_response(call, in_chunks(lines()), _NDJSON, headers)
 
 
 _READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
@@ -149,7 +142,7 @@ def query_response(call: Call, request: QueryRequest, *, legacy: bool = False) -
         whole, chunks = small(row_chunks(rows, media))
         if whole is not None:
             return Response(whole, media=media, headers=headers)
-        return stream_response(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
+        return stream_response(call, chunks, media, headers)
 
     return call.read(point, run, immutable=_READS_THE_CLOCK.search(request.query) is None, text=request.query)
 

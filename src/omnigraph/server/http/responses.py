@@ -53,15 +53,14 @@ class Response:
 class StreamResponse:
     """A response made of chunks, which a thread makes one at a time while the client takes them.
 
-    A stream that breaks off ends its connection without the end mark of HTTP. Where the format has room for it, the
-    error is its last line. `release` runs when the stream is over, however it ends.
+    A stream that breaks off ends its connection without the end mark of HTTP. The error is the last line of NDJSON.
+    `release` runs when the stream is over, however it ends.
     """
 
     chunks: Iterator[bytes]
     media: str
     status: int = 200
     headers: Headers = field(default_factory=dict)
-    last_line_tells_error: bool = False
     release: Callable[[], None] = lambda: None
 
 

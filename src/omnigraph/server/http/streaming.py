@@ -10,17 +10,19 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from io import BytesIO
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
 from omnigraph.api import wire
-from omnigraph.api.service.routes import TYPE_METADATA, Media, Route
+from omnigraph.api.service.routes import TYPE_METADATA, Media
 from omnigraph.api.values import csv_line
 from omnigraph.engine.query.result import QueryStream
 from omnigraph.errors import ResourceLimitError
 from omnigraph.server.admission import Pools
+from omnigraph.server.http.call import Call
 from omnigraph.server.http.request import ClientGoneError, Exchange
 from omnigraph.server.http.responses import StreamResponse, error_output, name_limit
 
@@ -36,18 +38,10 @@ class StreamDelivery:
         self._pools = pools
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def send(
-        self,
-        exchange: Exchange,
-        response: StreamResponse,
-        route: Route,
-        *,
-        seconds: float,
-        cancel: Callable[[], None],
-        log_failure: Callable[[BaseException], None],
-    ) -> None:
+    async def send(self, call: Call, response: StreamResponse, log_failure: Callable[[BaseException], None]) -> None:
         """Send a stream to its end; every chunk has to be made in time, and its client may take as long as it likes.
         A failure before the first byte is raised, so that it can become an error response."""
+        exchange, route, seconds = call.exchange, call.route, call.limits.query_seconds
         chunks = response.chunks
         upcoming = self._pools.stream(lambda: next(chunks, None))
         try:
@@ -63,13 +57,13 @@ class StreamDelivery:
             except Exception as error:
                 log_failure(error)
                 exchange.record.broke_off = True
-                if response.last_line_tells_error:
+                if response.media.startswith(Media.NDJSON):
                     output = error_output(name_limit(error, seconds), exchange.request_id, route)
                     await exchange.chunk(wire.encode({"error": wire.to_builtins(output)}) + b"\n", more=True)
                 raise BrokenStreamError from error
             await exchange.chunk(b"", more=False)
         finally:
-            cancel()
+            call.cancellation.cancel()
             self._put_away(response, upcoming)
 
     def _put_away(self, response: StreamResponse, upcoming: asyncio.Future[bytes | None]) -> None:
@@ -172,18 +166,17 @@ def small(chunks: Chunks) -> tuple[bytes | None, Iterator[bytes]]:
     return None, all_chunks()
 
 
-def _ndjson(rows: QueryStream) -> Chunks:
-    return in_chunks(_ROW.encode(row) + b"\n" for row in rows.rows())
-
-
-def _csv(rows: QueryStream) -> Chunks:
-    def lines() -> Iterator[bytes]:
-        columns = rows.columns
-        yield f"{csv_line(columns)}\r\n".encode()
-        for row in rows.rows():
-            yield f"{csv_line([row.get(column) for column in columns])}\r\n".encode()
-
-    return in_chunks(lines())
+def row_chunks(rows: QueryStream, media: Media) -> Chunks:
+    """The whole stream in chunks. Only a single row that is larger makes a larger chunk."""
+    match media:
+        case Media.NDJSON:
+            return in_chunks(_ROW.encode(row) + b"\n" for row in rows.rows())
+        case Media.CSV:
+            columns = rows.columns
+            lines = chain[list[Any]]([columns], ([row.get(column) for column in columns] for row in rows.rows()))
+            return in_chunks(f"{csv_line(line)}\r\n".encode() for line in lines)
+        case _:
+            return _arrow(rows)
 
 
 def _arrow(rows: QueryStream) -> Chunks:
@@ -203,8 +196,3 @@ def _arrow(rows: QueryStream) -> Chunks:
             writer.write_batch(batch)
             yield from written()
     yield from written()
-
-
-def row_chunks(rows: QueryStream, media: Media) -> Chunks:
-    """The whole stream in chunks. Only a single row that is larger makes a larger chunk."""
-    return {Media.NDJSON: _ndjson, Media.CSV: _csv, Media.ARROW: _arrow}[media](rows)

@@ -287,10 +287,11 @@ class _Maintenance:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._right: object = None
-        self._serving: Serving | None = None
+        self._serving: Serving
         self._maintainers: dict[str, tuple[object, Maintainer]] = {}
 
     def start(self) -> None:
+        """Wait for the right to maintain, after the first `serve`."""
         threading.Thread(target=self._take_over, name="omnigraph-maintenance", daemon=True).start()
 
     def serve(self, serving: Serving) -> None:
@@ -298,20 +299,19 @@ class _Maintenance:
         with self._lock:
             self._serving = serving
             if self._right is not None:
-                self._maintain(serving)
+                self._maintain()
 
     def _take_over(self) -> None:
         right = self._directory.await_maintenance()
         with self._lock:
             self._right = right
-            if self._serving is not None:
-                self._maintain(self._serving)
+            self._maintain()
 
-    def _maintain(self, serving: Serving) -> None:
+    def _maintain(self) -> None:
         from omnigraph.engine.maintenance.maintainer import Maintainer
 
         before, self._maintainers = self._maintainers, {}
-        for graph_id, served in serving.graphs.items():
+        for graph_id, served in self._serving.graphs.items():
             opened, maintainer = before.get(graph_id, (None, None))
             if maintainer is None or opened is not served.opened:
                 maintainer = Maintainer(served.graph._workspace).start()
