@@ -103,6 +103,7 @@ def application(states: ServingSets, tokens: None, context: WorkerContext) -> An
     async def live(receive: Any, send: Any) -> None:
         while (kind := (await receive())["type"]) != "lifespan.shutdown":
             await send({"type": f"{kind}.complete"})
+        await asyncio.to_thread(context.close)
         await send({"type": f"{kind}.complete"})
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -25,7 +25,7 @@ from omnigraph import Graph
 from omnigraph.api.governance import AccessRequest, Decision, Gate
 from omnigraph.cluster.serving import ClusterQuery
 from omnigraph.policy.rules import WITHOUT_RULES
-from omnigraph.server.admission import Budgets
+from omnigraph.server.admission import Budgets, Cap
 from omnigraph.server.app import Application
 from omnigraph.server.catalog import RuntimeState, Served, Serving, StoredQuerySource
 from omnigraph.server.http.call import Services
@@ -101,6 +101,12 @@ class RunningServer:
     recorder: Recorder
     application: Application
     services: Services
+
+    def open_streams(self) -> int:
+        return self.services.budgets._counts[Cap.STREAMS, None, ""]
+
+    def feeds(self) -> int:
+        return self.services.budgets._counts[Cap.FEEDS, None, ""]
 
     def graph(self, graph_id: str = "kb") -> str:
         return f"{self.url}/graphs/{graph_id}"

@@ -177,7 +177,7 @@ def test_streams_of_an_actor_of_a_graph_and_of_a_worker() -> None:
         assert refusal("rob", "lab") is None
         assert isinstance(full := refusal("rob", None), UnavailableError)
         assert "--streams)" in str(full)
-    assert budgets.open_streams() == 0
+    assert not budgets._counts
     assert refusals == [Cap.STREAMS] * 4
 
 
@@ -296,13 +296,13 @@ def test_feeds_of_an_actor_are_counted_and_keep_no_stream_from_anybody(tmp_path:
         cursor = poll("bully").json()["cursor"]
         waits = {"cursor": cursor, "wait_ms": 600_000}
         waiting = [clients.submit(poll, "bully", **waits) for _ in range(2)]
-        wait_until(lambda: server.services.budgets.feeds() == 2, "they wait")
+        wait_until(lambda: server.feeds() == 2, "they wait")
         refused = poll("bully", **waits)
         assert (refused.status_code, refused.json()["type"]) == (429, "too_many_requests")
         assert int(refused.headers["retry-after"]) > 0
         assert "(--actor-feeds)" in refused.json()["error"]
         waiting.append(clients.submit(poll, "ana", **waits))
-        wait_until(lambda: server.services.budgets.feeds() == 3, "another actor waits too")
+        wait_until(lambda: server.feeds() == 3, "another actor waits too")
         refused = poll("rob", **waits)
         assert (refused.status_code, refused.json()["type"]) == (503, "unavailable")
         assert poll("bully", cursor=cursor).status_code == 200, "it does not wait"

@@ -356,7 +356,7 @@ def test_a_client_that_leaves_gives_its_slot_back(graph: Graph, branch: str) -> 
                 assert int(refused.headers["retry-after"]) > 0
                 assert "(--feeds)" in refused.json()["error"]
             assert server.client.get("/graphs/kb/changes").status_code == 200, "it does not wait"
-        wait_until(lambda: server.services.budgets.feeds() == 0, "the slot is given back")
+        wait_until(lambda: server.feeds() == 0, "the slot is given back")
         with events(server, f"branch={branch}") as stream:
             assert stream.next()["event"] == "changes"
 
@@ -366,11 +366,10 @@ def test_a_client_that_asked_for_more_and_left_gives_its_slot_back(
 ) -> None:
     monkeypatch.setattr(changes, "HEARTBEAT_SECONDS", 0.02)
     with running({"kb": graph}) as server:
-        budgets = server.services.budgets
         with raw.connected(server) as connection:
             connection.sendall(raw.head("GET", "/graphs/kb/changes", EVENTS) + raw.head("GET", "/healthz"))
-            wait_until(lambda: budgets.feeds() == 1, "the stream is open")
-        wait_until(lambda: budgets.feeds() == 0, "the slot is given back")
+            wait_until(lambda: server.feeds() == 1, "the stream is open")
+        wait_until(lambda: server.feeds() == 0, "the slot is given back")
         assert not server.recorder.failures, "to leave is no fault"
 
 

@@ -298,7 +298,7 @@ class Remote:
 
     # What this client has written
 
-    def _wrote(self, branch: str, reply: Reply) -> None:
+    def _remember(self, branch: str, reply: Reply) -> None:
         """Remember the commit that a write made."""
         commit = reply.headers.get(COMMIT_HEADER)
         if commit is not None and 200 <= reply.status < 300:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from omnigraph.api.calls import Call
 from omnigraph.api.graph import GraphApi, follow, next_poll
@@ -127,11 +127,14 @@ def await_call(
 
     @functools.wraps(call)
     async def method(self: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        result: Any = call(self, *args, **kwargs)
-        awaited_result: Result = await result
-        return awaited_result
+        return await _coroutine(call(self, *args, **kwargs))
 
     return method
+
+
+def _coroutine(result: Result) -> Coroutine[Any, Any, Result]:
+    """The result of an operation, which is a coroutine for an `AsyncRemoteGraph`."""
+    return cast(Coroutine[Any, Any, Result], result)
 
 
 def iterate_call(
@@ -232,7 +235,7 @@ class AsyncRemoteGraph(RemoteOperations):
     async def _changes_of(self, commit_id: str, scope: ChangeScope) -> AsyncIterator[ChangeRecord]:
         page_token: str | None = None
         while True:
-            page = await self._awaited(self._changes_page(commit_id, scope, page_token, None, None))
+            page = await _coroutine(self._changes_page(commit_id, scope, page_token, None, None))
             for change in page.changes:
                 yield change
             page_token = page.next_page_token
@@ -241,17 +244,11 @@ class AsyncRemoteGraph(RemoteOperations):
 
     async def _follow(self, request: PollRequest) -> AsyncIterator[ChangePoll]:
         """The first poll is made when the first item is awaited, and `now` is that moment."""
-        poll = await self._awaited(self._poll(request, None))
+        poll = await _coroutine(self._poll(request, None))
         while True:
             if poll.blocks:
                 yield poll
-            poll = await self._awaited(self._poll(*next_poll(request, poll)))
+            poll = await _coroutine(self._poll(*next_poll(request, poll)))
 
     async def _blob(self, point: ReadPoint, cell: BlobCell) -> AsyncBlob:
         return RemoteBlob(*await self._transport.run(find_blob(self, point, cell)), self._transport.run)
-
-    async def _awaited(self, result: Result) -> Result:
-        """The result of an operation, which is a coroutine here."""
-        coroutine: Any = result
-        awaited_result: Result = await coroutine
-        return awaited_result

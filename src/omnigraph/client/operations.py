@@ -213,7 +213,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     ) -> Steps[Result]:
         """One write. Its commit is remembered for the branch."""
         reply = yield self._writing(request, author, content)
-        self._wrote(branch, reply)
+        self._remember(branch, reply)
         return reply.decode(shape)
 
     @operation
@@ -286,7 +286,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         reply = yield from self._ask(dataclasses.replace(request, writes=expect_mutation is not False), point)
         if holds_rows(reply):
             return received_rows(reply, point.target)
-        self._wrote(branch_of(point.branch), reply)
+        self._remember(branch_of(point.branch), reply)
         return reply.decode(MutationReceipt)
 
     # Branches and history

@@ -157,12 +157,6 @@ class Budgets:
         self._reserve(budgets, _WAIT_SECONDS)
         return lambda: self._release(budgets)
 
-    def open_streams(self) -> int:
-        return self._counts[Cap.STREAMS, None, ""]
-
-    def feeds(self) -> int:
-        return self._counts[Cap.FEEDS, None, ""]
-
     @contextmanager
     def _hold(self, *budgets: _Budget) -> Iterator[None]:
         self._reserve(budgets)

@@ -124,6 +124,7 @@ class Application:
         agents: LoadEndpoint | None = None,
         origins: Collection[str] = (),
         hosts: Hosts | None = None,
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         self._services = services
         self._telemetry = services.telemetry
@@ -131,6 +132,7 @@ class Application:
         self._origins = frozenset(origins)
         self._hosts = hosts or Hosts()
         self._tokens = tokens
+        self._close = close
         self._limits = services.limits
         self._pools = Pools(services.limits, services.telemetry.metrics.count_refusal)
         self._streams = StreamDelivery(self._pools)
@@ -148,6 +150,7 @@ class Application:
             await self._agents.close()
         await self._streams.wait_until_closed()
         self._pools.close()
+        await asyncio.to_thread(self._close)
 
     def drain(self) -> None:
         """End long polls and event streams."""
@@ -237,7 +240,8 @@ class Application:
             parameters = decode_parameters(route, exchange.query_string)
             decoded = decode_body(route, body, exchange.headers.get("content-type"))
             raw = exchange.query_string + b"\0" + body
-            return _handle(replace(call, parameters=parameters, body=decoded, raw_request=raw))
+            handler = HANDLERS[route.operation_id]
+            return handler(replace(call, parameters=parameters, body=decoded, raw_request=raw))
 
         response = await self._in_time(call, work)
         if isinstance(response, Response):
@@ -264,7 +268,8 @@ class Application:
         target = await self._pools.read(call.actor, lambda: load_target(call, parameters.branch, parameters.base))
         async with exchange.body_in_file(route) as path:
             received = ReceivedFile(path, exchange.record.received_bytes, target, Media(media))
-            response = await self._in_time(call, lambda: _handle(replace(call, body=received)))
+            handler, call = HANDLERS[route.operation_id], replace(call, body=received)
+            response = await self._in_time(call, lambda: handler(call))
         assert isinstance(response, Response)
         await exchange.respond(response, route)
 
@@ -289,7 +294,7 @@ class Application:
         exchange = call.exchange
         refuse_foreign_origins(call.headers, self._origins)
         if call.target is None:
-            call = replace(call, target=graph_of(call, call.serving))
+            call = replace(call, target=graph_of(call, call.held.serving))
             exchange.record.graph_id = call.served.graph_id
 
         async def in_time(called: Call, work: Callable[[], Any]) -> Any:
@@ -354,10 +359,6 @@ class Application:
             self._telemetry.log_failure(exchange.record, error)
 
 
-def _handle(call: Call) -> AnyResponse:
-    return HANDLERS[call.route.operation_id](call)
-
-
 def _put_away(running: asyncio.Future[Any], held: HeldServing) -> None:
     """Close a stream that no client waits for, and release its serving set."""
     if (
@@ -382,6 +383,7 @@ def application(states: ServingSets, tokens: Tokens, context: WorkerContext) -> 
     version = os.environ.get(SOURCE_VERSION) or None
     services = Services(states, settings.limits, context.budgets, telemetry, __version__, version)
     hosts = Hosts(settings.host, settings.allowed_hosts)
-    app = Application(services, tokens, partial(load_endpoint, settings.agents), settings.allow_origins, hosts)
+    agents = partial(load_endpoint, settings.agents)
+    app = Application(services, tokens, agents, settings.allow_origins, hosts, context.close)
     context.draining.then(app.drain)
     return telemetry.tracing.wrap(with_origins(app, settings.allow_origins))

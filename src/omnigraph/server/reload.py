@@ -142,7 +142,7 @@ Renew: TypeAlias = "Callable[[Serving, int], Serving]"
 logger: Final = logging.getLogger("omnigraph.server")
 
 
-class Follower:
+class Follower(threading.Thread):
     """Follows one cluster for one worker. `taken` and `failed` are called after every attempt."""
 
     def __init__(
@@ -154,6 +154,7 @@ class Follower:
         failed: Callable[[], None],
         every: float = LOOK_EVERY_SECONDS,
     ) -> None:
+        super().__init__(name="omnigraph-follow", daemon=True)
         self._states = states
         self._newer_than = newer_than
         self._renew = renew
@@ -161,24 +162,15 @@ class Follower:
         self._failed = failed
         self._every = every
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="omnigraph-follow", daemon=True)
         self._failures = 0
         self._retry_at = 0.0
         self._complained_about = ""
 
-    def start(self) -> None:
-        self._thread.start()
-
     def stop(self) -> None:
-        """Take over nothing from now on."""
+        """Take over nothing from now on. `join` waits for a set that is being built, which then is not served."""
         self._stopping.set()
 
-    def join(self) -> None:
-        """Wait for a set that is being built, which then is not served."""
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
+    def run(self) -> None:
         # Workers that were started together should not all look at the same moment.
         while not self._stopping.wait(self._every * random.uniform(0.8, 1.2)):
             try:

@@ -105,16 +105,13 @@ def load_tokens(environment: Mapping[str, str]) -> Tokens:
     """The tokens that the environment names. Raises `BadRequestError` for sources that can't be read or conflict."""
     if secret := environment.get(TOKENS_AWS_SECRET, "").strip():
         return Tokens(_parse_tokens(_aws_secret(secret), f"the AWS secret '{secret}' of {TOKENS_AWS_SECRET}"))
-    return Tokens(_environment_tokens(environment))
-
-
-def _environment_tokens(environment: Mapping[str, str]) -> Iterator[TokenEntry]:
-    if (token := environment.get(TOKEN)) is not None:
-        yield TokenEntry(DEFAULT_ACTOR, token, TOKEN)
+    token = environment.get(TOKEN)
+    entries = [] if token is None else [TokenEntry(DEFAULT_ACTOR, token, TOKEN)]
     if file := environment.get(TOKENS_FILE, "").strip():
-        yield from _parse_tokens(_file(file), f"the file '{file}' of {TOKENS_FILE}")
+        entries += _parse_tokens(_file(file), f"the file '{file}' of {TOKENS_FILE}")
     elif (text := environment.get(TOKENS_JSON)) is not None:
-        yield from _parse_tokens(text, TOKENS_JSON)
+        entries += _parse_tokens(text, TOKENS_JSON)
+    return Tokens(entries)
 
 
 def _file(path: str) -> str:

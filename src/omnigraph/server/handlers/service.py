@@ -214,7 +214,7 @@ def health(call: Call) -> AnyResponse:
 
 @handles("ready")
 def ready(call: Call) -> AnyResponse:
-    serving = call.serving
+    serving = call.held.serving
     unserved = call.services.states.unserved_revision
     status = "degraded" if serving.quarantined or unserved is not None else "ok"
     return json_response(Readiness(status, len(serving.graphs), len(serving.quarantined), serving.revision, unserved))
@@ -227,12 +227,12 @@ def metrics(call: Call) -> AnyResponse:
 
 @handles("openapi")
 def openapi(call: Call) -> AnyResponse:
-    return Response(document_bytes(call.services.version, call.serving.requires_token))
+    return Response(document_bytes(call.services.version, call.held.serving.requires_token))
 
 
 @handles("listGraphs")
 def list_graphs(call: Call) -> AnyResponse:
-    serving = call.serving
+    serving = call.held.serving
     call.require_of_server(PolicyAction.GRAPH_LIST)
     graphs = sorted(serving.graphs.values(), key=lambda served: served.graph_id)
     return json_response(GraphList(tuple(GraphInfo(served.graph_id, served.public_uri) for served in graphs)))

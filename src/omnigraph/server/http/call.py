@@ -26,7 +26,7 @@ from omnigraph.errors import BadRequestError, PreconditionFailedError
 from omnigraph.graph import Graph
 from omnigraph.policy.rules import require
 from omnigraph.server.admission import Budgets
-from omnigraph.server.catalog import Served, Serving
+from omnigraph.server.catalog import Served
 from omnigraph.server.http.request import Exchange
 from omnigraph.server.http.responses import AnyResponse, Response, json_response, matches_weakly, tag_of, with_headers
 from omnigraph.server.reload import HeldServing, ServingSets
@@ -102,11 +102,6 @@ class Call:
         return self.target
 
     @property
-    def serving(self) -> Serving:
-        """The serving set of the moment when the request began."""
-        return self.held.serving
-
-    @property
     def graph(self) -> Graph:
         """The graph for the actor of this request: the engine decides what the actor may do, and the server logs it."""
         return self.served.graph._acting_for(self._caller, self.read_options())
@@ -139,7 +134,7 @@ class Call:
 
     def require_of_server(self, action: PolicyAction) -> None:
         """Raise unless the actor may do this with the server itself, which is a scope of its own."""
-        require(self._caller.decide(self.serving.gate, AccessRequest(action), "server"))
+        require(self._caller.decide(self.held.serving.gate, AccessRequest(action), "server"))
 
     @property
     def idempotency_key(self) -> str | None:

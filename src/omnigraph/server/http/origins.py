@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -83,7 +83,7 @@ def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
             own = [value for name, value in headers if name == "host"]
             try:
                 hosts.refuse_others(own, scope)
-                refuse_foreign_origins(dict(headers), ())
+                refuse_foreign_origins(dict(headers), frozenset())
             except OmniGraphError as error:
                 body = wire.encode(ErrorOutput.of(error))
                 await Response(body, error.http_status, media_type=Media.JSON)(scope, receive, send)
@@ -125,24 +125,20 @@ def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     )
 
 
-def refuse_foreign_origins(headers: Mapping[str, str], origins: Collection[str]) -> None:
+def refuse_foreign_origins(headers: Mapping[str, str], origins: Set[str]) -> None:
     """Refuse pages of other origins, by whatever name they reach this address: tools can do everything that the actor
     may do. Programs other than browsers send no origin."""
     origin = headers.get("origin")
-    if origin is not None and not _is_let_in(origin, origins) and not _is_of_this_machine(origin):
+    if origin is not None and not origins & {origin, _EVERY} and not _is_of_this_machine(origin):
         raise PolicyError(f"pages of '{origin}' may not use these tools; let them with --allow-origin {origin}")
 
 
-def refuse_unasked(headers: Mapping[str, str], origins: Collection[str]) -> None:
+def refuse_unasked(headers: Mapping[str, str], origins: Set[str]) -> None:
     """Of a request that needs no body: browsers ask before a page sends JSON elsewhere, and not before it sends nothing
     or a form. The page would not see the response, but the request would take effect."""
     origin = headers.get("origin")
-    if origin is not None and not _is_let_in(origin, origins) and not is_json(headers.get("content-type")):
+    if origin is not None and not origins & {origin, _EVERY} and not is_json(headers.get("content-type")):
         raise UnsupportedMediaTypeError("a page must ask in JSON: send 'Content-Type: application/json'")
-
-
-def _is_let_in(origin: str, origins: Collection[str]) -> bool:
-    return origin in origins or _EVERY in origins
 
 
 def _is_of_this_machine(origin: str) -> bool:

@@ -59,6 +59,7 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: ServerLimits) -> None:
         self.scope = scope
         self.method: str = scope["method"]
+        self.is_head = self.method == "HEAD"
         self.raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         self.query_string: bytes = scope.get("query_string", b"")
         self.all_headers: dict[str, list[str]] = {}
@@ -78,10 +79,6 @@ class Exchange:
         self._send = send
         self._limits = limits
         self._gone: asyncio.Task[None] | None = None
-
-    @property
-    def is_head(self) -> bool:
-        return self.method == "HEAD"
 
     # The body
 

@@ -76,4 +76,6 @@ class WorkerContext:
     settings: Settings
     budgets: Budgets
     telemetry: Telemetry
+    close: Callable[[], None]
+    """Closes what the process opened; the last act of the application, in a thread."""
     draining: Draining = field(default_factory=Draining)

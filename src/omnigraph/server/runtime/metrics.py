@@ -13,13 +13,14 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
 
 from omnigraph.server.runtime.tracing import UNMATCHED, RequestRecord
 
 if TYPE_CHECKING:
+    from omnigraph.engine.maintenance.maintainer import Maintainer
     from omnigraph.server.catalog import Served
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -27,19 +28,12 @@ _DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
 _PID: Final = re.compile(r"\d+")
 
 
-class MaintainerCounts(Protocol):
-    """The counts of a thread that maintains a graph."""
-
-    looks: int
-    last_error: Exception | None
-
-
 class Metrics:
     """The numbers of one worker. Workers put theirs together in `directory`; without one they stay in memory."""
 
     def __init__(self, *, directory: str | None = None) -> None:
         self._graphs: Mapping[str, Served] = {}
-        self._maintainers: Mapping[str, MaintainerCounts] = {}
+        self._maintainers: Mapping[str, Maintainer] = {}
         self._seen: dict[tuple[Any, ...], float] = {}
         self._directory = directory
         self._refreshing = threading.Lock()  # the event loop and `GET /metrics` both do it
@@ -107,7 +101,7 @@ class Metrics:
         self._behind.set(1)
         self._changes.labels("failed").inc()
 
-    def watch_maintenance(self, maintainers: Mapping[str, MaintainerCounts]) -> None:
+    def watch_maintenance(self, maintainers: Mapping[str, Maintainer]) -> None:
         with self._refreshing:
             for graph in maintainers:
                 if maintainers[graph] is not self._maintainers.get(graph):

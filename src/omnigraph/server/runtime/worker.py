@@ -36,7 +36,7 @@ from omnigraph.server.runtime.tracing import Tracing
 from omnigraph.server.settings import Settings
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from omnigraph.engine.maintenance.maintainer import Maintainer
     from omnigraph.server.catalog import Serving
@@ -123,7 +123,7 @@ class Worker:
             raise SystemExit(STARTUP_FAILURE) from None
         process.start()
         self._report_ready(process.states.serving)
-        return process
+        return process.application
 
     def _boot(self) -> WorkerProcess:
         """Open what is served. The replacement of a worker that died tries until it can."""
@@ -164,17 +164,13 @@ class WorkerProcess:
             self._settings,
             Budgets(self._settings.limits, metrics.count_refusal),
             Telemetry(metrics, Tracing.of(os.environ)),
+            self._close,
         )
         application = self._program.application(self.states, self._tokens, self._context)
-        self._application = refuse_while_ending(application, self._context.draining)
+        self.application = refuse_while_ending(application, self._context.draining)
         self._maintenance = _Maintenance(self._directory, metrics) if self._settings.maintain else None
         self._follower: Follower | None = None
         self._is_orphan = False
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            send = self._closing(send)
-        await self._application(scope, receive, send)
 
     def start(self) -> None:
         """Begin what goes on beside requests. uvicorn's event loop runs, and its signal handlers are installed."""
@@ -258,14 +254,6 @@ class WorkerProcess:
         self._is_orphan = True
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def _closing(self, send: Send) -> Send:
-        async def send_when_closed(message: Message) -> None:
-            if message["type"] == "lifespan.shutdown.complete":
-                await asyncio.to_thread(self._close)
-            await send(message)
-
-        return send_when_closed
-
     def _close(self) -> None:
         if self._follower is not None:
             self._follower.stop()
@@ -276,23 +264,18 @@ class WorkerProcess:
             self._directory.discard()
 
 
-class _Maintenance:
-    """Maintains the graphs in this worker as soon as no other worker does: a thread for each graph.
-
-    A graph that is closed ends its thread by itself.
-    """
+class _Maintenance(threading.Thread):
+    """Maintains the graphs in this worker as soon as no other worker does, with a thread for each graph. It is started
+    after the first `serve`. A graph that is closed ends its thread by itself."""
 
     def __init__(self, directory: RunDirectory, metrics: Metrics) -> None:
+        super().__init__(name="omnigraph-maintenance", daemon=True)
         self._directory = directory
         self._metrics = metrics
         self._lock = threading.Lock()
         self._right: object = None
         self._serving: Serving
         self._maintainers: dict[str, tuple[object, Maintainer]] = {}
-
-    def start(self) -> None:
-        """Wait for the right to maintain, after the first `serve`."""
-        threading.Thread(target=self._take_over, name="omnigraph-maintenance", daemon=True).start()
 
     def serve(self, serving: Serving) -> None:
         """Maintain these graphs from now on; those that were open before keep their maintainers."""
@@ -301,7 +284,7 @@ class _Maintenance:
             if self._right is not None:
                 self._maintain()
 
-    def _take_over(self) -> None:
+    def run(self) -> None:
         right = self._directory.await_maintenance()
         with self._lock:
             self._right = right
