@@ -558,13 +558,13 @@ def test_who_waits_for_a_change_gets_it_when_it_happens(
 ) -> None:
     with omnigraph.connect(server.url, graph="kb", timeout=5) as graph:
         cursor = graph.changes.poll(branch=branch).cursor
-        waiting = server.recorder.counts["began pollChanges"]
+        waiting = server.recorder.begun["pollChanges"]
         found: list[Any] = []
         waiter = threading.Thread(
             target=lambda: found.append(graph.changes.poll(branch=branch, cursor=cursor, wait_ms=60_000))
         )
         waiter.start()
-        wait_until(lambda: server.recorder.counts["began pollChanges"] > waiting, "the poll waits")
+        wait_until(lambda: server.recorder.begun["pollChanges"] > waiting, "the poll waits")
         served_graph.mutate(ADD, params={"name": "Now"}, branch=branch)
         waiter.join()
     assert found[0].blocks[0].changes[0].id == "Now"

@@ -224,8 +224,8 @@ def test_a_cursor_belongs_to_its_graph(server: RunningServer, tmp_path: Any) -> 
 
 
 def waiters(server: RunningServer) -> int:
-    feeds = server.application._feeds._feeds.copy().values()
-    return sum(watched.waiters for feed in feeds for watched in feed._watch._watched.copy().values())
+    waits = server.application._feeds._waits.copy().values()
+    return sum(watched.waiters for each in waits for watched in each._watched.copy().values())
 
 
 def test_a_poll_that_waits_ends_with_a_write(server: RunningServer, graph: Graph, branch: str) -> None:
