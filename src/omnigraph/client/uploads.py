@@ -225,16 +225,9 @@ def _file(text: str, format: str | None, csv: Any) -> Upload:
     path = os.path.expanduser(path)
     if os.path.isdir(path):
         raise directory_error(text)
-    if (columns := column_format(path, format)) is not None:
-
-        def unpacked() -> Any:
-            """A file that can be read at any position; a compressed one can only once it is unpacked."""
-            import pyarrow as pa
-
-            return path if compression_of(path) is None else pa.BufferReader(b"".join(local_pieces(path)))
-
-        return Upload(lambda: _column_stream(unpacked(), columns, text), Media.ARROW, file=text)
     # A compressed file is unpacked here, because a server does not unpack what strangers send.
+    if (columns := column_format(path, format)) is not None:
+        return Upload(lambda: _column_stream(path, columns, text), Media.ARROW, file=text)
     return Upload(lambda: local_pieces(path), Media.BYTES, file=text, format=format, **_dialect(csv))
 
 
@@ -281,5 +274,10 @@ def _arrow_stream(given: GivenBatches) -> Iterator[bytes]:
 
 
 def _column_stream(source: Any, format: str, name: str) -> Iterator[bytes]:
+    """A file of columns as an Arrow stream. It is read at any position, a compressed one only when it is unpacked."""
+    import pyarrow as pa
+
+    if isinstance(source, str) and compression_of(source) is not None:
+        source = pa.BufferReader(b"".join(local_pieces(source)))
     with column_file(source, format, name) as given:
         yield from _arrow_stream(given)
