@@ -92,11 +92,9 @@ class RunDirectory:
 def run_directory() -> Iterator[RunDirectory]:
     """A new directory, for as long as the server runs."""
     try:
-        directory = RunDirectory(tempfile.mkdtemp(prefix="omnigraph-run-"))
+        directory = tempfile.TemporaryDirectory(prefix="omnigraph-run-", ignore_cleanup_errors=True)
     except OSError as error:
         reason = f"workers need a directory for temporary files: {error.strerror}; set TMPDIR to one"
         raise StorageError(StorageErrorKind.CONFIGURATION, reason) from None
-    try:
-        yield directory
-    finally:
-        directory.discard()
+    with directory as path:
+        yield RunDirectory(path)
