@@ -375,13 +375,10 @@ def _is_not_broken_stream(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], BrokenStreamError)
 
 
-SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
-
-
 def application(states: ServingSets, tokens: Tokens, context: WorkerContext) -> ASGIApp:
     settings, telemetry = context.settings, context.telemetry
-    version = os.environ.get(SOURCE_VERSION) or None
-    services = Services(states, settings.limits, context.budgets, telemetry, __version__, version)
+    source_version = os.environ.get("OMNIGRAPH_SOURCE_VERSION") or None
+    services = Services(states, settings.limits, context.budgets, telemetry, __version__, source_version)
     hosts = Hosts(settings.host, settings.allowed_hosts)
     agents = partial(load_endpoint, settings.agents)
     app = Application(services, tokens, agents, settings.allow_origins, hosts, context.close)
