@@ -208,14 +208,15 @@ def test_writes_that_wait_for_others_are_under_way(graph: Graph) -> None:
                 go.wait()
                 yield
 
-    tokens = {"ana": "t-ana", "rob": "t-rob"}
+    tokens, limits = {"ana": "t-ana", "rob": "t-rob"}, ServerLimits(actor_requests=2, write_threads=1)
     rules = Rules(dict.fromkeys(tokens, EVERYTHING))
     with (
         running(
             {"kb": graph},
             tokens=tokens,
             gates={"kb": rules},
-            budgets=Held(ServerLimits(actor_requests=2, write_threads=1)),
+            budgets=Held(limits),
+            limits=limits,
         ) as server,
         ThreadPoolExecutor() as clients,
     ):

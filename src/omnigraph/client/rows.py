@@ -133,7 +133,7 @@ class RemoteRows(_Origin, ArrowRows):
         self._stream = reply.body
 
     @cached_property
-    def _received(self) -> pa.Table:
+    def _raw_table(self) -> pa.Table:
         import pyarrow as pa
 
         table = pa.ipc.open_stream(pa.py_buffer(self._stream)).read_all()
@@ -142,11 +142,11 @@ class RemoteRows(_Origin, ArrowRows):
 
     @cached_property
     def table(self) -> pa.Table:
-        return self._received.cast(_plain(self._received.schema))
+        return self._raw_table.cast(_plain(self._raw_table.schema))
 
     @cached_property
     def typed_columns(self) -> Columns:
-        return _column_types(self._received.schema)
+        return _column_types(self._raw_table.schema)
 
 
 class AnsweredRows(Struct, frozen=True):

@@ -185,7 +185,7 @@ def load(call: Call) -> AnyResponse:
 
 
 @handles("loadNdjson", "loadRows")
-def load_received(call: Call) -> AnyResponse:
+def load_file(call: Call) -> AnyResponse:
     """A load of records, or of rows of one type. Its target was authorized before its body was received."""
     parameters: LoadParameters = call.parameters
     received: ReceivedFile = call.body

@@ -77,7 +77,7 @@ class Hosts:
 def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
     """An application that is not ours, called by its own names only, and not by pages of elsewhere."""
 
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+    async def check(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = [(name.decode("latin-1"), value.decode("latin-1").strip()) for name, value in scope["headers"]]
             own = [value for name, value in headers if name == "host"]
@@ -90,7 +90,7 @@ def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
                 return
         await application(scope, receive, send)
 
-    return checked
+    return check
 
 
 def host_name(host: str) -> str | None:

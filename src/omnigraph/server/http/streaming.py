@@ -185,7 +185,7 @@ def _arrow(rows: QueryStream) -> Chunks:
     schema = pa.schema([field.with_metadata({TYPE_METADATA: type_.encode()}) for field, (_, type_) in typed])
     sink = BytesIO()
 
-    def written() -> Chunks:
+    def take() -> Chunks:
         data = memoryview(sink.getvalue())
         sink.seek(0)
         sink.truncate()
@@ -194,5 +194,5 @@ def _arrow(rows: QueryStream) -> Chunks:
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in rows:
             writer.write_batch(batch)
-            yield from written()
-    yield from written()
+            yield from take()
+    yield from take()

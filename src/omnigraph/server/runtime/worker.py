@@ -311,11 +311,11 @@ def refuse_while_ending(application: ASGIApp, draining: Draining) -> ASGIApp:
 
     refusal = Response(_ENDING_BODY, 503, {"Retry-After": "1", "Connection": "close"}, "application/json")
 
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         is_refused = draining.began and scope["type"] == "http"
         await (refusal if is_refused else application)(scope, receive, send)
 
-    return guarded
+    return guard
 
 
 @contextmanager
