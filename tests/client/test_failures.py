@@ -28,6 +28,7 @@ from omnigraph.client.connection import Address, Reply, Request, Upload
 from omnigraph.client.rows import BatchDecoder
 from omnigraph.client.streams import BaselineLines, RecordLines
 from omnigraph.client.transport import Attempts
+from omnigraph.client.uploads import record_upload
 from omnigraph.errors import (
     AnswerBrokenError,
     BadRequestError,
@@ -424,7 +425,9 @@ CLOCK = lambda: 0.0  # noqa: E731
 DICE = lambda: 0.0  # noqa: E731
 READING = Request(route("listBranches"), "http://h/branches")
 KEYED = Request(route("mutate"), "http://h/mutate", b"{}", {IDEMPOTENCY_HEADER: "k"}, writes=True)
-BEGUN = Request(route("loadNdjson"), "http://h/load/ndjson", Upload(iter(())), {IDEMPOTENCY_HEADER: "k"}, writes=True)
+BEGUN = Request(
+    route("loadNdjson"), "http://h/load/ndjson", record_upload(iter(())), {IDEMPOTENCY_HEADER: "k"}, writes=True
+)
 REFUSED, LOST = httpx.ConnectError("refused"), httpx.ReadError("reset")
 
 
@@ -489,12 +492,12 @@ def test_an_upload_that_was_begun_can_be_sent_again_only_if_it_is_all_there(tmp_
     file = tmp_path / "f"
     file.write_bytes(b"{}\n" * 200_000)
     for data, again in ((b"{}", True), (file, True), (iter([b"{}"]), False), (["{}", b"\n"], True)):
-        upload = Upload(cast(Any, data))
+        upload = record_upload(cast(Any, data))
         assert upload.can_be_sent
         pieces = list(upload.pieces())
         assert upload.can_be_sent is again
         assert max(map(len, pieces)) <= 256 << 10
-    assert b"".join(Upload(file).pieces()) == file.read_bytes()
+    assert b"".join(record_upload(file).pieces()) == file.read_bytes()
 
 
 # Reading what was written
@@ -555,13 +558,13 @@ def test_who_waits_for_a_change_gets_it_when_it_happens(
 ) -> None:
     with omnigraph.connect(server.url, graph="kb", timeout=5) as graph:
         cursor = graph.changes.poll(branch=branch).cursor
-        waiting = server.recorder.counts["began pollChanges"]
+        waiting = server.recorder.begun["pollChanges"]
         found: list[Any] = []
         waiter = threading.Thread(
             target=lambda: found.append(graph.changes.poll(branch=branch, cursor=cursor, wait_ms=60_000))
         )
         waiter.start()
-        wait_until(lambda: server.recorder.counts["began pollChanges"] > waiting, "the poll waits")
+        wait_until(lambda: server.recorder.begun["pollChanges"] > waiting, "the poll waits")
         served_graph.mutate(ADD, params={"name": "Now"}, branch=branch)
         waiter.join()
     assert found[0].blocks[0].changes[0].id == "Now"

@@ -59,7 +59,7 @@ def test_requests_are_recorded_with_their_actor_and_graph(library: omnigraph.Gra
         ("mcpOfServer", 200, "kb", "ana"),
         ("mcpOfServer", 200, "kb", "bob"),
     ]
-    assert server.recorder.counts["commits"] == 1
+    assert server.recorder.count(server.recorder.metrics.commits) == 1
     assert [decision.allowed for _, request, decision in server.recorder.decisions] == [True, False]
 
 

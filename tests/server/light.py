@@ -24,6 +24,7 @@ from omnigraph.errors import OmniGraphError, TooManyRequestsError
 from omnigraph.server.reload import ServingSets
 from omnigraph.server.runtime.context import WorkerContext
 from omnigraph.server.runtime.supervisor import serve
+from omnigraph.server.runtime.tracing import RequestRecord
 from omnigraph.server.runtime.worker import Program
 from omnigraph.server.settings import ServerLimits, Settings
 
@@ -44,10 +45,7 @@ STUCK = {
 """Work that does not end by itself: in Python, in native code, and in native code that lets no other thread run."""
 
 
-def open_graph() -> None: ...
-
-
-def boot(settings: Settings, open_graph: object, environment: Any, revision: int | None = None) -> Any:
+def boot(settings: Settings, revision: int | None) -> Any:
     room = Path(os.environ[ROOM])
     boots = len(list(room.glob("boot-*")))
     (room / f"boot-{os.getpid()}").write_text(json.dumps(revision))
@@ -77,7 +75,7 @@ def newer_than(cluster_root: str) -> Any:
     return newer
 
 
-def renew(before: Any, has_tokens: bool, settings: Settings, open_graph: object, revision: int) -> Any:
+def renew(before: Any, has_tokens: bool, settings: Settings, revision: int) -> Any:
     """Builds what is served for as long as the test likes."""
     room = Path(os.environ[ROOM])
     (room / f"renewing-{os.getpid()}").touch()
@@ -105,6 +103,7 @@ def application(states: ServingSets, tokens: None, context: WorkerContext) -> An
     async def live(receive: Any, send: Any) -> None:
         while (kind := (await receive())["type"]) != "lifespan.shutdown":
             await send({"type": f"{kind}.complete"})
+        await asyncio.to_thread(context.close)
         await send({"type": f"{kind}.complete"})
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -117,9 +116,10 @@ def application(states: ServingSets, tokens: None, context: WorkerContext) -> An
             case ["revision"]:
                 await respond(send, 200, f"{os.getpid()} {states.serving.revision}".encode())
             case ["metrics"]:
-                await respond(send, 200, context.metrics.text())
+                await respond(send, 200, context.telemetry.metrics.text())
             case ["count", operation]:
-                context.metrics.answered(operation, scope["method"], 200, 0.01)
+                record = RequestRecord("r", scope["method"], operation, 200, 0.01)
+                context.telemetry.metrics.count_request(record)
                 await respond(send, 200, b"counted")
             case ["echo"]:
                 body = b""
@@ -133,13 +133,13 @@ def application(states: ServingSets, tokens: None, context: WorkerContext) -> An
                 await respond(send, 413, b"too much")
             case ["hold", name]:
                 (room / f"{name}-began").touch()
-                context.metrics.began()
+                context.telemetry.metrics.in_flight.inc()
                 await until(f"{name}-go")
-                context.metrics.ended()
+                context.telemetry.metrics.in_flight.dec()
                 await respond(send, 200, b"held")
             case ["write", actor, name]:
                 try:
-                    with context.admission.admit(actor, 10):
+                    with context.budgets.admit(actor, 10):
                         (room / f"{name}-began").touch()
                         await until(f"{name}-go")
                 except TooManyRequestsError as error:
@@ -168,7 +168,11 @@ def application(states: ServingSets, tokens: None, context: WorkerContext) -> An
     return app
 
 
-PROGRAM = Program(open_graph, application, boot, renew, newer_than)
+class LightProgram(Program):
+    boot = staticmethod(boot)
+    application = staticmethod(application)
+    renew = staticmethod(renew)
+    newer_than = staticmethod(newer_than)
 
 
 def settings_of(text: str) -> Settings:
@@ -178,4 +182,4 @@ def settings_of(text: str) -> Settings:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(settings_of(sys.argv[1]), PROGRAM))
+    sys.exit(serve(settings_of(sys.argv[1]), LightProgram(print)))

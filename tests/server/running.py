@@ -13,70 +13,70 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import uvicorn
+from prometheus_client import Counter as CounterMetric
+from prometheus_client import Gauge
 
 from omnigraph import Graph
 from omnigraph.api.governance import AccessRequest, Decision, Gate
+from omnigraph.cluster.serving import ClusterQuery
 from omnigraph.policy.gate import WITHOUT_RULES
-from omnigraph.server.admission import Budgets, WriteTurns
+from omnigraph.server.admission import Budgets, Cap
 from omnigraph.server.app import Application
 from omnigraph.server.catalog import RuntimeState, Served, Serving, StoredQuerySource
 from omnigraph.server.http.call import Services
 from omnigraph.server.http.origins import with_origins
-from omnigraph.server.loader import NamedSource, offered_queries, stored_queries
+from omnigraph.server.loader import offered_queries, stored_queries
 from omnigraph.server.mcp_mount import LoadEndpoint
 from omnigraph.server.reload import ServingSets
-from omnigraph.server.runtime.context import AdmissionControl
+from omnigraph.server.runtime.context import Telemetry
+from omnigraph.server.runtime.metrics import Metrics
 from omnigraph.server.runtime.supervisor import http_options
-from omnigraph.server.runtime.tracing import RequestRecord
+from omnigraph.server.runtime.tracing import RequestRecord, Tracing
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.tokens import TokenEntry, Tokens
 from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
 
+Metric = CounterMetric | Gauge
 
-@dataclass
-class Recorder:
-    """Keeps what the server tells of itself, for tests to look at."""
 
-    records: list[RequestRecord] = field(default_factory=list)
-    decisions: list[tuple[str | None, AccessRequest, Decision]] = field(default_factory=list)
-    failures: list[BaseException] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    go_on: threading.Event | None = None
-    """What handlers wait for before they begin, if anything."""
+class Recorder(Telemetry):
+    """Keeps what the server says of itself, for tests to look at."""
 
-    def began(self, operation_id: str) -> None:
-        self.counts[f"began {operation_id}"] += 1
+    def __init__(self) -> None:
+        super().__init__(Metrics(), Tracing())
+        self.records: list[RequestRecord] = []
+        self.decisions: list[tuple[str | None, AccessRequest, Decision]] = []
+        self.failures: list[BaseException] = []
+        self.begun: Counter[str] = Counter()
+        self.go_on: threading.Event | None = None
+        """What handlers wait for before they begin, if anything."""
 
-    def around(self, operation_id: str, work: Callable[[], Any]) -> Callable[[], Any]:
+    def begin_request(self, operation_id: str) -> None:
+        self.begun[operation_id] += 1
+
+    def trace(self, operation_id: str, work: Callable[[], Any]) -> Callable[[], Any]:
         go_on = self.go_on
         return work if go_on is None else lambda: go_on.wait() and work()
 
-    def answered(self, record: RequestRecord) -> None:
+    def end_request(self, record: RequestRecord) -> None:
         self.records.append(record)
 
-    def decided(self, request_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None:
+    def log_decision(self, request_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None:
         self.decisions.append((actor, request, decision))
 
-    def failed(self, request_id: str, operation_id: str, error: BaseException) -> None:
+    def log_failure(self, record: RequestRecord, error: BaseException) -> None:
         self.failures.append(error)
 
-    def stream_opened(self, graph_id: str) -> None:
-        self.counts["streams"] += 1
-
-    def stream_closed(self, graph_id: str) -> None:
-        self.counts["streams"] -= 1
-
-    def committed(self, graph_id: str) -> None:
-        self.counts["commits"] += 1
-
-    def conflicted(self, graph_id: str) -> None:
-        self.counts["conflicts"] += 1
+    def count(self, counter: Metric) -> int:
+        """The sum of a counter or gauge over its labels."""
+        [family] = counter.collect()
+        return sum(int(sample.value) for sample in family.samples if not sample.name.endswith("_created"))
 
     def record_of(self, request_id: str) -> RequestRecord:
         """A request is recorded when its answer is out, so the client may know sooner."""
@@ -84,12 +84,9 @@ class Recorder:
         [record] = [r for r in self.records if r.request_id == request_id]
         return record
 
-    def exposition(self) -> bytes:
-        return b"# nothing is counted here\n"
 
-
-class Unlimited:
-    """Admits everything; what is refused has tests of its own."""
+class Unlimited(Budgets):
+    """Admits every write; what is refused has tests of its own."""
 
     def admit(self, actor: str | None, size: int) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -104,6 +101,12 @@ class RunningServer:
     recorder: Recorder
     application: Application
     services: Services
+
+    def open_streams(self) -> int:
+        return self.services.budgets._counts[Cap.STREAMS, None, ""]
+
+    def feeds(self) -> int:
+        return self.services.budgets._counts[Cap.FEEDS, None, ""]
 
     def graph(self, graph_id: str = "kb") -> str:
         return f"{self.url}/graphs/{graph_id}"
@@ -121,7 +124,7 @@ def running(
     origins: tuple[str, ...] = (),
     owned_by_cluster: bool = False,
     agents: LoadEndpoint | None = None,
-    admission: AdmissionControl | None = None,
+    budgets: Budgets | None = None,
     wrap: Callable[[Application], Application] = lambda application: application,
 ) -> Iterator[RunningServer]:
     """Serve some graphs. `tokens` maps actors to tokens; without any the server is open."""
@@ -134,15 +137,7 @@ def running(
     if tokens:
         state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
     serving = Serving(served, state, server_gate)
-    services = Services(
-        ServingSets(serving),
-        limits,
-        admission or Unlimited(),
-        recorder,
-        Budgets(limits),
-        WriteTurns(limits.write_threads),
-        "0.0.0-test",
-    )
+    services = Services(ServingSets(serving), limits, budgets or Unlimited(limits), recorder, "0.0.0-test")
     application = wrap(
         Application(services, Tokens([TokenEntry(*pair) for pair in (tokens or {}).items()]), agents, origins)
     )
@@ -181,4 +176,4 @@ def _stored(graph: Graph, text: str) -> Mapping[str, StoredQuerySource]:
     names = [
         line.split("(")[0].removeprefix("query ").strip() for line in text.splitlines() if line.startswith("query ")
     ]
-    return stored_queries([NamedSource(name, text) for name in names], graph.snapshot())
+    return stored_queries([ClusterQuery("kb", name, text) for name in names], graph.snapshot())

@@ -11,11 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import TooManyRequestsError
-from omnigraph.server.admission import Admission, Cap
+from omnigraph.server.admission import Budgets, Cap
+from omnigraph.server.settings import ServerLimits
+
+
+def budgets(requests: int, volume: int) -> Budgets:
+    return Budgets(ServerLimits(actor_requests=requests, actor_bytes=volume))
 
 
 def test_over_the_count_an_actor_is_refused_and_others_are_not() -> None:
-    admission = Admission(2, 1000)
+    admission = budgets(2, 1000)
     with admission.admit("ada", 1), admission.admit("ada", 1):
         with (
             pytest.raises(TooManyRequestsError, match="in-flight count cap 2") as refused,
@@ -30,8 +35,8 @@ def test_over_the_count_an_actor_is_refused_and_others_are_not() -> None:
 
 
 def test_over_the_bytes_an_actor_is_refused() -> None:
-    refusals: list[Cap] = []
-    admission = Admission(16, 100, refusals.append)
+    refusals: list[str] = []
+    admission = Budgets(ServerLimits(actor_requests=16, actor_bytes=100), refusals.append)
     with admission.admit(None, 60):
         with pytest.raises(TooManyRequestsError, match="byte budget"), admission.admit(None, 41):
             pass
@@ -41,7 +46,7 @@ def test_over_the_bytes_an_actor_is_refused() -> None:
 
 
 def test_who_sends_no_name_is_counted_as_anonymous() -> None:
-    admission = Admission(1, 1000)
+    admission = budgets(1, 1000)
     with (
         admission.admit(None, 1),
         pytest.raises(TooManyRequestsError, match="'anonymous'"),
@@ -52,12 +57,12 @@ def test_who_sends_no_name_is_counted_as_anonymous() -> None:
 
 @pytest.mark.parametrize("caps", [(0, 1000), (16, 0)])
 def test_a_cap_of_0_refuses_every_write(caps: tuple[int, int]) -> None:
-    with pytest.raises(TooManyRequestsError), Admission(*caps).admit("ada", 1):
+    with pytest.raises(TooManyRequestsError), budgets(*caps).admit("ada", 1):
         pass
 
 
 def test_a_write_that_fails_is_not_in_flight_any_more() -> None:
-    admission = Admission(1, 1000)
+    admission = budgets(1, 1000)
     for _ in range(3):
         with pytest.raises(KeyError), admission.admit("ada", 1):
             raise KeyError
@@ -77,7 +82,7 @@ EVENTS = st.lists(
 def test_an_actor_is_admitted_while_its_sums_are_within_the_caps(
     events: list[tuple], requests: int, volume: int
 ) -> None:
-    admission = Admission(requests, volume)
+    admission = budgets(requests, volume)
     inside: list[tuple[str, int, AbstractContextManager[None]]] = []
     for event in events:
         match event:
@@ -96,7 +101,7 @@ def test_an_actor_is_admitted_while_its_sums_are_within_the_caps(
 
 
 def test_threads_that_race_never_have_more_inside_than_the_cap() -> None:
-    cap, admission, lock = 2, Admission(2, 1 << 40), Lock()
+    cap, admission, lock = 2, budgets(2, 1 << 40), Lock()
     inside, most = [0], [0]
 
     def hammer(_: int) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import OmniGraphError, TooManyRequestsError, UnavailableError
-from omnigraph.server.admission import Budgets, Cap, Turns, WriteTurns
+from omnigraph.server.admission import Budgets, Cap, Turns
 from omnigraph.server.settings import ServerLimits
 from tests.server.running import RunningServer, running
 from tests.server.sample import ADD, EVERYBODY, bearer, people
@@ -86,7 +86,7 @@ def test_where_nobody_has_a_name_everybody_shares_all_threads() -> None:
 
 
 def test_a_read_that_waits_too_long_is_told_whose_limit_it_was() -> None:
-    refusals: list[Cap] = []
+    refusals: list[str] = []
 
     async def run() -> None:
         limits = ServerLimits(read_threads=4, actor_read_threads=2, read_wait_seconds=0.01)
@@ -154,7 +154,7 @@ def test_no_turn_is_lost_whoever_ends_or_leaves(steps: list[Any], threads: int, 
 
 
 def test_streams_of_an_actor_of_a_graph_and_of_a_worker() -> None:
-    refusals: list[Cap] = []
+    refusals: list[str] = []
     budgets = Budgets(ServerLimits(streams_per_graph=4, streams=6, actor_streams=4), refusals.append)
     with ExitStack() as open_streams:
 
@@ -177,21 +177,20 @@ def test_streams_of_an_actor_of_a_graph_and_of_a_worker() -> None:
         assert refusal("rob", "lab") is None
         assert isinstance(full := refusal("rob", None), UnavailableError)
         assert "--streams)" in str(full)
-    assert budgets.open_streams() == 0
+    assert not budgets._counts
     assert refusals == [Cap.STREAMS] * 4
 
 
 def test_an_actor_that_is_gone_leaves_nothing_behind() -> None:
     budgets = Budgets(ServerLimits())
     for number in range(3):
-        with budgets.reading(f"actor {number}"), budgets.following(f"actor {number}"):
+        with budgets.read(f"actor {number}"), budgets.follow(f"actor {number}"), budgets.admit(f"actor {number}", 7):
             budgets.open_stream(f"actor {number}", "kb")()
-    assert not any(vars(budgets)[name] for name in ("_reads", "_feeds", "_streams", "_streams_of_graph"))
-    assert not budgets._streams_of_actor_and_graph
+    assert not budgets._counts
 
 
 def test_long_writes_of_one_actor_leave_turns_for_others() -> None:
-    turns, writing, go_on = WriteTurns(4), list[str | None](), threading.Event()
+    turns, writing, go_on = Budgets(ServerLimits(write_threads=4)), list[str | None](), threading.Event()
 
     def begun() -> Counter[str | None]:
         return Counter(writing)
@@ -209,7 +208,7 @@ def test_long_writes_of_one_actor_leave_turns_for_others() -> None:
         finally:
             go_on.set()
     assert begun() == {"bully": 8, "ana": 1}
-    assert not turns._writing
+    assert not turns._turns
     go_on.clear()
     with ThreadPoolExecutor(20) as writers:
         for _ in range(5):
@@ -275,7 +274,7 @@ def test_a_full_pool_answers_503_and_the_server_still_tells_of_itself(graph: Gra
             assert server.client.get(f"/{path}").status_code == 200
         with omnigraph.connect(server.url, graph="kb") as patient:
             waiting = clients.submit(patient.query, EVERYBODY)
-            wait_until(lambda: server.recorder.counts["began query"] >= 5, "it was sent")
+            wait_until(lambda: server.recorder.begun["query"] >= 5, "it was sent")
             assert go_on is not None
             go_on.set()
             assert waiting.result().num_rows == 3
@@ -297,13 +296,13 @@ def test_feeds_of_an_actor_are_counted_and_keep_no_stream_from_anybody(tmp_path:
         cursor = poll("bully").json()["cursor"]
         waits = {"cursor": cursor, "wait_ms": 600_000}
         waiting = [clients.submit(poll, "bully", **waits) for _ in range(2)]
-        wait_until(lambda: server.services.budgets.feeds() == 2, "they wait")
+        wait_until(lambda: server.feeds() == 2, "they wait")
         refused = poll("bully", **waits)
         assert (refused.status_code, refused.json()["type"]) == (429, "too_many_requests")
         assert int(refused.headers["retry-after"]) > 0
         assert "(--actor-feeds)" in refused.json()["error"]
         waiting.append(clients.submit(poll, "ana", **waits))
-        wait_until(lambda: server.services.budgets.feeds() == 3, "another actor waits too")
+        wait_until(lambda: server.feeds() == 3, "another actor waits too")
         refused = poll("rob", **waits)
         assert (refused.status_code, refused.json()["type"]) == (503, "unavailable")
         assert poll("bully", cursor=cursor).status_code == 200, "it does not wait"

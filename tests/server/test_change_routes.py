@@ -224,8 +224,8 @@ def test_a_cursor_belongs_to_its_graph(server: RunningServer, tmp_path: Any) -> 
 
 
 def waiters(server: RunningServer) -> int:
-    feeds = server.application._feeds._feeds.copy().values()
-    return sum(watched.waiters for feed in feeds for watched in feed._watch._watched.copy().values())
+    waits = server.application._feeds._waits.copy().values()
+    return sum(watched.waiters for each in waits for watched in each._watched.copy().values())
 
 
 def test_a_poll_that_waits_ends_with_a_write(server: RunningServer, graph: Graph, branch: str) -> None:
@@ -306,7 +306,7 @@ def test_events_follow_a_branch(server: RunningServer, graph: Graph, branch: str
             told = json.loads(event["data"])
             assert event["id"] == told["cursor"]
             assert [change["id"] for block in told["blocks"] for change in block["changes"]] == [name]
-    wait_until(lambda: server.recorder.counts["streams"] == 0, "the slot is given back")
+    wait_until(lambda: server.recorder.count(server.recorder.metrics.streams) == 0, "the slot is given back")
 
 
 def test_a_stream_goes_on_where_a_client_was(server: RunningServer, graph: Graph, branch: str) -> None:
@@ -356,7 +356,7 @@ def test_a_client_that_leaves_gives_its_slot_back(graph: Graph, branch: str) -> 
                 assert int(refused.headers["retry-after"]) > 0
                 assert "(--feeds)" in refused.json()["error"]
             assert server.client.get("/graphs/kb/changes").status_code == 200, "it does not wait"
-        wait_until(lambda: server.services.budgets.feeds() == 0, "the slot is given back")
+        wait_until(lambda: server.feeds() == 0, "the slot is given back")
         with events(server, f"branch={branch}") as stream:
             assert stream.next()["event"] == "changes"
 
@@ -366,11 +366,10 @@ def test_a_client_that_asked_for_more_and_left_gives_its_slot_back(
 ) -> None:
     monkeypatch.setattr(changes, "HEARTBEAT_SECONDS", 0.02)
     with running({"kb": graph}) as server:
-        budgets = server.services.budgets
         with raw.connected(server) as connection:
             connection.sendall(raw.head("GET", "/graphs/kb/changes", EVENTS) + raw.head("GET", "/healthz"))
-            wait_until(lambda: budgets.feeds() == 1, "the stream is open")
-        wait_until(lambda: budgets.feeds() == 0, "the slot is given back")
+            wait_until(lambda: server.feeds() == 1, "the stream is open")
+        wait_until(lambda: server.feeds() == 0, "the slot is given back")
         assert not server.recorder.failures, "to leave is no fault"
 
 

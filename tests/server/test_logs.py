@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.errors import IntegrityError
 from omnigraph.server.runtime import logs
+from omnigraph.server.runtime.tracing import RequestRecord
 
 
 class Terminal(io.StringIO):
@@ -42,7 +45,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 def test_a_request_is_one_json_object_with_these_members() -> None:
     stream = io.StringIO()
     logs.configure({}, worker=3, stream=stream)
-    logs.request("r1", "mutate", 200, 12.3456, graph="kb", actor="ada", received=10, sent=20)
+    logs.log_request(RequestRecord("r1", "POST", "mutate", 200, 0.0123456, "kb", "ada", 10, 20))
     (line,) = lines(stream)
     assert line.pop("time").endswith("Z")
     assert line == {
@@ -64,7 +67,8 @@ def test_a_request_is_one_json_object_with_these_members() -> None:
 def test_a_decision_is_one_json_object_too() -> None:
     stream = io.StringIO()
     logs.configure({}, stream=stream)
-    logs.decision("r1", "change", False, branch="main", actor="ada", rule="writers")
+    request = AccessRequest(PolicyAction.CHANGE, "main")
+    logs.log_decision("r1", "ada", request, Decision(allowed=False, message="no", matched_rule_id="writers"))
     (line,) = lines(stream)
     assert {"action": "change", "allowed": False, "branch": "main", "rule": "writers"}.items() <= line.items()
 
@@ -100,14 +104,14 @@ def test_of_an_exception_the_class_and_the_places_are_told_and_not_the_text() ->
 def test_what_is_not_text_is_logged_nevertheless() -> None:
     stream = io.StringIO()
     logs.configure({}, stream=stream)
-    logs.request("r1", "query", 200, 1.0, actor="a\ud800\n")
+    logs.log_request(RequestRecord("r1", "POST", "query", 200, actor="a\ud800\n"))
     assert lines(stream)[0]["actor"] == "a\\ud800\n"
 
 
 def test_on_a_terminal_people_read_it_and_nothing_moves_the_cursor() -> None:
     stream = Terminal()
     logs.configure({}, stream=stream)
-    logs.request("r1", "query", 200, 1.0, actor="a\x1b[2J\nfake line")
+    logs.log_request(RequestRecord("r1", "POST", "query", 200, actor="a\x1b[2J\nfake line"))
     assert len(stream.getvalue().splitlines()) == 1
     assert "\x1b" not in stream.getvalue()
     assert "operation=query status=200" in stream.getvalue()
@@ -142,6 +146,6 @@ def test_a_level_that_is_none_is_reported() -> None:
 def test_above_info_requests_are_not_told() -> None:
     stream = io.StringIO()
     logs.configure({"OMNIGRAPH_LOG": "warn"}, stream=stream)
-    logs.request("r1", "query", 200, 1.0)
+    logs.log_request(RequestRecord("r1", "POST", "query", 200))
     logging.getLogger("uvicorn.error").info("Started server process")
     assert stream.getvalue() == ""

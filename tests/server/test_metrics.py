@@ -15,6 +15,7 @@ import omnigraph
 from omnigraph.engine.shared_memory import ByteBoundCache, Lookups
 from omnigraph.server.catalog import Served
 from omnigraph.server.runtime.metrics import Metrics, forget_dead_workers
+from omnigraph.server.runtime.tracing import RequestRecord
 from omnigraph.storage.log.writer_queue import FairLocks
 from tests.server.conftest import LightServer, Room
 from tests.server.test_workers import asked, fetched
@@ -34,13 +35,12 @@ def samples(text: str | bytes) -> dict[tuple[str, ...], float]:
 
 def test_requests_commits_and_refusals_are_counted() -> None:
     metrics = Metrics()
-    metrics.began()
-    metrics.answered("query", "POST", 200, 0.004)
-    metrics.answered("query", "BREW\x01coffee", 405, 0.004)
-    metrics.committed("kb")
-    metrics.conflicted("kb")
-    metrics.refused("bytes")
-    metrics.stream_opened("kb")
+    metrics.in_flight.inc()
+    metrics.count_request(RequestRecord("r1", "POST", "query", 200, 0.004))
+    metrics.count_request(RequestRecord("r2", "BREW\x01coffee", "query", 405, 0.004))
+    for counter in (metrics.commits, metrics.conflicts, metrics.streams):
+        counter.labels("kb").inc()
+    metrics.count_refusal("bytes")
     found = samples(metrics.text())
     assert found["omnigraph_requests_total", "method=POST", "operation=query", "status=200"] == 1
     assert found["omnigraph_requests_total", "method=OTHER", "operation=query", "status=405"] == 1
@@ -55,7 +55,7 @@ def test_requests_commits_and_refusals_are_counted() -> None:
 def test_what_graphs_caches_and_locks_count_is_taken_over(tmp_path: Path) -> None:
     with omnigraph.init(tmp_path / "kb", "node Person { name: String @key }") as graph:
         metrics = Metrics()
-        metrics.serves({"kb": Served("kb", graph)}, None)
+        metrics.serve({"kb": Served("kb", graph)}, None)
         metrics.refresh()
         before = samples(metrics.text())
         graph.mutate('query add() { insert Person { name: "Ada" } }')

@@ -20,7 +20,7 @@ import omnigraph
 from omnigraph import AllowedBase, ExternalBlobPolicy, Graph
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.service.routes import ROUTES, Route
-from omnigraph.server.admission import Admission
+from omnigraph.server.admission import Budgets
 from omnigraph.server.settings import ServerLimits
 from tests.conftest import Place
 from tests.server.running import RunningServer, running
@@ -88,7 +88,7 @@ def ruled(graph: Graph) -> Iterator[RunningServer]:
             tokens={"bob": "b", "eve": "e"},
             gates={"kb": rules},
             queries="\n".join([EVERYBODY, ADD]),
-            admission=Admission(0, 1 << 30),
+            budgets=Budgets(ServerLimits(actor_requests=0)),
         ) as server,
     ):
         yield server
@@ -186,7 +186,7 @@ def test_the_contract_says_which_routes_are_counted() -> None:
 
 
 def test_a_write_over_the_budget_of_bytes(graph: Graph) -> None:
-    with running({"kb": graph}, admission=Admission(16, 300)) as server:
+    with running({"kb": graph}, budgets=Budgets(ServerLimits(actor_bytes=300))) as server:
         branch = server.client.post("/graphs/kb/branches", json={"name": "cheap"})
         assert branch.status_code == 200, "an operation on branches counts 256"
         for tag in ("x" * 300, "日" * 100):
@@ -200,7 +200,7 @@ def test_writes_that_wait_for_others_are_under_way(graph: Graph) -> None:
     """An actor is refused at its cap, not made to wait for a thread, and another one is not refused."""
     inside, go = threading.Semaphore(0), threading.Event()
 
-    class Held(Admission):
+    class Held(Budgets):
         @contextmanager
         def admit(self, actor: str | None, size: int) -> Iterator[None]:
             with super().admit(actor, size):
@@ -208,15 +208,15 @@ def test_writes_that_wait_for_others_are_under_way(graph: Graph) -> None:
                 go.wait()
                 yield
 
-    tokens = {"ana": "t-ana", "rob": "t-rob"}
+    tokens, limits = {"ana": "t-ana", "rob": "t-rob"}, ServerLimits(actor_requests=2, write_threads=1)
     rules = Rules(dict.fromkeys(tokens, EVERYTHING))
     with (
         running(
             {"kb": graph},
             tokens=tokens,
             gates={"kb": rules},
-            admission=Held(2, 1 << 30),
-            limits=ServerLimits(write_threads=1),
+            budgets=Held(limits),
+            limits=limits,
         ) as server,
         ThreadPoolExecutor() as clients,
     ):

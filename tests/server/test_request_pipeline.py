@@ -131,7 +131,7 @@ def test_the_names_of_a_server(bind: str, host: str, is_allowed: bool) -> None:
     """A server that listens at all addresses is called by the one that the connection came to."""
     hosts = Hosts(bind, ["Graphs.example.org", "fd00::7"])
     with nullcontext() if is_allowed else pytest.raises(HostNotAllowedError):
-        hosts.refuse_others([host], "::ffff:10.0.0.5" if bind == "::" else "10.0.0.5", "1.1")
+        hosts.refuse_others([host], {"server": ("::ffff:10.0.0.5" if bind == "::" else "10.0.0.5", 80)})
 
 
 # Which path

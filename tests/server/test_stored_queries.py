@@ -11,8 +11,9 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.api import wire
+from omnigraph.cluster.serving import ClusterQuery
 from omnigraph.errors import BadRequestError, ConflictError
-from omnigraph.server.loader import NamedSource, refuse_equal_tools, stored_queries
+from omnigraph.server.loader import refuse_equal_tools, stored_queries
 
 SCHEMA = """
 node Doc {
@@ -43,7 +44,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 
 def offered(graph: Graph, **sources: str) -> list[dict[str, object]]:
-    found = stored_queries([NamedSource(*item) for item in sources.items()], graph.snapshot())
+    found = stored_queries([ClusterQuery("kb", *item) for item in sources.items()], graph.snapshot())
     assert {name: query.source for name, query in found.items()} == sources
     return [wire.to_builtins(query.entry) for query in found.values()]
 
@@ -99,15 +100,15 @@ def test_a_broken_neighbour_in_the_file_does_no_harm(graph: Graph) -> None:
 )
 def test_what_can_not_run_is_not_offered(graph: Graph, name: str, source: str, reason: str) -> None:
     with pytest.raises(BadRequestError, match=reason):
-        stored_queries([NamedSource("titles", TWO), NamedSource(name, source)], graph.snapshot())
+        stored_queries([ClusterQuery("kb", "titles", TWO), ClusterQuery("kb", name, source)], graph.snapshot())
 
 
 def test_agents_know_a_tool_by_its_name_alone(graph: Graph) -> None:
-    found = stored_queries([NamedSource("titles", TWO), NamedSource("write", TWO)], graph.snapshot())
+    found = stored_queries([ClusterQuery("kb", "titles", TWO), ClusterQuery("kb", "write", TWO)], graph.snapshot())
     entries = [query.entry for query in found.values()]
     refuse_equal_tools(entries)
     entries[1] = msgspec.structs.replace(entries[1], tool_name="titles")
     with pytest.raises(ConflictError, match="'titles' and 'write' have the same tool name 'titles'"):
         refuse_equal_tools(entries)
     with pytest.raises(ConflictError, match="given twice"):
-        stored_queries([NamedSource("titles", TWO)] * 2, graph.snapshot())
+        stored_queries([ClusterQuery("kb", "titles", TWO)] * 2, graph.snapshot())

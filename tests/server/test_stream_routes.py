@@ -144,7 +144,7 @@ def test_exports_that_can_not_be(server: RunningServer, body: Any, status: int, 
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/json"
     assert fragment in answer.json()["error"]
-    wait_until(lambda: server.services.budgets.open_streams() == 0, "the slot is given back")
+    wait_until(lambda: server.open_streams() == 0, "the slot is given back")
 
 
 def test_an_export_has_a_right_of_its_own(graph: Graph) -> None:
@@ -194,7 +194,7 @@ def test_there_are_so_many_streams_of_a_graph(large: RunningServer) -> None:
             asked = {"json": {"query": EVERYBODY}, "headers": {"Accept": accepted}}
             small = large.client.post("/graphs/kb/query", **asked)
             assert (small.status_code, small.headers["content-length"]) == (200, str(len(small.content)))
-    wait_until(lambda: large.services.budgets.open_streams() == 0, "the slot is given back")
+    wait_until(lambda: large.open_streams() == 0, "the slot is given back")
     assert export(large, {"type_names": ["Person"]}).status_code == 200
 
 
@@ -205,18 +205,18 @@ def test_nothing_is_made_for_a_client_that_left(large: RunningServer, path: str)
         response.read(1_000)
         for _ in range(5):
             assert large.client.get("/healthz").status_code == 200
-    wait_until(lambda: large.services.budgets.open_streams() == 0, "the slot is given back")
+    wait_until(lambda: large.open_streams() == 0, "the slot is given back")
     record = large.recorder.record_of(f"left-{path}")
     assert record.broke_off
     assert record.sent_bytes < TOTAL / 2
-    assert large.recorder.counts["streams"] == 0
+    assert large.recorder.count(large.recorder.metrics.streams) == 0
 
 
 def test_a_client_that_never_reads_is_given_up(large_root: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Graph.open(large_root) as graph, running({"kb": graph}, limits=ServerLimits(send_seconds=0.05)) as server:
         with paused(server):
             wait_until(lambda: server.recorder.records, "the stream is over")
-            wait_until(lambda: server.services.budgets.open_streams() == 0, "the slot is given back")
+            wait_until(lambda: server.open_streams() == 0, "the slot is given back")
         assert server.recorder.records[0].broke_off
         assert server.recorder.records[0].sent_bytes < TOTAL / 2
     assert not [record for record in caplog.records if record.levelname == "ERROR"], "its client is to blame"
@@ -254,7 +254,7 @@ def test_a_stream_that_fails_midway_says_so_and_never_looks_complete(
     assert (told["code"], told["fields"]["request_id"]) == ("internal", "torn-1")
     assert str(root) not in json.dumps(told)
     assert not [line for line in lines if "baseline" in line]
-    wait_until(lambda: server.services.budgets.open_streams() == 0, "the slot is given back")
+    wait_until(lambda: server.open_streams() == 0, "the slot is given back")
     record = server.recorder.record_of("torn-1")
     assert len(server.recorder.failures) == 1
     assert (record.status, record.broke_off) == (200, True)
@@ -267,7 +267,7 @@ def test_a_stream_that_stands_still_is_broken_off(large_root: Path, monkeypatch:
         yield b'{"type":"Note","data":{}}\n'
         stuck.wait()
 
-    stand_still = lambda call: stream_response(call, lines(), "application/x-ndjson", {}, last_line_tells_error=True)  # noqa: E731
+    stand_still = lambda call: stream_response(call, lines(), "application/x-ndjson", {})  # noqa: E731
     monkeypatch.setitem(HANDLERS, "export", stand_still)
     with Graph.open(large_root) as graph, running({"kb": graph}, limits=ServerLimits(query_seconds=2)) as server:
         try:
@@ -278,7 +278,7 @@ def test_a_stream_that_stands_still_is_broken_off(large_root: Path, monkeypatch:
         first, last = ndjson(cut.value.partial)
         assert first == {"type": "Note", "data": {}}
         assert last["error"]["resource_limit"]["resource"] == "query seconds"
-        wait_until(lambda: server.services.budgets.open_streams() == 0, "the slot is given back")
+        wait_until(lambda: server.open_streams() == 0, "the slot is given back")
 
 
 def test_a_stream_that_fails_at_once_is_an_error(torn: tuple[RunningServer, Path]) -> None:
@@ -286,7 +286,7 @@ def test_a_stream_that_fails_at_once_is_an_error(torn: tuple[RunningServer, Path
     remove_people(server, root)
     answer = export(server, {"type_names": ["Person"]})
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
-    wait_until(lambda: server.services.budgets.open_streams() == 0, "the slot is given back")
+    wait_until(lambda: server.open_streams() == 0, "the slot is given back")
 
 
 def test_the_server_goes_on_after_a_broken_stream(torn: tuple[RunningServer, Path]) -> None:

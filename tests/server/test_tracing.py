@@ -65,16 +65,16 @@ def test_a_request_is_a_span_below_the_callers_with_the_engine_below_it(collecto
     async def answer(scope: object, receive: object, send: object) -> None:
         work = tracing.within("query engine", lambda: 42)
         assert await asyncio.get_running_loop().run_in_executor(None, work) == 42
-        tracing.describe("query", RequestRecord("r1", "query", "POST", 200, 0.01, graph_id="kb"))
+        tracing.describe(RequestRecord("r1", "POST", "query", 200, 0.01, graph_id="kb"))
 
     async def refuse(scope: object, receive: object, send: object) -> None:
         raise ValueError("planted-row")
 
     headers = [(b"traceparent", f"00-{PARENT}-b7ad6b7169203331-01".encode()), (b"authorization", b"Bearer planted")]
     scope = {"type": "http", "method": "POST", "path": "/planted", "headers": headers}
-    asyncio.run(tracing.traced(answer)(scope, None, None))  # type: ignore[arg-type]
+    asyncio.run(tracing.wrap(answer)(scope, None, None))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="planted"):
-        asyncio.run(tracing.traced(refuse)(scope, None, None))  # type: ignore[arg-type]
+        asyncio.run(tracing.wrap(refuse)(scope, None, None))  # type: ignore[arg-type]
     tracing.close()
     engine, request, failed = collector.spans
     assert (engine.name, request.name) == ("query engine", "query")
@@ -93,7 +93,7 @@ def test_without_a_configuration_nothing_is_loaded_and_nothing_is_in_the_way() -
         "import sys\n"
         "from omnigraph.server.runtime.tracing import Tracing\n"
         "tracing, application = Tracing.of({'OTEL_SERVICE_NAME': 'x'}), object()\n"
-        "assert tracing.traced(application) is application\n"
+        "assert tracing.wrap(application) is application\n"
         "assert tracing.within('x', len) is len\n"
         "assert not any(name.startswith('opentelemetry') for name in sys.modules)\n"
     )

@@ -509,7 +509,7 @@ def test_a_load_by_lines(server: RunningServer, graph: Graph, branch: str) -> No
 
 def test_a_load_of_no_records_makes_no_commit(server: RunningServer, graph: Graph, branch: str) -> None:
     head = graph.resolve_snapshot(branch)
-    before = server.recorder.counts["commits"]
+    before = server.recorder.count(server.recorder.metrics.commits)
     answers = [
         post(server, "load", {"data": "\n", "branch": branch}),
         post(server, "ingest", {"data": "", "branch": branch}),
@@ -520,7 +520,7 @@ def test_a_load_of_no_records_makes_no_commit(server: RunningServer, graph: Grap
         assert (answer.status_code, answer.json()["commit"], answer.json()["total_entities"]) == (200, None, 0)
         assert "omnigraph-commit" not in answer.headers
     assert graph.resolve_snapshot(branch) == head
-    assert server.recorder.counts["commits"] == before
+    assert server.recorder.count(server.recorder.metrics.commits) == before
 
 
 @pytest.mark.parametrize("path", ["load", "load/ndjson"])
@@ -887,4 +887,7 @@ def test_commits_and_conflicts_are_counted(graph: Graph, branch: str) -> None:
         for _ in range(2):
             post(server, "mutate", add("Counted", branch), key)
         post(server, "mutate/if-graph-commit", add("Never", branch), {IF: graph.commits().commits[-1].id})
-        assert (server.recorder.counts["commits"], server.recorder.counts["conflicts"]) == (1, 1)
+        assert (
+            server.recorder.count(server.recorder.metrics.commits),
+            server.recorder.count(server.recorder.metrics.conflicts),
+        ) == (1, 1)

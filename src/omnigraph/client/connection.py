@@ -7,23 +7,20 @@ never shown.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import ssl
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import Enum
 from typing import Any, Final, Self, TypeAlias, TypeVar
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 import msgspec
 
 from omnigraph.api import wire
 from omnigraph.api.calls import Author, Call
-from omnigraph.api.load import encode_piece, file_pieces, require_records
 from omnigraph.api.queries import ReadPoint
 from omnigraph.api.service.http import received_error
 from omnigraph.api.service.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Media, Route, route
@@ -75,39 +72,38 @@ class Address:
 
 Shape = TypeVar("Shape")
 
-_PIECE_BYTES: Final = 256 << 10
-_KEPT: Final = (str, bytes, bytearray, memoryview, os.PathLike, list, tuple)
 _SHOWN_CHARACTERS: Final = 500
+_LONGEST_KEY: Final = 256
 _PAGES: Final = ("text/html", "application/xhtml+xml")
 _TITLE: Final = re.compile(rb"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
 
 
 class Upload:
-    """A body that is sent in pieces. Texts, bytes and files can be sent again, an iterator only once."""
+    """A body that is sent in pieces: more than `once`, if they can be read again. `media` says how it is written, where
+    the operation leaves a choice, and `parameters` what the media type does not say."""
 
-    media: Media | None = None
-    """How it is written, where the operation leaves a choice."""
-
-    def __init__(self, data: str | bytes | os.PathLike[str] | Iterable[str | bytes]) -> None:
-        require_records(data)
-        self._data = data
+    def __init__(
+        self,
+        pieces: Callable[[], Iterator[bytes]],
+        media: Media | None = None,
+        *,
+        once: bool = False,
+        **parameters: Any,
+    ) -> None:
+        self._pieces = pieces
+        self._once = once
         self._opened = False
+        self.media = media
+        self.parameters = {name: value for name, value in parameters.items() if value is not None}
 
     @property
     def can_be_sent(self) -> bool:
         """Whether the next `pieces` are the whole of it."""
-        return not self._opened or isinstance(self._data, _KEPT)
+        return not (self._once and self._opened)
 
     def pieces(self) -> Iterator[bytes]:
         self._opened = True
-        data = self._data
-        if isinstance(data, str | bytes | bytearray | memoryview):
-            whole = encode_piece(data)
-            yield from (whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES))
-        elif isinstance(data, os.PathLike):
-            yield from file_pieces(data, _PIECE_BYTES)
-        else:
-            yield from map(encode_piece, data)
+        return self._pieces()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +137,25 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer. Names of headers are lower case."""
+    """A whole answer. The headers of a response are found by their names in any case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
 
-    def header(self, name: str) -> str | None:
-        return self.headers.get(name.lower())
-
     @property
     def media(self) -> str:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
-    def checked(self) -> Reply:
-        """This reply, unless it tells a failure: that is raised, as the class it was on the server."""
+    def check(self) -> Reply:
+        """This reply, unless it reports a failure: that is raised, as the class it was on the server."""
         if not 200 <= self.status < 300:
             raise self.failure()
         return self
 
-    def decoded(self, shape: type[Shape]) -> Shape:
+    def decode(self, shape: type[Shape]) -> Shape:
         """The body as a struct of the contract. Members that this version does not know are ignored."""
-        self.checked()
+        self.check()
         if self.media in _PAGES:
             raise self.page()
         try:
@@ -171,7 +164,7 @@ class Reply:
             raise UnexpectedAnswerError(self.status, f"{error}; is this an OmniGraph server?") from None
 
     def page(self) -> UnexpectedAnswerError:
-        """What to say of a page for people, which a proxy or another service sends."""
+        """The error for a page for people, which a proxy or another service sends."""
         title = _TITLE.search(self.body[: _SHOWN_CHARACTERS * 8])
         named = "" if title is None else f" titled '{' '.join(title[1].decode(errors='replace').split())}'"
         text = f"a page for browsers{named}, not an answer; is this an OmniGraph server, or a proxy before it?"
@@ -186,9 +179,9 @@ class Reply:
             raise UnexpectedAnswerError(self.status, f"'{self.media}' where this client reads {wanted}")
 
     def failure(self) -> OmniGraphError:
-        """What went wrong, told by the body; a body that is not an error of ours is shown as it is."""
+        """The error that the body reports; a body that is not an error of ours is shown as it is."""
         if 300 <= self.status < 400:
-            where = (self.header("location") or "").partition("?")[0]
+            where = (self.headers.get("location") or "").partition("?")[0]
             return UnexpectedAnswerError(self.status, f"a redirect to '{where}', which is not followed")
         if self.media in _PAGES:
             return self.page()
@@ -207,37 +200,16 @@ Steps: TypeAlias = Generator[Request, Reply, Shape]
 
 def query_string(parameters: Any) -> str:
     """A struct of the contract as a query string, without what is not given."""
-    pairs = []
+    given = {}
     for each in msgspec.structs.fields(parameters):
         value = getattr(parameters, each.name)
-        if value is None:
-            continue
-        pairs += [(each.encode_name, _text(item)) for item in (value if isinstance(value, tuple) else (value,))]
-    return f"?{urlencode(pairs)}" if pairs else ""
-
-
-def _text(value: object) -> str:
-    if isinstance(value, Enum):
-        return str(value.value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
-def json_body(body: Any) -> tuple[bytes, dict[str, str]]:
-    """A struct of the contract as the body of a request, and the header that says so."""
-    return wire.encode(body), {"Content-Type": Media.JSON.value}
-
-
-def header_text(value: str, what: str, longest: int = 256) -> str:
-    """A value that may stand in a header."""
-    if not 0 < len(value) <= longest or not value.isascii() or not value.isprintable():
-        raise BadRequestError(f"{what} must be 1 to {longest} printable ASCII characters")
-    return value
+        if value is not None:
+            given[each.encode_name] = value.isoformat() if isinstance(value, datetime) else value
+    pairs = httpx.QueryParams(given)
+    return f"?{pairs}" if pairs else ""
 
 
 MAIN: Final = "main"
-
 
 Binder: TypeAlias = Callable[[Any, str | None, Mapping[str, Any] | None, Mapping[str, Any], Mapping[str, Any]], Any]
 """Makes a `Call` of a text or handle, name, params, keywords, and the options that were given beside them."""
@@ -297,12 +269,12 @@ class Remote:
         """A request for an operation that reads."""
         row = route(operation_id)
         try:
-            content, headers = (None, {}) if body is None else json_body(body)
+            content = None if body is None else wire.encode(body)
             url = self._address.url(row, **path) + ("" if parameters is None else query_string(parameters))
         except UnicodeEncodeError as error:
             half = error.object[error.start : error.end].encode(errors="backslashreplace").decode()
             raise BadRequestError(f"a text of the request holds half of a surrogate pair, '{half}'") from None
-        return Request(row, url, content, headers)
+        return Request(row, url, content, {} if body is None else {"Content-Type": Media.JSON.value})
 
     def _reading(self, request: Request, point: ReadPoint) -> Request:
         """The same of a branch's head, no older than what this client wrote there."""
@@ -316,7 +288,9 @@ class Remote:
                 f"actor '{author.actor}' is not allowed on a served write: the server knows who writes by the token"
             )
         key = author.idempotency_key if author.idempotency_key is not None else secrets.token_hex(16)
-        headers = {IDEMPOTENCY_HEADER: header_text(key, "an idempotency key")}
+        if not 0 < len(key) <= _LONGEST_KEY or not key.isascii() or not key.isprintable():
+            raise BadRequestError(f"an idempotency key must be 1 to {_LONGEST_KEY} printable ASCII characters")
+        headers = {IDEMPOTENCY_HEADER: key}
         if content is not None:
             headers["Content-Type"] = (content.media or request.route.request_media[0]).value
         body = request.content if content is None else content
@@ -324,9 +298,9 @@ class Remote:
 
     # What this client has written
 
-    def _wrote(self, branch: str, reply: Reply) -> None:
+    def _remember(self, branch: str, reply: Reply) -> None:
         """Remember the commit that a write made."""
-        commit = reply.header(COMMIT_HEADER)
+        commit = reply.headers.get(COMMIT_HEADER)
         if commit is not None and 200 <= reply.status < 300:
             self._made[branch] = commit
 
@@ -348,7 +322,6 @@ def branch_of(name: str | None) -> str:
 
 
 DEFAULT_TIMEOUT: Final = 120.0
-_CONNECT_SECONDS: Final = 10.0
 _CONNECTIONS: Final = 64
 
 
@@ -375,29 +348,22 @@ class Settings:
         headers = {"User-Agent": "omnigraph-python"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
+        try:
+            verify = httpx.create_ssl_context() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        except OSError as error:
+            raise BadRequestError(
+                f"can't load the certificates that servers are known by ({error}); "
+                "SSL_CERT_FILE and SSL_CERT_DIR name them"
+            ) from None
         return {
             "headers": headers,
             "follow_redirects": False,
-            "verify": _certificates() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            "verify": verify,
             "limits": httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
         }
 
-    def timeouts(self, request: Request, seconds_left: float) -> httpx.Timeout:
-        """How long one step of an attempt may take."""
-        longest = max(0.001, min(self.timeout + request.wait_seconds, seconds_left))
-        return httpx.Timeout(longest, connect=min(_CONNECT_SECONDS, longest))
-
-    def reply(self, status: int, headers: httpx.Headers, body: bytes = b"") -> Reply:
+    def reply(self, response: httpx.Response, body: bytes) -> Reply:
         """A reply as it came. A server that repeats the token in an error does not make us show it."""
-        if status >= 300 and self.token is not None:
+        if response.status_code >= 300 and self.token is not None:
             body = body.replace(self.token.encode(), b"[token]")
-        return Reply(status, {name.lower(): value for name, value in headers.items()}, body)
-
-
-def _certificates() -> ssl.SSLContext:
-    try:
-        return httpx.create_ssl_context()
-    except OSError as error:
-        raise BadRequestError(
-            f"can't load the certificates that servers are known by ({error}); SSL_CERT_FILE and SSL_CERT_DIR name them"
-        ) from None
+        return Reply(response.status_code, response.headers, body)

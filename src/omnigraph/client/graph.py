@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from omnigraph.api.calls import Call
 from omnigraph.api.graph import GraphApi, follow, next_poll
@@ -26,12 +26,10 @@ from omnigraph.client.rows import (
     received_batches,
 )
 from omnigraph.client.streams import (
-    AsyncRemoteBlob,
     BaselineLines,
     RecordLines,
     RemoteBlob,
     baseline_request,
-    count_lines,
     export_request,
     find_blob,
     texts,
@@ -40,9 +38,10 @@ from omnigraph.client.transport import AsyncTransport, Transport
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
+AsyncBlob = RemoteBlob[Coroutine[Any, Any, bytes]]
 
 
-class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, RemoteSnapshot, RemoteBlob]):
+class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, RemoteSnapshot, RemoteBlob[bytes]]):
     """A graph behind a server. Implements `omnigraph.GraphApi` as `Graph` does, over HTTP.
 
     A handle may be shared between threads; it keeps connections. Reads are repeated when a response is lost, within
@@ -74,7 +73,7 @@ class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, 
         entities = 0
         for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
             writer.write(block)
-            entities += count_lines(block)
+            entities += block.count(b"\n")
         return entities
 
     def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
@@ -111,11 +110,11 @@ class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, 
     def _follow(self, request: PollRequest) -> Iterator[ChangePoll]:
         return follow(self, request)
 
-    def _blob(self, point: ReadPoint, cell: BlobCell) -> RemoteBlob:
-        return RemoteBlob(self._transport.run(find_blob(self, point, cell)), self._transport)
+    def _blob(self, point: ReadPoint, cell: BlobCell) -> RemoteBlob[bytes]:
+        return RemoteBlob(*self._transport.run(find_blob(self, point, cell)), self._transport.run)
 
 
-class _AsyncResults(GraphApi[Rows, AsyncRemoteBatches | AsyncJsonBatches, RemoteSnapshot, AsyncRemoteBlob]):
+class _AsyncResults(GraphApi[Rows, AsyncRemoteBatches | AsyncJsonBatches, RemoteSnapshot, AsyncBlob]):
     """The signatures of the public methods with the results that an `AsyncRemoteGraph` gives. Never instantiated."""
 
     list_graphs = RemoteOperations.list_graphs
@@ -128,11 +127,14 @@ def await_call(
 
     @functools.wraps(call)
     async def method(self: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        result: Any = call(self, *args, **kwargs)
-        awaited_result: Result = await result
-        return awaited_result
+        return await _coroutine(call(self, *args, **kwargs))
 
     return method
+
+
+def _coroutine(result: Result) -> Coroutine[Any, Any, Result]:
+    """The result of an operation, which is a coroutine for an `AsyncRemoteGraph`."""
+    return cast(Coroutine[Any, Any, Result], result)
 
 
 def iterate_call(
@@ -213,7 +215,7 @@ class AsyncRemoteGraph(RemoteOperations):
         entities = 0
         async for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
             writer.write(block)
-            entities += count_lines(block)
+            entities += block.count(b"\n")
         return entities
 
     async def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
@@ -233,7 +235,7 @@ class AsyncRemoteGraph(RemoteOperations):
     async def _changes_of(self, commit_id: str, scope: ChangeScope) -> AsyncIterator[ChangeRecord]:
         page_token: str | None = None
         while True:
-            page = await self._awaited(self._changes_page(commit_id, scope, page_token, None, None))
+            page = await _coroutine(self._changes_page(commit_id, scope, page_token, None, None))
             for change in page.changes:
                 yield change
             page_token = page.next_page_token
@@ -242,17 +244,11 @@ class AsyncRemoteGraph(RemoteOperations):
 
     async def _follow(self, request: PollRequest) -> AsyncIterator[ChangePoll]:
         """The first poll is made when the first item is awaited, and `now` is that moment."""
-        poll = await self._awaited(self._poll(request, None))
+        poll = await _coroutine(self._poll(request, None))
         while True:
             if poll.blocks:
                 yield poll
-            poll = await self._awaited(self._poll(*next_poll(request, poll)))
+            poll = await _coroutine(self._poll(*next_poll(request, poll)))
 
-    async def _blob(self, point: ReadPoint, cell: BlobCell) -> AsyncRemoteBlob:
-        return AsyncRemoteBlob(await self._transport.run(find_blob(self, point, cell)), self._transport)
-
-    async def _awaited(self, result: Result) -> Result:
-        """The result of an operation, which is a coroutine here."""
-        coroutine: Any = result
-        awaited_result: Result = await coroutine
-        return awaited_result
+    async def _blob(self, point: ReadPoint, cell: BlobCell) -> AsyncBlob:
+        return RemoteBlob(*await self._transport.run(find_blob(self, point, cell)), self._transport.run)

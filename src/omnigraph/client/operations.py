@@ -60,7 +60,7 @@ from omnigraph.api.service.routes import COMMIT_HEADER, IF_COMMIT_HEADER, MIN_CO
 from omnigraph.api.values import plain_id, plain_parameters
 from omnigraph.client.connection import Remote, Reply, Request, Steps, Upload, branch_of, require_json
 from omnigraph.client.rows import JsonBatches, JsonRows, RemoteBatches, RemoteRows, holds_rows, received_rows
-from omnigraph.client.uploads import row_upload
+from omnigraph.client.uploads import record_upload, row_upload
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -91,18 +91,6 @@ def operation(steps: Callable[Concatenate[Self_, Given], Steps[Result]]) -> Call
     @functools.wraps(steps)
     def method(self: Self_, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         return self._run(steps(self, *args, **kwargs))
-
-    return method
-
-
-def input_operation(
-    steps: Callable[Concatenate[Self_, Given], Steps[Result]],
-) -> Callable[Concatenate[Self_, Given], Result]:
-    """The same for an operation that may have to wait for its input."""
-
-    @functools.wraps(steps)
-    def method(self: Self_, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        return self._run(steps(self, *args, **kwargs), reads_input=True)
 
     return method
 
@@ -152,12 +140,12 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     @operation
     def _explain(self, point: ReadPoint, call: Call, options: Any) -> Steps[list[str]]:
         reply = yield from self._ask(self._query_request(point, call, options, "explain"), point)
-        return list(reply.decoded(QueryPlan).plan)
+        return list(reply.decode(QueryPlan).plan)
 
     @operation
     def _profile(self, point: ReadPoint, call: Call, options: Any) -> Steps[OperatorProfile]:
         reply = yield from self._ask(self._query_request(point, call, options, "profile"), point)
-        return reply.decoded(OperatorProfile)
+        return reply.decode(OperatorProfile)
 
     @operation
     def _entity(self, point: ReadPoint, type_name: str, entity_id: str) -> Steps[dict[str, Any] | None]:
@@ -167,7 +155,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
             reply = yield from self._get("getEntity", asked, point)
         except EntityNotFoundError:
             return None
-        return reply.decoded(dict[str, Any])
+        return reply.decode(dict[str, Any])
 
     @operation
     def _count(self, point: ReadPoint, type_name: str, filter: str | None) -> Steps[int]:
@@ -176,35 +164,33 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         kind, name = _kind_and_name(type_name)
         asked = parameters.CountParameters(entity=kind, type=name, **point.keywords)
         reply = yield from self._get("countEntities", asked, point)
-        return reply.decoded(EntityCount).entity_count
+        return reply.decode(EntityCount).entity_count
 
     @operation
     def _snapshot(self, point: ReadPoint) -> Steps[RemoteSnapshot]:
         reply = yield from self._get("getSnapshot", point, point)
-        listing = reply.decoded(SnapshotListing)
+        listing = reply.decode(SnapshotListing)
         return RemoteSnapshot(self, listing.graph_branch, listing.graph_manifest_version, _commit(reply))
 
     @operation
     def _listing(self, point: ReadPoint) -> Steps[SnapshotListing]:
-        return (yield from self._get("getSnapshot", point, point)).decoded(SnapshotListing)
+        return (yield from self._get("getSnapshot", point, point)).decode(SnapshotListing)
 
     @operation
     def _schema_text(self, point: ReadPoint) -> Steps[str]:
-        return (yield from self._get("getSchema", point, point)).decoded(SchemaSource).schema_source
-
-    @operation
-    def _commit_id(self, point: ReadPoint) -> Steps[str]:
-        return (yield from self._find_commit(point))
+        return (yield from self._get("getSchema", point, point)).decode(SchemaSource).schema_source
 
     @operation
     def _version(self, point: ReadPoint) -> Steps[int]:
         commit_id = yield from self._find_commit(point)
         reply = yield self._request("getCommit", commit_id=commit_id)
-        return reply.decoded(CommitReceipt).graph_manifest_version
+        return reply.decode(CommitReceipt).graph_manifest_version
 
     def _find_commit(self, point: ReadPoint) -> Steps[str]:
         """Every read of a state names its commit; the read of the schema is the cheapest."""
         return _commit((yield from self._get("getSchema", point, point)))
+
+    _commit_id = operation(_find_commit)
 
     def _get(self, operation_id: str, query: Any, point: ReadPoint) -> Steps[Reply]:
         return (yield from self._ask(self._reading(self._request(operation_id, query), point), point))
@@ -213,7 +199,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         """One read of a state."""
         reply = yield request
         self._forget_if_gone(request, reply, point)
-        return reply.checked()
+        return reply.check()
 
     def _forget_if_gone(self, request: Request, reply: Reply, point: ReadPoint) -> None:
         """Forget the commits of a branch that was deleted and created again: this is reported once."""
@@ -221,6 +207,14 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
             self._forget(branch_of(point.branch))
 
     # Writes
+
+    def _write(
+        self, request: Request, author: Author, branch: str, shape: type[Result], content: Upload | None = None
+    ) -> Steps[Result]:
+        """One write. Its commit is remembered for the branch."""
+        reply = yield self._writing(request, author, content)
+        self._remember(branch, reply)
+        return reply.decode(shape)
 
     @operation
     def _mutate(self, call: Call, branch: str | None, if_commit: str | None, author: Author) -> Steps[MutationReceipt]:
@@ -232,45 +226,43 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
             request = self._request("change", body=body)
         else:
             body = ChangeRequest(call.source, call.name, params, target)
-            request = _conditional(self._request("mutate_if_graph_commit", body=body), if_commit)
-        reply = yield self._writing(request, author)
-        self._wrote(target, reply)
-        return reply.decoded(MutationReceipt)
+            request = _if_commit(self._request("mutate_if_graph_commit", body=body), if_commit)
+        return (yield from self._write(request, author, target, MutationReceipt))
 
-    @input_operation
-    def _load(self, data: Any, options: LoadOptions, author: Author) -> Steps[LoadReceipt]:
+    def _load(self, data: Any, options: LoadOptions, author: Author) -> LoadReceipt:
+        return self._run(self._load_steps(data, options, author), reads_input=True)
+
+    def _load_steps(self, data: Any, options: LoadOptions, author: Author) -> Steps[LoadReceipt]:
         target = branch_of(options.branch)
         query: dict[str, Any] = {"branch": target, "base": options.base, "mode": _mode(options.mode)}
         query["embed"] = options.embed or None
-        content: Upload
         if options.type is not None:
-            content = rows = row_upload(data, options.format, options.csv)
-            asked = parameters.RowsParameters(type=options.type, **query, **rows.parameters)
+            content = row_upload(data, options.format, options.csv)
+            asked = parameters.RowsParameters(type=options.type, **query, **content.parameters)
             request = self._request("loadRows", asked)
         elif options.format is not None or options.csv is not None:
             raise BadRequestError("format and csv are for rows of one type: name it with type=")
         else:
-            content, request = Upload(data), self._request("loadNdjson", parameters.LoadParameters(**query))
-        reply = yield self._writing(request, author, content)
-        self._wrote(target, reply)
-        output = reply.decoded(GraphBatchLoadOutput)
+            content, request = record_upload(data), self._request("loadNdjson", parameters.LoadParameters(**query))
+        output = yield from self._write(request, author, target, GraphBatchLoadOutput, content)
         return LoadReceipt(**{name: getattr(output, name) for name in GraphBatchLoadOutput.__struct_fields__})
 
-    @input_operation
-    def _load_lenient(self, data: LoadInput, options: LoadOptions, author: Author) -> Steps[LoadReceipt]:
+    def _load_lenient(self, data: LoadInput, options: LoadOptions, author: Author) -> LoadReceipt:
+        return self._run(self._lenient_steps(data, options, author), reads_input=True)
+
+    def _lenient_steps(self, data: LoadInput, options: LoadOptions, author: Author) -> Steps[LoadReceipt]:
         target = branch_of(options.branch)
         try:
-            text = b"".join(Upload(data).pieces()).decode()
+            text = b"".join(record_upload(data).pieces()).decode()
         except UnicodeDecodeError as error:
             raise BadRequestError(f"the records are not UTF-8 text (byte {error.start})") from None
         body = IngestRequest(text, target, options.base, _mode(options.mode))
-        reply = yield self._writing(self._request("ingest", body=body), author)
-        self._wrote(target, reply)
-        return replace(reply.decoded(LoadReceipt), uri=None)
+        receipt = yield from self._write(self._request("ingest", body=body), author, target, LoadReceipt)
+        return replace(receipt, uri=None)
 
     @operation
     def stored_queries(self) -> Steps[StoredQueries]:
-        return (yield self._request("list_queries")).decoded(StoredQueries)
+        return (yield self._request("list_queries")).decode(StoredQueries)
 
     @operation
     def _invoke(
@@ -288,14 +280,14 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         if if_commit is None:
             request = self._reading(self._request("invoke_query", body=body, name=name), point)
         else:
-            request = _conditional(self._request("invoke_query_if_graph_commit", body=body, name=name), if_commit)
+            request = _if_commit(self._request("invoke_query_if_graph_commit", body=body, name=name), if_commit)
         request = self._writing(request, author).with_headers(ROWS_HEADERS)
         # A query that can only read leaves nothing open when its response is lost.
         reply = yield from self._ask(dataclasses.replace(request, writes=expect_mutation is not False), point)
         if holds_rows(reply):
             return received_rows(reply, point.target)
-        self._wrote(branch_of(point.branch), reply)
-        return reply.decoded(MutationReceipt)
+        self._remember(branch_of(point.branch), reply)
+        return reply.decode(MutationReceipt)
 
     # Branches and history
 
@@ -311,7 +303,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
             request = self._request("createBranch", body=BranchCreateRequest(name, source))
             reply = yield self._writing(request, Author(actor))
             try:
-                reply.checked()
+                reply.check()
             except ConflictError as error:
                 try:
                     yield from self._find_commit(ReadPoint(name))  # another client created it meanwhile
@@ -325,26 +317,24 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     def _create_branch(self, name: str, source: str | None, author: Author) -> Steps[BranchCreated]:
         reply = yield self._writing(self._request("createBranch", body=BranchCreateRequest(name, source)), author)
         self._forget(branch_of(name))
-        return replace(reply.decoded(BranchCreated), uri=self.uri)
+        return replace(reply.decode(BranchCreated), uri=self.uri)
 
     @operation
     def _delete_branch(self, name: str, author: Author) -> Steps[BranchDeleted]:
         reply = yield self._writing(self._request("deleteBranch", branch=name), author)
         self._forget(branch_of(name))
-        return replace(reply.decoded(BranchDeleted), uri=self.uri)
+        return replace(reply.decode(BranchDeleted), uri=self.uri)
 
     @operation
     def list_branches(self) -> Steps[list[str]]:
-        return list((yield self._request("listBranches")).decoded(BranchList).branches)
+        return list((yield self._request("listBranches")).decode(BranchList).branches)
 
     @operation
     def _merge(self, request: MergeRequest) -> Steps[MergeResult]:
         resolutions = _unless_empty(request.resolutions)
         body = BranchMergeRequest(request.source, request.target, request.delete_branch, resolutions, request.message)
-        author = Author(request.actor, request.idempotency_key)
-        reply = yield self._writing(self._request("mergeBranches", body=body), author)
-        self._wrote(branch_of(request.target), reply)
-        result = reply.decoded(MergeResult)
+        author, merge = Author(request.actor, request.idempotency_key), self._request("mergeBranches", body=body)
+        result = yield from self._write(merge, author, branch_of(request.target), MergeResult)
         if result.branch_deleted:
             self._forget(branch_of(request.source))
         return result
@@ -352,34 +342,34 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     @operation
     def _preview_merge(self, request: MergeRequest) -> Steps[MergePreview]:
         body = MergePreviewRequest(request.source, request.target, _unless_empty(request.resolutions))
-        return (yield self._request("previewMerge", body=body)).decoded(MergePreview)
+        return (yield self._request("previewMerge", body=body)).decode(MergePreview)
 
     @operation
     def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> Steps[CommitList]:
         asked = parameters.CommitsParameters(branch, limit, before)
-        return (yield self._request("listCommits", asked)).decoded(CommitList)
+        return (yield self._request("listCommits", asked)).decode(CommitList)
 
     @operation
     def commit_history(
         self, branch: str = MAIN, *, limit: int = 100, before: int | None = None, exact: bool = True
     ) -> Steps[CommitHistory]:
         asked = parameters.HistoryParameters(branch, limit, before, exact)
-        return (yield self._request("getHistory", asked)).decoded(CommitHistory)
+        return (yield self._request("getHistory", asked)).decode(CommitHistory)
 
     @operation
     def describe_commit(self, commit_id: str) -> Steps[CommitSummary]:
-        return (yield self._request("getCommitSummary", commit_id=commit_id)).decoded(CommitSummary)
+        return (yield self._request("getCommitSummary", commit_id=commit_id)).decode(CommitSummary)
 
     @operation
     def diff(self, before: Any, after: Any, filter: ChangeScope | None = None) -> Steps[ChangeSet]:
-        asked = parameters.DiffParameters(
-            before=_state_name(before), after=_state_name(after), **_scope(filter or EVERYTHING)
-        )
+        # A branch or a commit by its name, a snapshot by its commit.
+        names = [state.commit_id if isinstance(state, RemoteSnapshot) else state for state in (before, after)]
+        asked = parameters.DiffParameters(before=names[0], after=names[1], **_scope(filter or EVERYTHING))
         reply = yield self._request("diff", asked)
-        whole = page = reply.decoded(ChangeSet)
+        whole = page = reply.decode(ChangeSet)
         while page.next_page_token is not None:
             reply = yield self._request("diff", replace(asked, page_token=page.next_page_token))
-            page = reply.decoded(ChangeSet)
+            page = reply.decode(ChangeSet)
             whole = replace(whole, changes=(*whole.changes, *page.changes), next_page_token=None)
         return whole
 
@@ -397,7 +387,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         asked = parameters.CommitChangesParameters(
             page_token=page_token, limit=max_changes, max_bytes=max_bytes, **_scope(scope)
         )
-        return (yield self._request("getCommitChanges", asked, commit_id=commit_id)).decoded(CommitChangesPage)
+        return (yield self._request("getCommitChanges", asked, commit_id=commit_id)).decode(CommitChangesPage)
 
     @operation
     def _poll(self, request: PollRequest, wait_ms: int | None) -> Steps[ChangePoll]:
@@ -413,24 +403,23 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
             **_scope(request.scope),
         )
         reply = yield dataclasses.replace(self._request("pollChanges", asked), wait_seconds=(wait_ms or 0) / 1000)
-        return reply.decoded(ChangePoll)
+        return reply.decode(ChangePoll)
 
     @operation
     def _plan_schema(self, text: str, branch: str, allow_data_loss: bool) -> Steps[SchemaPlan]:
         body = SchemaPlanRequest(text, allow_data_loss, branch)
-        return (yield self._request("planSchema", body=body)).decoded(SchemaPlan)
+        return (yield self._request("planSchema", body=body)).decode(SchemaPlan)
 
     @operation
     def _apply_schema(self, text: str, branch: str, allow_data_loss: bool, author: Author) -> Steps[SchemaApplied]:
         body = SchemaApplyRequest(text, allow_data_loss, None if branch_of(branch) == MAIN else branch)
-        reply = yield self._writing(self._request("applySchema", body=body), author)
-        self._wrote(branch_of(branch), reply)
-        return replace(reply.decoded(SchemaApplied), uri=self.uri)
+        request = self._request("applySchema", body=body)
+        return replace((yield from self._write(request, author, branch_of(branch), SchemaApplied)), uri=self.uri)
 
     @operation
     def list_graphs(self) -> Steps[list[GraphInfo]]:
         """The graphs of the server that the caller may list."""
-        return list((yield self._request("listGraphs")).decoded(GraphList).graphs)
+        return list((yield self._request("listGraphs")).decode(GraphList).graphs)
 
 
 def _kind_and_name(type_name: str) -> tuple[EntityKind | None, str]:
@@ -439,13 +428,13 @@ def _kind_and_name(type_name: str) -> tuple[EntityKind | None, str]:
 
 
 def _commit(reply: Reply) -> str:
-    commit_id = reply.header(COMMIT_HEADER)
+    commit_id = reply.headers.get(COMMIT_HEADER)
     if commit_id is None:
         raise UnexpectedAnswerError(reply.status, f"no header {COMMIT_HEADER}, which names the commit that was read")
     return commit_id
 
 
-def _conditional(request: Request, if_commit: str) -> Request:
+def _if_commit(request: Request, if_commit: str) -> Request:
     return request.with_headers({IF_COMMIT_HEADER: required_commit(if_commit, "if_commit")})
 
 
@@ -458,12 +447,6 @@ def _mode(text: str) -> LoadMode:
 
 def _unless_empty(resolutions: Resolutions) -> Resolutions | None:
     return None if resolutions == NO_RESOLUTIONS else resolutions
-
-
-def _state_name(state: Any) -> str:
-    """A branch or a commit by its name; a snapshot by its commit."""
-    name: str = state.commit_id if isinstance(state, RemoteSnapshot) else state
-    return name
 
 
 def _scope(scope: ChangeScope) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Rows that came over HTTP: whole results, and streams of batches. Arrow is loaded when they are looked at.
 
-`ArrowFrames` splits an Arrow stream into its messages as chunks arrive, on any transport, and notices a missing end.
-Only making a batch needs Arrow.
+`BatchDecoder` makes batches of an Arrow stream as chunks arrive, on any transport, and notices a missing end.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec import Struct
 
@@ -35,8 +34,11 @@ _HEADER_TYPE, _BODY_LENGTH = 6, 10
 """Where the table of a message's members says the place of these two: after two sizes, two bytes per member."""
 
 
-class ArrowFrames:
-    """The messages of one stream."""
+class BatchDecoder:
+    """Record batches from the chunks of a stream. `schema` is set once the first message has come.
+
+    It splits the stream into messages by itself, because Arrow's own reader pulls from a file and can't be fed.
+    """
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []
@@ -44,8 +46,21 @@ class ArrowFrames:
         self._wanted = 8
         self._ended = False
         self.received = 0
+        self.schema: pa.Schema | None = None
 
-    def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
+    def feed(self, chunk: bytes) -> Iterator[pa.RecordBatch]:
+        """The batches that are complete now."""
+        import pyarrow as pa
+
+        for kind, message in self._messages(chunk):
+            if kind == _SCHEMA:
+                self.schema = pa.ipc.read_schema(pa.py_buffer(message))
+            elif kind == _BATCH:
+                yield pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), self.schema)
+            else:
+                raise AnswerBrokenError(self.received, f"a message of kind {kind}, which this client can't read")
+
+    def _messages(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """The messages that are complete now: their kinds, and all of their bytes."""
         self.received += len(chunk)
         self._pending.append(chunk)
@@ -54,20 +69,20 @@ class ArrowFrames:
             data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
             kind, length = _measure(data)
             if kind is not None and length <= len(data):
-                self._keep(data[length:])
+                rest = data[length:]
+                self._pending, self._size, self._wanted = [rest], len(rest), 8
                 self._ended = kind == 0
                 if kind:
                     yield kind, data[:length]
             else:
                 self._pending, self._wanted = [data], length
 
-    def _keep(self, rest: bytes) -> None:
-        self._pending, self._size, self._wanted = [rest], len(rest), 8
-
     def finish(self) -> None:
         """Nothing more comes."""
         if not self._ended:
             raise AnswerBrokenError(self.received, "the Arrow stream lacks its end")
+        if self.schema is None:
+            raise AnswerBrokenError(self.received, "the Arrow stream has no schema")
 
 
 def _measure(data: bytes) -> tuple[int | None, int]:
@@ -77,7 +92,7 @@ def _measure(data: bytes) -> tuple[int | None, int]:
     """
     mark, metadata = struct.unpack_from("<II", data)
     if mark != _CONTINUES:
-        raise AnswerBrokenError(len(data), "what came is no Arrow stream")
+        raise AnswerBrokenError(len(data), "what came is not an Arrow stream")
     if metadata == 0:
         return 0, 8
     if len(data) < 8 + metadata:
@@ -94,59 +109,13 @@ def _measure(data: bytes) -> tuple[int | None, int]:
     return member(_HEADER_TYPE, "<B"), 8 + metadata + member(_BODY_LENGTH, "<q")
 
 
-class BatchDecoder:
-    """Record batches from the chunks of a stream. `schema` is there once the first message has come."""
-
-    def __init__(self) -> None:
-        self._frames = ArrowFrames()
-        self.schema: pa.Schema | None = None
-
-    @property
-    def received(self) -> int:
-        return self._frames.received
-
-    def feed(self, chunk: bytes) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for kind, message in self._frames.feed(chunk):
-            if kind == _SCHEMA:
-                self.schema = pa.ipc.read_schema(pa.py_buffer(message))
-            elif kind == _BATCH:
-                yield _batch(message, self.schema)
-            else:
-                raise AnswerBrokenError(self.received, f"a message of kind {kind}, which this client can't read")
-
-    def finish(self) -> None:
-        self._frames.finish()
-
-
-def _batch(message: bytes, schema: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), schema)
-
-
 class _Origin:
-    """What the headers of an answer with rows say."""
+    """Where rows come from: what was read, a branch or a commit, and what the headers of the answer say."""
 
     def __init__(self, reply: Reply, target: ReadPoint) -> None:
-        self._target = target
-        self._query_name = reply.header(QUERY_HEADER) or ""
-        self._graph_commit_id = reply.header(COMMIT_HEADER) or ""
-
-    @property
-    def query_name(self) -> str:
-        return self._query_name
-
-    @property
-    def target(self) -> ReadPoint:
-        """What is read: a branch, or a commit."""
-        return self._target
-
-    @property
-    def graph_commit_id(self) -> str:
-        """The commit that the read sees."""
-        return self._graph_commit_id
+        self.target = target
+        self.query_name = reply.headers.get(QUERY_HEADER) or ""
+        self.graph_commit_id = reply.headers.get(COMMIT_HEADER) or ""
 
 
 class RemoteRows(_Origin, ArrowRows):
@@ -164,7 +133,7 @@ class RemoteRows(_Origin, ArrowRows):
         self._stream = reply.body
 
     @cached_property
-    def _received(self) -> pa.Table:
+    def _raw_table(self) -> pa.Table:
         import pyarrow as pa
 
         table = pa.ipc.open_stream(pa.py_buffer(self._stream)).read_all()
@@ -173,11 +142,11 @@ class RemoteRows(_Origin, ArrowRows):
 
     @cached_property
     def table(self) -> pa.Table:
-        return self._received.cast(_plain(self._received.schema))
+        return self._raw_table.cast(_plain(self._raw_table.schema))
 
     @cached_property
     def typed_columns(self) -> Columns:
-        return _column_types(self._received.schema)
+        return _column_types(self._raw_table.schema)
 
 
 class AnsweredRows(Struct, frozen=True):
@@ -197,12 +166,12 @@ class JsonRows(_Origin, ArrowRows):
     """
 
     def __init__(self, reply: Reply, target: ReadPoint) -> None:
-        answered = reply.decoded(AnsweredRows)
+        answered = reply.decode(AnsweredRows)
         super().__init__(reply, target)
         self._rows = answered.rows
         self._names = list(answered.columns or dict.fromkeys(name for row in self._rows for name in row))
-        self._query_name = self._query_name or answered.query_name
-        self._graph_commit_id = self._graph_commit_id or answered.graph_commit_id or ""
+        self.query_name = self.query_name or answered.query_name
+        self.graph_commit_id = self.graph_commit_id or answered.graph_commit_id or ""
 
     @cached_property
     def table(self) -> pa.Table:
@@ -252,13 +221,13 @@ def received_rows(reply: Reply, target: ReadPoint) -> RemoteRows | JsonRows:
 
 def holds_rows(reply: Reply) -> bool:
     """Whether the answer to a stored query has rows, or is the receipt of a mutation."""
-    return reply.media == Media.ARROW or reply.decoded(dict[str, Any]).get("rows") is not None
+    return reply.media == Media.ARROW or reply.decode(dict[str, Any]).get("rows") is not None
 
 
 class _Batches(_Origin, ArrowBatches):
     """What both kinds of streams know. `first` are batches that came with the schema."""
 
-    def __init__(self, reply: Reply, target: ReadPoint, decoder: BatchDecoder, first: list[Any]) -> None:
+    def __init__(self, reply: Reply, target: ReadPoint, decoder: BatchDecoder, first: list[pa.RecordBatch]) -> None:
         super().__init__(reply, target)
         self._decoder = decoder
         self._first = first
@@ -279,17 +248,15 @@ class RemoteBatches(_Batches):
     """
 
     def __init__(self, answer: Answer, target: ReadPoint) -> None:
-        decoder = BatchDecoder()
-        first: list[Any] = []
         self._answer = answer
         answer.head.require(Media.ARROW, Media.JSON)
+        decoder, first = BatchDecoder(), list[Any]()
         for chunk in answer:
             first += decoder.feed(chunk)
             if decoder.schema is not None:
                 break
         else:
             decoder.finish()
-            raise AnswerBrokenError(decoder.received, "the Arrow stream has no schema")
         super().__init__(answer.head, target, decoder, first)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -321,13 +288,59 @@ class RemoteBatches(_Batches):
         self._answer.close()
 
 
+class AsyncRemoteBatches(_Batches):
+    """The rows of one query as Arrow record batches: `async for batch in stream`. One that breaks off raises."""
+
+    _answer: AsyncAnswer
+
+    @classmethod
+    async def open(cls, answer: AsyncAnswer, target: ReadPoint) -> Self:
+        """The stream, once its first message says what its columns are."""
+        decoder, first = BatchDecoder(), list[Any]()
+        try:
+            answer.head.require(Media.ARROW, Media.JSON)
+            async for chunk in answer:
+                first += decoder.feed(chunk)
+                if decoder.schema is not None:
+                    break
+            else:
+                decoder.finish()
+        except BaseException:
+            await answer.aclose()  # nobody else has it
+            raise
+        batches = cls(answer.head, target, decoder, first)
+        batches._answer = answer
+        return batches
+
+    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        async with self._answer as answer:
+            first, self._first = self._first, []
+            schema = self.schema
+            for batch in first:
+                yield batch.cast(schema)
+            async for chunk in answer:
+                for batch in self._decoder.feed(chunk):
+                    yield batch.cast(schema)
+            self._decoder.finish()
+
+    async def rows(self, integers: Integers = Integers.NATIVE) -> AsyncIterator[dict[str, Any]]:
+        """A dictionary per row, one after another."""
+        async for batch in self:
+            for row in json_rows(batch, self.columns, integers):
+                yield row
+
+    async def aclose(self) -> None:
+        """Take no more of it."""
+        await self._answer.aclose()
+
+
 class JsonBatches(_Origin, ArrowBatches):
     """As `RemoteBatches`, of an answer in JSON, which comes whole."""
 
-    def __init__(self, rows: JsonRows, reply: Reply) -> None:
-        super().__init__(reply, rows.target)
-        self._whole = rows
-        self._query_name, self._graph_commit_id = rows.query_name, rows.graph_commit_id
+    def __init__(self, reply: Reply, target: ReadPoint) -> None:
+        super().__init__(reply, target)
+        self._whole = JsonRows(reply, target)
+        self.query_name, self.graph_commit_id = self._whole.query_name, self._whole.graph_commit_id
 
     @property
     def schema(self) -> pa.Schema:
@@ -360,7 +373,7 @@ class AsyncJsonBatches(JsonBatches):
     """As `AsyncRemoteBatches`, of an answer in JSON, which comes whole."""
 
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        for batch in self._whole.table.to_batches():
+        for batch in self:
             yield batch
 
     async def rows(self, integers: Integers = Integers.NATIVE) -> AsyncIterator[dict[str, Any]]:  # type: ignore[override]
@@ -376,62 +389,14 @@ def received_batches(answer: Answer, target: ReadPoint) -> RemoteBatches | JsonB
     """The rows of an answer in pieces, as its media type says them."""
     if answer.head.media != Media.JSON:
         return RemoteBatches(answer, target)
-    reply = replace(answer.head, body=b"".join(answer))
-    return JsonBatches(JsonRows(reply, target), reply)
+    return JsonBatches(replace(answer.head, body=b"".join(answer)), target)
 
 
 async def awaited_batches(answer: AsyncAnswer, target: ReadPoint) -> AsyncRemoteBatches | AsyncJsonBatches:
     """The same for asyncio."""
     if answer.head.media != Media.JSON:
-        return await AsyncRemoteBatches.opened(answer, target)
-    reply = replace(answer.head, body=b"".join([chunk async for chunk in answer]))
-    return AsyncJsonBatches(JsonRows(reply, target), reply)
-
-
-class AsyncRemoteBatches(_Batches):
-    """The rows of one query as Arrow record batches: `async for batch in stream`. One that breaks off raises."""
-
-    def __init__(self, answer: AsyncAnswer, target: ReadPoint, decoder: BatchDecoder, first: list[Any]) -> None:
-        super().__init__(answer.head, target, decoder, first)
-        self._answer = answer
-
-    @classmethod
-    async def opened(cls, answer: AsyncAnswer, target: ReadPoint) -> AsyncRemoteBatches:
-        """The stream, once its first message says what its columns are."""
-        decoder = BatchDecoder()
-        first: list[Any] = []
-        try:
-            answer.head.require(Media.ARROW, Media.JSON)
-            async for chunk in answer:
-                first += decoder.feed(chunk)
-                if decoder.schema is not None:
-                    return cls(answer, target, decoder, first)
-            decoder.finish()
-            raise AnswerBrokenError(decoder.received, "the Arrow stream has no schema")
-        except BaseException:
-            await answer.aclose()  # nobody else has it
-            raise
-
-    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        async with self._answer as answer:
-            first, self._first = self._first, []
-            schema = self.schema
-            for batch in first:
-                yield batch.cast(schema)
-            async for chunk in answer:
-                for batch in self._decoder.feed(chunk):
-                    yield batch.cast(schema)
-            self._decoder.finish()
-
-    async def rows(self, integers: Integers = Integers.NATIVE) -> AsyncIterator[dict[str, Any]]:
-        """A dictionary per row, one after another."""
-        async for batch in self:
-            for row in json_rows(batch, self.columns, integers):
-                yield row
-
-    async def aclose(self) -> None:
-        """Take no more of it."""
-        await self._answer.aclose()
+        return await AsyncRemoteBatches.open(answer, target)
+    return AsyncJsonBatches(replace(answer.head, body=b"".join([chunk async for chunk in answer])), target)
 
 
 def _column_types(schema: Any) -> Columns:

@@ -7,9 +7,9 @@ here: both transports feed it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -33,8 +33,8 @@ from omnigraph.errors import (
     UnexpectedAnswerError,
 )
 
-if TYPE_CHECKING:
-    from omnigraph.client.transport import AsyncTransport, Transport
+Content = TypeVar("Content")
+"""Bytes, or a coroutine that returns them."""
 
 
 def export_request(remote: Remote, /, point: ReadPoint, types: Collection[str], *, epoch: bool) -> Request:
@@ -70,15 +70,14 @@ class RecordLines:
         self.received += len(chunk)
         whole, end, self._pending = (self._pending + chunk).rpartition(b"\n")
         last = whole[whole.rfind(b"\n") + 1 :]
-        if last.startswith(_ERROR):
-            raise self._reported_error(last)
-        return whole + end
-
-    def _reported_error(self, line: bytes) -> OmniGraphError:
+        if not last.startswith(_ERROR):
+            return whole + end
         try:
-            return received_error(bytes(wire.decode(line, _ErrorLine).error))
+            reported = wire.decode(last, _ErrorLine).error
+            error = received_error(bytes(reported))
         except BadRequestError:
-            return AnswerBrokenError(self.received, "its last line tells an error that this client can't read")
+            error = AnswerBrokenError(self.received, "its last line tells an error that this client can't read")
+        raise error
 
     def finish(self) -> None:
         """Nothing more comes."""
@@ -114,22 +113,30 @@ def texts(lines: bytes) -> list[str]:
     return [f"{line.decode()}\n" for line in lines.split(b"\n")[:-1]]
 
 
-def count_lines(lines: bytes) -> int:
-    return lines.count(b"\n")
-
-
-_FIRST_BYTE: Final = {"Range": "bytes=0-0"}
-
-
 @dataclass(frozen=True, slots=True)
-class FoundBlob:
-    """A cell that holds a value, and how its bytes are asked for."""
+class RemoteBlob(Generic[Content]):
+    """A blob cell that was found: its description, and its bytes when the graph owns them. Of an `AsyncRemoteGraph`,
+    its methods are awaited."""
 
     description: BlobDescription
-    request: Request
+    _request: Request
+    _run: Callable[[Steps[bytes]], Content]
 
-    def part(self, start: int, end: int) -> Steps[bytes]:
+    def read(self) -> Content:
+        """The whole value."""
+        return self._run(self._whole())
+
+    def read_range(self, start: int, end: int) -> Content:
         """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
+        return self._run(self._part(start, end))
+
+    def _whole(self) -> Steps[bytes]:
+        parts, size = [], self._size()
+        for start in range(0, size, LONGEST_READ):
+            parts.append((yield from self._part(start, min(start + LONGEST_READ, size))))
+        return b"".join(parts)
+
+    def _part(self, start: int, end: int) -> Steps[bytes]:
         size = self._size()
         if not 0 <= start <= end <= size:
             raise BlobRangeError(start, end, size)
@@ -137,7 +144,7 @@ class FoundBlob:
             raise ResourceLimitError("Blob read range bytes", LONGEST_READ, end - start, "read it in several ranges")
         if start == end:
             return b""
-        reply = yield self.request.with_headers({"Range": f"bytes={start}-{end - 1}"})
+        reply = yield self._request.with_headers({"Range": f"bytes={start}-{end - 1}"})
         if reply.status == 412:
             raise ConflictError("Blob read target changed; retry the command")
         if reply.status not in (200, 206):
@@ -149,17 +156,6 @@ class FoundBlob:
             )
         return content
 
-    def whole(self) -> Steps[bytes]:
-        """The whole value, in consecutive ranges."""
-        parts = []
-        for start, end in self._ranges():
-            parts.append((yield from self.part(start, end)))
-        return b"".join(parts)
-
-    def _ranges(self) -> Iterator[tuple[int, int]]:
-        size = self._size()
-        return ((start, min(start + LONGEST_READ, size)) for start in range(0, size, LONGEST_READ))
-
     def _size(self) -> int:
         """How long the value is, when its bytes are the graph's own."""
         if self.description.size is None:
@@ -167,8 +163,8 @@ class FoundBlob:
         return self.description.size
 
 
-def find_blob(remote: RemoteOperations, /, point: ReadPoint, cell: BlobCell) -> Steps[FoundBlob]:
-    """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
+def find_blob(remote: RemoteOperations, /, point: ReadPoint, cell: BlobCell) -> Steps[tuple[BlobDescription, Request]]:
+    """The value of one blob cell, and the request for its bytes by range with a tag, or for an external object."""
     if cell.kind not in tuple(EntityKind):
         raise BadRequestError(f"invalid Blob selector: '{cell.kind}' is neither node nor edge")
     where: dict[str, Any] = {
@@ -179,25 +175,25 @@ def find_blob(remote: RemoteOperations, /, point: ReadPoint, cell: BlobCell) -> 
     reply = yield replace(request, method="HEAD")
     if reply.status >= 400:
         # An answer to a HEAD has no body, so that what went wrong has to be asked for.
-        reply = yield request.with_headers(_FIRST_BYTE)
+        reply = yield request.with_headers({"Range": "bytes=0-0"})
         if reply.status >= 400 and reply.status != 416:
             remote._forget_if_gone(request, reply, point)
             raise _blob_failure(reply)
-    commit = reply.header(SNAPSHOT_HEADER)
+    commit = reply.headers.get(SNAPSHOT_HEADER)
     if commit is None:
         raise UnexpectedAnswerError(reply.status, f"no header {SNAPSHOT_HEADER}, which tells the commit that was read")
     target = BlobTarget(branch=point.branch, snapshot=point.snapshot, resolved_snapshot=commit)
     if reply.status == 302:
-        description = BlobDescription(selector=cell, kind="external", uri=reply.header("location"), target=target)
-        return FoundBlob(description, request)
-    tag = reply.header("etag")
+        description = BlobDescription(selector=cell, kind="external", uri=reply.headers.get("location"), target=target)
+        return description, request
+    tag = reply.headers.get("etag")
     description = BlobDescription(selector=cell, kind="managed", size=_length(reply), etag=tag, target=target)
     pinned = remote._request("getBlob", BlobParameters(**where, snapshot=commit))
-    return FoundBlob(description, pinned if tag is None else pinned.with_headers({"If-Match": tag}))
+    return description, pinned if tag is None else pinned.with_headers({"If-Match": tag})
 
 
 def _blob_failure(reply: Reply) -> OmniGraphError:
-    """What went wrong, in the words of blobs where the server's own are of anything."""
+    """The error of a reply, which says that it is about a blob."""
     error = reply.failure()
     if isinstance(error, UnauthorizedError):
         return UnauthorizedError(f"Blob read requires authentication: {error}")
@@ -208,49 +204,7 @@ def _blob_failure(reply: Reply) -> OmniGraphError:
 
 def _length(reply: Reply) -> int:
     """The length of the whole value, from the headers of a part or of all of it."""
-    total = (reply.header("content-range") or "").rpartition("/")[2] or reply.header("content-length") or ""
+    total = (reply.headers.get("content-range") or "").rpartition("/")[2] or reply.headers.get("content-length") or ""
     if not total.isdigit():
         raise UnexpectedAnswerError(reply.status, "no length of the Blob")
     return int(total)
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteBlob:
-    """A blob cell that was found: its description, and its bytes when the graph owns them."""
-
-    _found: FoundBlob
-    _transport: Transport
-
-    @property
-    def description(self) -> BlobDescription:
-        """What is known of the value without reading it."""
-        return self._found.description
-
-    def read(self) -> bytes:
-        """The whole value."""
-        return self._transport.run(self._found.whole())
-
-    def read_range(self, start: int, end: int) -> bytes:
-        """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
-        return self._transport.run(self._found.part(start, end))
-
-
-@dataclass(frozen=True, slots=True)
-class AsyncRemoteBlob:
-    """As `RemoteBlob`, to be awaited."""
-
-    _found: FoundBlob
-    _transport: AsyncTransport
-
-    @property
-    def description(self) -> BlobDescription:
-        """What is known of the value without reading it."""
-        return self._found.description
-
-    async def read(self) -> bytes:
-        """The whole value."""
-        return await self._transport.run(self._found.whole())
-
-    async def read_range(self, start: int, end: int) -> bytes:
-        """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
-        return await self._transport.run(self._found.part(start, end))

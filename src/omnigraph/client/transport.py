@@ -10,8 +10,9 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import httpx
 
@@ -23,7 +24,6 @@ from omnigraph.errors import (
     AnswerBrokenError,
     BadRequestError,
     CommitOutcomeUnknownError,
-    OmniGraphError,
     ServerUnreachableError,
     TooManyRequestsError,
     UnavailableError,
@@ -32,28 +32,15 @@ from omnigraph.errors import (
 
 
 class Answer:
-    """An answer from which a thread takes pieces; `head` is its status and headers."""
+    """An answer that a thread takes in pieces. `head` has its status and headers, and its body if it came whole."""
 
     def __init__(self, head: Reply, response: httpx.Response) -> None:
         self.head = head
         self._response = response
-        self._chunks = response.iter_bytes()
-        self._received = 0
+        self._chunks = _chunks(response)
 
     def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            chunk = next(self._chunks)
-        except (httpx.RequestError, httpx.StreamError) as error:
-            self.close()
-            raise AnswerBrokenError(self._received, str(error) or type(error).__name__) from error
-        except StopIteration:
-            self.close()
-            raise
-        self._received += len(chunk)
-        return chunk
+        return self._chunks
 
     def close(self) -> None:
         self._response.close()
@@ -69,29 +56,28 @@ class Answer:
         self.close()
 
 
+def _chunks(response: httpx.Response) -> Iterator[bytes]:
+    received = 0
+    try:
+        for chunk in response.iter_bytes():
+            received += len(chunk)
+            yield chunk
+    except (httpx.RequestError, httpx.StreamError) as error:
+        raise AnswerBrokenError(received, str(error) or type(error).__name__) from error
+    finally:
+        response.close()
+
+
 class AsyncAnswer:
     """As `Answer`, to be awaited."""
 
     def __init__(self, head: Reply, response: httpx.Response) -> None:
         self.head = head
         self._response = response
-        self._chunks = response.aiter_bytes()
-        self._received = 0
+        self._chunks = _async_chunks(response)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            chunk = await anext(self._chunks)
-        except (httpx.RequestError, httpx.StreamError) as error:
-            await self.aclose()
-            raise AnswerBrokenError(self._received, str(error) or type(error).__name__) from error
-        except StopAsyncIteration:
-            await self.aclose()
-            raise
-        self._received += len(chunk)
-        return chunk
+        return self._chunks
 
     async def aclose(self) -> None:
         await self._response.aclose()
@@ -103,10 +89,23 @@ class AsyncAnswer:
         await self.aclose()
 
 
+async def _async_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    received = 0
+    try:
+        async for chunk in response.aiter_bytes():
+            received += len(chunk)
+            yield chunk
+    except (httpx.RequestError, httpx.StreamError) as error:
+        raise AnswerBrokenError(received, str(error) or type(error).__name__) from error
+    finally:
+        await response.aclose()
+
+
 NEVER_SENT: Final = (
     *(httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout),
     *(httpx.ProxyError, httpx.UnsupportedProtocol, httpx.LocalProtocolError),
 )
+_CONNECT_SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _MOST_REPEATS: Final = 8
@@ -143,10 +142,12 @@ class Attempts:
     def seconds_left(self) -> float:
         return self.timeout + self.request.wait_seconds - (self.clock() - self._began)
 
-    def check_time(self) -> None:
-        """For an answer that comes byte by byte and never ends."""
+    def count(self, chunk: bytes) -> bytes:
+        """A piece of the answer, which may come byte by byte and never end."""
+        self.received += len(chunk)
         if self.seconds_left <= 0:
             raise httpx.ReadTimeout(f"the answer was not complete after {self.timeout:g} seconds")
+        return chunk
 
     def after_failure(self, error: Exception) -> float:
         """Seconds to wait before the next attempt; raises when there is none."""
@@ -154,28 +155,33 @@ class Attempts:
         was_sent = not isinstance(error, NEVER_SENT)
         if self.request.writes and was_sent:
             self._lost = cause
-        pause = self._pause()
-        if pause is None:
-            raise self._given_up(cause, was_sent) from error
-        return pause
+        if (pause := self._pause()) is not None:
+            return pause
+        if self._lost is not None:
+            raise self._unknown(self._lost) from error
+        if was_sent and self.received:
+            raise AnswerBrokenError(self.received, cause) from error
+        raise ServerUnreachableError(self.request.url.partition("?")[0], cause) from error
 
     def after_reply(self, reply: Reply) -> float | None:
         """Seconds to wait before the next attempt; None when this reply is the answer."""
         if reply.status < 400:
             return None
-        pause = self._pause_after(reply)
-        if pause is not None:
+        if (pause := self._pause_after(reply)) is not None:
             return pause
         if self._lost is not None and (reply.status >= 500 or reply.status in _SAYS_NOTHING_OF_BEFORE):
             raise self._unknown(f"{self._lost}; then {reply.failure()}")
         return None
 
     def _pause_after(self, reply: Reply) -> float | None:
-        kind = _error_type(reply)
         if reply.status == 412 and MIN_COMMIT_HEADER in self.request.headers:
             return self._pause() if self.clock() - self._began < _TO_CATCH_UP else None
+        try:
+            kind = decode(reply.body, ErrorOutput).type
+        except BadRequestError:
+            kind = None
         if kind in _DID_NOTHING or reply.status in _GATEWAY:
-            return self._pause(retry_after_seconds(reply.header("retry-after")))
+            return self._pause(retry_after_seconds(reply.headers.get("retry-after")))
         if kind == CommitOutcomeUnknownError.error_type() and self.request.key is not None:
             return self._pause()
         return None
@@ -189,22 +195,8 @@ class Attempts:
         pause = max(retry_after or 0.0, (0.5 + self.dice() / 2) * span)
         return pause if pause < self.seconds_left else None
 
-    def _given_up(self, cause: str, was_sent: bool) -> OmniGraphError:
-        if self._lost is not None:
-            return self._unknown(self._lost)
-        if was_sent and self.received:
-            return AnswerBrokenError(self.received, cause)
-        return ServerUnreachableError(self.request.url.partition("?")[0], cause)
-
     def _unknown(self, cause: str) -> WriteOutcomeUnknownError:
         return WriteOutcomeUnknownError(self.request.route.operation_id, self.request.key, cause)
-
-
-def _error_type(reply: Reply) -> str | None:
-    try:
-        return decode(reply.body, ErrorOutput).type
-    except BadRequestError:
-        return None
 
 
 Result = TypeVar("Result")
@@ -225,67 +217,36 @@ class Transport:
         try:
             request = next(steps)
             while True:
-                request = steps.send(self.exchange(request))
+                request = steps.send(self._exchange(request).head)
         except StopIteration as end:
             result: Result = end.value
             return result
 
-    def exchange(self, request: Request) -> Reply:
-        """One request with as many attempts as are safe, and the whole answer."""
-        attempts = self._attempts(request)
-        while True:
-            try:
-                reply = self._once(request, attempts)
-            except httpx.RequestError as error:
-                pause: float | None = attempts.after_failure(error)
-            else:
-                pause = attempts.after_reply(reply)
-                if pause is None:
-                    return reply
-            time.sleep(pause or 0.0)
-
     def open(self, request: Request) -> Answer:
-        """The same for an answer that is taken in pieces. Once it has begun, it is not asked for again."""
-        attempts = self._attempts(request)
+        """An answer that is taken in pieces. Once it has begun, it is not asked for again."""
+        answer = self._exchange(request, in_pieces=True)
+        if answer.head.status != 200:
+            raise answer.head.failure()
+        return answer
+
+    def _exchange(self, request: Request, *, in_pieces: bool = False) -> Answer:
+        """The answer to a request, after as many attempts as are safe."""
+        attempts = Attempts(request, self._settings.timeout, self._settings.retries)
         while True:
             try:
-                response = self._send(request, attempts)
-                if response.status_code == 200:
-                    return Answer(self._settings.reply(response.status_code, response.headers), response)
-                reply = self._whole(response, attempts)
+                content = request.content.pieces() if isinstance(request.content, Upload) else request.content
+                response = self._client.send(_prepare(self._client, attempts, content), stream=True)
+                body = b""
+                if not in_pieces or response.status_code != 200:
+                    with closing(response):
+                        body = b"".join(map(attempts.count, response.iter_bytes()))
+                answer = Answer(self._settings.reply(response, body), response)
+                pause = attempts.after_reply(answer.head)
             except httpx.RequestError as error:
-                pause: float | None = attempts.after_failure(error)
-            else:
-                pause = attempts.after_reply(reply)
-                if pause is None:
-                    raise reply.failure()
-            time.sleep(pause or 0.0)
-
-    def _attempts(self, request: Request) -> Attempts:
-        return Attempts(request, self._settings.timeout, self._settings.retries)
-
-    def _once(self, request: Request, attempts: Attempts) -> Reply:
-        return self._whole(self._send(request, attempts), attempts)
-
-    def _send(self, request: Request, attempts: Attempts) -> httpx.Response:
-        attempts.received = 0
-        content = request.content.pieces() if isinstance(request.content, Upload) else request.content
-        timeout = self._settings.timeouts(request, attempts.seconds_left)
-        made = self._client.build_request(
-            request.verb, request.url, content=content, headers=request.headers, timeout=timeout
-        )
-        return self._client.send(made, stream=True)
-
-    def _whole(self, response: httpx.Response, attempts: Attempts) -> Reply:
-        try:
-            chunks = []
-            for chunk in response.iter_bytes():
-                chunks.append(chunk)
-                attempts.received += len(chunk)
-                attempts.check_time()
-        finally:
-            response.close()
-        return self._settings.reply(response.status_code, response.headers, b"".join(chunks))
+                pause = attempts.after_failure(error)
+            if pause is None:
+                return answer
+            time.sleep(pause)
 
 
 class AsyncTransport:
@@ -303,67 +264,45 @@ class AsyncTransport:
         try:
             request = await asyncio.to_thread(next, steps) if reads_input else next(steps)
             while True:
-                request = steps.send(await self.exchange(request))
+                request = steps.send((await self._exchange(request)).head)
         except StopIteration as end:
             result: Result = end.value
             return result
 
-    async def exchange(self, request: Request) -> Reply:
-        """One request with as many attempts as are safe, and the whole answer."""
-        attempts = self._attempts(request)
-        while True:
-            try:
-                reply = await self._once(request, attempts)
-            except httpx.RequestError as error:
-                pause: float | None = attempts.after_failure(error)
-            else:
-                pause = attempts.after_reply(reply)
-                if pause is None:
-                    return reply
-            await asyncio.sleep(pause or 0.0)
-
     async def open(self, request: Request) -> AsyncAnswer:
-        """The same for an answer that is taken in pieces. Once it has begun, it is not asked for again."""
-        attempts = self._attempts(request)
+        """An answer that is taken in pieces. Once it has begun, it is not asked for again."""
+        answer = await self._exchange(request, in_pieces=True)
+        if answer.head.status != 200:
+            raise answer.head.failure()
+        return answer
+
+    async def _exchange(self, request: Request, *, in_pieces: bool = False) -> AsyncAnswer:
+        """The answer to a request, after as many attempts as are safe."""
+        attempts = Attempts(request, self._settings.timeout, self._settings.retries)
         while True:
             try:
-                response = await self._send(request, attempts)
-                if response.status_code == 200:
-                    return AsyncAnswer(self._settings.reply(response.status_code, response.headers), response)
-                reply = await self._whole(response, attempts)
+                content = _pieces(request.content) if isinstance(request.content, Upload) else request.content
+                response = await self._client.send(_prepare(self._client, attempts, content), stream=True)
+                body = b""
+                if not in_pieces or response.status_code != 200:
+                    async with aclosing(response):
+                        body = b"".join([attempts.count(chunk) async for chunk in response.aiter_bytes()])
+                answer = AsyncAnswer(self._settings.reply(response, body), response)
+                pause = attempts.after_reply(answer.head)
             except httpx.RequestError as error:
-                pause: float | None = attempts.after_failure(error)
-            else:
-                pause = attempts.after_reply(reply)
-                if pause is None:
-                    raise reply.failure()
-            await asyncio.sleep(pause or 0.0)
+                pause = attempts.after_failure(error)
+            if pause is None:
+                return answer
+            await asyncio.sleep(pause)
 
-    def _attempts(self, request: Request) -> Attempts:
-        return Attempts(request, self._settings.timeout, self._settings.retries)
 
-    async def _once(self, request: Request, attempts: Attempts) -> Reply:
-        return await self._whole(await self._send(request, attempts), attempts)
-
-    async def _send(self, request: Request, attempts: Attempts) -> httpx.Response:
-        attempts.received = 0
-        content = _pieces(request.content) if isinstance(request.content, Upload) else request.content
-        timeout = self._settings.timeouts(request, attempts.seconds_left)
-        made = self._client.build_request(
-            request.verb, request.url, content=content, headers=request.headers, timeout=timeout
-        )
-        return await self._client.send(made, stream=True)
-
-    async def _whole(self, response: httpx.Response, attempts: Attempts) -> Reply:
-        try:
-            chunks = []
-            async for chunk in response.aiter_bytes():
-                chunks.append(chunk)
-                attempts.received += len(chunk)
-                attempts.check_time()
-        finally:
-            await response.aclose()
-        return self._settings.reply(response.status_code, response.headers, b"".join(chunks))
+def _prepare(client: httpx.Client | httpx.AsyncClient, attempts: Attempts, content: Any) -> httpx.Request:
+    """The request of one attempt, with the time that is left for it."""
+    attempts.received = 0
+    request = attempts.request
+    longest = max(0.001, min(attempts.timeout + request.wait_seconds, attempts.seconds_left))
+    timeout = httpx.Timeout(longest, connect=min(_CONNECT_SECONDS, longest))
+    return client.build_request(request.verb, request.url, content=content, headers=request.headers, timeout=timeout)
 
 
 async def _pieces(upload: Upload) -> AsyncIterator[bytes]:

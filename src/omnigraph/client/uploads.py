@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import BytesIO
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -22,11 +23,14 @@ from omnigraph.api.load import (
     column_format,
     compression_of,
     directory_error,
+    encode_piece,
+    file_pieces,
     given_rows,
     local_pieces,
     open_file_name,
     plain_array,
     plain_type,
+    require_records,
 )
 from omnigraph.api.service.routes import Media
 from omnigraph.api.values import json_problem, plain_value
@@ -124,8 +128,9 @@ def _columns(read: Callable[[], Iterable[Any]]) -> GivenBatches:
             schema = pa.unify_schemas([schema, found], promote_options="permissive")
         except pa.ArrowException as error:
             raise BadRequestError(f"row {first} and those after it: {error}; {_ONE_TYPE}") from None
-        with_bytes |= _names_of(bytes, block)
-        with_texts |= _names_of(str, block)
+        for row in block:
+            with_bytes |= {name for name, value in row.items() if isinstance(value, bytes)}
+            with_texts |= {name for name, value in row.items() if isinstance(value, str)}
     mixed = with_bytes & with_texts
     cell = pa.struct([("data", pa.large_binary()), ("uri", pa.large_string())])
     typed = pa.schema([pa.field(field.name, cell if field.name in mixed else field.type) for field in schema])
@@ -161,10 +166,6 @@ def _blocks(rows: Iterable[Any]) -> Iterator[tuple[int, list[Row]]]:
         yield first, block
 
 
-def _names_of(kind: type, block: list[Row]) -> set[str]:
-    return {name for row in block for name, value in row.items() if isinstance(value, kind)}
-
-
 def _array(first: int, name: str, block: list[Row], type_: pa.DataType | None = None) -> pa.Array:
     import pyarrow as pa
 
@@ -183,31 +184,27 @@ def _cell(value: object) -> dict[str, object] | None:
 
 
 _PIECE_BYTES: Final = 256 << 10
+_KEPT: Final = (str, bytes, bytearray, memoryview, os.PathLike, list, tuple)
 
 
-class RowUpload(Upload):
-    """A body of rows. `parameters` say how it is written, as far as its media type does not."""
+def record_upload(data: str | bytes | os.PathLike[str] | Iterable[str | bytes]) -> Upload:
+    """Graph records. Texts, bytes and files can be sent again, an iterator only once."""
+    require_records(data)
 
-    def __init__(
-        self, pieces: Callable[[], Iterator[bytes]], media: Media, *, once: bool = False, **parameters: Any
-    ) -> None:
-        self._pieces = pieces
-        self._once = once
-        self._opened = False
-        self.media = media
-        self.parameters = {name: value for name, value in parameters.items() if value is not None}
+    def pieces() -> Iterator[bytes]:
+        if isinstance(data, str | bytes | bytearray | memoryview):
+            whole = encode_piece(data)
+            yield from (whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES))
+        elif isinstance(data, os.PathLike):
+            yield from file_pieces(data, _PIECE_BYTES)
+        else:
+            yield from map(encode_piece, data)
 
-    @property
-    def can_be_sent(self) -> bool:
-        return not (self._once and self._opened)
-
-    def pieces(self) -> Iterator[bytes]:
-        self._opened = True
-        return self._pieces()
+    return Upload(pieces, once=not isinstance(data, _KEPT))
 
 
-def row_upload(data: Any, format: str | None, csv: Any) -> RowUpload:
-    """What a caller gave as rows of one type. The server finds out what a file is that holds no columns."""
+def row_upload(data: Any, format: str | None, csv: Any) -> Upload:
+    """Rows of one type. The server finds out how a file without columns is written."""
     if isinstance(data, str | os.PathLike):
         return _file(os.fspath(data), format, csv)
     if hasattr(data, "read") and not isinstance(data, Mapping):
@@ -217,36 +214,34 @@ def row_upload(data: Any, format: str | None, csv: Any) -> RowUpload:
     given = given_rows(data)
     sent = sent_records(given) if isinstance(given, GivenRecords) else given
     if isinstance(sent, GivenRecords):
-        return RowUpload(lambda: lines(sent.rows), Media.NDJSON, once=sent.once)
-    return RowUpload(lambda: _arrow_stream(sent), Media.ARROW, once=sent.once)
+        return Upload(lambda: lines(sent.rows), Media.NDJSON, once=sent.once)
+    return Upload(lambda: _arrow_stream(sent), Media.ARROW, once=sent.once)
 
 
-def _file(text: str, format: str | None, csv: Any) -> RowUpload:
+def _file(text: str, format: str | None, csv: Any) -> Upload:
     path = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
     if "://" in path:
         raise DirectAccessError(f"loading from '{path}'")
     path = os.path.expanduser(path)
     if os.path.isdir(path):
         raise directory_error(text)
-    if (columns := column_format(path, format)) is not None:
-        return RowUpload(lambda: _column_stream(_columns_at(path), columns, text), Media.ARROW, file=text)
     # A compressed file is unpacked here, because a server does not unpack what strangers send.
-    return RowUpload(lambda: local_pieces(path), Media.BYTES, file=text, format=format, **_dialect(csv))
+    if (columns := column_format(path, format)) is not None:
+        return Upload(lambda: _column_stream(path, columns, text), Media.ARROW, file=text)
+    return Upload(lambda: local_pieces(path), Media.BYTES, file=text, format=format, **_dialect(csv))
 
 
-def _open_file(file: Any, format: str | None, csv: Any) -> RowUpload:
+def _open_file(file: Any, format: str | None, csv: Any) -> Upload:
     """A file that the caller opened, stdin for one: it is read once."""
     shown = open_file_name(file, format)
     if (columns := column_format(shown, format)) is not None:
-        return RowUpload(lambda: _column_stream(file, columns, shown), Media.ARROW, once=True, file=shown)
+        return Upload(lambda: _column_stream(file, columns, shown), Media.ARROW, once=True, file=shown)
 
     def pieces() -> Iterator[bytes]:
-        for piece in iter(lambda: file.read(_PIECE_BYTES), b""):
-            if not piece:
-                return
+        while piece := file.read(_PIECE_BYTES):
             yield piece.encode() if isinstance(piece, str) else piece
 
-    return RowUpload(pieces, Media.BYTES, once=True, file=shown, format=format, **_dialect(csv))
+    return Upload(pieces, Media.BYTES, once=True, file=shown, format=format, **_dialect(csv))
 
 
 def _dialect(csv: Any) -> dict[str, Any]:
@@ -264,7 +259,7 @@ def _arrow_stream(given: GivenBatches) -> Iterator[bytes]:
     import pyarrow as pa
 
     schema = pa.schema([pa.field(field.name, plain_type(field.type)) for field in given.schema])
-    sink = _Sink()
+    sink = BytesIO()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in given.read():
             try:
@@ -272,37 +267,17 @@ def _arrow_stream(given: GivenBatches) -> Iterator[bytes]:
             except pa.ArrowException as error:
                 raise BadRequestError(f"can't send these rows: {str(error).splitlines()[0]}; cast them") from error
             writer.write_batch(plain)
-            yield from sink.taken()
-    yield from sink.taken()
-
-
-def _columns_at(path: str) -> Any:
-    """A file that can be read at any place: one that is compressed only when it is unpacked."""
-    import pyarrow as pa
-
-    return path if compression_of(path) is None else pa.BufferReader(b"".join(local_pieces(path)))
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
 
 
 def _column_stream(source: Any, format: str, name: str) -> Iterator[bytes]:
+    """A file of columns as an Arrow stream. It is read at any position, a compressed one only when it is unpacked."""
+    import pyarrow as pa
+
+    if isinstance(source, str) and compression_of(source) is not None:
+        source = pa.BufferReader(b"".join(local_pieces(source)))
     with column_file(source, format, name) as given:
         yield from _arrow_stream(given)
-
-
-class _Sink:
-    """Keeps what is written to it until it is taken."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        self._pieces.append(bytes(data))
-        return len(self._pieces[-1])
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def taken(self) -> list[bytes]:
-        pieces, self._pieces = self._pieces, []
-        return pieces

@@ -16,11 +16,12 @@ import asyncio
 import threading
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
-from typing import Any, Final, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from omnigraph.errors import OmniGraphError, TooManyRequestsError, UnavailableError
 from omnigraph.server.http.request import ClientGoneError
@@ -31,7 +32,7 @@ RETRY_AFTER_SECONDS: Final = 60
 
 
 class Cap(StrEnum):
-    """What a request was refused for."""
+    """The reason of a refusal, as a label of the metrics."""
 
     REQUESTS = "requests"
     BYTES = "bytes"
@@ -41,48 +42,13 @@ class Cap(StrEnum):
     FEEDS = "feeds"
 
 
-class Admission:
-    """How many writes, and how many bytes of them, one actor may have under way in this worker. A cap of 0 refuses
-    every write. Safe to share between threads."""
-
-    def __init__(self, requests: int, volume: int, refused: Callable[[Cap], None] = lambda cap: None) -> None:
-        self._refused = refused
-        self._requests_cap = requests
-        self._bytes_cap = volume
-        self._requests: Counter[str] = Counter()
-        self._bytes: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def admit(self, actor: str | None, size: int) -> Iterator[None]:
-        """Count a write of about so many bytes while the block runs, or raise TooManyRequestsError."""
-        name = ANONYMOUS if actor is None else actor
-        with self._lock:
-            if self._requests[name] >= self._requests_cap:
-                reason = f"in-flight count cap {self._requests_cap} reached (--actor-requests)"
-                raise self._refusal(Cap.REQUESTS, name, reason)
-            if self._bytes[name] + size > self._bytes_cap:
-                raise self._refusal(Cap.BYTES, name, f"byte budget {self._bytes_cap} would be exceeded (--actor-bytes)")
-            _add(self._requests, name, 1)
-            _add(self._bytes, name, size)
-        try:
-            yield
-        finally:
-            with self._lock:
-                _add(self._requests, name, -1)
-                _add(self._bytes, name, -size)
-
-    def _refusal(self, cap: Cap, actor: str, reason: str) -> TooManyRequestsError:
-        self._refused(cap)
-        message = f"too many writes of actor '{actor}': {reason}; try again when some of them have ended"
-        return TooManyRequestsError(message, RETRY_AFTER_SECONDS)
-
+BUSY_RETRY_SECONDS: Final = 2
+"""Reads and streams end sooner than writes."""
+_WAIT_SECONDS: Final = 0.25
 
 Key = TypeVar("Key")
-
-BUSY_RETRY_SECONDS: Final = 2
-"""Reads and streams end sooner than the writes that `Admission` counts."""
-_WAIT_SECONDS: Final = 0.25
+Result = TypeVar("Result")
+Waiting: TypeAlias = "asyncio.Future[None]"
 
 
 def over_budget(actor: str, what: str, limit: int, flag: str) -> TooManyRequestsError:
@@ -101,147 +67,133 @@ def full(what: str, limit: int, flag: str) -> UnavailableError:
     )
 
 
+class _Budget(NamedTuple):
+    """A count of something under way, and the amount that has to fit below its limit."""
+
+    key: tuple[str | None, ...]
+    limit: int
+    refusal: Callable[[], OmniGraphError]
+    amount: int = 1
+
+
+def _of_actor(cap: Cap, actor: str | None, what: str, limit: int, flag: str, graph_id: str = "") -> list[_Budget]:
+    """The budget of one actor. A caller without a name has none."""
+    if actor is None:
+        return []
+    return [_Budget((cap, actor, graph_id), limit, partial(over_budget, actor, what, limit, flag))]
+
+
+def _of_worker(cap: Cap, what: str, limit: int, flag: str, graph_id: str = "") -> _Budget:
+    return _Budget((cap, None, graph_id), limit, partial(full, what, limit, flag))
+
+
 class Budgets:
-    """The counts of one worker. Safe to share between its threads."""
+    """The counts of one worker. Safe to share between its threads. A limit of 0 refuses everything."""
 
-    def __init__(self, limits: ServerLimits, refused: Callable[[Cap], None] = lambda cap: None) -> None:
+    def __init__(self, limits: ServerLimits, count_refusal: Callable[[str], None] = lambda cap: None) -> None:
         self._limits = limits
-        self._refused = refused
-        self._reads: Counter[str] = Counter()
-        self._feeds: Counter[str] = Counter()
-        self._feeds_of_all = 0
-        self._streams: Counter[str] = Counter()
-        self._streams_of_graph: Counter[str] = Counter()
-        self._streams_of_actor_and_graph: Counter[tuple[str, str]] = Counter()
-        self._streams_of_all = 0
+        self._count_refusal = count_refusal
+        self._counts: Counter[tuple[str | None, ...]] = Counter()
+        self._turns: Counter[str | None] = Counter()
         self._changed = threading.Condition()
 
-    @contextmanager
-    def reading(self, actor: str | None) -> Iterator[None]:
-        """Count a read until the last byte of its answer is sent."""
-        with self._changed:
-            if actor is not None and self._reads[actor] >= self._limits.actor_reads:
-                self._refused(Cap.READS)
-                raise over_budget(actor, "reads", self._limits.actor_reads, "--actor-reads")
-            _add(self._reads, actor, 1)
-        try:
-            yield
-        finally:
-            with self._changed:
-                _add(self._reads, actor, -1)
+    def admit(self, actor: str | None, size: int) -> AbstractContextManager[None]:
+        """Count a write of about so many bytes while the block runs, or raise `TooManyRequestsError`."""
+        name, limits = ANONYMOUS if actor is None else actor, self._limits
 
-    @contextmanager
-    def following(self, actor: str | None) -> Iterator[None]:
-        """Count a poll that waits, or a stream of events."""
-        limits = self._limits
-        with self._changed:
-            if actor is not None and self._feeds[actor] >= limits.actor_feeds:
-                self._refused(Cap.FEEDS)
-                raise over_budget(actor, "feeds", limits.actor_feeds, "--actor-feeds")
-            if self._feeds_of_all >= limits.feeds:
-                self._refused(Cap.FEEDS)
-                raise full("no feed can be followed now", limits.feeds, "--feeds")
-            _add(self._feeds, actor, 1)
-            self._feeds_of_all += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                _add(self._feeds, actor, -1)
-                self._feeds_of_all -= 1
+        def refusal(reason: str) -> TooManyRequestsError:
+            message = f"too many writes of actor '{name}': {reason}; try again when some of them have ended"
+            return TooManyRequestsError(message, RETRY_AFTER_SECONDS)
 
-    def open_stream(self, actor: str | None, graph_id: str | None = None) -> Callable[[], None]:
-        """Count a stream until what is returned is called, once. One that finds no room waits a moment for another one
-        that ends. The bytes of a blob are a stream that takes no slot of its graph."""
-        until = time.monotonic() + _WAIT_SECONDS
-        with self._changed:
-            while (refusal := self._stream_refusal(actor, graph_id)) is not None:
-                if not self._changed.wait(until - time.monotonic()):
-                    self._refused(Cap.STREAMS)
-                    raise refusal
-            self._add_stream(actor, graph_id, 1)
-        return lambda: self._close_stream(actor, graph_id)
-
-    def open_streams(self) -> int:
-        with self._changed:
-            return self._streams_of_all
-
-    def feeds(self) -> int:
-        with self._changed:
-            return self._feeds_of_all
-
-    def _close_stream(self, actor: str | None, graph_id: str | None) -> None:
-        with self._changed:
-            self._add_stream(actor, graph_id, -1)
-            self._changed.notify_all()
-
-    def _add_stream(self, actor: str | None, graph_id: str | None, count: int) -> None:
-        self._streams_of_all += count
-        _add(self._streams, actor, count)
-        _add(self._streams_of_graph, graph_id, count)
-        if actor is not None and graph_id is not None:
-            _add(self._streams_of_actor_and_graph, (actor, graph_id), count)
-
-    def _stream_refusal(self, actor: str | None, graph_id: str | None) -> OmniGraphError | None:
-        limits = self._limits
-        if actor is not None and self._streams[actor] >= limits.actor_streams:
-            return over_budget(actor, "streams", limits.actor_streams, "--actor-streams")
-        if self._streams_of_all >= limits.streams:
-            return full("no stream can be opened now", limits.streams, "--streams")
-        if graph_id is None:
-            return None
-        share = three_quarters(limits.streams_per_graph)
-        if actor is not None and self._streams_of_actor_and_graph[actor, graph_id] >= share:
-            flag = f"three quarters of --streams-per-graph {limits.streams_per_graph}"
-            return over_budget(actor, f"streams of graph '{graph_id}'", share, flag)
-        if self._streams_of_graph[graph_id] >= limits.streams_per_graph:
-            what = f"no stream of graph '{graph_id}' can be opened now"
-            return full(what, limits.streams_per_graph, "--streams-per-graph")
-        return None
-
-
-class WriteTurns:
-    """Which of the writes that were admitted run now. An actor whose writes take long leaves turns for those of others,
-    however many it may have under way."""
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._share = three_quarters(threads)
-        self._writing: Counter[str | None] = Counter()
-        self._changed = threading.Condition()
+        count = f"in-flight count cap {limits.actor_requests} reached (--actor-requests)"
+        volume = f"byte budget {limits.actor_bytes} would be exceeded (--actor-bytes)"
+        return self._hold(
+            _Budget((Cap.REQUESTS, name), limits.actor_requests, partial(refusal, count)),
+            _Budget((Cap.BYTES, name), limits.actor_bytes, partial(refusal, volume), size),
+        )
 
     @contextmanager
     def turn(self, actor: str | None) -> Iterator[None]:
-        """Wait in this thread until the write may run."""
-        most = self._threads if actor is None else self._share
+        """Wait in this thread until an admitted write may run. An actor whose writes take long leaves turns for those
+        of others, however many it may have under way."""
+        threads, turns = self._limits.write_threads, self._turns
+        most = threads if actor is None else three_quarters(threads)
         with self._changed:
-            self._changed.wait_for(lambda: self._writing.total() < self._threads and self._writing[actor] < most)
-            self._writing[actor] += 1
+            self._changed.wait_for(lambda: turns.total() < threads and turns[actor] < most)
+            turns[actor] += 1
         try:
             yield
         finally:
             with self._changed:
-                self._writing[actor] -= 1
-                if not self._writing[actor]:
-                    del self._writing[actor]
+                _subtract(turns, actor, 1)
                 self._changed.notify_all()
+
+    def read(self, actor: str | None) -> AbstractContextManager[None]:
+        """Count a read until the last byte of its response is sent."""
+        return self._hold(*_of_actor(Cap.READS, actor, "reads", self._limits.actor_reads, "--actor-reads"))
+
+    def follow(self, actor: str | None) -> AbstractContextManager[None]:
+        """Count a poll that waits, or a stream of events."""
+        limits = self._limits
+        return self._hold(
+            *_of_actor(Cap.FEEDS, actor, "feeds", limits.actor_feeds, "--actor-feeds"),
+            _of_worker(Cap.FEEDS, "no feed can be followed now", limits.feeds, "--feeds"),
+        )
+
+    def open_stream(self, actor: str | None, graph_id: str | None = None) -> Callable[[], None]:
+        """Count a stream until the function that is returned is called, once. A stream that finds no room waits a
+        moment for another one to end. The bytes of a blob are a stream that takes no slot of its graph."""
+        limits = self._limits
+        budgets = [
+            *_of_actor(Cap.STREAMS, actor, "streams", limits.actor_streams, "--actor-streams"),
+            _of_worker(Cap.STREAMS, "no stream can be opened now", limits.streams, "--streams"),
+        ]
+        if graph_id is not None:
+            most = limits.streams_per_graph
+            share, flag = three_quarters(most), f"three quarters of --streams-per-graph {most}"
+            budgets += _of_actor(Cap.STREAMS, actor, f"streams of graph '{graph_id}'", share, flag, graph_id)
+            what = f"no stream of graph '{graph_id}' can be opened now"
+            budgets.append(_of_worker(Cap.STREAMS, what, most, "--streams-per-graph", graph_id))
+        self._reserve(budgets, _WAIT_SECONDS)
+        return lambda: self._release(budgets)
+
+    @contextmanager
+    def _hold(self, *budgets: _Budget) -> Iterator[None]:
+        self._reserve(budgets)
+        try:
+            yield
+        finally:
+            self._release(budgets)
+
+    def _reserve(self, budgets: Sequence[_Budget], wait_seconds: float = 0.0) -> None:
+        """Count in all of these budgets, or raise the refusal of the first that is used up, after a wait."""
+        until = time.monotonic() + wait_seconds
+        with self._changed:
+            while used_up := [each for each in budgets if self._counts[each.key] + each.amount > each.limit]:
+                if not self._changed.wait(until - time.monotonic()):
+                    self._count_refusal(str(used_up[0].key[0]))
+                    raise used_up[0].refusal()
+            for each in budgets:
+                self._counts[each.key] += each.amount
+
+    def _release(self, budgets: Sequence[_Budget]) -> None:
+        with self._changed:
+            for each in budgets:
+                _subtract(self._counts, each.key, each.amount)
+            self._changed.notify_all()
+
+
+def _subtract(counts: Counter[Key], key: Key, amount: int) -> None:
+    """Keep only what is not 0: actors come and go."""
+    counts[key] -= amount
+    if not counts[key]:
+        del counts[key]
 
 
 def three_quarters(places: int) -> int:
     """The part of some places that one actor can have, so that others find one: at least one, where there are any."""
     return places if places < 2 else places - max(1, places // 4)
 
-
-def _add(counts: Counter[Key], key: Key | None, count: int) -> None:
-    """Keep only what is not 0: actors come and go."""
-    if key is not None:
-        counts[key] += count
-        if not counts[key]:
-            del counts[key]
-
-
-Result = TypeVar("Result")
-Waiting: TypeAlias = "asyncio.Future[None]"
 
 _THREADS_PER_TURN: Final = 16
 _LOOK_THREADS: Final = 4
@@ -250,8 +202,8 @@ _LOOK_THREADS: Final = 4
 class Pools:
     """Reads, writes, the chunks of streams, and looks at the server itself."""
 
-    def __init__(self, limits: ServerLimits, refused: Callable[[Cap], None] = lambda cap: None) -> None:
-        self._turns = Turns(limits, refused)
+    def __init__(self, limits: ServerLimits, count_refusal: Callable[[str], None]) -> None:
+        self._turns = Turns(limits, count_refusal)
         self._reads = ThreadPoolExecutor(limits.read_threads, "omnigraph-read")
         self._writes = ThreadPoolExecutor(limits.write_threads * _THREADS_PER_TURN, "omnigraph-write")
         self._streams = ThreadPoolExecutor(limits.streams, "omnigraph-stream")
@@ -285,11 +237,11 @@ class Pools:
 
 
 class Turns:
-    """Who reads next. Only for the event loop."""
+    """The order of reads. Only for the event loop."""
 
-    def __init__(self, limits: ServerLimits, refused: Callable[[Cap], None] = lambda cap: None) -> None:
+    def __init__(self, limits: ServerLimits, count_refusal: Callable[[str], None] = lambda cap: None) -> None:
         self._limits = limits
-        self._refused = refused
+        self._count_refusal = count_refusal
         self._threads = limits.read_threads
         self._share = min(limits.actor_read_threads, three_quarters(limits.read_threads))
         self._reading: Counter[str | None] = Counter()
@@ -312,14 +264,16 @@ class Turns:
             self._withdraw(actor, turn)
             raise ClientGoneError
         if not turn.done():
-            refusal = self._refusal(actor)
             self._withdraw(actor, turn)
-            raise refusal
+            self._count_refusal(Cap.READ_THREADS)
+            if actor is not None and not self._may_read(actor):
+                flag = "--actor-read-threads, and at most three quarters of --read-threads"
+                raise over_budget(actor, "reads", self._share, flag)
+            waited = f"no read can begin: this one has waited for {self._limits.read_wait_seconds:g} s"
+            raise full(waited, self._threads, "--read-threads")
 
     def give_back(self, actor: str | None) -> None:
-        self._reading[actor] -= 1
-        if not self._reading[actor]:
-            del self._reading[actor]
+        _subtract(self._reading, actor, 1)
         self._next()
 
     def _next(self) -> None:
@@ -348,11 +302,3 @@ class Turns:
     def _forget_if_done(self, actor: str | None) -> None:
         if not self._waiting[actor]:
             del self._waiting[actor]
-
-    def _refusal(self, actor: str | None) -> OmniGraphError:
-        self._refused(Cap.READ_THREADS)
-        if actor is not None and not self._may_read(actor):
-            flag = "--actor-read-threads, and at most three quarters of --read-threads"
-            return over_budget(actor, "reads", self._share, flag)
-        waited = f"no read can begin: this one has waited for {self._limits.read_wait_seconds:g} s"
-        return full(waited, self._threads, "--read-threads")

@@ -10,38 +10,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from omnigraph import __version__
 from omnigraph.api import wire
 from omnigraph.api.service.http import ErrorOutput, LoadParameters, RowsParameters
 from omnigraph.api.service.routes import ROUTES, Body, Media, Route
-from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import ErrorCode, NotFoundError, OmniGraphError, UnavailableError, UnsupportedMediaTypeError
-from omnigraph.server.admission import Budgets, Cap, Pools, WriteTurns
+from omnigraph.server.admission import Pools
 from omnigraph.server.handlers import changes, reads, service, writes
 from omnigraph.server.handlers.changes import Feeds, feed_graph
 from omnigraph.server.handlers.writes import load_target, row_format
 from omnigraph.server.http.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.http.origins import Hosts, refuse_foreign_origins, refuse_unasked, with_origins
 from omnigraph.server.http.request import (
-    Ceiling,
     ClientGoneError,
     Exchange,
-    body_in_file,
     decode_body,
     decode_parameters,
-    is_received,
     media_type,
     refuse_encoded,
-    whole_body,
 )
 from omnigraph.server.http.responses import (
     AnyResponse,
@@ -56,83 +52,58 @@ from omnigraph.server.http.responses import (
 from omnigraph.server.http.streaming import BrokenStreamError, StreamDelivery
 from omnigraph.server.mcp_mount import Agents, LoadEndpoint, graph_of, load_endpoint
 from omnigraph.server.reload import HeldServing, ServingSets
-from omnigraph.server.runtime.context import Observing, WorkerContext
-from omnigraph.server.runtime.tracing import RequestRecord
+from omnigraph.server.runtime.context import WorkerContext
 from omnigraph.server.tokens import Tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A route and the values of the variable segments of the path."""
-
-    route: Route
-    path: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class WrongMethod:
-    """A path that exists, and a method that it does not have."""
-
-    allow: str
 
 
 @dataclass(slots=True)
 class _Node:
+    """A position in the paths of all routes. A fixed segment wins over a variable one, so `/branches/merge` never names
+    a branch."""
+
     fixed: dict[str, _Node] = field(default_factory=dict)
-    variable: tuple[str, _Node] | None = None
+    variable: _Node | None = None
+    name: str = ""
     methods: dict[str, Route] = field(default_factory=dict)
 
+    def child(self, segment: str) -> _Node:
+        if not segment.startswith("{"):
+            return self.fixed.setdefault(segment, _Node())
+        self.variable = self.variable or _Node(name=segment.strip("{}"))
+        assert self.variable.name == segment.strip("{}"), "a variable segment of a path has one name"
+        return self.variable
 
-class Router:
-    """A fixed segment wins over a variable one, so `/branches/merge` never names a branch.
 
-    Segments are decoded one by one: `feature%2Fx` is one segment with a slash in it.
+_PATHS: Final = _Node()
+for _route in ROUTES:
+    _end = reduce(_Node.child, _route.full_path.strip("/").split("/"), _PATHS)
+    _end.methods[_route.method] = _route
+    if _route.method == "GET":
+        _end.methods.setdefault("HEAD", _route)
+
+
+def match_path(raw_path: bytes) -> tuple[Mapping[str, Route], dict[str, str]]:
+    """The routes of a path by their methods, and the values of its variable segments. Unknown paths have no routes.
+
+    Segments are decoded one by one: `feature%2Fx` is one segment with a slash in it, and Starlette's own router would
+    see two. A trailing slash makes another path.
     """
-
-    def __init__(self, routes: Iterable[Route] = ROUTES) -> None:
-        self._root = _Node()
-        for route in routes:
-            node = self._root
-            for segment in route.full_path.strip("/").split("/"):
-                node = _child(node, segment)
-            node.methods[route.method] = route
-            if route.method == "GET":
-                node.methods.setdefault("HEAD", route)
-
-    def match(self, raw_path: bytes, method: str) -> Match | WrongMethod | None:
-        """None when there is no such path. A trailing slash makes another path."""
-        if not raw_path.startswith(b"/"):
-            return None
-        node, path = self._root, {}
-        for quoted in raw_path[1:].split(b"/"):
-            try:
-                segment = unquote_to_bytes(quoted).decode()
-            except UnicodeDecodeError:
-                return None
-            if segment in node.fixed:
-                node = node.fixed[segment]
-            elif node.variable is not None and segment:
-                name, node = node.variable
-                path[name] = segment
-            else:
-                return None
-        if not node.methods:
-            return None
-        route = node.methods.get(method)
-        return Match(route, path) if route is not None else WrongMethod(", ".join(sorted(node.methods)))
-
-
-def _child(node: _Node, segment: str) -> _Node:
-    if not segment.startswith("{"):
-        return node.fixed.setdefault(segment, _Node())
-    name = segment.strip("{}")
-    if node.variable is None:
-        node.variable = name, _Node()
-    assert node.variable[0] == name, "one place of a path has one name"
-    return node.variable[1]
-
-
-ROUTER: Final = Router()
+    node, values = _PATHS, dict[str, str]()
+    if not raw_path.startswith(b"/"):
+        return {}, {}
+    for quoted in raw_path[1:].split(b"/"):
+        try:
+            segment = unquote_to_bytes(quoted).decode()
+        except UnicodeDecodeError:
+            return {}, {}
+        if segment in node.fixed:
+            node = node.fixed[segment]
+        elif node.variable is not None and segment:
+            node = node.variable
+            values[node.name] = segment
+        else:
+            return {}, {}
+    return node.methods, values
 
 
 HANDLER_MODULES: Final = (changes, reads, service, writes)
@@ -140,7 +111,6 @@ HANDLER_MODULES: Final = (changes, reads, service, writes)
 
 Result = TypeVar("Result")
 
-_CLOSES: Final = {"Connection": "close"}
 _NO_SUCH_PATH: Final = "there is no such path; name the graph, as in /graphs/<id>/query, or see /openapi.json"
 
 
@@ -154,39 +124,33 @@ class Application:
         agents: LoadEndpoint | None = None,
         origins: Collection[str] = (),
         hosts: Hosts | None = None,
-        refused: Callable[[Cap], None] = lambda cap: None,
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         self._services = services
+        self._telemetry = services.telemetry
         self._agents = None if agents is None else Agents(agents)
         self._origins = frozenset(origins)
         self._hosts = hosts or Hosts()
         self._tokens = tokens
+        self._close = close
         self._limits = services.limits
-        self._pools = Pools(services.limits, refused)
+        self._pools = Pools(services.limits, services.telemetry.metrics.count_refusal)
         self._streams = StreamDelivery(self._pools)
         self._feeds = Feeds(self._pools)
+        self._asgi = Router(redirect_slashes=False, default=self._exchange, lifespan=self._live)
         logging.getLogger("uvicorn.error").addFilter(_is_not_broken_stream)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._exchange(Exchange(scope, receive, send, self._limits.send_seconds))
-        elif scope["type"] == "lifespan":
-            await self._live(receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1000})
+        await self._asgi(scope, receive, send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await send({"type": "lifespan.startup.complete"})
-            elif message["type"] == "lifespan.shutdown":
-                if self._agents is not None:
-                    await self._agents.close()
-                await self._streams.wait_until_closed()
-                self._pools.close()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+    @asynccontextmanager
+    async def _live(self, _: Router) -> AsyncIterator[None]:
+        yield
+        if self._agents is not None:
+            await self._agents.close()
+        await self._streams.wait_until_closed()
+        self._pools.close()
+        await asyncio.to_thread(self._close)
 
     def drain(self) -> None:
         """End long polls and event streams."""
@@ -194,178 +158,163 @@ class Application:
 
     # The way of a request
 
-    async def _exchange(self, exchange: Exchange) -> None:
-        matched = ROUTER.match(exchange.raw_path, exchange.method)
+    async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send, self._limits)
         try:
-            if (refusal := self._misdirection(exchange)) is not None:
-                await exchange.respond(error_response(refusal, exchange.request_id), None)
-                return
-            match matched:
-                case Match():
-                    await self._run_route(exchange, matched)
-                case WrongMethod():
-                    await exchange.respond(_wrong_method(exchange, matched), None)
-                case None:
-                    await exchange.respond(error_response(NotFoundError(_NO_SUCH_PATH), exchange.request_id), None)
+            await self._respond(exchange)
         except ClientGoneError:
-            exchange.broke_off = True
-            if exchange.status:
+            exchange.record.broke_off = True
+            if exchange.record.status:
                 raise BrokenStreamError from None
         finally:
-            self._record(exchange)
+            self._telemetry.end_request(exchange.end())
 
-    def _misdirection(self, exchange: Exchange) -> OmniGraphError | None:
-        """Why a request is not meant for this server. A caller with a token is not a page that was led here."""
-        if self._services.states.serving.requires_token:
-            return None
+    async def _respond(self, exchange: Exchange) -> None:
+        methods, path = match_path(exchange.raw_path)
         try:
-            self._hosts.refuse_others(exchange.hosts, exchange.local_address, exchange.http_version)
+            # A caller with a token is not a page of another site that was led here.
+            if not self._services.states.serving.requires_token:
+                self._hosts.refuse_others(exchange.all_headers.get("host", ()), exchange.scope)
+            if not methods:
+                raise NotFoundError(_NO_SUCH_PATH)
         except OmniGraphError as error:
-            return error
-        return None
+            await exchange.respond(error_response(error, exchange.request_id), None)
+            return
+        if (route := methods.get(exchange.method)) is not None:
+            await self._run_route(exchange, route, path)
+            return
+        allow = ", ".join(sorted(methods))
+        message = f"{exchange.method} is not a method of this path; it has {allow}"
+        output = ErrorOutput(error=message, code=ErrorCode.METHOD_NOT_ALLOWED)
+        await exchange.respond(Response(wire.encode(output), 405, headers={"Allow": allow}), None)
 
-    async def _run_route(self, exchange: Exchange, matched: Match) -> None:
-        route = matched.route
-        exchange.operation_id = route.operation_id
-        self._services.observer.began(route.operation_id)
-        state = self._services.states.hold()
+    async def _run_route(self, exchange: Exchange, route: Route, path: dict[str, str]) -> None:
+        exchange.record.operation_id = route.operation_id
+        self._telemetry.begin_request(route.operation_id)
+        held = self._services.states.hold()
         try:
-            await self._respond(exchange, route, dict(matched.path), state)
+            await self._run_call(self._begin_call(exchange, route, path, held))
         except (ClientGoneError, BrokenStreamError):
             raise
         except Exception as error:
             await self._send_error(exchange, route, error)
         finally:
             exchange.close()
-            state.release()
+            held.release()
 
-    async def _respond(self, exchange: Exchange, route: Route, path: dict[str, str], state: HeldServing) -> None:
-        if state.serving.requires_token and not route.public:
-            exchange.actor = self._tokens.authenticate(exchange.headers.get("authorization"))
-        call = Call(
-            route,
-            exchange.request_id,
-            exchange.actor,
-            exchange.headers,
-            path,
-            self._services,
-            state,
-            all_headers=exchange.all_headers,
-            is_head=exchange.is_head,
-            cancellation=Cancellation(),
-        )
+    def _begin_call(self, exchange: Exchange, route: Route, path: dict[str, str], held: HeldServing) -> Call:
+        """Authenticate the caller, find the graph, and refuse what the headers say already."""
+        record, target = exchange.record, None
+        if held.serving.requires_token and not route.public:
+            record.actor = self._tokens.authenticate(exchange.headers.get("authorization"))
         if route.of_graph:
-            call = replace(call, target=state.serving.graph(path.pop("graph_id")))
-            exchange.graph_id = call.served.graph_id
+            target = held.serving.graph(path.pop("graph_id"))
+            record.graph_id = target.graph_id
         if route.body is not Body.NONE:
             refuse_encoded(exchange.headers.get("content-encoding"))
         if route.request_is_optional:
             refuse_unasked(exchange.headers, self._origins)
-        with self._reserve_read(call):
+        return Call(route, exchange, path, self._services, held, target)
+
+    async def _run_call(self, call: Call) -> None:
+        route = call.route
+        # A read counts for its actor from here to its last byte. Writes and feeds are counted elsewhere, and what
+        # everybody may ask is not.
+        is_counted = not (route.public or call.writes or route.operation_id == "pollChanges")
+        with self._services.budgets.read(call.actor) if is_counted else nullcontext():
             match route.operation_id:
                 case "loadNdjson" | "loadRows":
-                    await self._load(exchange, call)
+                    await self._load(call)
                 case "pollChanges":
-                    await self._poll(exchange, call)
+                    await self._poll(call)
                 case "mcp" | "mcpOfServer" if self._agents is not None:
-                    await self._respond_to_agent(exchange, call, self._agents)
+                    await self._respond_to_agent(call, self._agents)
                 case _:
-                    await self._call(exchange, call)
+                    await self._call(call)
 
-    def _reserve_read(self, call: Call) -> AbstractContextManager[None]:
-        """A read counts for its actor from here to its last byte. Writes and feeds are counted elsewhere, and what
-        everybody may ask is not."""
-        route = call.route
-        if route.public or call.writes or route.operation_id == "pollChanges":
-            return nullcontext()
-        return self._services.budgets.reading(call.actor)
+    async def _call(self, call: Call) -> None:
+        route, exchange = call.route, call.exchange
+        body = b"" if route.body is Body.NONE else await exchange.body(route)
 
-    async def _call(self, exchange: Exchange, call: Call) -> None:
-        body = b""
-        if call.route.body is not Body.NONE:
-            ceiling = self._ceiling(call.route)
-            seconds = self._limits.body_seconds
-            body = await whole_body(exchange.receive, ceiling, exchange.declared_length, seconds)
-            exchange.received = len(body)
-        response = await self._in_time(exchange, call, lambda: _handle(_decode(call, exchange, body)))
+        def work() -> AnyResponse:
+            parameters = decode_parameters(route, exchange.query_string)
+            decoded = decode_body(route, body, exchange.headers.get("content-type"))
+            raw = exchange.query_string + b"\0" + body
+            handler = HANDLERS[route.operation_id]
+            return handler(replace(call, parameters=parameters, body=decoded, raw_request=raw))
+
+        response = await self._in_time(call, work)
         if isinstance(response, Response):
-            await exchange.respond(response, call.route)
+            await exchange.respond(response, route)
             return
-        await self._streams.send(
-            exchange,
-            _keep_open(response, call.held),
-            call.route,
-            seconds=self._limits.query_seconds,
-            cancel=call.cancellation.cancel,
-            failed=lambda error: self._log_failure(exchange, error),
-        )
+        # The stream keeps the graph that it reads open until it is put away, which may be after its request.
+        release = ExitStack()
+        release.callback(call.held.hold().release)
+        release.callback(response.release)
+        log_failure = partial(self._log_failure, exchange)
+        await self._streams.send(call, replace(response, release=release.close), log_failure)
 
-    async def _load(self, exchange: Exchange, call: Call) -> None:
+    async def _load(self, call: Call) -> None:
         """A load: its actor is authorized before the body is received."""
-        media = media_type(exchange.headers.get("content-type"))
-        if media not in call.route.request_media:
-            what = "records by line" if call.route.request_media == (Media.NDJSON,) else "rows of one type"
-            taken = ", ".join(f"'{taken}'" for taken in call.route.request_media)
+        route, exchange, media = call.route, call.exchange, media_type(call.headers.get("content-type"))
+        if media not in route.request_media:
+            what = "records by line" if route.request_media == (Media.NDJSON,) else "rows of one type"
+            taken = ", ".join(f"'{taken}'" for taken in route.request_media)
             raise UnsupportedMediaTypeError(f"the body must be {what}: send it as {taken}")
-        parameters: LoadParameters = decode_parameters(call.route, exchange.query_string)
+        parameters: LoadParameters = decode_parameters(route, exchange.query_string)
         call = replace(call, parameters=parameters)
         if isinstance(parameters, RowsParameters):
             row_format(parameters, Media(media))  # an unknown format is refused before the body is received
         target = await self._pools.read(call.actor, lambda: load_target(call, parameters.branch, parameters.base))
-        ceiling, seconds = self._ceiling(call.route), self._limits.body_seconds
-        async with body_in_file(exchange.receive, ceiling, exchange.declared_length, seconds) as (path, size):
-            exchange.received = size
-            received = ReceivedFile(path, size, target, Media(media))
-            response = await self._in_time(exchange, call, lambda: _handle(replace(call, received_file=received)))
+        async with exchange.body_in_file(route) as path:
+            received = ReceivedFile(path, exchange.record.received_bytes, target, Media(media))
+            handler, call = HANDLERS[route.operation_id], replace(call, body=received)
+            response = await self._in_time(call, lambda: handler(call))
         assert isinstance(response, Response)
-        await exchange.respond(response, call.route)
+        await exchange.respond(response, route)
 
-    async def _poll(self, exchange: Exchange, call: Call) -> None:
+    async def _poll(self, call: Call) -> None:
+        exchange = call.exchange
         call = replace(call, parameters=decode_parameters(call.route, exchange.query_string))
         media = chosen_media(exchange.headers.get("accept"), call.route.media)
         whole, budgets = exchange.is_head or media is Media.JSON, self._services.budgets
         waits = not whole or bool(call.parameters.wait_ms)
-        with budgets.reading(call.actor):
+        with budgets.read(call.actor):
             graph = await self._pools.read(call.actor, lambda: feed_graph(call))
-        with budgets.following(call.actor) if waits else budgets.reading(call.actor):
+        with budgets.follow(call.actor) if waits else budgets.read(call.actor):
+            feed = self._feeds.follow(call, graph)
             if whole:
-                await exchange.respond(await self._feeds.of(call.held).respond(call, graph, exchange), call.route)
+                await exchange.respond(await feed.respond(), call.route)
                 return
-            graph_id = call.served.graph_id
-            self._services.observer.stream_opened(graph_id)
-            try:
-                feed = self._feeds.of(call.held)
-                await feed.stream(call, graph, exchange, lambda error: self._log_failure(exchange, error))
-            finally:
-                self._services.observer.stream_closed(graph_id)
+            with self._telemetry.metrics.streams.labels(call.served.graph_id).track_inprogress():
+                await feed.stream(partial(self._log_failure, exchange))
 
-    async def _respond_to_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
+    async def _respond_to_agent(self, call: Call, agents: Agents) -> None:
         """A request in the protocol of agents. Its failures are errors of that protocol, in the words of HTTP."""
+        exchange = call.exchange
         refuse_foreign_origins(call.headers, self._origins)
         if call.target is None:
             call = replace(call, target=graph_of(call, call.held.serving))
-            exchange.graph_id = call.served.graph_id
+            exchange.record.graph_id = call.served.graph_id
 
         async def in_time(called: Call, work: Callable[[], Any]) -> Any:
             try:
-                return await self._in_time(exchange, called, work)
+                return await self._in_time(called, work)
             except Exception as error:
                 self._log_failure(exchange, error)
                 named = name_limit(error, self._limits.query_seconds)
                 raise error_output(named, exchange.request_id, call.route).rebuilt() from error
 
-        seconds = self._limits.body_seconds
-        body = await whole_body(exchange.receive, self._ceiling(call.route), exchange.declared_length, seconds)
-        exchange.received = len(body)
-        await exchange.respond(await agents.respond(call, exchange, body, in_time), call.route)
+        body = await exchange.body(call.route)
+        await exchange.respond(await agents.respond(call, body, in_time), call.route)
 
-    async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], Result]) -> Result:
+    async def _in_time(self, call: Call, work: Callable[[], Result]) -> Result:
         """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
         because its caller could not learn whether it happened."""
-        work = self._services.observer.around(call.route.operation_id, work)
+        work = self._telemetry.trace(call.route.operation_id, work)
         if call.writes:
             return await self._pools.write(work)
-        gone = exchange.client_gone()
+        gone = call.exchange.client_gone()
         if call.route.tag == "management":
             running = self._pools.look(work)
         else:
@@ -385,20 +334,20 @@ class Application:
             raise ClientGoneError
         raise too_long(self._limits.query_seconds)
 
-    # Failures and records
+    # Failures
 
     async def _send_error(self, exchange: Exchange, route: Route, error: Exception) -> None:
         error = name_limit(error, self._limits.query_seconds)
         response = error_response(error, exchange.request_id, route)
         self._log_failure(exchange, error)
-        if exchange.status:
-            exchange.broke_off = True
+        if exchange.record.status:
+            exchange.record.broke_off = True
             raise BrokenStreamError from error
         # The rest of a refused body must not be parsed as the next request.
         unread = route.body is not Body.NONE and exchange.has_body
         if unread and response.status not in (408, 413) and not exchange.awaits_go_ahead:
-            unread = not await is_received(exchange.receive, exchange.declared_length)
-        headers = {**response.headers, **_CLOSES} if unread else response.headers
+            unread = not await exchange.skip_body()
+        headers = {**response.headers, "Connection": "close"} if unread else response.headers
         await exchange.respond(replace(response, headers=headers), route)
 
     def _log_failure(self, exchange: Exchange, error: BaseException) -> None:
@@ -407,43 +356,7 @@ class Application:
         if isinstance(error, UnavailableError):
             return
         if not isinstance(error, OmniGraphError) or error.http_status >= 500:
-            self._services.observer.failed(exchange.request_id, exchange.operation_id, error)
-
-    def _record(self, exchange: Exchange) -> None:
-        self._services.observer.answered(
-            RequestRecord(
-                exchange.request_id,
-                exchange.operation_id,
-                exchange.method,
-                exchange.status,
-                time.perf_counter() - exchange.began,
-                exchange.graph_id,
-                exchange.actor,
-                exchange.received,
-                exchange.sent,
-                exchange.broke_off,
-            )
-        )
-
-    def _ceiling(self, route: Route) -> Ceiling:
-        limits = self._limits
-        match route.body:
-            case Body.WHOLE_LOAD:
-                return Ceiling("request body bytes", limits.load_body_bytes, "--load-body-bytes")
-            case Body.STREAMED_LOAD:
-                return Ceiling("graph_batch_request_bytes", limits.load_bytes, "--load-bytes")
-            case _:
-                return Ceiling("request body bytes", limits.body_bytes, "--body-bytes")
-
-
-def _decode(call: Call, exchange: Exchange, body: bytes) -> Call:
-    parameters = decode_parameters(call.route, exchange.query_string)
-    decoded = decode_body(call.route, body, exchange.headers.get("content-type"))
-    return replace(call, parameters=parameters, body=decoded, raw_request=exchange.query_string + b"\0" + body)
-
-
-def _handle(call: Call) -> AnyResponse:
-    return HANDLERS[call.route.operation_id](call)
+            self._telemetry.log_failure(exchange.record, error)
 
 
 def _put_away(running: asyncio.Future[Any], held: HeldServing) -> None:
@@ -457,50 +370,17 @@ def _put_away(running: asyncio.Future[Any], held: HeldServing) -> None:
     held.release()
 
 
-def _keep_open(response: StreamResponse, state: HeldServing) -> StreamResponse:
-    """A stream that keeps the graph it reads open until it is put away, which may be after its request."""
-    held = state.hold()
-
-    def release() -> None:
-        try:
-            response.release()
-        finally:
-            held.release()
-
-    return replace(response, release=release)
-
-
-def _wrong_method(exchange: Exchange, wrong: WrongMethod) -> Response:
-    output = ErrorOutput(
-        error=f"{exchange.method} is not a method of this path; it has {wrong.allow}",
-        code=ErrorCode.METHOD_NOT_ALLOWED,
-    )
-    return Response(wire.encode(output), 405, headers={"Allow": wrong.allow})
-
-
 def _is_not_broken_stream(record: logging.LogRecord) -> bool:
     """A stream that was broken off on purpose is in our own log; the HTTP server need not report it as a fault."""
     return record.exc_info is None or not isinstance(record.exc_info[1], BrokenStreamError)
 
 
-SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
-
-
 def application(states: ServingSets, tokens: Tokens, context: WorkerContext) -> ASGIApp:
-    limits = context.settings.limits
-    services = Services(
-        states,
-        limits,
-        context.admission,
-        Observing(context.metrics, context.tracing),
-        Budgets(limits, context.metrics.refused),
-        WriteTurns(limits.write_threads),
-        __version__,
-        os.environ.get(SOURCE_VERSION) or None,
-    )
-    settings = context.settings
-    agents = lambda: load_endpoint(settings.agents)  # noqa: E731
+    settings, telemetry = context.settings, context.telemetry
+    source_version = os.environ.get("OMNIGRAPH_SOURCE_VERSION") or None
+    services = Services(states, settings.limits, context.budgets, telemetry, __version__, source_version)
     hosts = Hosts(settings.host, settings.allowed_hosts)
-    app = Application(services, tokens, agents, settings.allow_origins, hosts, context.metrics.refused)
+    agents = partial(load_endpoint, settings.agents)
+    app = Application(services, tokens, agents, settings.allow_origins, hosts, context.close)
     context.draining.then(app.drain)
-    return context.tracing.traced(with_origins(app, settings.allow_origins))
+    return telemetry.tracing.wrap(with_origins(app, settings.allow_origins))

@@ -13,12 +13,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from omnigraph.api.governance import Gate, Limits, QueryLimits
 from omnigraph.api.queries import StoredQueries, StoredQuery
-from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, unservable_reason
-from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot, read_serving
+from omnigraph.cluster.resources import (
+    CLUSTER_SCOPE,
+    Address,
+    ClusterError,
+    Diagnostic,
+    Kind,
+    graph_address,
+    unservable_reason,
+)
+from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ClusterQuery, ServingSnapshot, read_serving
 from omnigraph.cluster.storage_root import enclosing_cluster, normal_uri, resolved_uri
 from omnigraph.engine.query.read import describe_stored_query
 from omnigraph.engine.query.search.embedder import Embedder
@@ -26,42 +34,30 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError, BootRefusedError, ConflictError, NotFoundError, OmniGraphError
 from omnigraph.graph import Graph
-from omnigraph.policy.bundle import ScopeKind
 from omnigraph.policy.gate import WITHOUT_RULES, PolicyGate, load_gate
-from omnigraph.server.catalog import (
-    AppliedPipeline,
-    MadeOf,
-    RuntimeState,
-    Served,
-    Serving,
-    StoredQuerySource,
-)
+from omnigraph.server.catalog import AppliedPipeline, MadeOf, RuntimeState, Served, Serving, StoredQuerySource
 from omnigraph.server.reload import close_graphs
 from omnigraph.server.settings import Settings, refusal_of_public
 from omnigraph.server.tokens import TOKEN, TOKENS_AWS_SECRET, TOKENS_FILE, TOKENS_JSON, Tokens, load_tokens
 from omnigraph.sources import Queries, queries
 
+logger: Final = logging.getLogger("omnigraph.server")
 
-class PolicyLoader(Protocol):
-    """Turns the text of a bundle into the gate of a scope. Raises when it can't: rules that can't be evaluated must
-    never be taken for rules that allow. `label` says whose text it is; the server itself has no graph id."""
+OpenGraph: TypeAlias = Callable[[str, Embedder | None, ExternalBlobPolicy | None, Limits], Graph]
+"""Opens a graph at a URI with its embedder, its policy for external blobs, and its limits. None is the default of
+`omnigraph.open`: the provider of the environment, and no external blobs."""
+PolicyLoader: TypeAlias = Callable[..., Gate]
+"""As `load_gate`. Raises when it can't: rules that can't be evaluated must never be taken for rules that allow."""
 
-    def __call__(self, source: str, kind: ScopeKind, label: str, graph_id: str | None = None) -> Gate: ...
+Rules: TypeAlias = tuple[Mapping[str, ClusterPolicy], Gate]
 
-
-@dataclass(frozen=True, slots=True)
-class Bindings:
-    """The bundle of each scope that has one."""
-
-    server: ClusterPolicy | None = None
-    graphs: Mapping[str, ClusterPolicy] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return self.server is not None or bool(self.graphs)
+_OPENED_AT_ONCE: Final = 4
+_STORE_ID: Final = "default"
+_TOKEN_SOURCES: Final = f"{TOKENS_FILE}, {TOKENS_JSON}, {TOKEN} or {TOKENS_AWS_SECRET}"
 
 
-def bind(policies: Iterable[ClusterPolicy]) -> Bindings:
-    """Refuses a scope with two bundles, and a binding that names no scope."""
+def bind(policies: Iterable[ClusterPolicy]) -> Mapping[str, ClusterPolicy]:
+    """The bundle of each scope that has one. Refuses a scope with two, and a binding that names no scope."""
     bound: dict[str, ClusterPolicy] = {}
     refused = []
     for policy in policies:
@@ -73,22 +69,15 @@ def bind(policies: Iterable[ClusterPolicy]) -> Bindings:
                 refused.append(f"policies '{other.name}' and '{policy.name}' are both bound to '{scope}'")
     if refused:
         raise BootRefusedError(refused)
-    server = bound.pop(CLUSTER_SCOPE, None)
-    return Bindings(server, {scope.removeprefix("graph."): policy for scope, policy in bound.items()})
+    return bound
 
 
-class NamedSource(NamedTuple):
-    """A stored query as it comes: its name, and the text that declares it."""
-
-    name: str
-    source: str
-
-
-def stored_queries(sources: Iterable[NamedSource], snapshot: Snapshot) -> Mapping[str, StoredQuerySource]:
+def stored_queries(queries: Iterable[ClusterQuery], snapshot: Snapshot) -> Mapping[str, StoredQuerySource]:
     """The queries by name, sorted. Raises when one does not parse, is not declared by its text or does not fit the
     schema of the snapshot, and when two would be offered to agents as the same tool."""
     found: dict[str, StoredQuerySource] = {}
-    for name, source in sorted(sources):
+    for query in sorted(queries, key=lambda query: query.name):
+        name, source = query.name, query.source
         try:
             entry = describe_stored_query(snapshot, source, name, f"{name}.gq")
         except BadRequestError as error:
@@ -96,7 +85,7 @@ def stored_queries(sources: Iterable[NamedSource], snapshot: Snapshot) -> Mappin
         if name in found:
             raise ConflictError(f"stored query '{name}' is given twice")
         found[name] = StoredQuerySource(source, entry)
-    refuse_equal_tools(query.entry for query in found.values())
+    refuse_equal_tools(stored.entry for stored in found.values())
     return found
 
 
@@ -117,40 +106,71 @@ def refuse_equal_tools(entries: Iterable[StoredQuery]) -> None:
             )
 
 
-logger: Final = logging.getLogger("omnigraph.server")
-
-OpenGraph: TypeAlias = Callable[[str, Embedder | None, ExternalBlobPolicy | None, Limits], Graph]
-"""Opens a graph at a URI with its embedder, its policy for external blobs, and its limits. None is the default of
-`omnigraph.open`: the provider of the environment, and no external blobs."""
-
-_OPENED_AT_ONCE: Final = 4
-
-
 @dataclass(frozen=True, slots=True)
 class Opener:
-    """How a server opens graphs. `standing` are those that it serves already."""
+    """How a server opens graphs. `current` are those that it serves already."""
 
+    settings: Settings
     open_graph: OpenGraph
     environment: Mapping[str, str]
-    limits: Limits
     load_policy: PolicyLoader
     current: Mapping[str, Served] = field(default_factory=dict)
 
+    def load_rules(self, snapshot: ServingSnapshot) -> Rules:
+        """The bundle of each scope, and the gate of the server itself."""
+        bindings = bind(snapshot.policies)
+        own = bindings.get(CLUSTER_SCOPE)
+        gate = WITHOUT_RULES if own is None else self.load_policy(own.source, "server", f"policy '{own.name}'")
+        return bindings, gate
+
+    def build(self, snapshot: ServingSnapshot, owned_by_cluster: bool, rules: Rules, has_tokens: bool) -> Serving:
+        """Open the graphs. If the set must not be served as a whole, those that are not served already are closed."""
+        settings, (bindings, gate) = self.settings, rules
+        state = runtime_state(has_tokens, bool(bindings), settings.unauthenticated)
+        if state is RuntimeState.OPEN and (refusal := refusal_of_public(settings)) is not None:
+            raise BootRefusedError([refusal])
+        _refuse_shared_locations(snapshot.graphs)
+        graphs, failed = self.open_graphs(snapshot, bindings, owned_by_cluster=owned_by_cluster)
+        quarantined = dict(sorted({**snapshot.quarantined, **failed}.items()))
+        if refused := self._health_problems(graphs, quarantined, snapshot.warnings):
+            close_graphs(graphs.values(), but=self.current.values())
+            raise BootRefusedError(refused)
+        for graph_id, reason in quarantined.items():
+            logger.warning("graph '%s' is quarantined: %s", graph_id, reason)
+        revision, root = (None, None) if settings.cluster is None else (snapshot.revision, snapshot.root)
+        return Serving(graphs, state, gate, quarantined, revision, root)
+
+    def _health_problems(
+        self, graphs: Mapping[str, Served], quarantined: Mapping[str, str], warnings: Sequence[Diagnostic]
+    ) -> list[str]:
+        """The reasons to refuse a serving set as a whole."""
+        reasons = [f"graph '{graph_id}': {reason}" for graph_id, reason in quarantined.items()]
+        if not graphs:
+            return ["no healthy graphs", *reasons]
+        if self.settings.require_all_graphs and (reasons or warnings):
+            return ["strict boot (--require-all-graphs) takes every graph or none", *map(str, warnings), *reasons]
+        return [
+            f"graph '{graph_id}' is served now, and would not be: {reason}"
+            for graph_id, reason in quarantined.items()
+            if graph_id in self.current
+        ]
+
     def open_graphs(
-        self, snapshot: ServingSnapshot, bindings: Bindings, *, owned_by_cluster: bool
+        self, snapshot: ServingSnapshot, bindings: Mapping[str, ClusterPolicy], *, owned_by_cluster: bool
     ) -> tuple[dict[str, Served], dict[str, str]]:
         """The graphs that can be served, and why the others can't."""
-        sources: defaultdict[str, list[NamedSource]] = defaultdict(list)
+        queries: defaultdict[str, list[ClusterQuery]] = defaultdict(list)
         for query in snapshot.queries:
-            sources[query.graph_id].append(NamedSource(query.name, query.source))
+            queries[query.graph_id].append(query)
         pipelines: defaultdict[str, list[AppliedPipeline]] = defaultdict(list)
         for loading in snapshot.pipelines:
             pipelines[loading.graph_id].append(AppliedPipeline(loading.name, loading.digest, loading.branch))
 
         def serve(graph: ClusterGraph) -> Served:
             graph_id = graph.graph_id
-            made_of = MadeOf(graph, graph.digest, bindings.graphs.get(graph_id), tuple(pipelines[graph_id]))
-            return self._open_graph(made_of, sources[graph_id], owned_by_cluster)
+            policy = bindings.get(graph_address(graph_id))
+            made_of = MadeOf(graph, graph.digest, policy, tuple(pipelines[graph_id]))
+            return self._open_graph(made_of, queries[graph_id], owned_by_cluster)
 
         workers = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="omnigraph-open")
         opening: dict[str, Future[Served]] = {g.graph_id: workers.submit(serve, g) for g in snapshot.graphs}
@@ -160,17 +180,22 @@ class Opener:
             for graph_id, future in opening.items():
                 try:
                     served[graph_id] = future.result()
+                except (OmniGraphError, OSError) as error:
+                    quarantined[graph_id] = str(error)
                 except Exception as error:
-                    quarantined[graph_id] = _reason(graph_id, error)
+                    # It harms one graph and not its neighbours; its text may hold anything, so it is only logged.
+                    logger.error("graph '%s' failed to open", graph_id, exc_info=error)
+                    quarantined[graph_id] = f"it failed to open ({type(error).__name__}); the server's log says more"
             return served, quarantined
         except BaseException:
             workers.shutdown(cancel_futures=True)
-            close_graphs(_finished_results(opening.values()), but=self.current.values())
+            done = [future for future in opening.values() if not future.cancelled() and future.exception() is None]
+            close_graphs((future.result() for future in done), but=self.current.values())
             raise
         finally:
             workers.shutdown()
 
-    def _open_graph(self, made_of: MadeOf, sources: Sequence[NamedSource], owned_by_cluster: bool) -> Served:
+    def _open_graph(self, made_of: MadeOf, queries: Sequence[ClusterQuery], owned_by_cluster: bool) -> Served:
         graph, policy = made_of.graph, made_of.policy
         graph_id = graph.graph_id
         if (flaw := unservable_reason(graph_id)) is not None:
@@ -178,16 +203,19 @@ class Opener:
         gate: Gate = WITHOUT_RULES
         if policy is not None:
             gate = self.load_policy(policy.source, "graph", f"policy '{policy.name}'", graph_id)
-        opened = self.open_graph(graph.uri, graph.embedder(self.environment), graph.served_blobs(), self.limits)
+        embedder, limits = graph.embedder(self.environment), self.settings.limits
+        query = QueryLimits(limits.query_bytes, limits.query_clauses, limits.query_literals, limits.query_depth)
+        of_graph = Limits(limits.load_rows, limits.load_bytes, query)
+        opened = self.open_graph(graph.uri, embedder, graph.served_blobs(), of_graph)
         current = self._same(graph, opened)
         if current is not None:
             opened.close()
             opened = current.graph
-        if current is not None and current.made_of == made_of:
-            return current
+            if current.made_of == made_of:
+                return current
         try:
             head = opened._workspace.snapshot("main")
-            offered = stored_queries(sources, head)
+            offered = stored_queries(queries, head)
             if isinstance(gate, PolicyGate):
                 gate = gate.bind_schema(head.catalog)
         except BaseException:
@@ -206,23 +234,6 @@ class Opener:
         return current if current.graph._workspace.graph_id == opened._workspace.graph_id else None
 
 
-def _finished_results(opening: Iterable[Future[Served]]) -> Iterator[Served]:
-    return (future.result() for future in opening if not future.cancelled() and future.exception() is None)
-
-
-def _reason(graph_id: str, error: Exception) -> str:
-    """Why a graph can't be served."""
-    if isinstance(error, OmniGraphError | OSError):
-        return str(error)
-    # Something unforeseen harms one graph and not its neighbours; its text may hold anything, so it is only logged.
-    logger.error("graph '%s' failed to open", graph_id, exc_info=error)
-    return f"it failed to open ({type(error).__name__}); the server's log says more"
-
-
-_STORE_ID: Final = "default"
-_TOKEN_SOURCES: Final = f"{TOKENS_FILE}, {TOKENS_JSON}, {TOKEN} or {TOKENS_AWS_SECRET}"
-
-
 def boot(
     settings: Settings,
     open_graph: OpenGraph,
@@ -234,14 +245,12 @@ def boot(
 
     `revision` asks for one state of a cluster instead of its newest, so that several processes serve the same.
     """
+    opener = Opener(settings, open_graph, environment, load_policy)
     with _refusing():
-        plan = _plan_boot(settings, revision)
-        rules = _Rules.of(plan.snapshot, load_policy)
+        snapshot, owned_by_cluster = _read_snapshot(settings, revision)
+        rules = opener.load_rules(snapshot)
         tokens = load_tokens(environment)
-    opener = Opener(open_graph, environment, _limits(settings), load_policy)
-    serving = _build(plan, rules, bool(tokens), settings, opener)
-    _warn(serving)
-    return serving, tokens
+    return opener.build(snapshot, owned_by_cluster, rules, bool(tokens)), tokens
 
 
 def load_graph(cluster: str, graph_id: str, open_graph: OpenGraph, environment: Mapping[str, str]) -> Served:
@@ -252,7 +261,7 @@ def load_graph(cluster: str, graph_id: str, open_graph: OpenGraph, environment: 
         graph_ids = ", ".join(sorted(graph.graph_id for graph in snapshot.graphs)) or "none"
         reason = snapshot.quarantined.get(graph_id, f"its graphs: {graph_ids}")
         raise NotFoundError(f"cluster '{cluster}' serves no graph '{graph_id}'; {reason}")
-    opener = Opener(open_graph, environment, Limits(), load_gate)
+    opener = Opener(Settings(), open_graph, environment, load_gate)
     alone = replace(snapshot, graphs=chosen, quarantined={})
     graphs, quarantined = opener.open_graphs(alone, bind(snapshot.policies), owned_by_cluster=True)
     if graph_id in quarantined:
@@ -275,27 +284,11 @@ def renew(
     state refuses the whole of it, with `BootRefusedError`, and then nothing has changed.
     """
     assert before.cluster_root is not None
+    opener = Opener(settings, open_graph, environment, load_policy, before.graphs)
     with _refusing():
         snapshot = read_serving(before.cluster_root, revision, is_root=True)
-        rules = _Rules.of(snapshot, load_policy)
-    opener = Opener(open_graph, environment, _limits(settings), load_policy, before.graphs)
-    serving = _build(_Plan(snapshot, revision, True), rules, has_tokens, settings, opener)
-    lost = [
-        f"graph '{graph_id}' is served now, and would not be: {reason}"
-        for graph_id, reason in sorted(serving.quarantined.items())
-        if graph_id in before.graphs
-    ]
-    if lost:
-        close_graphs(serving.graphs.values(), but=before.graphs.values())
-        raise BootRefusedError(lost)
-    _warn(serving)
-    return serving
-
-
-def _warn(serving: Serving) -> None:
-    """Log the graphs that are not served."""
-    for graph_id, reason in sorted(serving.quarantined.items()):
-        logger.warning("graph '%s' is quarantined: %s", graph_id, reason)
+        rules = opener.load_rules(snapshot)
+    return opener.build(snapshot, True, rules, has_tokens)
 
 
 @contextmanager
@@ -309,38 +302,6 @@ def _refusing() -> Iterator[None]:
         raise BootRefusedError([str(diagnostic) for diagnostic in error.diagnostics]) from error
     except OmniGraphError as error:
         raise BootRefusedError([str(error)]) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """Which bundle governs which graph, and the gate of the server itself."""
-
-    bindings: Bindings
-    gate: Gate
-
-    @classmethod
-    def of(cls, snapshot: ServingSnapshot, load_policy: PolicyLoader) -> _Rules:
-        bindings = bind(snapshot.policies)
-        if bindings.server is None:
-            return cls(bindings, WITHOUT_RULES)
-        return cls(bindings, load_policy(bindings.server.source, "server", f"policy '{bindings.server.name}'"))
-
-
-def _build(plan: _Plan, rules: _Rules, has_tokens: bool, settings: Settings, opener: Opener) -> Serving:
-    snapshot = plan.snapshot
-    state = runtime_state(has_tokens, bool(rules.bindings), settings.unauthenticated)
-    if state is RuntimeState.OPEN and (refusal := refusal_of_public(settings)) is not None:
-        raise BootRefusedError([refusal])
-    _refuse_shared_locations(snapshot.graphs)
-    graphs, quarantined = opener.open_graphs(snapshot, rules.bindings, owned_by_cluster=plan.owned_by_cluster)
-    root = snapshot.root if plan.revision is not None else None
-    serving = Serving(graphs, state, rules.gate, {**snapshot.quarantined, **quarantined}, plan.revision, root)
-    try:
-        _refuse_unhealthy(serving, snapshot, settings.require_all_graphs)
-    except BootRefusedError:
-        close_graphs(graphs.values(), but=opener.current.values())
-        raise
-    return serving
 
 
 def runtime_state(has_tokens: bool, has_policy: bool, unauthenticated: bool) -> RuntimeState:
@@ -359,38 +320,23 @@ def runtime_state(has_tokens: bool, has_policy: bool, unauthenticated: bool) -> 
     return RuntimeState.OPEN
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+def _read_snapshot(settings: Settings, revision: int | None) -> tuple[ServingSnapshot, bool]:
     """The graphs to serve, and whether a cluster owns them."""
-
-    snapshot: ServingSnapshot
-    revision: int | None
-    owned_by_cluster: bool
-
-
-def _plan_boot(settings: Settings, revision: int | None) -> _Plan:
     if settings.cluster is not None and settings.store is not None:
         raise BadRequestError("a server boots from a cluster or serves one store, not both")
     if settings.cluster is not None:
-        snapshot = read_serving(settings.cluster, revision)
-        return _Plan(snapshot, snapshot.revision, True)
+        return read_serving(settings.cluster, revision), True
     if settings.store is None:
         raise BadRequestError("a server boots from a cluster: give --cluster <directory or URI>, or --store <graph>")
     uri = normal_uri(settings.store)
     graph = ClusterGraph(store_graph_id(uri), uri)
-    return _Plan(ServingSnapshot(uri, 0, (graph,)), None, enclosing_cluster(uri) is not None)
+    return ServingSnapshot(uri, 0, (graph,)), enclosing_cluster(uri) is not None
 
 
 def store_graph_id(uri: str) -> str:
     """The id under which a single graph is served: the last part of its URI, where that can be one."""
     name = uri.rstrip("/").rpartition("/")[2].removesuffix(".omni")
     return name if unservable_reason(name) is None else _STORE_ID
-
-
-def _limits(settings: Settings) -> Limits:
-    limits = settings.limits
-    query = QueryLimits(limits.query_bytes, limits.query_clauses, limits.query_literals, limits.query_depth)
-    return Limits(limits.load_rows, limits.load_bytes, query)
 
 
 def _refuse_shared_locations(graphs: Sequence[ClusterGraph]) -> None:
@@ -401,12 +347,3 @@ def _refuse_shared_locations(graphs: Sequence[ClusterGraph]) -> None:
     refused = [f"graphs {', '.join(ids)} are all at '{place}'" for place, ids in places.items() if len(ids) > 1]
     if refused:
         raise BootRefusedError(refused)
-
-
-def _refuse_unhealthy(serving: Serving, snapshot: ServingSnapshot, strict: bool) -> None:
-    reasons = [f"graph '{graph_id}': {reason}" for graph_id, reason in sorted(serving.quarantined.items())]
-    if not serving.graphs:
-        raise BootRefusedError(["no healthy graphs", *reasons])
-    if strict and (reasons or snapshot.warnings):
-        found = [str(diagnostic) for diagnostic in snapshot.warnings]
-        raise BootRefusedError(["strict boot (--require-all-graphs) takes every graph or none", *found, *reasons])

@@ -16,7 +16,6 @@ from omnigraph.graph import Graph
 from omnigraph.server.catalog import Served, Serving
 from omnigraph.server.handlers.writes import run_write
 from omnigraph.server.http.call import Call, handles
-from omnigraph.server.http.request import Exchange
 from omnigraph.server.http.responses import AnyResponse, Response
 from omnigraph.server.settings import AgentSettings
 
@@ -78,15 +77,13 @@ class Agents:
         self._over = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
-    async def respond(self, call: Call, exchange: Exchange, body: bytes, in_time: InTime) -> Response:
+    async def respond(self, call: Call, body: bytes, in_time: InTime) -> Response:
         endpoint = await self._start()
         access = AgentAccess(call, in_time, len(body))
-        status, headers, content = await endpoint.respond(exchange.scope, body, access)
-        kept = {
-            name: value for name, value in headers.items() if name.lower() not in ("content-length", "content-type")
-        }
-        media = next((value for name, value in headers.items() if name.lower() == "content-type"), None)
-        return Response(content, status, media, kept)
+        status, given, content = await endpoint.respond(call.exchange.scope, body, access)
+        headers = {name.lower(): value for name, value in given.items()}
+        headers.pop("content-length", None)
+        return Response(content, status, headers.pop("content-type", None), headers)
 
     async def close(self) -> None:
         self._over.set()
@@ -127,11 +124,6 @@ def graph_of(call: Call, serving: Serving) -> Served:
     return next(iter(serving.graphs.values()))
 
 
-@handles("mcp")
+@handles("mcp", "mcpOfServer")
 def without_endpoint(call: Call) -> AnyResponse:
     raise NotFoundError("this server was put together without an endpoint for agents")
-
-
-@handles("mcpOfServer")
-def without_endpoint_of_server(call: Call) -> AnyResponse:
-    return without_endpoint(call)

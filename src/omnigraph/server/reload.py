@@ -22,24 +22,33 @@ if TYPE_CHECKING:
 
 
 class HeldServing:
-    """One serving set, with a count of the requests that use it."""
+    """One serving set, with a count of the requests that use it. The lock of all sets guards the count."""
 
-    def __init__(self, serving: Serving, states: ServingSets) -> None:
+    def __init__(self, serving: Serving, sets: ServingSets) -> None:
         self.serving = serving
-        self._states = states
+        self._sets = sets
         self._holders = 0
         self._callbacks: list[Callable[[], None]] = []
 
     def hold(self) -> HeldServing:
         """Keep its graphs open once more, for work that may outlive the request."""
-        return self._states._hold(self)
+        with self._sets._lock:
+            self._holders += 1
+        return self
 
     def release(self) -> None:
-        self._states._release(self)
+        with self._sets._lock:
+            self._holders -= 1
+            unused = [] if self._holders else self._sets._drop_unused()
+        _close_aside(unused)
 
-    def when_replaced(self, tell: Callable[[], None]) -> None:
+    def when_replaced(self, callback: Callable[[], None]) -> None:
         """Call this when another set is served, or now if one is already. The call may come from any thread."""
-        self._states._tell(self, tell)
+        with self._sets._lock:
+            if self is self._sets._current:
+                self._callbacks.append(callback)
+                return
+        callback()
 
 
 class ServingSets:
@@ -72,7 +81,7 @@ class ServingSets:
             callbacks, before._callbacks = before._callbacks, []
             if _is_the_same(before.serving, serving):
                 self._current._callbacks, callbacks = callbacks, []  # nothing changes for clients that wait
-            unused = self._unused()
+            unused = self._drop_unused()
         for call in callbacks:
             call()
         _close_aside(unused)
@@ -84,25 +93,7 @@ class ServingSets:
         current.close()
         close_graphs(_distinct(past).values(), but=current.graphs.values())
 
-    def _hold(self, state: HeldServing) -> HeldServing:
-        with self._lock:
-            state._holders += 1
-        return state
-
-    def _release(self, state: HeldServing) -> None:
-        with self._lock:
-            state._holders -= 1
-            unused = [] if state._holders else self._unused()
-        _close_aside(unused)
-
-    def _tell(self, state: HeldServing, tell: Callable[[], None]) -> None:
-        with self._lock:
-            if state is self._current:
-                state._callbacks.append(tell)
-                return
-        tell()
-
-    def _unused(self) -> list[Served]:
+    def _drop_unused(self) -> list[Served]:
         """Drop the sets that no request uses; returns the graphs that no other set has. The lock is held."""
         over = [state for state in self._past if not state._holders]
         self._past = [state for state in self._past if state._holders]
@@ -112,10 +103,10 @@ class ServingSets:
 
 def _is_the_same(before: Serving, after: Serving) -> bool:
     """Whether two sets serve the same: a revision may only record observations."""
-    ways = (
-        (serving.state, {name: id(served) for name, served in serving.graphs.items()}) for serving in (before, after)
+    same_graphs = before.graphs.keys() == after.graphs.keys() and all(
+        served is after.graphs[name] for name, served in before.graphs.items()
     )
-    return next(ways) == next(ways)
+    return before.state == after.state and same_graphs
 
 
 def close_graphs(graphs: Iterable[Served], but: Iterable[Served] = ()) -> None:
@@ -151,7 +142,7 @@ Renew: TypeAlias = "Callable[[Serving, int], Serving]"
 logger: Final = logging.getLogger("omnigraph.server")
 
 
-class Follower:
+class Follower(threading.Thread):
     """Follows one cluster for one worker. `taken` and `failed` are called after every attempt."""
 
     def __init__(
@@ -160,9 +151,10 @@ class Follower:
         newer_than: NewerThan,
         renew: Renew,
         taken: Callable[[Serving], None],
-        failed: Callable[[int], None],
+        failed: Callable[[], None],
         every: float = LOOK_EVERY_SECONDS,
     ) -> None:
+        super().__init__(name="omnigraph-follow", daemon=True)
         self._states = states
         self._newer_than = newer_than
         self._renew = renew
@@ -170,24 +162,15 @@ class Follower:
         self._failed = failed
         self._every = every
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="omnigraph-follow", daemon=True)
         self._failures = 0
         self._retry_at = 0.0
         self._complained_about = ""
 
-    def start(self) -> None:
-        self._thread.start()
-
     def stop(self) -> None:
-        """Take over nothing from now on."""
+        """Take over nothing from now on. `join` waits for a set that is being built, which then is not served."""
         self._stopping.set()
 
-    def join(self) -> None:
-        """Wait for a set that is being built, which then is not served."""
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
+    def run(self) -> None:
         # Workers that were started together should not all look at the same moment.
         while not self._stopping.wait(self._every * random.uniform(0.8, 1.2)):
             try:
@@ -216,7 +199,7 @@ class Follower:
             self._failures = self._failures + 1 if self._states.unserved_revision == revision else 1
             self._retry_at = time.monotonic() + min(LONGEST_DELAY, FIRST_DELAY * 2 ** (self._failures - 1))
             self._states.unserved_revision = revision
-            self._failed(revision)
+            self._failed()
             message = f"revision {revision} can't be served, revision {before.revision} still is"
             self._complain(f"{revision}: {error}", message, error)
             return

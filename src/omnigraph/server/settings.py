@@ -10,7 +10,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from omnigraph.api.governance import (
@@ -29,109 +29,77 @@ _QUERY: Final = QueryLimits()
 _UNSET: Final = ("", "0", "false")
 
 
-class LimitGroup(StrEnum):
-    """The headings of limits in the help of `omnigraph serve`."""
-
-    REQUESTS = "Limits of a request"
-    ACTORS = "Limits of an actor, in each worker"
-    CONNECTIONS = "Connections, of each worker"
-    WORK = "Work, of each worker"
-
-
 def _limit(
-    default: float,
-    group: LimitGroup,
-    meaning: str,
-    *,
-    least: float = 1,
-    most: float | None = None,
-    environment: str = "",
+    heading: str, default: float, meaning: str, *, least: float = 1, most: float | None = None, environment: str = ""
 ) -> Any:
-    """A limit with its default, the help of its flag, and the variable that is read if the flag is not given."""
-    metadata = {"group": group, "meaning": meaning, "least": least, "most": most, "environment": environment}
+    """A limit with its default, the heading and the help of its flag, and the variable that is read if the flag is not
+    given."""
+    metadata = {"group": heading, "meaning": meaning, "least": least, "most": most, "environment": environment}
     return field(default=default, metadata=metadata)
+
+
+_of_request: Final = partial(_limit, "Limits of a request")
+_of_actor: Final = partial(_limit, "Limits of an actor, in each worker")
+_of_connection: Final = partial(_limit, "Connections, of each worker")
+_of_work: Final = partial(_limit, "Work, of each worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
     """How much one request, one actor and one worker may use. Each field is a flag of `omnigraph serve`."""
 
-    body_bytes: int = _limit(1 << 20, LimitGroup.REQUESTS, "Refuse request bodies over N bytes.")
-    load_body_bytes: int = _limit(32 << 20, LimitGroup.REQUESTS, "Refuse JSON bodies of a load over N bytes.")
-    load_bytes: int = _limit(DEFAULT_BYTES, LimitGroup.REQUESTS, "Refuse streamed loads over N bytes.")
-    load_rows: int = _limit(DEFAULT_ROWS, LimitGroup.REQUESTS, "Refuse loads of more than N rows.")
-    query_seconds: float = _limit(60.0, LimitGroup.REQUESTS, "Cancel a read after N seconds.", least=0.001)
-    query_memory_bytes: int = _limit(
-        DEFAULT_QUERY_MEMORY_BYTES, LimitGroup.REQUESTS, "Cancel a read that needs more than N bytes of memory."
+    body_bytes: int = _of_request(1 << 20, "Refuse request bodies over N bytes.")
+    load_body_bytes: int = _of_request(32 << 20, "Refuse JSON bodies of a load over N bytes.")
+    load_bytes: int = _of_request(DEFAULT_BYTES, "Refuse streamed loads over N bytes.")
+    load_rows: int = _of_request(DEFAULT_ROWS, "Refuse loads of more than N rows.")
+    query_seconds: float = _of_request(60.0, "Cancel a read after N seconds.", least=0.001)
+    query_memory_bytes: int = _of_request(
+        DEFAULT_QUERY_MEMORY_BYTES, "Cancel a read that needs more than N bytes of memory."
     )
-    query_bytes: int = _limit(_QUERY.bytes, LimitGroup.REQUESTS, "Refuse query texts over N bytes.")
-    query_clauses: int = _limit(
-        _QUERY.clauses,
-        LimitGroup.REQUESTS,
-        "Refuse queries with more than N clauses, projections, sort keys and statements.",
+    query_bytes: int = _of_request(_QUERY.bytes, "Refuse query texts over N bytes.")
+    query_clauses: int = _of_request(
+        _QUERY.clauses, "Refuse queries with more than N clauses, projections, sort keys and statements."
     )
-    query_literals: int = _limit(_QUERY.literals, LimitGroup.REQUESTS, "Refuse queries with more than N literals.")
-    query_depth: int = _limit(
-        _QUERY.depth,
-        LimitGroup.REQUESTS,
-        "Refuse queries with more than N bindings, traversals and negations.",
-        most=MOST_QUERY_DEPTH,
+    query_literals: int = _of_request(_QUERY.literals, "Refuse queries with more than N literals.")
+    query_depth: int = _of_request(
+        _QUERY.depth, "Refuse queries with more than N bindings, traversals and negations.", most=MOST_QUERY_DEPTH
     )
-    result_rows: int = _limit(
-        1_000_000, LimitGroup.REQUESTS, "Refuse results of more than N rows that are not streamed."
+    result_rows: int = _of_request(1_000_000, "Refuse results of more than N rows that are not streamed.")
+    wait_ms: int = _of_request(60_000, "Let a poll for changes wait at most N milliseconds.", least=0)
+    header_bytes: int = _of_connection(64 << 10, "Refuse request headers over about N bytes.")
+    header_seconds: float = _of_connection(0.0, "Deprecated, without effect: a proxy limits slow headers.", least=0)
+    body_seconds: float = _of_connection(
+        60.0, "Refuse the request if the client sends nothing of its body for N seconds.", least=0.001
     )
-    wait_ms: int = _limit(60_000, LimitGroup.REQUESTS, "Let a poll for changes wait at most N milliseconds.", least=0)
-    header_bytes: int = _limit(64 << 10, LimitGroup.CONNECTIONS, "Refuse request headers over about N bytes.")
-    header_seconds: float = _limit(
-        0.0, LimitGroup.CONNECTIONS, "Deprecated, without effect: a proxy limits slow headers.", least=0
+    send_seconds: float = _of_connection(
+        60.0, "Close the connection if the client reads nothing for N seconds.", least=0.001
     )
-    body_seconds: float = _limit(
-        60.0,
-        LimitGroup.CONNECTIONS,
-        "Refuse the request if the client sends nothing of its body for N seconds.",
-        least=0.001,
+    keep_alive_seconds: float = _of_connection(
+        75.0, "Close a connection without requests after N seconds.", least=0.001
     )
-    send_seconds: float = _limit(
-        60.0,
-        LimitGroup.CONNECTIONS,
-        "Close the connection if the client reads nothing for N seconds.",
-        least=0.001,
-    )
-    keep_alive_seconds: float = _limit(
-        75.0, LimitGroup.CONNECTIONS, "Close a connection without requests after N seconds.", least=0.001
-    )
-    connections: int = _limit(16_384, LimitGroup.CONNECTIONS, "Answer 503 while N connections are open.")
-    actor_requests: int = _limit(
+    connections: int = _of_connection(16_384, "Answer 503 while N connections are open.")
+    actor_requests: int = _of_actor(
         16,
-        LimitGroup.ACTORS,
         "Allow an actor N writes at a time; 0 refuses every write.",
         least=0,
         environment="OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX",
     )
-    actor_bytes: int = _limit(
-        4 << 30,
-        LimitGroup.ACTORS,
-        "Allow an actor N bytes of writes at a time.",
-        least=0,
-        environment="OMNIGRAPH_PER_ACTOR_BYTES_MAX",
+    actor_bytes: int = _of_actor(
+        4 << 30, "Allow an actor N bytes of writes at a time.", least=0, environment="OMNIGRAPH_PER_ACTOR_BYTES_MAX"
     )
-    actor_reads: int = _limit(64, LimitGroup.ACTORS, "Allow an actor N reads at a time, waiting ones included.")
-    actor_read_threads: int = _limit(
-        6, LimitGroup.ACTORS, "Run N reads of an actor at a time, at most three quarters of --read-threads."
+    actor_reads: int = _of_actor(64, "Allow an actor N reads at a time, waiting ones included.")
+    actor_read_threads: int = _of_actor(
+        6, "Run N reads of an actor at a time, at most three quarters of --read-threads."
     )
-    actor_streams: int = _limit(32, LimitGroup.ACTORS, "Allow an actor N streams at a time.")
-    actor_feeds: int = _limit(32, LimitGroup.ACTORS, "Allow an actor N waiting polls and event streams at a time.")
-    streams_per_graph: int = _limit(8, LimitGroup.WORK, "Allow N streams of a graph at a time.")
-    streams: int = _limit(64, LimitGroup.WORK, "Allow N streams at a time, those of blobs included.")
-    feeds: int = _limit(1024, LimitGroup.WORK, "Allow N waiting polls and event streams at a time.")
-    read_threads: int = _limit(8, LimitGroup.WORK, "Run N reads at a time.")
-    read_wait_seconds: float = _limit(
-        30.0, LimitGroup.WORK, "Refuse a read that has waited N seconds for a thread.", least=0.001
-    )
-    write_threads: int = _limit(16, LimitGroup.WORK, "Run N writes at a time.")
-    drain_seconds: float = _limit(
-        30.0, LimitGroup.WORK, "Finish requests within N seconds after SIGTERM or SIGINT.", least=0
-    )
+    actor_streams: int = _of_actor(32, "Allow an actor N streams at a time.")
+    actor_feeds: int = _of_actor(32, "Allow an actor N waiting polls and event streams at a time.")
+    streams_per_graph: int = _of_work(8, "Allow N streams of a graph at a time.")
+    streams: int = _of_work(64, "Allow N streams at a time, those of blobs included.")
+    feeds: int = _of_work(1024, "Allow N waiting polls and event streams at a time.")
+    read_threads: int = _of_work(8, "Run N reads at a time.")
+    read_wait_seconds: float = _of_work(30.0, "Refuse a read that has waited N seconds for a thread.", least=0.001)
+    write_threads: int = _of_work(16, "Run N writes at a time.")
+    drain_seconds: float = _of_work(30.0, "Finish requests within N seconds after SIGTERM or SIGINT.", least=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

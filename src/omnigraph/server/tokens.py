@@ -105,16 +105,13 @@ def load_tokens(environment: Mapping[str, str]) -> Tokens:
     """The tokens that the environment names. Raises `BadRequestError` for sources that can't be read or conflict."""
     if secret := environment.get(TOKENS_AWS_SECRET, "").strip():
         return Tokens(_parse_tokens(_aws_secret(secret), f"the AWS secret '{secret}' of {TOKENS_AWS_SECRET}"))
-    return Tokens(_environment_tokens(environment))
-
-
-def _environment_tokens(environment: Mapping[str, str]) -> Iterator[TokenEntry]:
-    if (token := environment.get(TOKEN)) is not None:
-        yield TokenEntry(DEFAULT_ACTOR, token, TOKEN)
+    token = environment.get(TOKEN)
+    entries = [] if token is None else [TokenEntry(DEFAULT_ACTOR, token, TOKEN)]
     if file := environment.get(TOKENS_FILE, "").strip():
-        yield from _parse_tokens(_file(file), f"the file '{file}' of {TOKENS_FILE}")
+        entries += _parse_tokens(_file(file), f"the file '{file}' of {TOKENS_FILE}")
     elif (text := environment.get(TOKENS_JSON)) is not None:
-        yield from _parse_tokens(text, TOKENS_JSON)
+        entries += _parse_tokens(text, TOKENS_JSON)
+    return Tokens(entries)
 
 
 def _file(path: str) -> str:
@@ -125,7 +122,7 @@ def _file(path: str) -> str:
     except OSError as error:
         raise BadRequestError(f"can't read the file '{path}' of {TOKENS_FILE}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BadRequestError(f"can't read the file '{path}' of {TOKENS_FILE}: it is no UTF-8 text") from None
+        raise BadRequestError(f"can't read the file '{path}' of {TOKENS_FILE}: it is not a UTF-8 text") from None
 
 
 def _refuse_readable_by_others(path: str, found: os.stat_result) -> None:
@@ -149,15 +146,13 @@ def _aws_secret(secret: str) -> str:
             f"{TOKENS_AWS_SECRET} is set, and this installation has no AWS support: install boto3, or use {TOKENS_FILE}"
         ) from None
     try:
-        answer: Mapping[str, Any] = boto3.client("secretsmanager").get_secret_value(SecretId=secret)
-    except ClientError as error:
-        reason = error.response.get("Error", {}).get("Code", "ClientError")
+        response: Mapping[str, Any] = boto3.client("secretsmanager").get_secret_value(SecretId=secret)
+    except (ClientError, BotoCoreError) as error:
+        reason = type(error).__name__
+        if isinstance(error, ClientError):
+            reason = error.response.get("Error", {}).get("Code", reason)
         raise BadRequestError(f"can't read the AWS secret '{secret}' of {TOKENS_AWS_SECRET}: {reason}") from None
-    except BotoCoreError as error:
-        raise BadRequestError(
-            f"can't read the AWS secret '{secret}' of {TOKENS_AWS_SECRET}: {type(error).__name__}"
-        ) from None
-    text = answer.get("SecretString")
+    text = response.get("SecretString")
     if not isinstance(text, str):
         raise BadRequestError(f"the AWS secret '{secret}' of {TOKENS_AWS_SECRET} has no SecretString; {_SHAPE}")
     return text

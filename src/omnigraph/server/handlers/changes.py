@@ -23,7 +23,7 @@ from omnigraph.errors import NotFoundError, OmniGraphError, PolicyError
 from omnigraph.graph import Graph
 from omnigraph.server.admission import Pools
 from omnigraph.server.http.call import Call, branch_name, handles
-from omnigraph.server.http.request import ClientGoneError, Exchange
+from omnigraph.server.http.request import ClientGoneError
 from omnigraph.server.http.responses import AnyResponse, Response, error_output, json_response
 from omnigraph.server.reload import HeldServing
 
@@ -79,38 +79,49 @@ Head: TypeAlias = Callable[[], Awaitable[str]]
 
 
 class _Watched:
-    """A branch that clients wait for."""
+    """A branch that clients wait for, and the task that reads its head."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: Head) -> None:
         self.waiters = 0
         self.news = asyncio.Event()
         self.commit: str | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task = asyncio.create_task(self._look(head))
+
+    async def _look(self, head: Head) -> None:
+        try:
+            while True:
+                if (commit := await head()) != self.commit:
+                    self.commit = commit
+                    self.news.set()
+                    self.news = asyncio.Event()
+                await asyncio.sleep(LOOK_EVERY_SECONDS)
+        finally:
+            self.news.set()  # clients that wait learn how it ended
 
 
-class HeadWatch:
-    """The branches that clients of this process wait for, each looked at by one task while anybody waits."""
+HEARTBEAT_SECONDS: Final = 15.0
 
-    def __init__(self) -> None:
+
+class FeedWaits:
+    """The branches of one serving set that clients of this process wait for."""
+
+    def __init__(self, pools: Pools) -> None:
+        self.pools = pools
+        self.stopping = asyncio.Event()
+        """Set when all waits have to end; each client gets what there is."""
         self._watched: dict[tuple[str, str], _Watched] = {}
 
     async def wait_for_move(self, key: tuple[str, str], seen: str, head: Head, seconds: float) -> bool:
-        """Whether the branch left the commit that was seen, within some time."""
-        watched = self._watched.setdefault(key, _Watched())
+        """Whether the branch left the commit that was seen, within some time. One task looks while anybody waits."""
+        watched = self._watched.get(key) or _Watched(head)
+        self._watched[key] = watched
         watched.waiters += 1
-        if watched.task is None:
-            watched.task = asyncio.create_task(self._look(watched, head))
         try:
             async with asyncio.timeout(seconds):
                 while watched.commit is None or watched.commit == seen:
-                    news, task = watched.news, watched.task
-                    waiting = asyncio.create_task(news.wait())
-                    try:
-                        await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        waiting.cancel()
-                    if task.done():
-                        task.result()
+                    await watched.news.wait()
+                    if watched.task.done():
+                        watched.task.result()
             return True
         except TimeoutError:
             return False
@@ -120,99 +131,70 @@ class HeadWatch:
                 watched.task.cancel()
                 del self._watched[key]
 
-    async def _look(self, watched: _Watched, head: Head) -> None:
-        while True:
-            commit = await head()
-            if commit != watched.commit:
-                watched.commit = commit
-                watched.news.set()
-                watched.news = asyncio.Event()
-            await asyncio.sleep(LOOK_EVERY_SECONDS)
 
+class Feed:
+    """One client that follows a branch. `_parameters` say where it is."""
 
-HEARTBEAT_SECONDS: Final = 15.0
-_LAST_EVENT: Final = "last-event-id"
+    def __init__(self, waits: FeedWaits, call: Call, graph: Graph) -> None:
+        self._waits = waits
+        self._call = call
+        self._graph = graph
+        self._parameters: ChangeFeedParameters = call.parameters
+        self._branch = branch_name(self._parameters.branch)
+        self._head = ""
 
-
-class FeedDelivery:
-    """Polls that wait, for all branches of all graphs of one serving set."""
-
-    def __init__(self, pools: Pools) -> None:
-        self._pools = pools
-        self._watch = HeadWatch()
-        self._stopping = asyncio.Event()
-
-    def stop(self) -> None:
-        """End all waits; each client gets what there is."""
-        self._stopping.set()
-
-    async def respond(self, call: Call, graph: Graph, exchange: Exchange) -> Response:
+    async def respond(self) -> Response:
         """One poll; an empty one waits for as long as the client says, or until the branch moves."""
-        parameters: ChangeFeedParameters = call.parameters
-        wait = min(parameters.wait_ms or 0, call.limits.wait_ms) / 1000
-        until = asyncio.get_running_loop().time() + wait
+        clock = asyncio.get_running_loop().time
+        wait = min(self._parameters.wait_ms or 0, self._call.limits.wait_ms) / 1000
+        until = clock() + wait
         while True:
-            head = await self._head(graph, parameters) if wait else ""
-            page = await self._poll(call.actor, graph, parameters)
-            left = until - asyncio.get_running_loop().time()
-            if not wait or not _is_empty(page) or left <= 0 or self._stopping.is_set():
+            page = await self._next_page(reads_head=bool(wait))
+            left = until - clock()
+            if not wait or not _is_empty(page) or left <= 0 or self._waits.stopping.is_set():
                 return json_response(page)
-            parameters = _next_parameters(parameters, page)
-            await self._wait_for_move(call, graph, exchange, parameters, head, left)
+            await self._wait_for_move(left)
 
-    async def stream(
-        self, call: Call, graph: Graph, exchange: Exchange, failed: Callable[[BaseException], None]
-    ) -> None:
+    async def stream(self, log_failure: Callable[[BaseException], None]) -> None:
         """Server-sent events: each poll is one, with the cursor as its id, so that a client continues where it was."""
-        parameters: ChangeFeedParameters = call.parameters
-        last = call.headers.get(_LAST_EVENT)
-        if last:
-            parameters = replace(parameters, start=None, page_token=None, cursor=last)
-        head = await self._head(graph, parameters)
-        page = await self._poll(call.actor, graph, parameters)
-        await exchange.start(200, {"Cache-Control": "no-store"}, Media.EVENTS, call.route)
+        exchange, route = self._call.exchange, self._call.route
+        if last := self._call.headers.get("last-event-id"):
+            self._parameters = replace(self._parameters, start=None, page_token=None, cursor=last)
+        page = await self._next_page()
+        await exchange.start(200, {"Cache-Control": "no-store"}, Media.EVENTS, route)
         is_first = True
         try:
-            while not self._stopping.is_set():
+            while not self._waits.stopping.is_set():
                 if is_first or not _is_empty(page):
                     await exchange.chunk(_event(page), more=True)
                 is_first = False
-                parameters = _next_parameters(parameters, page)
-                if _is_empty(page) and not await self._wait_for_move(
-                    call, graph, exchange, parameters, head, HEARTBEAT_SECONDS
-                ):
+                if _is_empty(page) and not await self._wait_for_move(HEARTBEAT_SECONDS):
                     await exchange.chunk(b": still here\n\n", more=True)
-                head = await self._head(graph, parameters)
-                page = await self._poll(call.actor, graph, parameters)
+                page = await self._next_page()
         except OmniGraphError as error:
-            failed(error)
-            body = wire.encode(error_output(error, exchange.request_id, call.route))
+            log_failure(error)
+            body = wire.encode(error_output(error, exchange.request_id, route))
             await exchange.chunk(b"event: error\ndata: " + body + b"\n\n", more=True)
         await exchange.chunk(b"", more=False)
 
-    async def _poll(self, actor: str | None, graph: Graph, parameters: ChangeFeedParameters) -> ChangePoll:
-        return await self._pools.read(actor, lambda: poll(graph, parameters))
+    async def _next_page(self, *, reads_head: bool = True) -> ChangePoll:
+        """The head is read before the poll, so that a commit between the poll and a wait is not missed."""
+        if reads_head:
+            self._head = await self._read_head()
+        parameters = self._parameters
+        page = await self._waits.pools.read(self._call.actor, lambda: poll(self._graph, parameters))
+        self._parameters = replace(parameters, start=None, cursor=page.cursor, page_token=page.next_page_token)
+        return page
 
-    async def _head(self, graph: Graph, parameters: ChangeFeedParameters) -> str:
-        branch = branch_name(parameters.branch)
-        return await self._pools.look(lambda: graph.resolve_snapshot(branch))
+    async def _read_head(self) -> str:
+        return await self._waits.pools.look(lambda: self._graph.resolve_snapshot(self._branch))
 
-    async def _wait_for_move(
-        self,
-        call: Call,
-        graph: Graph,
-        exchange: Exchange,
-        parameters: ChangeFeedParameters,
-        head: str,
-        seconds: float,
-    ) -> bool:
+    async def _wait_for_move(self, seconds: float) -> bool:
         """Whether the branch moved before the time was over. A client that leaves ends the wait."""
-        key = (call.served.graph_id, branch_name(parameters.branch))
-        moved = asyncio.create_task(
-            self._watch.wait_for_move(key, head, lambda: self._head(graph, parameters), seconds)
-        )
-        stopped = asyncio.create_task(self._stopping.wait())
-        gone = exchange.client_gone()
+        key = (self._call.served.graph_id, self._branch)
+        moved = asyncio.create_task(self._waits.wait_for_move(key, self._head, self._read_head, seconds))
+        stopped = asyncio.create_task(self._waits.stopping.wait())
+        gone = self._call.exchange.client_gone()
         try:
             await asyncio.wait({moved, stopped, gone}, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
@@ -224,45 +206,38 @@ class FeedDelivery:
 
 
 class Feeds:
-    """The feeds of a process, one for each serving set. When a set is replaced, its waits end and clients come back to
-    the new one: an endless stream must not keep an old policy."""
+    """The feeds of a process. When a serving set is replaced, its waits end and clients come back to the new one: an
+    endless stream must not keep an old policy."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
-        self._feeds: dict[HeldServing, FeedDelivery] = {}
+        self._waits: dict[HeldServing, FeedWaits] = {}
         self._stopped = False
 
-    def of(self, state: HeldServing) -> FeedDelivery:
-        feed = self._feeds.get(state)
-        if feed is None:
-            feed = self._feeds[state] = FeedDelivery(self._pools)
+    def follow(self, call: Call, graph: Graph) -> Feed:
+        held, waits = call.held, self._waits.get(call.held)
+        if waits is None:
+            waits = self._waits[held] = FeedWaits(self._pools)
             loop = asyncio.get_running_loop()
-            state.when_replaced(lambda: _soon(loop, lambda: self._dismiss(state)))
+
+            def dismiss() -> None:
+                with suppress(RuntimeError):  # the loop has ended, and all waits with it
+                    loop.call_soon_threadsafe(lambda: self._waits.pop(held).stopping.set())
+
+            held.when_replaced(dismiss)
             if self._stopped:
-                feed.stop()
-        return feed
+                waits.stopping.set()
+        return Feed(waits, call, graph)
 
     def stop(self) -> None:
         """End all waits, because the server ends."""
         self._stopped = True
-        for feed in self._feeds.values():
-            feed.stop()
-
-    def _dismiss(self, state: HeldServing) -> None:
-        self._feeds.pop(state).stop()
-
-
-def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and all waits with it
-        loop.call_soon_threadsafe(call)
+        for waits in self._waits.values():
+            waits.stopping.set()
 
 
 def _is_empty(poll: ChangePoll) -> bool:
     return not poll.blocks and bool(poll.caught_up)
-
-
-def _next_parameters(parameters: ChangeFeedParameters, poll: ChangePoll) -> ChangeFeedParameters:
-    return replace(parameters, start=None, cursor=poll.cursor, page_token=poll.next_page_token)
 
 
 def _event(poll: ChangePoll) -> bytes:

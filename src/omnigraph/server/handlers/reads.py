@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -52,6 +51,7 @@ from omnigraph.engine.query.visibility import listing, read_entity
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.change import receipt_of
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError, EntityNotFoundError
+from omnigraph.language.catalog import TableType
 from omnigraph.server.http.call import MAIN, Call, branch_name, handles
 from omnigraph.server.http.responses import (
     AnyResponse,
@@ -59,7 +59,6 @@ from omnigraph.server.http.responses import (
     StreamResponse,
     chosen_media,
     error_response,
-    is_this_strong_tag,
     json_response,
     matches_strongly,
     matches_weakly,
@@ -70,24 +69,18 @@ from omnigraph.server.http.streaming import WHOLE_BYTES, in_chunks, json_array, 
 _NDJSON = f"{Media.NDJSON}; charset=utf-8"
 
 
-def stream_response(
-    call: Call,
-    chunks: Iterator[bytes],
-    media: str,
-    headers: Mapping[str, str],
-    *,
-    last_line_tells_error: bool = False,
-) -> AnyResponse:
+def stream_response(call: Call, chunks: Iterator[bytes], media: str, headers: Mapping[str, str]) -> AnyResponse:
     """A stream in one of the slots that its graph has."""
-    observer, graph_id = call.services.observer, call.served.graph_id
+    graph_id = call.served.graph_id
     close = call.services.budgets.open_stream(call.actor, graph_id)
-    observer.stream_opened(graph_id)
+    open_streams = call.services.telemetry.metrics.streams.labels(graph_id)
+    open_streams.inc()
 
     def release() -> None:
         close()
-        observer.stream_closed(graph_id)
+        open_streams.dec()
 
-    return StreamResponse(chunks, media, headers=headers, last_line_tells_error=last_line_tells_error, release=release)
+    return StreamResponse(chunks, media, headers=headers, release=release)
 
 
 @handles("export")
@@ -97,7 +90,7 @@ def export(call: Call) -> AnyResponse:
 
     def run(state: Snapshot) -> AnyResponse:
         lines = (line + b"\n" for line in export_lines(state, request.type_names or (), dates=dates))
-        return stream_response(call, in_chunks(lines), _NDJSON, call.commit_header(state), last_line_tells_error=True)
+        return stream_response(call, in_chunks(lines), _NDJSON, call.commit_header(state))
 
     point = ReadPoint.of(request)
     return call.read(point, run, action=PolicyAction.EXPORT, text=dates.value)
@@ -117,7 +110,7 @@ def capture_baseline(call: Call) -> AnyResponse:
         yield wire.encode(ChangeBaselineRecord(baseline.record)) + b"\n"
 
     headers = call.commit_header(baseline.state)
-    return stream_response(call, in_chunks(lines()), _NDJSON, headers, last_line_tells_error=True)
+    return stream_response(call, in_chunks(lines()), _NDJSON, headers)
 
 
 _READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
@@ -126,8 +119,7 @@ _READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
 
 @handles("query")
 def query(call: Call) -> AnyResponse:
-    request: QueryRequest = call.body
-    return query_response(call, request)
+    return query_response(call, call.body)
 
 
 @handles("read")
@@ -143,20 +135,16 @@ def query_response(call: Call, request: QueryRequest, *, legacy: bool = False) -
     media = chosen_media(call.headers.get("accept"), call.route.media)
 
     def run(state: Snapshot) -> AnyResponse:
-        rows = stream_query(state, point.target, asked, call.read_options())
-        if media is not Media.JSON:
-            return _stream_rows(call, state, rows, media)
-        return json_response(_output(rows, call.limits.result_rows, legacy=legacy), call.commit_header(state))
+        rows, headers = stream_query(state, point.target, asked, call.read_options()), call.commit_header(state)
+        if media is Media.JSON:
+            return json_response(_output(rows, call.limits.result_rows, legacy=legacy), headers)
+        headers[QUERY_HEADER] = rows.query_name
+        whole, chunks = small(row_chunks(rows, media))
+        if whole is not None:
+            return Response(whole, media=media, headers=headers)
+        return stream_response(call, chunks, media, headers)
 
     return call.read(point, run, immutable=_READS_THE_CLOCK.search(request.query) is None, text=request.query)
-
-
-def _stream_rows(call: Call, state: Snapshot, rows: QueryStream, media: Media) -> AnyResponse:
-    headers = {**call.commit_header(state), QUERY_HEADER: rows.query_name}
-    whole, chunks = small(row_chunks(rows, media))
-    if whole is not None:
-        return Response(whole, media=media, headers=headers)
-    return stream_response(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
 
 
 def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | LegacyReadOutput:
@@ -175,69 +163,62 @@ def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | 
 @handles("explain")
 def explain(call: Call) -> AnyResponse:
     request: QueryRequest = call.body
+    asked: Asked = (request.query, request.name, request.params)
 
-    def run(state: Snapshot) -> AnyResponse:
-        lines = explain_query(state, (request.query, request.name, request.params), call.read_options())
-        return json_response(QueryPlan(tuple(lines)), call.commit_header(state))
+    def run(state: Snapshot) -> QueryPlan:
+        return QueryPlan(tuple(explain_query(state, asked, call.read_options())))
 
-    point = ReadPoint.of(request)
-    return call.read(point, run, immutable=False)
+    return call.read_json(ReadPoint.of(request), run, immutable=False)
 
 
 @handles("profile")
 def profile(call: Call) -> AnyResponse:
     request: QueryRequest = call.body
-
-    def run(state: Snapshot) -> AnyResponse:
-        measured = profile_query(state, (request.query, request.name, request.params), call.read_options())
-        return json_response(measured, call.commit_header(state))
-
+    asked: Asked = (request.query, request.name, request.params)
     point = ReadPoint.of(request)
-    return call.read(point, run, immutable=False)
+    return call.read_json(point, lambda state: profile_query(state, asked, call.read_options()), immutable=False)
 
 
 @handles("getSnapshot")
 def get_snapshot(call: Call) -> AnyResponse:
-    parameters: ReadPoint = call.parameters
-    return call.read(parameters, lambda state: json_response(listing(state), call.commit_header(state)))
+    return call.read_json(call.parameters, listing)
 
 
 @handles("getSchema")
 def get_schema(call: Call) -> AnyResponse:
     parameters: ReadPoint = call.parameters
-
-    def run(state: Snapshot) -> AnyResponse:
-        return json_response(SchemaSource(state.schema_document.source), call.commit_header(state))
-
-    return call.read(parameters, run, of_branch=parameters != ReadPoint())
+    of_branch = parameters != ReadPoint()
+    return call.read_json(parameters, lambda state: SchemaSource(state.schema_document.source), of_branch=of_branch)
 
 
 @handles("getEntity")
 def get_entity(call: Call) -> AnyResponse:
     parameters: EntityParameters = call.parameters
-    kind, name = parameters.entity, parameters.type
 
-    def run(state: Snapshot) -> AnyResponse:
-        type_ = state.catalog.type_named(name if kind is None else f"{kind}:{name}")
-        found = read_entity(state, type_, parameters.id)
-        if found is None:
+    def run(state: Snapshot) -> dict[str, Any]:
+        type_ = _type_of(state, parameters)
+        entity = read_entity(state, type_, parameters.id)
+        if entity is None:
             raise EntityNotFoundError(type_.type_key.replace(":", " "), parameters.id)
-        return json_response(found, call.commit_header(state))
+        return entity
 
-    return call.read(ReadPoint.of(parameters), run)
+    return call.read_json(ReadPoint.of(parameters), run)
 
 
 @handles("countEntities")
 def count_entities(call: Call) -> AnyResponse:
     parameters: CountParameters = call.parameters
+
+    def run(state: Snapshot) -> EntityCount:
+        type_ = _type_of(state, parameters)
+        return EntityCount(EntityKind(type_.kind), type_.name, count_entities_of(state, type_))
+
+    return call.read_json(ReadPoint.of(parameters), run)
+
+
+def _type_of(state: Snapshot, parameters: EntityParameters | CountParameters) -> TableType:
     kind, name = parameters.entity, parameters.type
-
-    def run(state: Snapshot) -> AnyResponse:
-        type_ = state.catalog.type_named(name if kind is None else f"{kind}:{name}")
-        found = EntityCount(EntityKind(type_.kind), type_.name, count_entities_of(state, type_))
-        return json_response(found, call.commit_header(state))
-
-    return call.read(ReadPoint.of(parameters), run)
+    return state.catalog.type_named(name if kind is None else f"{kind}:{name}")
 
 
 @handles("listBranches")
@@ -315,8 +296,7 @@ _RANGE: Final = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.IGNORECASE | re.AS
 _LARGEST_NUMBER: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """The bytes from `start` up to, not including, `end` are sent, unless the status says that nothing is."""
 
     status: int
@@ -332,15 +312,12 @@ def delivery(headers: Mapping[str, str], tag: str, length: int, *, is_head: bool
     """The status and the part for a request. Raises `BlobRangeError` for a range outside the value."""
     if (wanted := headers.get("if-match")) is not None and not matches_strongly(wanted, tag):
         return Delivery(412)
-    if (known := headers.get("if-none-match")) is not None and matches_weakly(known, tag):
+    if matches_weakly(headers.get("if-none-match", ""), tag):
         return Delivery(304, 0, length)
-    whole = Delivery(200, 0, length)
-    if is_head or (asked := headers.get("range")) is None:
-        return whole
-    if (of := headers.get("if-range")) is not None and not is_this_strong_tag(of, tag):
-        return whole
-    part = _part(asked, length)
-    return whole if part is None else Delivery(206, *part)
+    # A range is ignored unless `If-Range` has exactly this tag, a strong one.
+    is_of_this = headers.get("if-range", tag).strip() == tag
+    part = _part(headers.get("range", ""), length) if is_of_this and not is_head else None
+    return Delivery(200, 0, length) if part is None else Delivery(206, *part)
 
 
 def _part(header: str, length: int) -> tuple[int, int] | None:
@@ -373,13 +350,9 @@ def get_blob(call: Call) -> AnyResponse:
     except BadRequestError as error:
         raise BadRequestError(f"{call.route.bad_parameters}: {error}") from None
     found = blob_in(call.served.graph._workspace, call.state(point), cell, point)
-    snapshot = {SNAPSHOT_HEADER: found.resolved_target}
-    if isinstance(found.content, ExternalBlob):
-        return _redirect(found.content, snapshot)
-    return _managed_response(call, found.content, snapshot)
-
-
-def _redirect(content: ExternalBlob, snapshot: dict[str, str]) -> AnyResponse:
+    content, snapshot = found.content, {SNAPSHOT_HEADER: found.resolved_target}
+    if not isinstance(content, ExternalBlob):
+        return _managed_response(call, content, snapshot)
     if content.offset or content.length is not None:
         raise BlobIntegrityError("an external reference is to a part of an object, which a redirect can't express")
     headers = {**snapshot, "Location": content.uri, "Cache-Control": "no-store"}
@@ -389,23 +362,24 @@ def _redirect(content: ExternalBlob, snapshot: dict[str, str]) -> AnyResponse:
 def _managed_response(call: Call, content: ManagedBlob, snapshot: dict[str, str]) -> AnyResponse:
     headers = {**snapshot, "ETag": content.etag, "Accept-Ranges": "bytes"}
     try:
-        part = delivery(call.headers, content.etag, content.length, is_head=call.is_head)
+        part = delivery(call.headers, content.etag, content.length, is_head=call.exchange.is_head)
     except BlobRangeError as error:
-        refused = error_response(error, call.request_id, call.route)
+        refused = error_response(error, call.exchange.request_id, call.route)
         return with_headers(refused, {**headers, "Content-Range": f"bytes */{content.length}"})
     if part.status == 412:
-        refused = error_response(ConflictError("the blob is not the one that If-Match names"), call.request_id)
+        refused = error_response(ConflictError("the blob is not the one that If-Match names"), call.exchange.request_id)
         return with_headers(Response(refused.body, 412), headers)
     if part.status == 304:
         return Response(status=304, media=None, headers={**headers, "Content-Length": str(content.length)})
     if part.status == 206:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{content.length}"
-    if call.is_head:
-        return StreamResponse(iter(()), Media.BYTES, part.status, headers, length=part.length)
+    headers["Content-Length"] = str(part.length)
+    if call.exchange.is_head:
+        return StreamResponse(iter(()), Media.BYTES, part.status, headers)
     if part.length <= WHOLE_BYTES:
         return Response(b"".join(_pieces(content, part)), part.status, Media.BYTES, headers)
     close = call.services.budgets.open_stream(call.actor)
-    return StreamResponse(_pieces(content, part), Media.BYTES, part.status, headers, length=part.length, release=close)
+    return StreamResponse(_pieces(content, part), Media.BYTES, part.status, headers, release=close)
 
 
 def _pieces(content: ManagedBlob, part: Delivery) -> Iterator[bytes]:

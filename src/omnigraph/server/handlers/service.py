@@ -59,24 +59,20 @@ _STATUSES: Final = {
 }
 
 
-def document_bytes(version: str, *, requires_token: bool) -> bytes:
-    """The document as JSON. For a server without tokens it does not mention any."""
-    return _encode_document(version, requires_token)
-
-
 @cache
-def _encode_document(version: str, requires_token: bool) -> bytes:
-    return msgspec.json.encode(document(version, requires_token=requires_token))
-
-
-def document(version: str, *, requires_token: bool) -> dict[str, Any]:
+def document_bytes(version: str, requires_token: bool) -> bytes:
+    """The document as JSON. For a server without tokens it does not mention any."""
     routes = [route for route in ROUTES if route.in_document]
-    components: dict[str, Any] = wire.schema_components({*_shapes(routes), *_ALSO_DESCRIBED})
+    shapes: list[Any] = [shape for route in routes for shape in (route.request, route.errors, *route.response)]
+    described = {ErrorOutput, *_ALSO_DESCRIBED, *filter(_is_struct, shapes)}
+    components: dict[str, Any] = wire.schema_components(described)
     paths: dict[str, Any] = {}
     for route in routes:
+        operation = _operation(route, components, requires_token)
         operations = paths.setdefault(route.full_path, {})
-        operations[route.method.lower()] = _operation(route, components, requires_token)
-    _add_head_of_blobs(paths)
+        operations[route.method.lower()] = operation
+        if route.operation_id == "getBlob":  # every GET answers HEAD; for blobs it is an operation of its own name
+            operations["head"] = {**operation, "operationId": "cluster_headBlob", "summary": "What is known of a blob"}
     components["BlobEntityKind"] = {**components[wire.wire_name(EntityKind)], "title": "BlobEntityKind"}
     components["InvokeStoredQueryResponse"] = {"anyOf": [_reference(ReadOutput), _reference(MutationReceipt)]}
     components["ChangeRequest"]["anyOf"] = [{"required": ["query"]}, {"required": ["query_source"]}]
@@ -93,15 +89,7 @@ def document(version: str, *, requires_token: bool) -> dict[str, Any]:
     }
     if requires_token:
         made["components"]["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
-    return made
-
-
-def _shapes(routes: list[Route]) -> set[type[Any]]:
-    shapes: set[type[Any]] = {ErrorOutput}
-    for route in routes:
-        named: tuple[Any, ...] = (route.request, route.errors, *route.response)
-        shapes |= {shape for shape in named if _is_struct(shape)}
-    return shapes
+    return msgspec.json.encode(made)
 
 
 def _is_struct(shape: Any) -> bool:
@@ -112,7 +100,7 @@ def _operation(route: Route, components: dict[str, Any], requires_token: bool) -
     made: dict[str, Any] = {"operationId": route.document_id, "summary": route.summary, "tags": [route.tag]}
     if route.successor is not None:
         made["deprecated"] = True
-    if parameters := [*_path_parameters(route), *_query_parameters(route, components), *_header_parameters(route)]:
+    if parameters := _parameters(route, components):
         made["parameters"] = parameters
     if (body := _request_body(route)) is not None:
         made["requestBody"] = body
@@ -122,33 +110,25 @@ def _operation(route: Route, components: dict[str, Any], requires_token: bool) -
     return made
 
 
-def _path_parameters(route: Route) -> list[dict[str, Any]]:
+def _parameters(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parameters in the path, the query string and the headers. Their own shapes are added to the components."""
+    text = {"type": "string", "minLength": 1}
     names = [part.strip("{}") for part in route.full_path.split("/") if part.startswith("{")]
-    return [_parameter(name, "path", {"type": "string", "minLength": 1}, required=True) for name in names]
-
-
-def _query_parameters(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:
-    if route.parameters is None:
-        return []
-    found = wire.schema_components([route.parameters])
-    own = found.pop(wire.wire_name(route.parameters))
-    components.update(found)
-    required = set(own.get("required", ()))
-    return [
-        _parameter(name, "query", _without_null(schema), required=name in required)
-        for name, schema in own["properties"].items()
-    ]
-
-
-def _header_parameters(route: Route) -> list[dict[str, Any]]:
-    names: list[tuple[str, bool]] = []
+    parameters = [_parameter(name, "path", text, required=True) for name in names]
+    if route.parameters is not None:
+        found = wire.schema_components([route.parameters])
+        own = found.pop(wire.wire_name(route.parameters))
+        components.update(found)
+        required = own.get("required", ())
+        for name, schema in own["properties"].items():
+            parameters.append(_parameter(name, "query", _without_null(schema), required=name in required))
     if route.if_commit:
-        names.append((IF_COMMIT_HEADER, True))
+        parameters.append(_parameter(IF_COMMIT_HEADER, "header", text, required=True))
     if route.may_write:
-        names.append((IDEMPOTENCY_HEADER, False))
+        parameters.append(_parameter(IDEMPOTENCY_HEADER, "header", text, required=False))
     if route.tag in ("queries", "snapshots", "schema", "blobs") and not route.writes:
-        names.append((MIN_COMMIT_HEADER, False))
-    return [_parameter(name, "header", {"type": "string", "minLength": 1}, required=must) for name, must in names]
+        parameters.append(_parameter(MIN_COMMIT_HEADER, "header", text, required=False))
+    return parameters
 
 
 def _parameter(name: str, where: str, schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
@@ -176,34 +156,28 @@ def _request_body(route: Route) -> dict[str, Any] | None:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    responses: dict[str, Any] = {"200": {"description": "Done", "content": _content(route), "headers": _headers(route)}}
-    if route.tag == "blobs":
-        responses["206"] = {**responses["200"], "description": "A part of the value"}
-        responses["302"] = {"description": "The value lies elsewhere", "headers": {"Location": {"schema": _TEXT}}}
-    if route.tag in ("blobs", "queries", "snapshots", "schema"):
-        responses["304"] = {"description": "The client has it already"}
-    content = {Media.JSON: {"schema": _reference(route.errors)}}
-    for status in _error_statuses(route):
-        responses[str(status)] = {"description": _STATUSES[status], "content": content}
-    return responses
-
-
-def _content(route: Route) -> dict[str, Any]:
-    whole: dict[str, Any] = {"type": "string"}
+    whole: dict[str, Any] = _TEXT
     if route.operation_id == "invoke_query":
         whole = {"$ref": "#/components/schemas/InvokeStoredQueryResponse"}
     elif route.response:
         whole = _reference(route.response[0])
-    return {media.value: {"schema": whole if media is Media.JSON else {"type": "string"}} for media in route.media}
-
-
-def _headers(route: Route) -> dict[str, Any]:
+    content = {media.value: {"schema": whole if media is Media.JSON else _TEXT} for media in route.media}
     names = [REQUEST_ID_HEADER]
     if route.of_graph and (route.writes or route.tag in ("queries", "snapshots", "schema")):
         names.append(COMMIT_HEADER)
     if route.tag == "blobs":
         names += [SNAPSHOT_HEADER, "ETag", "Accept-Ranges"]
-    return {name: {"schema": _TEXT} for name in names}
+    headers = {name: {"schema": _TEXT} for name in names}
+    responses: dict[str, Any] = {"200": {"description": "Done", "content": content, "headers": headers}}
+    if route.tag == "blobs":
+        responses["206"] = {**responses["200"], "description": "A part of the value"}
+        responses["302"] = {"description": "The value lies elsewhere", "headers": {"Location": {"schema": _TEXT}}}
+    if route.tag in ("blobs", "queries", "snapshots", "schema"):
+        responses["304"] = {"description": "The client has it already"}
+    errors = {Media.JSON: {"schema": _reference(route.errors)}}
+    for status in _error_statuses(route):
+        responses[str(status)] = {"description": _STATUSES[status], "content": errors}
+    return responses
 
 
 def _error_statuses(route: Route) -> list[int]:
@@ -223,14 +197,6 @@ def _error_statuses(route: Route) -> list[int]:
     return sorted(statuses)
 
 
-def _add_head_of_blobs(paths: dict[str, Any]) -> None:
-    """Every GET answers HEAD; for blobs it is an operation of its own name."""
-    for operations in paths.values():
-        get = operations.get("get")
-        if get is not None and get["operationId"] == "cluster_getBlob":
-            operations["head"] = {**get, "operationId": "cluster_headBlob", "summary": "What is known of a blob"}
-
-
 def _reference(shape: Any) -> dict[str, Any]:
     if not _is_struct(shape):
         return {"type": "object", "additionalProperties": True}
@@ -248,7 +214,7 @@ def health(call: Call) -> AnyResponse:
 
 @handles("ready")
 def ready(call: Call) -> AnyResponse:
-    serving = call.serving
+    serving = call.held.serving
     unserved = call.services.states.unserved_revision
     status = "degraded" if serving.quarantined or unserved is not None else "ok"
     return json_response(Readiness(status, len(serving.graphs), len(serving.quarantined), serving.revision, unserved))
@@ -256,17 +222,17 @@ def ready(call: Call) -> AnyResponse:
 
 @handles("metrics")
 def metrics(call: Call) -> AnyResponse:
-    return Response(call.services.observer.exposition(), media=_EXPOSITION)
+    return Response(call.services.telemetry.metrics.text(), media=_EXPOSITION)
 
 
 @handles("openapi")
 def openapi(call: Call) -> AnyResponse:
-    return Response(document_bytes(call.services.version, requires_token=call.serving.requires_token))
+    return Response(document_bytes(call.services.version, call.held.serving.requires_token))
 
 
 @handles("listGraphs")
 def list_graphs(call: Call) -> AnyResponse:
-    serving = call.serving
+    serving = call.held.serving
     call.require_of_server(PolicyAction.GRAPH_LIST)
     graphs = sorted(serving.graphs.values(), key=lambda served: served.graph_id)
     return json_response(GraphList(tuple(GraphInfo(served.graph_id, served.public_uri) for served in graphs)))

@@ -14,7 +14,7 @@ import msgspec
 from omnigraph.api.branches import NO_RESOLUTIONS, BranchCreateRequest, BranchMergeRequest
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.history import required_commit
-from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt
+from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest
 from omnigraph.api.queries import InvokeStoredQueryRequest, QueryRequest, ReadPoint, require_branch, require_kind
 from omnigraph.api.schema import SchemaApplyRequest
 from omnigraph.api.service.http import LoadParameters, RowsParameters
@@ -34,29 +34,29 @@ from omnigraph.errors import (
     PolicyError,
     UnsupportedMediaTypeError,
 )
-from omnigraph.server.catalog import StoredQuerySource
 from omnigraph.server.handlers.reads import query_response
-from omnigraph.server.http.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, branch_name, handles
+from omnigraph.server.http.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, ReceivedFile, branch_name, handles
 from omnigraph.server.http.responses import AnyResponse, json_response
 
 Result = TypeVar("Result")
 
 
 def run_write(call: Call, size: int, write: Callable[[], Result]) -> Result:
-    """Run a write within its actor's budget; commits and conflicts are counted."""
-    observer, graph_id = call.services.observer, call.served.graph_id
+    """Run a write. It counts against its actor's budget while it waits for its turn and runs."""
+    metrics, graph_id = call.services.telemetry.metrics, call.served.graph_id
     if not call.route.if_commit:
         _refuse_condition(call)
-    with call.admit(size):
+    budgets = call.services.budgets
+    with budgets.admit(call.actor, size), budgets.turn(call.actor):
         try:
             result = write()
         except OmniGraphError as error:
             if error.http_status in (409, 412):
-                observer.conflicted(graph_id)
+                metrics.conflicts.labels(graph_id).inc()
             raise
     members = result.get if isinstance(result, dict) else partial(getattr, result)  # a tool of an agent returns a dict
     if members("commit", None) is not None and not members("replayed", False):
-        observer.committed(graph_id)
+        metrics.commits.labels(graph_id).inc()
     return result
 
 
@@ -72,17 +72,20 @@ def _receipt_response(call: Call, receipt: Any) -> AnyResponse:
     return json_response(receipt, {} if commit is None else {COMMIT_HEADER: commit.id})
 
 
+def _write(call: Call, size: int, write: Callable[..., Any]) -> AnyResponse:
+    """Run a write in the name of the caller, and respond with its receipt."""
+    return _receipt_response(call, run_write(call, size, lambda: write(**_author(call))))
+
+
+def _author(call: Call) -> dict[str, Any]:
+    return {"actor": call.actor, "idempotency_key": call.idempotency_key}
+
+
 # Mutations and stored queries
 
 
-@handles("mutate")
+@handles("mutate", "change")
 def mutate(call: Call) -> AnyResponse:
-    _refuse_condition(call, "mutate/if-graph-commit")
-    return _mutate(call, None)
-
-
-@handles("change")
-def change(call: Call) -> AnyResponse:
     _refuse_condition(call, "mutate/if-graph-commit")
     return _mutate(call, None)
 
@@ -106,47 +109,25 @@ def _run_mutation(call: Call, request: MutationRequest) -> AnyResponse:
     return _receipt_response(call, run_write(call, size, lambda: run_mutation(workspace, request)))
 
 
-@handles("invoke_query")
+@handles("invoke_query", "invoke_query_if_graph_commit")
 def invoke_query(call: Call) -> AnyResponse:
+    """Run a stored query. An actor who may not invoke queries does not learn which there are."""
     request: InvokeStoredQueryRequest = call.body
-    may_invoke = call.workspace.allows(PolicyAction.INVOKE_QUERY)
-    if may_invoke and (earlier := _earlier_invocation(call, None)) is not None:
-        return earlier
-    stored = _stored_query(call, may_invoke)
-    _refuse_condition(call, f"queries/{stored.entry.name}/if-graph-commit")
-    if not stored.entry.mutation:
-        return query_response(
-            call,
-            QueryRequest(
-                stored.source,
-                stored.entry.name,
-                request.params,
-                request.branch,
-                request.snapshot,
-                request.version,
-                request.at,
-            ),
-        )
-    return _invoke_mutation(call, stored, None)
-
-
-@handles("invoke_query_if_graph_commit")
-def invoke_query_if_graph_commit(call: Call) -> AnyResponse:
-    expected = _expected_commit(call)
+    expected = _expected_commit(call) if call.route.if_commit else None
     may_invoke = call.workspace.allows(PolicyAction.INVOKE_QUERY)
     if may_invoke and (earlier := _earlier_invocation(call, expected)) is not None:
         return earlier
-    return _invoke_mutation(call, _stored_query(call, may_invoke), expected)
-
-
-def _stored_query(call: Call, may_invoke: bool) -> StoredQuerySource:
-    """The query that is named. An actor who may not invoke queries does not learn which there are."""
-    request: InvokeStoredQueryRequest = call.body
     stored = call.served.queries.get(call.path["name"])
     if not may_invoke or stored is None:
         raise NotFoundError("stored query not found")
-    require_kind(stored.entry.name, stored.entry.mutation, request.expect_mutation)
-    return stored
+    name, point = stored.entry.name, ReadPoint.of(request)
+    require_kind(name, stored.entry.mutation, request.expect_mutation)
+    if not call.route.if_commit:
+        _refuse_condition(call, f"queries/{name}/if-graph-commit")
+        if not stored.entry.mutation:
+            return query_response(call, QueryRequest(stored.source, name, request.params, **point.keywords))
+    require_branch(name, stored.entry.mutation, point)
+    return _run_mutation(call, _stored_mutation(call, stored.source, branch_name(request.branch), expected))
 
 
 def _earlier_invocation(call: Call, if_commit: str | None) -> AnyResponse | None:
@@ -173,13 +154,6 @@ def _stored_mutation(call: Call, source: str, target: str, if_commit: str | None
     return MutationRequest(source, name, params, target, if_commit, call.actor, key, stored=True)
 
 
-def _invoke_mutation(call: Call, stored: StoredQuerySource, if_commit: str | None) -> AnyResponse:
-    request: InvokeStoredQueryRequest = call.body
-    require_branch(stored.entry.name, stored.entry.mutation, ReadPoint.of(request))
-    target = branch_name(request.branch)
-    return _run_mutation(call, _stored_mutation(call, stored.source, target, if_commit))
-
-
 def _refuse_condition(call: Call, conditional: str | None = None) -> None:
     """Refuse a precondition that this route would not check."""
     if IF_COMMIT_HEADER.lower() in call.headers:
@@ -188,7 +162,7 @@ def _refuse_condition(call: Call, conditional: str | None = None) -> None:
 
 
 def _expected_commit(call: Call) -> str:
-    values = call.all_of(IF_COMMIT_HEADER)
+    values = call.exchange.all_headers.get(IF_COMMIT_HEADER.lower(), ())
     if len(values) != 1:
         raise BadRequestError(f"this operation needs the header {IF_COMMIT_HEADER}, exactly once")
     return required_commit(values[0], f"the header {IF_COMMIT_HEADER}")
@@ -197,91 +171,42 @@ def _expected_commit(call: Call) -> str:
 # Loads
 
 
-@handles("load")
+@handles("load", "ingest")
 def load(call: Call) -> AnyResponse:
-    return _load(call, Grammar.STRICT)
-
-
-@handles("ingest")
-def ingest(call: Call) -> AnyResponse:
-    return _load(call, Grammar.LENIENT)
-
-
-def _load(call: Call, default: Grammar) -> AnyResponse:
     request: IngestRequest = call.body
     target = load_target(call, request.branch, request.base)
+    default = Grammar.LENIENT if call.route.operation_id == "ingest" else Grammar.STRICT
     lenient = (request.grammar or default) is Grammar.LENIENT
     run = target.graph.load_lenient if lenient else target.graph.load
-    records = request.data.encode()
-    receipt = run_write(
-        call,
-        len(records),
-        lambda: run(
-            records,
-            mode=request.mode or LoadMode.MERGE,
-            branch=target.branch,
-            base=target.creates_from,
-            actor=call.actor,
-            idempotency_key=call.idempotency_key,
-        ),
-    )
+    records, mode = request.data.encode(), request.mode or LoadMode.MERGE
+    write = partial(run, records, mode=mode, branch=target.branch, base=target.creates_from)
+    receipt = run_write(call, len(records), lambda: write(**_author(call)))
     return _receipt_response(call, msgspec.structs.replace(receipt, base_branch=target.base))
 
 
-@handles("loadNdjson")
-def load_ndjson(call: Call) -> AnyResponse:
-    """A load whose body was received into a file; its target was authorized before that."""
+@handles("loadNdjson", "loadRows")
+def load_file(call: Call) -> AnyResponse:
+    """A load of records, or of rows of one type. Its target was authorized before its body was received."""
     parameters: LoadParameters = call.parameters
-    received, target = call.received, call.received.target
-    receipt: LoadReceipt = run_write(
-        call,
-        received.size,
-        lambda: target.graph.load(
-            received.path,
-            mode=parameters.mode,
-            branch=target.branch,
-            base=target.creates_from,
-            embed=bool(parameters.embed),
-            actor=call.actor,
-            idempotency_key=call.idempotency_key,
-        ),
+    received: ReceivedFile = call.body
+    target = received.target
+    data: Any = received.path
+    type_: str | None = None
+    if isinstance(parameters, RowsParameters):
+        type_, format_ = parameters.type, row_format(parameters, received.media)
+        data = received_rows(data, type_, name=parameters.file, format=format_, csv=_dialect(parameters))
+    load = partial(
+        target.graph.load,
+        data,
+        type=type_,
+        mode=parameters.mode,
+        branch=target.branch,
+        base=target.creates_from,
+        embed=bool(parameters.embed),
     )
-    return _batch_response(call, receipt, target)
-
-
-def _batch_response(call: Call, receipt: LoadReceipt, target: LoadTarget) -> AnyResponse:
-    names = GraphBatchLoadOutput.__struct_fields__
-    output = GraphBatchLoadOutput(**{name: getattr(receipt, name) for name in names})
+    receipt = run_write(call, received.size, lambda: load(**_author(call)))
+    output = GraphBatchLoadOutput(**{name: getattr(receipt, name) for name in GraphBatchLoadOutput.__struct_fields__})
     return _receipt_response(call, msgspec.structs.replace(output, base_branch=target.base))
-
-
-@handles("loadRows")
-def load_rows(call: Call) -> AnyResponse:
-    """As `load_ndjson`, of rows of one type."""
-    parameters: RowsParameters = call.parameters
-    received, target = call.received, call.received.target
-    rows = received_rows(
-        received.path,
-        parameters.type,
-        name=parameters.file,
-        format=row_format(parameters, received.media),
-        csv=_dialect(parameters),
-    )
-    receipt: LoadReceipt = run_write(
-        call,
-        received.size,
-        lambda: target.graph.load(
-            rows,
-            type=parameters.type,
-            mode=parameters.mode,
-            branch=target.branch,
-            base=target.creates_from,
-            embed=bool(parameters.embed),
-            actor=call.actor,
-            idempotency_key=call.idempotency_key,
-        ),
-    )
-    return _batch_response(call, receipt, target)
 
 
 def row_format(parameters: RowsParameters, media: Media) -> RowFormat:
@@ -289,14 +214,14 @@ def row_format(parameters: RowsParameters, media: Media) -> RowFormat:
     if media is not Media.BYTES:
         return {Media.ARROW: RowFormat.ARROW_STREAM, Media.CSV: RowFormat.CSV, Media.NDJSON: RowFormat.NDJSON}[media]
     if parameters.format is not None:
-        found = format_named(parameters.format)
+        named = format_named(parameters.format)
     elif parameters.file is not None:
-        found = format_of(parameters.file)
+        named = format_of(parameters.file)
     else:
         raise BadRequestError("say how the rows are written: by the media type, with format=, or by the name in file=")
-    if found.holds_columns:
-        raise UnsupportedMediaTypeError(f"{found} files are not read from requests: send the rows as '{Media.ARROW}'")
-    return found
+    if named.holds_columns:
+        raise UnsupportedMediaTypeError(f"{named} files are not read from requests: send the rows as '{Media.ARROW}'")
+    return named
 
 
 def _dialect(parameters: RowsParameters) -> CsvDialect | None:
@@ -339,18 +264,9 @@ def apply_schema(call: Call) -> AnyResponse:
             "the schema of this graph belongs to the cluster's configuration; change it there and run "
             "`omnigraph cluster apply`"
         )
-    applied = run_write(
-        call,
-        size_of(request.schema_source),
-        lambda: graph.schema.apply(
-            request.schema_source,
-            branch=branch,
-            allow_data_loss=request.allow_data_loss,
-            actor=call.actor,
-            idempotency_key=call.idempotency_key,
-        ),
-    )
-    return _receipt_response(call, applied)
+    source, allow_data_loss = request.schema_source, request.allow_data_loss
+    apply = partial(graph.schema.apply, source, branch=branch, allow_data_loss=allow_data_loss)
+    return _write(call, size_of(source), apply)
 
 
 @handles("createBranch")
@@ -358,42 +274,26 @@ def create_branch(call: Call) -> AnyResponse:
     request: BranchCreateRequest = call.body
     name, source = branch_name(request.name), branch_name(request.source)
     graph = call.require(PolicyAction.BRANCH_CREATE, source, name)
-    key = call.idempotency_key
-    created = run_write(
-        call,
-        BRANCH_OPERATION_BYTES,
-        lambda: graph.create_branch(name, source=source, actor=call.actor, idempotency_key=key),
-    )
-    return _receipt_response(call, created)
+    return _write(call, BRANCH_OPERATION_BYTES, partial(graph.create_branch, name, source=source))
 
 
 @handles("deleteBranch")
 def delete_branch(call: Call) -> AnyResponse:
     name = branch_name(call.path["branch"])
     graph = call.require(PolicyAction.BRANCH_DELETE, target_branch=name)
-    key = call.idempotency_key
-    deleted = run_write(
-        call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor, idempotency_key=key)
-    )
-    return _receipt_response(call, deleted)
+    return _write(call, BRANCH_OPERATION_BYTES, partial(graph.delete_branch, name))
 
 
 @handles("mergeBranches")
 def merge_branches(call: Call) -> AnyResponse:
     request: BranchMergeRequest = call.body
     source, target = branch_name(request.source), branch_name(request.target)
-    graph = call.require(PolicyAction.BRANCH_MERGE, source, target)
-    result = run_write(
-        call,
-        BRANCH_OPERATION_BYTES,
-        lambda: graph.merge(
-            source,
-            target,
-            delete_branch=request.delete_branch,
-            resolutions=request.resolutions or NO_RESOLUTIONS,
-            actor=call.actor,
-            message=request.message,
-            idempotency_key=call.idempotency_key,
-        ),
+    merge = partial(
+        call.require(PolicyAction.BRANCH_MERGE, source, target).merge,
+        source,
+        target,
+        delete_branch=request.delete_branch,
+        resolutions=request.resolutions or NO_RESOLUTIONS,
+        message=request.message,
     )
-    return _receipt_response(call, result)
+    return _write(call, BRANCH_OPERATION_BYTES, merge)

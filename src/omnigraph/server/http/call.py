@@ -6,8 +6,7 @@ only the scope of the server itself is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,11 +25,12 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, PreconditionFailedError
 from omnigraph.graph import Graph
 from omnigraph.policy.gate import require
-from omnigraph.server.admission import Budgets, WriteTurns
-from omnigraph.server.catalog import Served, Serving
-from omnigraph.server.http.responses import AnyResponse, Response, matches_weakly, tag_of, with_headers
+from omnigraph.server.admission import Budgets
+from omnigraph.server.catalog import Served
+from omnigraph.server.http.request import Exchange
+from omnigraph.server.http.responses import AnyResponse, Response, json_response, matches_weakly, tag_of, with_headers
 from omnigraph.server.reload import HeldServing, ServingSets
-from omnigraph.server.runtime.context import AdmissionControl, Observer
+from omnigraph.server.runtime.context import Telemetry
 from omnigraph.server.settings import ServerLimits
 
 MAIN: Final = "main"
@@ -45,10 +45,8 @@ class Services:
 
     states: ServingSets
     limits: ServerLimits
-    admission: AdmissionControl
-    observer: Observer
     budgets: Budgets
-    write_turns: WriteTurns
+    telemetry: Telemetry
     version: str
     source_version: str | None = None
 
@@ -66,7 +64,7 @@ class LoadTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """A load that was too large to be kept in memory while it came, and where it goes."""
+    """The body of a load that was too large to be kept in memory while it came, and where it goes."""
 
     path: Path
     size: int
@@ -79,31 +77,29 @@ class Call:
     """One request, its actor, and the services that it may use."""
 
     route: Route
-    request_id: str
-    actor: str | None
-    headers: Mapping[str, str]
+    exchange: Exchange
     path: Mapping[str, str]
     services: Services
     held: HeldServing
+    target: Served | None = None
     parameters: Any = None
     body: Any = None
     raw_request: bytes = b""
-    all_headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    is_head: bool = False
-    received_file: ReceivedFile | None = None
-    target: Served | None = None
     cancellation: Cancellation = field(default_factory=Cancellation)
+
+    @property
+    def actor(self) -> str | None:
+        return self.exchange.record.actor
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.exchange.headers
 
     @property
     def served(self) -> Served:
         if self.target is None:
             raise AssertionError(f"{self.route.operation_id} is not about a graph")
         return self.target
-
-    @property
-    def serving(self) -> Serving:
-        """The serving set of the moment when the request began."""
-        return self.held.serving
 
     @property
     def graph(self) -> Graph:
@@ -116,7 +112,7 @@ class Call:
 
     @property
     def _caller(self) -> Caller:
-        return Caller(self.actor, partial(self.services.observer.decided, self.request_id))
+        return Caller(self.actor, partial(self.services.telemetry.log_decision, self.exchange.request_id))
 
     @property
     def writes(self) -> bool:
@@ -130,17 +126,7 @@ class Call:
     def limits(self) -> ServerLimits:
         return self.services.limits
 
-    @property
-    def received(self) -> ReceivedFile:
-        if self.received_file is None:
-            raise AssertionError(f"the body of {self.route.operation_id} is not received into a file")
-        return self.received_file
-
-    def all_of(self, header: str) -> Sequence[str]:
-        """Every value of a header, as often as it was sent."""
-        return self.all_headers.get(header.lower(), ())
-
-    # Policy and admission
+    # Policy
 
     def require(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Graph:
         """The graph for one operation that the actor may do; for operations that wait for admission after that."""
@@ -148,13 +134,7 @@ class Call:
 
     def require_of_server(self, action: PolicyAction) -> None:
         """Raise unless the actor may do this with the server itself, which is a scope of its own."""
-        require(self._caller.decide(self.serving.gate, AccessRequest(action), "server"))
-
-    @contextmanager
-    def admit(self, size: int) -> Iterator[None]:
-        """Count this write against its actor's budget while it waits for its turn and runs."""
-        with self.services.admission.admit(self.actor, size), self.services.write_turns.turn(self.actor):
-            yield
+        require(self._caller.decide(self.held.serving.gate, AccessRequest(action), "server"))
 
     @property
     def idempotency_key(self) -> str | None:
@@ -207,6 +187,10 @@ class Call:
             return Response(status=304, media=None, headers={"ETag": tag, **self.commit_header(state)})
         return with_headers(read(state), {"ETag": tag})
 
+    def read_json(self, point: ReadPoint, read: Callable[[Snapshot], Any], **options: Any) -> AnyResponse:
+        """As `read`, of a value that is sent as JSON with the commit that it was read at."""
+        return self.read(point, lambda state: json_response(read(state), self.commit_header(state)), **options)
+
     def _recent_enough(self, point: ReadPoint, state: Snapshot) -> Snapshot:
         """A client that names a commit it has read never reads an older head of the branch."""
         wanted = self.headers.get(MIN_COMMIT_HEADER.lower(), "").strip()
@@ -236,12 +220,12 @@ Handler = Callable[[Call], AnyResponse]
 HANDLERS: Final[dict[str, Handler]] = {}
 
 
-def handles(operation_id: str) -> Callable[[Handler], Handler]:
-    """Register the handler of an operation."""
+def handles(*operation_ids: str) -> Callable[[Handler], Handler]:
+    """Register the handler of some operations."""
 
     def register(handler: Handler) -> Handler:
-        assert operation_id not in HANDLERS, operation_id
-        HANDLERS[operation_id] = handler
+        assert not HANDLERS.keys() & set(operation_ids), operation_ids
+        HANDLERS.update(dict.fromkeys(operation_ids, handler))
         return handler
 
     return register

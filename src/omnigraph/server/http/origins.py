@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -58,39 +58,39 @@ class Hosts:
 
     def __init__(self, bind: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
         self._names = {name for each in (bind, *allowed) if (name := host_name(_in_brackets(each))) is not None}
-        self._is_everywhere = _is_wildcard(bind)
+        self._is_everywhere = host_name(_in_brackets(bind)) in ("0.0.0.0", "::")
 
-    def refuse_others(self, hosts: Sequence[str], local_address: str | None, http_version: str) -> None:
-        """`local_address` is the one that the connection came to, which counts where the server listens at all."""
-        if not hosts and http_version == "1.0":
+    def refuse_others(self, hosts: Sequence[str], scope: Scope) -> None:
+        """The address that the connection came to counts where the server listens at all addresses."""
+        if not hosts and scope.get("http_version") == "1.0":
             return  # no browser is that old
         if len(hosts) != 1:
             raise BadRequestError("a request has one Host header")
         name = host_name(hosts[0])
-        if name is None or not (name in self._names or is_loopback(name) or self._is_own(name, local_address)):
+        if name is not None and (name in self._names or is_loopback(name)):
+            return
+        local = scope.get("server") if self._is_everywhere else None
+        if name is None or local is None or name != host_name(_in_brackets(local[0])):
             raise HostNotAllowedError(hosts[0][:255])
-
-    def _is_own(self, name: str, local_address: str | None) -> bool:
-        return self._is_everywhere and local_address is not None and name == host_name(_in_brackets(local_address))
 
 
 def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
     """An application that is not ours, called by its own names only, and not by pages of elsewhere."""
 
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+    async def check(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = [(name.decode("latin-1"), value.decode("latin-1").strip()) for name, value in scope["headers"]]
             own = [value for name, value in headers if name == "host"]
             try:
-                hosts.refuse_others(own, (scope.get("server") or (None,))[0], scope["http_version"])
-                refuse_foreign_origins(dict(headers), ())
+                hosts.refuse_others(own, scope)
+                refuse_foreign_origins(dict(headers), frozenset())
             except OmniGraphError as error:
                 body = wire.encode(ErrorOutput.of(error))
                 await Response(body, error.http_status, media_type=Media.JSON)(scope, receive, send)
                 return
         await application(scope, receive, send)
 
-    return checked
+    return check
 
 
 def host_name(host: str) -> str | None:
@@ -112,13 +112,6 @@ def _in_brackets(host: str) -> str:
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
-def _is_wildcard(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
 def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     """The application for pages of other origins too. Without any, browsers keep them out."""
     if not origins:
@@ -132,24 +125,20 @@ def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     )
 
 
-def refuse_foreign_origins(headers: Mapping[str, str], origins: Collection[str]) -> None:
+def refuse_foreign_origins(headers: Mapping[str, str], origins: Set[str]) -> None:
     """Refuse pages of other origins, by whatever name they reach this address: tools can do everything that the actor
     may do. Programs other than browsers send no origin."""
     origin = headers.get("origin")
-    if origin is not None and not _is_let_in(origin, origins) and not _is_of_this_machine(origin):
+    if origin is not None and not origins & {origin, _EVERY} and not _is_of_this_machine(origin):
         raise PolicyError(f"pages of '{origin}' may not use these tools; let them with --allow-origin {origin}")
 
 
-def refuse_unasked(headers: Mapping[str, str], origins: Collection[str]) -> None:
+def refuse_unasked(headers: Mapping[str, str], origins: Set[str]) -> None:
     """Of a request that needs no body: browsers ask before a page sends JSON elsewhere, and not before it sends nothing
     or a form. The page would not see the response, but the request would take effect."""
     origin = headers.get("origin")
-    if origin is not None and not _is_let_in(origin, origins) and not is_json(headers.get("content-type")):
+    if origin is not None and not origins & {origin, _EVERY} and not is_json(headers.get("content-type")):
         raise UnsupportedMediaTypeError("a page must ask in JSON: send 'Content-Type: application/json'")
-
-
-def _is_let_in(origin: str, origins: Collection[str]) -> bool:
-    return origin in origins or _EVERY in origins
 
 
 def _is_of_this_machine(origin: str) -> bool:

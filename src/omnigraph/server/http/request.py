@@ -12,8 +12,8 @@ import secrets
 import tempfile
 import time
 import types
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
@@ -23,7 +23,7 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from omnigraph.api import wire
-from omnigraph.api.service.routes import REQUEST_ID_HEADER, Media, Route
+from omnigraph.api.service.routes import REQUEST_ID_HEADER, Body, Media, Route
 from omnigraph.errors import (
     BadRequestError,
     RequestShapeError,
@@ -32,129 +32,55 @@ from omnigraph.errors import (
     UnsupportedMediaTypeError,
 )
 from omnigraph.server.http.responses import Headers, Response
+from omnigraph.server.runtime.tracing import RequestRecord
+from omnigraph.server.settings import ServerLimits
 
 SLOWEST_BYTES_PER_SECOND: Final = 16 << 10
 _TAKEN_UNWANTED: Final = 1 << 20
 _UNWANTED_SECONDS: Final = 0.5
 _WRITTEN_AT_ONCE: Final = 1 << 20
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+"""A caller's own request id that is fit for a log."""
+_CEILINGS: Final = {
+    Body.REQUEST: ("request body bytes", "body_bytes"),
+    Body.WHOLE_LOAD: ("request body bytes", "load_body_bytes"),
+    Body.STREAMED_LOAD: ("graph_batch_request_bytes", "load_bytes"),
+}
+"""What the body of a request is called in a refusal, and the limit of the server that it has."""
 
 
 class ClientGoneError(Exception):
     """The client closed the connection before it had its response."""
 
 
-class Ceiling:
-    """The largest body. `name` is the limit in the error message, `flag` the option that raises it."""
-
-    def __init__(self, resource: str, limit: int, flag: str) -> None:
-        self.resource = resource
-        self.limit = limit
-        self.flag = flag
-
-    def check(self, size: int) -> None:
-        if size > self.limit:
-            raise ResourceLimitError(self.resource, self.limit, size, f"send less, or raise {self.flag}")
-
-
-async def pieces(receive: Receive, ceiling: Ceiling, declared: str | None, seconds: float) -> AsyncIterator[bytes]:
-    """The body as it comes. One that is declared too large is refused before it is received."""
-    if declared is not None and declared.isdigit():
-        ceiling.check(int(declared))
-    clock = asyncio.get_running_loop().time
-    began, received, more = clock(), 0, True
-    while more:
-        until = began + seconds + received / SLOWEST_BYTES_PER_SECOND
-        try:
-            async with asyncio.timeout_at(until):
-                message: dict[str, Any] = dict(await receive())
-        except TimeoutError:
-            raise RequestTimeoutError(f"the body did not come within {until - began:.0f} seconds") from None
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError
-        body: bytes = message.get("body", b"")
-        received += len(body)
-        ceiling.check(received)
-        if body:
-            yield body
-        more = message.get("more_body", False)
-
-
-async def is_received(receive: Receive, declared: str | None) -> bool:
-    """Read the rest of a refused body, if it is small and on its way. A connection that is closed with
-    bytes unread is reset, and the client may lose the response with it."""
-    if declared is not None and (not declared.isdigit() or int(declared) > _TAKEN_UNWANTED):
-        return False
-    taken = 0
-    try:
-        async with asyncio.timeout(_UNWANTED_SECONDS):
-            while taken <= _TAKEN_UNWANTED:
-                message = await receive()
-                taken += len(message.get("body", b""))
-                if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                    return True
-    except TimeoutError:
-        pass
-    return False
-
-
-async def whole_body(receive: Receive, ceiling: Ceiling, declared: str | None, seconds: float) -> bytes:
-    found = [piece async for piece in pieces(receive, ceiling, declared, seconds)]
-    return found[0] if len(found) == 1 else b"".join(found)
-
-
-@asynccontextmanager
-async def body_in_file(
-    receive: Receive, ceiling: Ceiling, declared: str | None, seconds: float
-) -> AsyncIterator[tuple[Path, int]]:
-    """The body in a temporary file and its size: a slow client holds neither memory nor a thread while it sends."""
-    loop = asyncio.get_running_loop()
-    with tempfile.NamedTemporaryFile("wb", prefix="omnigraph-load-") as file:
-        size, pending = 0, bytearray()
-        async for piece in pieces(receive, ceiling, declared, seconds):
-            size += len(piece)
-            pending += piece
-            if len(pending) >= _WRITTEN_AT_ONCE:
-                await loop.run_in_executor(None, file.write, bytes(pending))
-                pending.clear()
-        file.write(bytes(pending))
-        file.flush()
-        yield Path(file.name), size
-
-
-_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
-
-
 class Exchange:
-    """A request and the connection it came on."""
+    """A request and the connection it came on. `record` has what is logged and counted of it."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, send_seconds: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: ServerLimits) -> None:
+        self.scope = scope
         self.method: str = scope["method"]
+        self.is_head = self.method == "HEAD"
         self.raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         self.query_string: bytes = scope.get("query_string", b"")
-        self.all_headers = _headers(scope["headers"])
+        self.all_headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            # White space around a value is not part of it, and the parser leaves it at the end.
+            self.all_headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1").strip(" \t"))
         self.headers = {name: ", ".join(values) for name, values in self.all_headers.items()}
-        self.http_version: str = scope.get("http_version", "1.1")
-        server = scope.get("server")
-        self.local_address: str | None = None if server is None else server[0]
-        """The address that the connection came to."""
         self.has_body = True
         """Whether some of the request may still be on its way."""
         self.awaits_go_ahead = self.headers.get("expect", "").lower() == "100-continue"
         """Whether the client waits for `100 Continue` before it sends its body."""
+        given = self.headers.get(REQUEST_ID_HEADER.lower(), "")
+        self.request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        self.record = RequestRecord(self.request_id, self.method)
+        self._began = time.perf_counter()
         self._receive = receive
-        self.began = time.perf_counter()
-        self.request_id = _request_id(self.headers.get(REQUEST_ID_HEADER.lower()))
-        self.operation_id = "unknown"
-        self.graph_id: str | None = None
-        self.actor: str | None = None
-        self.status = 0
-        self.received = 0
-        self.sent = 0
-        self.broke_off = False
-        self.scope = scope
         self._send = send
-        self._send_seconds = send_seconds
+        self._limits = limits
         self._gone: asyncio.Task[None] | None = None
+
+    # The body
 
     async def receive(self) -> Message:
         self.awaits_go_ahead = False
@@ -162,28 +88,87 @@ class Exchange:
         self.has_body = message.get("more_body", False)
         return message
 
-    @property
-    def is_head(self) -> bool:
-        return self.method == "HEAD"
+    async def body(self, route: Route) -> bytes:
+        pieces = [piece async for piece in self._pieces(route.body)]
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self.record.received_bytes = len(body)
+        return body
 
-    @property
-    def declared_length(self) -> str | None:
-        return self.headers.get("content-length")
+    @asynccontextmanager
+    async def body_in_file(self, route: Route) -> AsyncIterator[Path]:
+        """The body in a temporary file: a slow client holds neither memory nor a thread while it sends."""
+        loop = asyncio.get_running_loop()
+        with tempfile.NamedTemporaryFile("wb", prefix="omnigraph-load-") as file:
+            size, pending = 0, bytearray()
+            async for piece in self._pieces(route.body):
+                size += len(piece)
+                pending += piece
+                if len(pending) >= _WRITTEN_AT_ONCE:
+                    await loop.run_in_executor(None, file.write, bytes(pending))
+                    pending.clear()
+            file.write(bytes(pending))
+            file.flush()
+            self.record.received_bytes = size
+            yield Path(file.name)
 
-    @property
-    def hosts(self) -> Sequence[str]:
-        """The `Host` header, as often as it was sent."""
-        return self.all_headers.get("host", ())
+    async def _pieces(self, kind: Body) -> AsyncIterator[bytes]:
+        """The body as it comes. One that is declared too large is refused before it is received."""
+        resource, name = _CEILINGS[kind]
+        limit: int = getattr(self._limits, name)
+
+        def check(size: int) -> None:
+            if size > limit:
+                remedy = f"send less, or raise --{name.replace('_', '-')}"
+                raise ResourceLimitError(resource, limit, size, remedy)
+
+        declared = self.headers.get("content-length", "")
+        check(int(declared) if declared.isdigit() else 0)
+        clock = asyncio.get_running_loop().time
+        began, received, more = clock(), 0, True
+        while more:
+            until = began + self._limits.body_seconds + received / SLOWEST_BYTES_PER_SECOND
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await self.receive()
+            except TimeoutError:
+                raise RequestTimeoutError(f"the body did not come within {until - began:.0f} seconds") from None
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            body: bytes = message.get("body", b"")
+            received += len(body)
+            check(received)
+            if body:
+                yield body
+            more = message.get("more_body", False)
+
+    async def skip_body(self) -> bool:
+        """Read the rest of a refused body, if it is small and on its way; returns whether it is read. A connection that
+        is closed with bytes unread is reset, and the client may lose the response with it."""
+        declared = self.headers.get("content-length", "0")
+        if not declared.isdigit() or int(declared) > _TAKEN_UNWANTED:
+            return False
+        taken = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_UNWANTED_SECONDS):
+                while taken <= _TAKEN_UNWANTED:
+                    message = await self.receive()
+                    taken += len(message.get("body", b""))
+                    if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                        return True
+        return False
 
     def client_gone(self) -> asyncio.Task[None]:
         """A task that ends when the client goes away. Only for after the body was received."""
+
+        async def wait_until_gone() -> None:
+            while (await self.receive())["type"] != "http.disconnect":
+                pass
+
         if self._gone is None:
-            self._gone = asyncio.create_task(self._until_gone())
+            self._gone = asyncio.create_task(wait_until_gone())
         return self._gone
 
-    async def _until_gone(self) -> None:
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+    # The response
 
     async def respond(self, response: Response, route: Route | None) -> None:
         """Send a whole response. A HEAD gets the headers of one."""
@@ -203,37 +188,27 @@ class Exchange:
         if route is not None and route.successor is not None and status < 300:
             fields["Deprecation"] = "true"
             fields["Link"] = f'<{route.successor}>; rel="successor-version"'
-        self.status = status
+        self.record.status = status
         raw = [(name.lower().encode("latin-1"), _header_value(value)) for name, value in fields.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def chunk(self, body: bytes, *, more: bool) -> None:
         """Hand over some bytes. A client that takes none for a while has given up."""
-        self.sent += len(body)
+        self.record.sent_bytes += len(body)
         try:
-            async with asyncio.timeout(self._send_seconds):
+            async with asyncio.timeout(self._limits.send_seconds):
                 await self._send({"type": "http.response.body", "body": body, "more_body": more})
         except TimeoutError:
             raise ClientGoneError from None
 
+    def end(self) -> RequestRecord:
+        """The record of the request, when everything is sent."""
+        self.record.seconds = time.perf_counter() - self._began
+        return self.record
+
     def close(self) -> None:
         if self._gone is not None:
             self._gone.cancel()
-
-
-def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Mapping[str, Sequence[str]]:
-    found: dict[str, list[str]] = {}
-    for name, value in raw:
-        # White space around a value is not part of it, and the parser leaves it at the end.
-        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1").strip(" \t"))
-    return found
-
-
-def _request_id(given: str | None) -> str:
-    """The request id of the caller, if it is fit for a log; else a new one."""
-    if given is not None and _REQUEST_ID.fullmatch(given):
-        return given
-    return secrets.token_hex(8)
 
 
 def _header_value(value: str) -> bytes:
@@ -267,8 +242,10 @@ def decode_parameters(route: Route, query_string: bytes) -> Any:
             given.setdefault(name, []).append(text)
         elif name in given and kind is not None:
             raise BadRequestError(f"{route.bad_parameters}: '{name}' is given twice")
-        else:
-            given[name] = _read_as(kind, text)
+        elif kind is int and _INTEGER.fullmatch(text):
+            given[name] = int(text)
+        else:  # any other text stays a text, which the decoder refuses where a number or a boolean is expected
+            given[name] = _TRUTH.get(text.lower(), text) if kind is bool else text
     try:
         return wire.convert(given, shape)
     except BadRequestError as error:
@@ -308,15 +285,6 @@ def is_json(content_type: str | None) -> bool:
 def media_type(content_type: str | None) -> str:
     """The media type of a header, without its parameters."""
     return (content_type or "").partition(";")[0].strip().lower()
-
-
-def _read_as(kind: Any, text: str) -> Any:
-    """A number or a boolean where one is expected. Any other text stays a text, which the decoder refuses."""
-    if kind is int and _INTEGER.fullmatch(text):
-        return int(text)
-    if kind is bool:
-        return _TRUTH.get(text.lower(), text)
-    return text
 
 
 @cache

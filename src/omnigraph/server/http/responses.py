@@ -30,6 +30,10 @@ from omnigraph.errors import (
 Headers: TypeAlias = Mapping[str, str]
 
 _REPORTED_ALTHOUGH_INTERNAL: Final = (EmbeddingError, UnavailableError)
+_INTERNAL_BY_TAG: Final = {
+    "changes": "internal error while reading changes",
+    "blobs": "Blob delivery failed before response headers",
+}
 _UNKNOWN_OUTCOME: Final = (
     "the store did not confirm commit {commit}; look the commit up, or repeat the request with the same Idempotency-Key"
 )
@@ -49,16 +53,14 @@ class Response:
 class StreamResponse:
     """A response made of chunks, which a thread makes one at a time while the client takes them.
 
-    A stream that breaks off ends its connection without the end mark of HTTP. Where the format has room for it, the
-    error is its last line. `release` runs when the stream is over, however it ends.
+    A stream that breaks off ends its connection without the end mark of HTTP. The error is the last line of NDJSON.
+    `release` runs when the stream is over, however it ends.
     """
 
     chunks: Iterator[bytes]
     media: str
     status: int = 200
     headers: Headers = field(default_factory=dict)
-    length: int | None = None
-    last_line_tells_error: bool = False
     release: Callable[[], None] = lambda: None
 
 
@@ -114,26 +116,15 @@ def error_output(error: Exception, request_id: str, route: Route | None = None) 
             return output
         return ErrorOutput(error=output.error, code=output.code, type=output.type, fields={**output.fields, **identity})
     kind = type(error) if isinstance(error, OmniGraphError) else OmniGraphError
-    sentence = _sentence(error, route, request_id)
+    what = _INTERNAL_BY_TAG.get("" if route is None else route.tag, "internal error")
+    if isinstance(error, PolicyEvaluationError):
+        what = "policy: policy evaluation failed"
+    sentence = f"{what}; the server's log has the cause under request id {request_id}"
     return ErrorOutput(error=sentence, code=ErrorCode.INTERNAL, type=kind.error_type(), fields=identity)
 
 
-def _sentence(error: Exception, route: Route | None, request_id: str) -> str:
-    what = "internal error"
-    if isinstance(error, PolicyEvaluationError):
-        what = "policy: policy evaluation failed"
-    elif route is not None and route.tag == "changes":
-        what = "internal error while reading changes"
-    elif route is not None and route.tag == "blobs":
-        what = "Blob delivery failed before response headers"
-    return f"{what}; the server's log has the cause under request id {request_id}"
-
-
 _ITEM: Final = re.compile(r'[ \t]*+(?:(W/)?("[\x21\x23-\x7e\x80-\xff]*+"))?[ \t]*+(?:,|\Z)')
-"""One place of a list, which may be empty. Nothing is looked at twice, however long the list is."""
-_ANY: Final = "*"
-_EVERY: Final[list[tuple[bool, str]]] = []
-"""The tags of `*`, which matches every tag."""
+"""One item of a list, which may be empty. Nothing is looked at twice, however long the list is."""
 
 
 def tag_of(*parts: str | bytes) -> str:
@@ -147,56 +138,40 @@ def tag_of(*parts: str | bytes) -> str:
 
 def matches_strongly(header: str, tag: str) -> bool:
     """`If-Match`: the list holds this very tag. A malformed list matches nothing."""
-    listed = _parse_tags(header)
-    return listed is not None and (listed is _EVERY or (False, tag) in listed)
+    return header.strip() == "*" or (False, tag) in _parse_tags(header)
 
 
 def matches_weakly(header: str, tag: str) -> bool:
     """`If-None-Match`: the list holds this tag, marked as weak or not. A malformed list matches nothing."""
-    listed = _parse_tags(header)
-    return listed is not None and (listed is _EVERY or any(known == tag for _, known in listed))
+    return header.strip() == "*" or any(each == tag for _, each in _parse_tags(header))
 
 
-def is_this_strong_tag(header: str, tag: str) -> bool:
-    """`If-Range`: exactly this tag, and a strong one."""
-    return header.strip() == tag
-
-
-def _parse_tags(header: str) -> list[tuple[bool, str]] | None:
-    """The tags of a list, each with whether it is weak; None when it is malformed or empty."""
-    text = header.strip()
-    if text == _ANY:
-        return _EVERY
-    listed, at = [], 0
+def _parse_tags(header: str) -> list[tuple[bool, str]]:
+    """The tags of a list, each with whether it is weak. A malformed list has none."""
+    text, tags, at = header.strip(), [], 0
     while at < len(text):
         found = _ITEM.match(text, at)
         if found is None:
-            return None
+            return []
         if found[2] is not None:
-            listed.append((found[1] is not None, found[2]))
+            tags.append((found[1] is not None, found[2]))
         at = found.end()
-    return listed or None
+    return tags
 
 
 def chosen_media(accept: str | None, offered: Sequence[Media]) -> Media:
     """The offered format with the highest weight; the first one when the client names none of them."""
-    weights = _weights(accept or "*/*")
-    best, chosen = 0.0, offered[0]
-    for media in offered:
-        kind = media.partition("/")[0]
-        weight = next((weights[name] for name in (media.value, f"{kind}/*", "*/*") if name in weights), 0.0)
-        if weight > best:
-            best, chosen = weight, media
-    return chosen
-
-
-def _weights(accept: str) -> dict[str, float]:
     weights: dict[str, float] = {}
-    for item in accept.split(","):
+    for item in (accept or "*/*").split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
         weight = next((p.removeprefix("q=") for p in parameters if p.startswith("q=")), "1")
         try:
             weights[name] = float(weight)
         except ValueError:
             weights[name] = 0.0
-    return weights
+
+    def weight_of(media: Media) -> float:
+        names = (media.value, f"{media.partition('/')[0]}/*", "*/*")
+        return next((weights[name] for name in names if name in weights), 0.0)
+
+    return max(offered, key=lambda media: max(0.0, weight_of(media)))

@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
+from io import BytesIO
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
 from omnigraph.api import wire
-from omnigraph.api.service.routes import TYPE_METADATA, Media, Route
+from omnigraph.api.service.routes import TYPE_METADATA, Media
 from omnigraph.api.values import csv_line
 from omnigraph.engine.query.result import QueryStream
 from omnigraph.errors import ResourceLimitError
 from omnigraph.server.admission import Pools
+from omnigraph.server.http.call import Call
 from omnigraph.server.http.request import ClientGoneError, Exchange
 from omnigraph.server.http.responses import StreamResponse, error_output, name_limit
 
@@ -35,26 +38,15 @@ class StreamDelivery:
         self._pools = pools
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def send(
-        self,
-        exchange: Exchange,
-        response: StreamResponse,
-        route: Route,
-        *,
-        seconds: float,
-        cancel: Callable[[], None],
-        failed: Callable[[BaseException], None],
-    ) -> None:
+    async def send(self, call: Call, response: StreamResponse, log_failure: Callable[[BaseException], None]) -> None:
         """Send a stream to its end; every chunk has to be made in time, and its client may take as long as it likes.
         A failure before the first byte is raised, so that it can become an error response."""
+        exchange, route, seconds = call.exchange, call.route, call.limits.query_seconds
         chunks = response.chunks
         upcoming = self._pools.stream(lambda: next(chunks, None))
         try:
             chunk = await _next_chunk(upcoming, exchange, seconds)
-            headers = dict(response.headers)
-            if response.length is not None:
-                headers["Content-Length"] = str(response.length)
-            await exchange.start(response.status, headers, response.media, route)
+            await exchange.start(response.status, response.headers, response.media, route)
             try:
                 while chunk is not None:
                     upcoming = self._pools.stream(lambda: next(chunks, None))
@@ -63,15 +55,15 @@ class StreamDelivery:
             except ClientGoneError:
                 raise
             except Exception as error:
-                failed(error)
-                exchange.broke_off = True
-                if response.last_line_tells_error:
+                log_failure(error)
+                exchange.record.broke_off = True
+                if response.media.startswith(Media.NDJSON):
                     output = error_output(name_limit(error, seconds), exchange.request_id, route)
                     await exchange.chunk(wire.encode({"error": wire.to_builtins(output)}) + b"\n", more=True)
                 raise BrokenStreamError from error
             await exchange.chunk(b"", more=False)
         finally:
-            cancel()
+            call.cancellation.cancel()
             self._put_away(response, upcoming)
 
     def _put_away(self, response: StreamResponse, upcoming: asyncio.Future[bytes | None]) -> None:
@@ -116,14 +108,9 @@ CHUNK_BYTES: Final = 64 << 10
 """A client that stops reading keeps twice as much in memory."""
 
 WHOLE_BYTES: Final = 256 << 10
-"""Up to here an response is made before it is sent, and takes no place among the streams of its graph."""
+"""Up to here a response is made before it is sent, and takes no place among the streams of its graph."""
 
 _ROW: Final = msgspec.json.Encoder()
-
-
-def row_chunks(rows: QueryStream, media: Media) -> Chunks:
-    """The whole stream in chunks. Only a single row that is larger makes a larger chunk."""
-    return _WRITERS[media](rows)
 
 
 def json_array(rows: QueryStream, most_rows: int) -> tuple[bytearray, int]:
@@ -148,11 +135,11 @@ def json_array(rows: QueryStream, most_rows: int) -> tuple[bytearray, int]:
     return written, count
 
 
-def in_chunks(pieces: Iterable[bytes | memoryview], size: int = CHUNK_BYTES) -> Chunks:
+def in_chunks(pieces: Iterable[bytes]) -> Chunks:
     """Small pieces together, up to a size."""
     pending = bytearray()
     for piece in pieces:
-        if pending and len(pending) + len(piece) > size:
+        if pending and len(pending) + len(piece) > CHUNK_BYTES:
             yield bytes(pending)
             pending.clear()
         pending += piece
@@ -160,79 +147,52 @@ def in_chunks(pieces: Iterable[bytes | memoryview], size: int = CHUNK_BYTES) -> 
         yield bytes(pending)
 
 
-def small(chunks: Chunks, size: int = WHOLE_BYTES) -> tuple[bytes | None, Iterator[bytes]]:
-    """The whole stream, if it ends within a size; else None and the stream from its beginning."""
-    taken, length = [], 0
+def small(chunks: Chunks) -> tuple[bytes | None, Iterator[bytes]]:
+    """The whole stream, if it ends within `WHOLE_BYTES`; else None and the stream from its beginning."""
+    taken, length = list[bytes](), 0
     for chunk in chunks:
         taken.append(chunk)
         length += len(chunk)
-        if length > size:
-            return None, _chain(taken, chunks)
-    return b"".join(taken), iter(())
+        if length > WHOLE_BYTES:
+            break
+    else:
+        return b"".join(taken), iter(())
+
+    def all_chunks() -> Chunks:
+        with contextlib.closing(chunks):
+            yield from taken
+            yield from chunks
+
+    return None, all_chunks()
 
 
-def _chain(taken: Iterable[bytes], rest: Chunks) -> Chunks:
-    with contextlib.closing(rest):
-        yield from taken
-        yield from rest
-
-
-def _ndjson(rows: QueryStream) -> Chunks:
-    return in_chunks(_ROW.encode(row) + b"\n" for row in rows.rows())
-
-
-def _csv(rows: QueryStream) -> Chunks:
-    def lines() -> Iterator[bytes]:
-        columns = rows.columns
-        yield f"{csv_line(columns)}\r\n".encode()
-        for row in rows.rows():
-            yield f"{csv_line([row.get(column) for column in columns])}\r\n".encode()
-
-    return in_chunks(lines())
+def row_chunks(rows: QueryStream, media: Media) -> Chunks:
+    """The whole stream in chunks. Only a single row that is larger makes a larger chunk."""
+    match media:
+        case Media.NDJSON:
+            return in_chunks(_ROW.encode(row) + b"\n" for row in rows.rows())
+        case Media.CSV:
+            columns = rows.columns
+            lines = chain[list[Any]]([columns], ([row.get(column) for column in columns] for row in rows.rows()))
+            return in_chunks(f"{csv_line(line)}\r\n".encode() for line in lines)
+        case _:
+            return _arrow(rows)
 
 
 def _arrow(rows: QueryStream) -> Chunks:
     """The metadata of the columns has the types of the language, which Arrow's own types do not express."""
-    sink = _Sink()
     typed = zip(rows.schema, rows.typed_columns, strict=True)
     schema = pa.schema([field.with_metadata({TYPE_METADATA: type_.encode()}) for field, (_, type_) in typed])
+    sink = BytesIO()
+
+    def take() -> Chunks:
+        data = memoryview(sink.getvalue())
+        sink.seek(0)
+        sink.truncate()
+        yield from (bytes(data[start : start + CHUNK_BYTES]) for start in range(0, len(data), CHUNK_BYTES))
+
     with pa.ipc.new_stream(sink, schema) as writer:
-        yield from sink.taken()
         for batch in rows:
             writer.write_batch(batch)
-            yield from sink.taken()
-    yield from sink.taken()
-
-
-class _Sink:
-    """A file that a writer writes to and a stream takes from."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        self._pieces.append(bytes(data))
-        return len(self._pieces[-1])
-
-    def taken(self) -> Iterator[bytes]:
-        pieces, self._pieces = self._pieces, []
-        yield from in_chunks(
-            memoryview(piece)[start : start + CHUNK_BYTES]
-            for piece in pieces
-            for start in range(0, len(piece), CHUNK_BYTES)
-        )
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
-    def close(self) -> None:
-        """The stream ends when its chunks do."""
-
-
-_WRITERS: Final[dict[Media, Callable[[QueryStream], Chunks]]] = {
-    Media.NDJSON: _ndjson,
-    Media.CSV: _csv,
-    Media.ARROW: _arrow,
-}
+            yield from take()
+    yield from take()

@@ -14,13 +14,14 @@ import sys
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Final, TextIO
 
 import msgspec
 
+from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.engine.observers import FIELDS
 from omnigraph.errors import IntegrityError
+from omnigraph.server.runtime.tracing import RequestRecord
 
 REQUESTS: Final = logging.getLogger("omnigraph.server.request")
 DECISIONS: Final = logging.getLogger("omnigraph.server.policy")
@@ -40,54 +41,34 @@ _FRAMES: Final = 40
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 
 
-def request(
-    request_id: str,
-    operation: str,
-    status: int,
-    ms: float,
-    *,
-    graph: str | None = None,
-    actor: str | None = None,
-    received: int = 0,
-    sent: int = 0,
-    broke_off: bool = False,
-) -> None:
-    """Log one answered request. `operation` is an operation id of the route table, not a path."""
+def log_request(record: RequestRecord) -> None:
+    """Log one request. Its operation is an operation id of the route table, not a path."""
     if REQUESTS.isEnabledFor(logging.INFO):
         fields = {
-            "request_id": request_id,
-            "operation": operation,
-            "graph": graph,
-            "status": status,
-            "ms": round(ms, 2),
-            "actor": actor,
-            "received": received,
-            "sent": sent,
-            "broke_off": broke_off or None,
+            "request_id": record.request_id,
+            "operation": record.operation_id,
+            "graph": record.graph_id,
+            "status": record.status,
+            "ms": round(record.seconds * 1000, 2),
+            "actor": record.actor,
+            "received": record.received_bytes,
+            "sent": record.sent_bytes,
+            "broke_off": record.broke_off or None,
         }
         REQUESTS.info("request", extra={FIELDS: fields})
 
 
-def decision(
-    request_id: str,
-    action: str,
-    allowed: bool,
-    *,
-    branch: str | None = None,
-    target_branch: str | None = None,
-    actor: str | None = None,
-    rule: str | None = None,
-) -> None:
+def log_decision(request_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None:
     """Log one decision of a policy."""
     if DECISIONS.isEnabledFor(logging.INFO):
         fields = {
             "request_id": request_id,
-            "action": action,
-            "allowed": allowed,
-            "branch": branch,
-            "target_branch": target_branch,
+            "action": request.action,
+            "allowed": decision.allowed,
+            "branch": request.branch,
+            "target_branch": request.target_branch,
             "actor": actor,
-            "rule": rule,
+            "rule": decision.matched_rule_id,
         }
         DECISIONS.info("decision", extra={FIELDS: fields})
 
@@ -188,11 +169,8 @@ def _failure(record: logging.LogRecord) -> list[dict[str, Any]] | None:
         cause: dict[str, Any] = {"error": f"{type(error).__module__}.{type(error).__qualname__}"}
         if isinstance(error, IntegrityError):
             cause["path"] = error.path
-        causes.append({**cause, "at": _frames(error.__traceback__)})
+        frames = traceback.walk_tb(error.__traceback__)
+        at = [f"{frame.f_code.co_filename}:{line} {frame.f_code.co_name}" for frame, line in frames]
+        causes.append({**cause, "at": at[-_FRAMES:]})
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return causes
-
-
-def _frames(passed: TracebackType | None) -> list[str]:
-    frames = [f"{f.f_code.co_filename}:{line} {f.f_code.co_name}" for f, line in traceback.walk_tb(passed)]
-    return frames[-_FRAMES:]

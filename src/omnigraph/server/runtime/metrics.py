@@ -13,29 +13,19 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
 
+from omnigraph.server.runtime.tracing import UNMATCHED, RequestRecord
+
 if TYPE_CHECKING:
+    from omnigraph.engine.maintenance.maintainer import Maintainer
     from omnigraph.server.catalog import Served
 
-
-UNMATCHED: Final = "unknown"
-"""The operation of a request that no route takes."""
-
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_OTHER_METHOD: Final = "OTHER"
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
 _PID: Final = re.compile(r"\d+")
-
-
-class MaintainerCounts(Protocol):
-    """The counts of a thread that maintains a graph."""
-
-    looks: int
-    last_error: Exception | None
 
 
 class Metrics:
@@ -43,10 +33,10 @@ class Metrics:
 
     def __init__(self, *, directory: str | None = None) -> None:
         self._graphs: Mapping[str, Served] = {}
-        self._maintainers: Mapping[str, MaintainerCounts] = {}
+        self._maintainers: Mapping[str, Maintainer] = {}
         self._seen: dict[tuple[Any, ...], float] = {}
         self._directory = directory
-        self._refreshing = threading.Lock()  # the event loop and whoever answers `GET /metrics` both do it
+        self._refreshing = threading.Lock()  # the event loop and `GET /metrics` both do it
         if directory is None:
             values.ValueClass = values.MutexValue
         else:
@@ -61,10 +51,10 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._in_flight = self._gauge("requests_in_flight", "Requests being answered.")
+        self.in_flight = self._gauge("requests_in_flight", "Requests being answered.")
         self._refusals = self._counter("admission_refusals", "Requests refused because enough was under way.", "cap")
-        self._commits = self._counter("commits", "Commits made by requests.", "graph")
-        self._conflicts = self._counter("conflicts", "Writes that lost to another one.", "graph")
+        self.commits = self._counter("commits", "Commits made by requests.", "graph")
+        self.conflicts = self._counter("conflicts", "Writes that lost to another one.", "graph")
         self._store = self._counter("store_requests", "Requests for control objects of a graph.", "graph", "kind")
         self._cache_bytes = self._gauge("cache_bytes", "Bytes that a cache holds.", "cache")
         self._cache_limit = self._gauge("cache_limit_bytes", "Bytes that a cache may hold.", "cache")
@@ -72,7 +62,7 @@ class Metrics:
         self._lock_asked = self._counter("branch_lock_requests", "Writes that asked for the lock of their branch.")
         self._lock_waits = self._counter("branch_lock_waits", "Writes that waited for another one in the same worker.")
         self._lock_seconds = self._counter("branch_lock_wait_seconds", "Time that writes waited for others.")
-        self._streams = self._gauge("streams_open", "Answers that are being streamed.", "graph")
+        self.streams = self._gauge("streams_open", "Answers that are being streamed.", "graph")
         self._workers = self._gauge("workers", "Workers that serve.")
         self._maintenance_runs = self._counter("upkeep_runs", "Looks at a graph by background maintenance.", "graph")
         self._maintenance_failing = self._gauge("upkeep_failing", "Whether the last look at a graph failed.", "graph")
@@ -84,37 +74,17 @@ class Metrics:
         self._workers.set(1)
         self._latency.labels(UNMATCHED)  # every file is open before the first request
 
-    # Reported by the application
+    def count_request(self, record: RequestRecord) -> None:
+        self._requests.labels(record.operation_id, record.method_label, str(record.status)).inc()
+        self._latency.labels(record.operation_id).observe(record.seconds)
 
-    def answered(self, operation: str, method: str, status: int, seconds: float) -> None:
-        self._requests.labels(operation, method_label(method), str(status)).inc()
-        self._latency.labels(operation).observe(seconds)
-
-    def began(self) -> None:
-        self._in_flight.inc()
-
-    def ended(self) -> None:
-        self._in_flight.dec()
-
-    def refused(self, cap: str) -> None:
+    def count_refusal(self, cap: str) -> None:
         """Count a refusal of admission."""
         self._refusals.labels(cap).inc()
 
-    def committed(self, graph: str) -> None:
-        self._commits.labels(graph).inc()
-
-    def conflicted(self, graph: str) -> None:
-        self._conflicts.labels(graph).inc()
-
-    def stream_opened(self, graph: str) -> None:
-        self._streams.labels(graph).inc()
-
-    def stream_closed(self, graph: str) -> None:
-        self._streams.labels(graph).dec()
-
     # Read from the engine
 
-    def serves(self, graphs: Mapping[str, Served], revision: int | None) -> None:
+    def serve(self, graphs: Mapping[str, Served], revision: int | None) -> None:
         """Read the counts of these graphs from now on. They begin at 0 when a graph is opened again."""
         with self._refreshing:
             for graph, served in graphs.items():
@@ -126,12 +96,12 @@ class Metrics:
             self._revision.set(revision)
             self._changes.labels("served").inc()
 
-    def state_failed(self) -> None:
-        """A newer applied state can't be served."""
+    def count_failed_state(self) -> None:
+        """Count a newer applied state that can't be served."""
         self._behind.set(1)
         self._changes.labels("failed").inc()
 
-    def watch_maintenance(self, maintainers: Mapping[str, MaintainerCounts]) -> None:
+    def watch_maintenance(self, maintainers: Mapping[str, Maintainer]) -> None:
         with self._refreshing:
             for graph in maintainers:
                 if maintainers[graph] is not self._maintainers.get(graph):
@@ -151,21 +121,21 @@ class Metrics:
 
         for graph, served in self._graphs.items():
             for kind, count in served.graph._workspace.root.objects.counts.items():
-                self._reached(self._store, count, graph, kind)
+                self._raise_to(self._store, count, graph, kind)
         for cache, use in SHARED_MEMORY.held().items():
             name = cache.replace(" ", "_")
             self._cache_bytes.labels(name).set(use.held)
             self._cache_limit.labels(name).set(use.limit)
         for cache, lookups in SHARED_MEMORY.lookups().items():
             name = cache.replace(" ", "_")
-            self._reached(self._lookups, lookups.hits, name, "hit")
-            self._reached(self._lookups, lookups.misses, name, "miss")
+            self._raise_to(self._lookups, lookups.hits, name, "hit")
+            self._raise_to(self._lookups, lookups.misses, name, "miss")
         waits = waits_of_writers()
-        self._reached(self._lock_asked, waits.asked)
-        self._reached(self._lock_waits, waits.waited)
-        self._reached(self._lock_seconds, waits.seconds)
+        self._raise_to(self._lock_asked, waits.asked)
+        self._raise_to(self._lock_waits, waits.waited)
+        self._raise_to(self._lock_seconds, waits.seconds)
         for graph, maintainer in self._maintainers.items():
-            self._reached(self._maintenance_runs, maintainer.looks, graph)
+            self._raise_to(self._maintenance_runs, maintainer.looks, graph)
             self._maintenance_failing.labels(graph).set(maintainer.last_error is not None)
 
     def text(self) -> bytes:
@@ -178,7 +148,7 @@ class Metrics:
             multiprocess.MultiProcessCollector(registry, self._directory)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
 
-    def _reached(self, counter: Counter, total: float, *labels: str) -> None:
+    def _raise_to(self, counter: Counter, total: float, *labels: str) -> None:
         """Bring a counter to what somebody else has counted in this process so far."""
         key = (counter, *labels)
         if (more := total - self._seen.get(key, 0)) > 0:
@@ -195,25 +165,14 @@ class Metrics:
         return Gauge(f"omnigraph_{name}", help_, labels, registry=self._registry, multiprocess_mode=mode)
 
 
-def method_label(method: str) -> str:
-    """A method as a label: a caller may send any word."""
-    return method if method in _METHODS else _OTHER_METHOD
-
-
 def forget_dead_workers(directory: str) -> None:
     """Drop the gauges of workers that have died: they have no requests in flight any more."""
     for file in Path(directory).glob("gauge_*.db"):
         pid = int(_PID.findall(file.name)[-1])
-        if not _is_running(pid):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
             with suppress(FileNotFoundError):  # another worker was asked at the same moment
                 multiprocess.mark_process_dead(pid, directory)  # type: ignore[no-untyped-call]
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        except PermissionError:
+            pass  # it runs, as another user

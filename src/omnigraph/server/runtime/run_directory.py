@@ -35,7 +35,7 @@ class RunDirectory:
 
     def boot(self, boot: Callable[[int | None], Serving]) -> Serving:
         """Boot at the revision that the other workers serve; the first worker chooses it while the others wait."""
-        with self._locked(_REVISION) as file:
+        with self._lock(_REVISION) as file:
             if not (text := file.read()):
                 serving = boot(None)
                 file.write(json.dumps(serving.revision))
@@ -44,7 +44,7 @@ class RunDirectory:
 
     def advance(self, revision: int | None) -> None:
         """Let workers that start from now on serve at least this revision: it is known to be servable."""
-        with self._locked(_REVISION) as file:
+        with self._lock(_REVISION) as file:
             newest = json.loads(file.read() or "null")
             if revision is not None and revision > (newest or 0):
                 file.truncate(0)
@@ -52,7 +52,7 @@ class RunDirectory:
 
     def count_ready(self) -> int:
         """Count this worker as ready; returns how many have been ready so far, those that died since included."""
-        with self._locked(_READY) as file:
+        with self._lock(_READY) as file:
             count = len(file.read()) + 1
             file.write(".")
         return count
@@ -81,7 +81,7 @@ class RunDirectory:
         shutil.rmtree(self.path, ignore_errors=True)
 
     @contextmanager
-    def _locked(self, name: str) -> Iterator[IO[str]]:
+    def _lock(self, name: str) -> Iterator[IO[str]]:
         with Path(self.path, name).open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -92,11 +92,9 @@ class RunDirectory:
 def run_directory() -> Iterator[RunDirectory]:
     """A new directory, for as long as the server runs."""
     try:
-        directory = RunDirectory(tempfile.mkdtemp(prefix="omnigraph-run-"))
+        directory = tempfile.TemporaryDirectory(prefix="omnigraph-run-", ignore_cleanup_errors=True)
     except OSError as error:
         reason = f"workers need a directory for temporary files: {error.strerror}; set TMPDIR to one"
         raise StorageError(StorageErrorKind.CONFIGURATION, reason) from None
-    try:
-        yield directory
-    finally:
-        directory.discard()
+    with directory as path:
+        yield RunDirectory(path)

@@ -39,7 +39,7 @@ def serve(settings: Settings, program: Program) -> int:
     if settings.limits.header_seconds:
         logger.warning("--header-seconds has no effect: limit slow headers in the proxy (docs/user/server.md)")
     try:
-        with bind(settings.host, settings.port) as listener, run_directory() as directory, _signals_restored():
+        with bind(settings.host, settings.port) as listener, run_directory() as directory, _restore_signals():
             worker = Worker(settings, program, listener, directory)
             options = http_options(settings.limits)
             config = Config(worker, factory=True, workers=settings.workers, **options)
@@ -99,7 +99,7 @@ def _end_in_time(supervisor: Multiprocess, listener: socket.socket, ending: Endi
 
 
 @contextmanager
-def _signals_restored() -> Iterator[None]:
+def _restore_signals() -> Iterator[None]:
     """Give a program that runs a server back the signal handlers that it had before."""
     before = {number: signal.getsignal(number) for number in signal.valid_signals()}
     try:

@@ -12,28 +12,37 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from omnigraph.server.runtime.metrics import method_label
-
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+UNMATCHED: Final = "unknown"
+"""The operation of a request that no route takes."""
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+@dataclass(slots=True)
 class RequestRecord:
-    """One answered request, for logs, metrics and traces: never a token, a value or a row."""
+    """One request, for logs, metrics and traces: never a token, a value or a row. It is filled while the request is
+    answered."""
 
     request_id: str
-    operation_id: str
     method: str
-    status: int
-    seconds: float
+    operation_id: str = UNMATCHED
+    status: int = 0
+    seconds: float = 0.0
     graph_id: str | None = None
     actor: str | None = None
     received_bytes: int = 0
     sent_bytes: int = 0
     broke_off: bool = False
+
+    @property
+    def method_label(self) -> str:
+        """The method as a label: a caller may send any word."""
+        return self.method if self.method in _METHODS else "OTHER"
 
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -59,7 +68,7 @@ class Tracing:
             logger.warning("traces are configured and not sent: install omnigraph[tracing]")
             return Tracing()
 
-    def traced(self, application: ASGIApp) -> ASGIApp:
+    def wrap(self, application: ASGIApp) -> ASGIApp:
         """The application with a span around each request, below the caller's if it sent one."""
         return application
 
@@ -67,7 +76,7 @@ class Tracing:
         """The work with a span below that of the request, in any thread."""
         return work
 
-    def describe(self, operation: str, record: RequestRecord) -> None:
+    def describe(self, record: RequestRecord) -> None:
         """Describe the request in its span."""
 
     def close(self) -> None:
@@ -91,7 +100,7 @@ class _Exported(Tracing):
         self._server, self._internal = trace.SpanKind.SERVER, trace.SpanKind.INTERNAL
         self._current = trace.get_current_span
 
-    def traced(self, application: ASGIApp) -> ASGIApp:
+    def wrap(self, application: ASGIApp) -> ASGIApp:
         async def with_span(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
                 await application(scope, receive, send)
@@ -113,10 +122,10 @@ class _Exported(Tracing):
 
         return lambda: parent.run(with_span)
 
-    def describe(self, operation: str, record: RequestRecord) -> None:
+    def describe(self, record: RequestRecord) -> None:
         span = self._current()
-        span.update_name(operation)
-        span.set_attribute("http.request.method", method_label(record.method))
+        span.update_name(record.operation_id)
+        span.set_attribute("http.request.method", record.method_label)
         span.set_attribute("http.response.status_code", record.status)
         span.set_attribute("omnigraph.request_id", record.request_id)
         if record.graph_id is not None:

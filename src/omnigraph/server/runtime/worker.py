@@ -15,7 +15,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final
 from uvicorn.config import STARTUP_FAILURE
 
 from omnigraph.errors import OmniGraphError
-from omnigraph.server.admission import Admission
+from omnigraph.server.admission import Budgets
 from omnigraph.server.reload import Follower, ServingSets
 from omnigraph.server.runtime import logs
-from omnigraph.server.runtime.context import Draining, WorkerContext
+from omnigraph.server.runtime.context import Draining, Telemetry, WorkerContext
 from omnigraph.server.runtime.listener import announce, listen, url_of
 from omnigraph.server.runtime.metrics import Metrics
 from omnigraph.server.runtime.run_directory import RunDirectory
@@ -36,7 +36,7 @@ from omnigraph.server.runtime.tracing import Tracing
 from omnigraph.server.settings import Settings
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from omnigraph.engine.maintenance.maintainer import Maintainer
     from omnigraph.server.catalog import Serving
@@ -54,42 +54,32 @@ _ENDING_BODY: Final = b'{"error": "this server is ending; try again"}'
 logger: Final = logging.getLogger("omnigraph.server")
 
 
-def _boot(
-    settings: Settings, open_graph: Any, environment: Mapping[str, str], revision: int | None
-) -> tuple[Serving, Tokens]:
-    from omnigraph.server.loader import boot
-
-    return boot(settings, open_graph, environment, revision=revision)
-
-
-def _application(states: ServingSets, tokens: Tokens, context: WorkerContext) -> ASGIApp:
-    from omnigraph.server.app import application
-
-    return application(states, tokens, context)
-
-
-def _renew(before: Serving, has_tokens: bool, settings: Settings, open_graph: Any, revision: int) -> Serving:
-    from omnigraph.server.loader import renew
-
-    return renew(before, has_tokens, settings, open_graph, os.environ, revision=revision)
-
-
-def _newer_than(cluster_root: str) -> Callable[[int], int | None]:
-    from omnigraph.cluster.state_ledger import LedgerFollower
-
-    return LedgerFollower(cluster_root).newer_than
-
-
-@dataclass(frozen=True, slots=True)
 class Program:
-    """The parts of a server. Each is a function of a module that loads the engine only when it is called, because the
-    supervisor hands them to the workers without using them."""
+    """The parts of a server. They load the engine only when they are called, because the supervisor hands them to the
+    workers without using them."""
 
-    open_graph: Callable[..., Any]
-    application: Callable[[ServingSets, Any, WorkerContext], ASGIApp] = _application
-    boot: Callable[..., tuple[Serving, Any]] = _boot
-    renew: Callable[..., Serving] = _renew
-    newer_than: Callable[[str], Callable[[int], int | None]] = _newer_than
+    def __init__(self, open_graph: Callable[..., Any]) -> None:
+        self._open_graph = open_graph
+
+    def boot(self, settings: Settings, revision: int | None) -> tuple[Serving, Tokens]:
+        from omnigraph.server.loader import boot
+
+        return boot(settings, self._open_graph, os.environ, revision)
+
+    def application(self, states: ServingSets, tokens: Tokens, context: WorkerContext) -> ASGIApp:
+        from omnigraph.server.app import application
+
+        return application(states, tokens, context)
+
+    def renew(self, before: Serving, has_tokens: bool, settings: Settings, revision: int) -> Serving:
+        from omnigraph.server.loader import renew
+
+        return renew(before, has_tokens, settings, self._open_graph, os.environ, revision)
+
+    def newer_than(self, cluster_root: str) -> Callable[[int], int | None]:
+        from omnigraph.cluster.state_ledger import LedgerFollower
+
+        return LedgerFollower(cluster_root).newer_than
 
 
 class Ending:
@@ -118,7 +108,9 @@ class Worker:
     def __call__(self) -> ASGIApp:
         """Boot, listen, and return the application. Exits if the server must not start."""
         logs.configure(worker=os.getpid())
-        _allow_open_files()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard and hard != resource.RLIM_INFINITY:  # have as many connections and files as the system allows
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         try:
             with exit_on_signal():
                 process = self._boot()
@@ -131,7 +123,7 @@ class Worker:
             raise SystemExit(STARTUP_FAILURE) from None
         process.start()
         self._report_ready(process.states.serving)
-        return process
+        return process.application
 
     def _boot(self) -> WorkerProcess:
         """Open what is served. The replacement of a worker that died tries until it can."""
@@ -140,14 +132,11 @@ class Worker:
             try:
                 return WorkerProcess(self)
             except OmniGraphError as error:
-                if not self._is_announced():
-                    raise
+                if self.directory.ready() < self.settings.workers:
+                    raise  # the server was never announced
                 logger.error("worker %d can't start again: %s", os.getpid(), error)
             time.sleep(delay)
             delay = min(LONGEST_DELAY, 2 * delay)
-
-    def _is_announced(self) -> bool:
-        return self.directory.ready() >= self.settings.workers
 
     def _report_ready(self, serving: Serving) -> None:
         """The last worker to become ready says that the server is; later ones are replacements."""
@@ -156,8 +145,11 @@ class Worker:
             logger.info("worker %d serves again", os.getpid())
         elif ready == workers:
             announce(self.listener)
-            names = _names(sorted(serving.graphs))
-            logger.info("serving at %s (workers: %d): %s", url_of(self.listener), workers, names)
+            graphs = sorted(serving.graphs)
+            names = ", ".join(graphs[:_GRAPHS_SHOWN])
+            more = f" and {len(graphs) - _GRAPHS_SHOWN} more" if len(graphs) > _GRAPHS_SHOWN else ""
+            noun = "graph" if len(graphs) == 1 else "graphs"
+            logger.info("serving at %s (workers: %d): %s %s%s", url_of(self.listener), workers, noun, names, more)
 
 
 class WorkerProcess:
@@ -166,25 +158,19 @@ class WorkerProcess:
     def __init__(self, worker: Worker) -> None:
         self._settings, self._program, self._directory = worker.settings, worker.program, worker.directory
         serving = self._directory.boot(self._open)
-        limits = self._settings.limits
-        metrics = Metrics(directory=self._directory.path)
+        self._metrics = metrics = Metrics(directory=self._directory.path)
         self.states = ServingSets(serving)
         self._context = WorkerContext(
-            settings=self._settings,
-            admission=Admission(limits.actor_requests, limits.actor_bytes, metrics.refused),
-            metrics=metrics,
-            tracing=Tracing.of(os.environ),
+            self._settings,
+            Budgets(self._settings.limits, metrics.count_refusal),
+            Telemetry(metrics, Tracing.of(os.environ)),
+            self._close,
         )
         application = self._program.application(self.states, self._tokens, self._context)
-        self._application = refuse_while_ending(application, self._context.draining)
+        self.application = refuse_while_ending(application, self._context.draining)
         self._maintenance = _Maintenance(self._directory, metrics) if self._settings.maintain else None
         self._follower: Follower | None = None
         self._is_orphan = False
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            send = self._closing(send)
-        await self._application(scope, receive, send)
 
     def start(self) -> None:
         """Begin what goes on beside requests. uvicorn's event loop runs, and its signal handlers are installed."""
@@ -198,13 +184,12 @@ class WorkerProcess:
         self._refresh_metrics()
 
     def _open(self, revision: int | None) -> Serving:
-        program = self._program
-        serving, self._tokens = program.boot(self._settings, program.open_graph, os.environ, revision=revision)
+        serving, self._tokens = self._program.boot(self._settings, revision)
         return serving
 
     def _serve(self, serving: Serving) -> None:
         """Count and maintain what is served from now on."""
-        self._context.metrics.serves(serving.graphs, serving.revision)
+        self._metrics.serve(serving.graphs, serving.revision)
         if self._maintenance is not None:
             self._maintenance.serve(serving)
 
@@ -216,19 +201,19 @@ class WorkerProcess:
         program, settings = self._program, self._settings
 
         def renew(before: Serving, revision: int) -> Serving:
-            return program.renew(before, bool(self._tokens), settings, program.open_graph, revision=revision)
+            return program.renew(before, bool(self._tokens), settings, revision)
 
         def take(serving: Serving) -> None:
             self._serve(serving)
             self._directory.advance(serving.revision)
 
-        failed = self._context.metrics.state_failed
-        self._follower = Follower(self.states, program.newer_than(root), renew, take, lambda _: failed())
+        newer_than, failed = program.newer_than(root), self._metrics.count_failed_state
+        self._follower = Follower(self.states, newer_than, renew, take, failed)
         self._context.draining.then(self._follower.stop)
         self._follower.start()
 
     def _refresh_metrics(self) -> None:
-        self._context.metrics.refresh()
+        self._metrics.refresh()
         asyncio.get_running_loop().call_later(_REFRESH_SECONDS, self._refresh_metrics)
 
     # The end
@@ -236,21 +221,25 @@ class WorkerProcess:
     def _drain_on_signal(self) -> None:
         """Let the application know of a signal at once; uvicorn would tell it when all requests have ended."""
         loop = asyncio.get_running_loop()
+        handlers: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
 
-        def chained(handler: Any) -> Callable[[int, FrameType | None], None]:
-            def handle(number: int, frame: FrameType | None) -> None:
-                handler(number, frame)
-                loop.call_soon_threadsafe(self._drain)
-
-            return handle
+        def handle(number: int, frame: FrameType | None) -> None:
+            handlers[number](number, frame)
+            loop.call_soon_threadsafe(self._drain)
 
         for number in SIGNALS:
-            signal.signal(number, chained(signal.getsignal(number)))
+            signal.signal(number, handle)
 
     def _drain(self) -> None:
         if self._context.draining.began:
             return
-        watchdog = threading.Timer(Ending(self._settings.limits.drain_seconds).leave, _leave)
+
+        def leave() -> None:
+            """End the process although something in it has not ended. Whatever was acknowledged is in the store."""
+            logger.warning("leaving: not everything under way has ended in time")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        watchdog = threading.Timer(Ending(self._settings.limits.drain_seconds).leave, leave)
         watchdog.daemon = True
         watchdog.start()
         logger.info("ending")
@@ -265,60 +254,47 @@ class WorkerProcess:
         self._is_orphan = True
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def _closing(self, send: Send) -> Send:
-        async def send_when_closed(message: Message) -> None:
-            if message["type"] == "lifespan.shutdown.complete":
-                await asyncio.to_thread(self._close)
-            await send(message)
-
-        return send_when_closed
-
     def _close(self) -> None:
         if self._follower is not None:
             self._follower.stop()
             self._follower.join()
         self.states.close()
-        self._context.tracing.close()
+        self._context.telemetry.tracing.close()
         if self._is_orphan:
             self._directory.discard()
 
 
-class _Maintenance:
-    """Maintains the graphs in this worker as soon as no other worker does: a thread for each graph.
-
-    A graph that is closed ends its thread by itself.
-    """
+class _Maintenance(threading.Thread):
+    """Maintains the graphs in this worker as soon as no other worker does, with a thread for each graph. It is started
+    after the first `serve`. A graph that is closed ends its thread by itself."""
 
     def __init__(self, directory: RunDirectory, metrics: Metrics) -> None:
+        super().__init__(name="omnigraph-maintenance", daemon=True)
         self._directory = directory
         self._metrics = metrics
         self._lock = threading.Lock()
         self._right: object = None
-        self._serving: Serving | None = None
+        self._serving: Serving
         self._maintainers: dict[str, tuple[object, Maintainer]] = {}
-
-    def start(self) -> None:
-        threading.Thread(target=self._take_over, name="omnigraph-maintenance", daemon=True).start()
 
     def serve(self, serving: Serving) -> None:
         """Maintain these graphs from now on; those that were open before keep their maintainers."""
         with self._lock:
             self._serving = serving
             if self._right is not None:
-                self._maintain(serving)
+                self._maintain()
 
-    def _take_over(self) -> None:
+    def run(self) -> None:
         right = self._directory.await_maintenance()
         with self._lock:
             self._right = right
-            if self._serving is not None:
-                self._maintain(self._serving)
+            self._maintain()
 
-    def _maintain(self, serving: Serving) -> None:
+    def _maintain(self) -> None:
         from omnigraph.engine.maintenance.maintainer import Maintainer
 
         before, self._maintainers = self._maintainers, {}
-        for graph_id, served in serving.graphs.items():
+        for graph_id, served in self._serving.graphs.items():
             opened, maintainer = before.get(graph_id, (None, None))
             if maintainer is None or opened is not served.opened:
                 maintainer = Maintainer(served.graph._workspace).start()
@@ -331,27 +307,15 @@ class _Maintenance:
 
 def refuse_while_ending(application: ASGIApp, draining: Draining) -> ASGIApp:
     """The application, which answers 503 to requests that come after the signal."""
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(_ENDING_BODY)).encode()),
-        (b"retry-after", b"1"),
-        (b"connection", b"close"),
-    ]
+    from starlette.responses import Response
 
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        if not draining.began or scope["type"] != "http":
-            await application(scope, receive, send)
-            return
-        await send({"type": "http.response.start", "status": 503, "headers": headers})
-        await send({"type": "http.response.body", "body": _ENDING_BODY})
+    refusal = Response(_ENDING_BODY, 503, {"Retry-After": "1", "Connection": "close"}, "application/json")
 
-    return guarded
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        is_refused = draining.began and scope["type"] == "http"
+        await (refusal if is_refused else application)(scope, receive, send)
 
-
-def _leave() -> None:
-    """End the process although something in it has not ended. Whatever was acknowledged is in the store."""
-    logger.warning("leaving: not everything under way has ended in time")
-    os.kill(os.getpid(), signal.SIGKILL)
+    return guard
 
 
 @contextmanager
@@ -367,17 +331,3 @@ def exit_on_signal() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-def _allow_open_files() -> None:
-    """Let this process have as many connections and files as the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard and hard != resource.RLIM_INFINITY:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _names(graphs: Sequence[str]) -> str:
-    """The graphs that are served; of very many the first ones."""
-    shown = ", ".join(graphs[:_GRAPHS_SHOWN])
-    more = f" and {len(graphs) - _GRAPHS_SHOWN} more" if len(graphs) > _GRAPHS_SHOWN else ""
-    return f"{'graph' if len(graphs) == 1 else 'graphs'} {shown}{more}"
