@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.embeddings.client import EmbeddingClient, client_variables, open_client
+from omnigraph.embeddings.client import CLIENT_VARIABLES, EmbeddingClient, open_client
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment, model_from_environment
 from omnigraph.engine.query.search.embedder import check_model
 from omnigraph.engine.rows.columns import vector_cells, with_vectors, without_vector
@@ -88,7 +88,7 @@ def embed_tasks(
     if not found:
         return {}
     used = config_from_environment(os.environ) if config is None else config
-    variables = tuple(client_variables(os.environ).items())
+    variables = tuple((name, os.environ[name]) for name in CLIENT_VARIABLES if name in os.environ)
     tasks: dict[str, tuple[EmbedTask, ...]] = {}
     for node, prop, source in found:
         reason = None if prop.type.nullable else Sentence.NO_TEXT.text(property=prop.name, source=source)
