@@ -18,19 +18,17 @@ from numpy.typing import NDArray
 from omnigraph.embeddings.client import CLIENT_VARIABLES, EmbeddingClient, open_client
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment, model_from_environment
 from omnigraph.engine.query.search.embedder import check_model
-from omnigraph.engine.rows.columns import vector_cells, with_vectors, without_vector
+from omnigraph.engine.rows.columns import rows_schema, vector_cells, with_vectors, without_vector
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, NodeType
+from omnigraph.language.catalog import Catalog, NodeType, TableType
 from omnigraph.language.violations import Sentence
 from omnigraph.pipeline.file import EmbedStep, Pipeline
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedTask:
-    """One vector column and the text column it comes from. The configuration travels to executors with its key, and
-    with it the `variables` that say how long a provider is asked and where vectors are kept.
-
-    `reason` says what is wrong with a row that has neither, where the schema wants a vector.
+    """One vector column and the text column it comes from. The configuration travels to executors with its key and the
+    `variables` of a client. `reason` says what is wrong with a row that has neither, where the schema wants a vector.
     """
 
     source: str
@@ -42,7 +40,7 @@ class EmbedTask:
     variables: tuple[tuple[str, str], ...] = ()
 
     def without_text(self, rows: pa.Table) -> NDArray[np.bool_]:
-        """Which rows have neither a vector nor a text, where the schema wants a vector."""
+        """Rows that have neither a vector nor a text, where the schema wants a vector."""
         if self.reason is None:
             return np.zeros(rows.num_rows, np.bool_)
         missing: NDArray[np.bool_] = rows.column(self.target).is_null().to_numpy()
@@ -63,6 +61,13 @@ class EmbedTask:
         return _client(self.config, self.variables).embed_documents(texts.to_pylist(), self.dimension)
 
 
+def fill_vectors(steps: Sequence[EmbedTask], type_: TableType, rows: pa.Table) -> pa.Table:
+    """Rows of a type with the vectors of all steps."""
+    for step in steps:
+        rows = step.fill(rows)
+    return pa.table(rows.columns, schema=rows_schema(type_)) if steps else rows
+
+
 @lru_cache(maxsize=4)
 def _client(config: EmbeddingConfig, variables: tuple[tuple[str, str], ...]) -> EmbeddingClient:
     """One client for all batches of a worker: it keeps its connection, its model and what it learned."""
@@ -72,9 +77,9 @@ def _client(config: EmbeddingConfig, variables: tuple[tuple[str, str], ...]) -> 
 def embed_tasks(
     steps: Sequence[EmbedStep], catalog: Catalog, config: EmbeddingConfig | None = None
 ) -> dict[str, tuple[EmbedTask, ...]]:
-    """The vectors to fill, by type key; without a configuration, with that of the environment.
+    """The vectors to fill, by type key; by default with the configuration of the environment.
 
-    A model that the schema records must be the one that is configured, which is reported before a missing key.
+    A model that the schema records must be the configured one; this is reported before a missing key.
     """
     model, is_mock = model_from_environment(os.environ) if config is None else (config.model, config.is_mock)
     found = []

@@ -1,17 +1,16 @@
-"""The driver's part of an ingest: one job per mapping or source, and what its tasks report.
+"""The driver's part of an ingest: one job per mapping or source, and the reports of its tasks.
 
-`ingest` is what runs on executors. Its tasks are made and started here, and their fragments and rejections counted;
-rows never pass through.
+The tasks of `ingest` are made and started here, and their fragments and rejections counted; rows never pass through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import structs
 from py4j.protocol import Py4JJavaError
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,13 +23,12 @@ from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.language.catalog import Catalog
-from omnigraph.pipeline.checks.rules import all_of
 from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
 from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.execution.report import SAMPLES, Stages, rejected_by_kernels, too_many_rejected
 from omnigraph.pipeline.file import OnError, Pipeline, TypeMapping
 from omnigraph.pipeline.sources.source_frames import SourceFrames
-from omnigraph.pipeline.spark.tasks import map_batches, spark_schema
+from omnigraph.pipeline.spark.tasks import map_batches, spark_schema, union_of
 
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -44,44 +42,40 @@ class Ingested:
     """Everything the executors wrote and refused, for one schema."""
 
     fragments: WrittenFragments
-    outcomes: dict[str, DataFrame] = field(default_factory=dict)
+    outcomes: dict[tuple[int, str], DataFrame] = field(default_factory=dict)
     counts: dict[str, TypeCounts] = field(default_factory=dict)
     rejected: int = 0
 
     def rejections(self) -> DataFrame:
         """The rows that the kernels rejected, of all sources."""
-        return all_of([rejected_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in self.outcomes.items()])
-
-    def release(self) -> None:
-        """Let go of what Spark keeps of the outcomes."""
-        for outcomes in self.outcomes.values():
-            outcomes.unpersist()
+        return union_of([rejected_by_kernels(source, outcomes) for (_, source), outcomes in self.outcomes.items()])
 
     def add(self, outcomes: DataFrame, order: int, source: str) -> None:
-        """Run the job of a source, and take in what its tasks report."""
-        self.outcomes[f"{order}\t{source}"] = outcomes
+        """Run the job of a source, and take in the reports of its tasks."""
+        self.outcomes[order, source] = outcomes
         metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")
         for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
             if row["kind"] == FRAGMENT:
                 fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
                 self.fragments.add(fragment)
                 continue
-            known = self.counts.get(row["type"], TypeCounts(type_key=row["type"]))
-            read = known.read + row["rows"] + row["rejected"]
-            self.counts[row["type"]] = TypeCounts(
-                type_key=row["type"], read=read, rejected=known.rejected + row["rejected"]
-            )
-            self.rejected += row["rejected"]
+            rejected = row["rejected"]
+            counts = self.counts.get(row["type"], TypeCounts(type_key=row["type"]))
+            changed = {"read": counts.read + row["rows"] + rejected, "rejected": counts.rejected + rejected}
+            self.counts[row["type"]] = structs.replace(counts, **changed)
+            self.rejected += rejected
 
 
 @dataclass
 class SourceIngest:
-    """How one run has its sources typed and written, on whichever head. `millis` is the instant of the run."""
+    """Has the sources of one run typed and written, on any head. `keep` has Spark keep a frame until the run ends;
+    `millis` is the instant of the run."""
 
     model: Pipeline
     spark: SparkSession
     frames: SourceFrames
     stages: Stages
+    keep: Callable[[DataFrame], DataFrame]
     run_id: str
     millis: int
     external_blobs: ExternalBlobPolicy
@@ -97,7 +91,7 @@ class SourceIngest:
             with self.stages.stage("write", label):
                 outcomes = self._outcomes(catalog, tables, label, source, mapping)
                 try:
-                    found.add(outcomes.persist(StorageLevel.DISK_ONLY), order, source)
+                    found.add(self.keep(outcomes), order, source)
                 except (PySparkException, Py4JJavaError) as error:
                     too_many = too_many_rejected(str(error), source, self.frames.row_index)
                     if too_many is None:
@@ -105,9 +99,9 @@ class SourceIngest:
                     raise too_many from None
 
     def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
-        """The inputs to ingest: a label, a source, and how its rows are mapped.
+        """The inputs to ingest: a label, a source, and its mapping, which graph records do not need.
 
-        Graph records need no mapping. Of a source that only queries read, what can't be read is all that is left to do.
+        Of a source that only queries read, only the records that can't be read are left to report.
         """
         for mapping in self.model.mappings:
             yield f"{mapping.type_key} from {mapping.source}", mapping.source, mapping
@@ -126,21 +120,9 @@ class SourceIngest:
         mapping: TypeMapping | None,
     ) -> DataFrame:
         """The reports of the tasks of a source; nothing runs yet."""
-        type_key = mapping.type_key if mapping else None
-        task, schema = self._task(catalog, tables, label, type_key), spark_schema(OUTCOME_SCHEMA)
-        self._size_batches(catalog, type_key)
-        if mapping is not None:
-            return self.frames.through(mapping, task, schema)
-        if self.model.sources[source].is_graph:
-            return map_batches(self.frames.number_rows(source), task, schema)
-        return self.frames.through_bad_records(source, task, schema)
-
-    def _task(
-        self, catalog: Catalog, tables: Mapping[str, RemoteTable], label: str, type_key: str | None
-    ) -> IngestTask:
-        quality = self.model.quality
+        type_key, quality = mapping.type_key if mapping else None, self.model.quality
         quarantine = quality.on_error is OnError.QUARANTINE
-        return IngestTask(
+        task = IngestTask(
             catalog=catalog.to_json(),
             tables={type_key: tables[type_key]} if type_key else tables,
             seed=f"{self.run_id}\n{label}",
@@ -152,6 +134,13 @@ class SourceIngest:
             external_blobs=self.external_blobs,
             embed=embed_tasks(steps_of(self.model, catalog), catalog, self.embedding),
         )
+        self._size_batches(catalog, type_key)
+        schema = spark_schema(OUTCOME_SCHEMA)
+        if mapping is not None:
+            return self.frames.through(mapping, task, schema)
+        if self.model.sources[source].is_graph:
+            return map_batches(self.frames.number_rows(source), task, schema)
+        return self.frames.through_bad_records(source, task, schema)
 
     def _size_batches(self, catalog: Catalog, type_key: str | None) -> None:
         """Spark weighs every batch anew after every row, which takes longer than handing the rows over.

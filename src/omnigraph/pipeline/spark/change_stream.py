@@ -28,8 +28,6 @@ CHANGES_SCHEMA: Final = (
 )
 
 _AFTER: Final = "after:"
-
-
 # A long history must not become as many tasks.
 _MOST_TASKS: Final = 64
 
@@ -97,19 +95,17 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _changes(self, workspace: Workspace, version: int) -> Iterator[tuple[Any, ...]]:
         state = workspace.snapshot(self._branch, version=version)
-        entry = state.entry
-        commit = entry.commit
-        at = datetime.fromtimestamp(commit.authored_at / 1e6, UTC)
+        commit = state.entry.commit
+        cause = (commit.id, state.entry.version, datetime.fromtimestamp(commit.authored_at / 1e6, UTC), commit.actor)
         for change in changes_of(state, ChangeScope.of(types=self._types)).records():
             image = change.after or change.before
             ends = image.endpoints if image is not None else None
             between = (None, None) if ends is None else (ends.source, ends.target)
-            cause = (commit.id, entry.version, at, commit.actor)
             entity = (change.op.value, change.kind.value, change.type_name, change.id, *between)
             yield (*cause, *entity, _image(change.before), _image(change.after))
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing is kept for a consumer, so there is nothing to let go of."""
+        """Nothing is kept for a consumer, so there is nothing to release."""
 
     def _newest(self) -> int:
         with self._graph.open() as workspace:

@@ -6,8 +6,6 @@ Options: `graph` (URI), `type`, `branch` (default main); for reads `columns`, `s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -21,23 +19,16 @@ from pyspark.sql.types import StructType
 from omnigraph.api.enums import LoadMode
 from omnigraph.engine.bulk.executor import RemoteTable
 from omnigraph.engine.bulk.staged_run import GraphAddress
-from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.load import load_mode
 from omnigraph.engine.write.publish import Intent, already_published
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import NodeType
+from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps
 from omnigraph.pipeline.spark.change_stream import CHANGES_SCHEMA, ChangeStreamReader
+from omnigraph.pipeline.spark.table_frames import TableScan
 from omnigraph.pipeline.spark.tasks import spark_schema
-from omnigraph.pipeline.spark.type_reader import (
-    FilteringTypeReader,
-    TypeReader,
-    comparable_columns,
-    type_named,
-    type_scan,
-)
-from omnigraph.pipeline.spark.type_writer import RepeatedWriter, Sink, TypeStreamWriter, TypeWriter
+from omnigraph.pipeline.spark.type_reader import FilteringTypeReader, TypeReader, comparable_columns, type_scan
+from omnigraph.pipeline.spark.type_writer import Sink, TypeStreamWriter, TypeWriter
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -56,27 +47,22 @@ class OmnigraphDataSource(DataSource):
         return "omnigraph"
 
     def schema(self) -> StructType | str:
-        if "type" not in self.options:
-            return CHANGES_SCHEMA
-        with self._graph().open() as workspace:
-            state = self._snapshot(workspace)
-            return spark_schema(
-                type_scan(state, type_named(state, self._option("type")), self._columns()).result_schema
-            )
+        return spark_schema(self._scan()[1].result_schema) if "type" in self.options else CHANGES_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with self._graph().open() as workspace:
-            state = self._snapshot(workspace)
-            type_ = type_named(state, self._option("type"))
-            scan = type_scan(state, type_, self._columns())
-            if self.options.get("pushdown", "false").lower() == "true":
-                return FilteringTypeReader(scan, comparable_columns(type_))
-            return TypeReader(scan)
+        type_, scan = self._scan()
+        if self.options.get("pushdown", "false").lower() == "true":
+            return FilteringTypeReader(scan, comparable_columns(type_))
+        return TypeReader(scan)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         key = self.options.get("runKey")
-        if key is not None and self._was_written(key):
-            return RepeatedWriter()
+        if key is not None:
+            # The run key is looked up before the type, which may be gone since an earlier write.
+            intent = Intent(kind="pipeline", actor=self.options.get("actor"), idempotency_key=key)
+            with self._graph().open() as workspace:
+                if already_published(workspace.begin(self._branch(), intent)) is not None:
+                    return TypeWriter(None)
         return TypeWriter(self._sink(overwrite))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -90,18 +76,12 @@ class OmnigraphDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
 
-    def _was_written(self, run_key: str) -> bool:
-        """Whether the branch remembers a write of this name: looked up before the type, which may be gone since."""
-        with self._graph().open() as workspace:
-            intent = Intent(kind="pipeline", actor=self.options.get("actor"), idempotency_key=run_key)
-            return already_published(workspace.begin(self._branch(), intent)) is not None
-
     def _sink(self, overwrite: bool) -> Sink:
         given = self.options.get("mode")
         mode = LoadMode.OVERWRITE if overwrite else load_mode(given) if given else LoadMode.APPEND
         with self._graph().open() as workspace:
             state = workspace.snapshot(self._branch())
-            type_ = type_named(state, self._option("type"))
+            type_ = state.catalog.type_named(self._option("type"))
             computed = on_write_steps([type_] if isinstance(type_, NodeType) else [])
             return Sink(
                 graph=self._graph(),
@@ -117,21 +97,20 @@ class OmnigraphDataSource(DataSource):
             )
 
     def _option(self, name: str) -> str:
-        options: Mapping[str, str] = self.options
-        if name not in options:
+        if name not in self.options:
             raise BadRequestError(f"the omnigraph data source needs the option '{name}'")
-        return options[name]
+        return str(self.options[name])
 
     def _branch(self) -> str:
         return str(self.options.get("branch", "main"))
 
-    def _columns(self) -> list[str] | None:
-        given = self.options.get("columns")
-        return None if given is None else [name.strip() for name in given.split(",")]
-
     def _graph(self) -> GraphAddress:
         return GraphAddress.of(self._option("graph"))
 
-    def _snapshot(self, workspace: Workspace) -> Snapshot:
-        commit = self.options.get("snapshot")
-        return workspace.snapshot(None, snapshot=commit) if commit else workspace.snapshot(self._branch())
+    def _scan(self) -> tuple[TableType, TableScan]:
+        commit, columns = self.options.get("snapshot"), self.options.get("columns")
+        with self._graph().open() as workspace:
+            state = workspace.snapshot(None, snapshot=commit) if commit else workspace.snapshot(self._branch())
+            type_ = state.catalog.type_named(self._option("type"))
+            names = None if columns is None else [name.strip() for name in columns.split(",")]
+            return type_, type_scan(state, type_, names)

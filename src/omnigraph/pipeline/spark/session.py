@@ -57,13 +57,15 @@ _LOCAL_DEFAULTS: Final[dict[str, str]] = {
 
 @contextmanager
 def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | None = None) -> Iterator[SparkSession]:
-    """A session for the length of a run. One that was given, or was active before, is left running."""
+    """A session for the length of a run. The caller's session, or one that was active before, is left running."""
     active = given or (SparkSession.getActiveSession() if settings.remote is None else None)
     if active is not None:
         try:
             yield active
         finally:
-            _make_active(active)
+            # A run works in sessions of its own, and Spark looks up data sources in the session that was active last.
+            # Making a frame is the public way to make the caller's session the active one again.
+            active.createDataFrame([], "nothing int")
         return
     # Only a local start is waited for: a server that does not answer may be interrupted at once.
     with _hold_interrupts() if _remote_address(settings) is None else nullcontext():
@@ -105,16 +107,8 @@ def _is_not_an_interrupt(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
-def _make_active(spark: SparkSession) -> None:
-    """Give a caller's session back as the active one; making a frame is the public way to say so.
-
-    A run works in sessions of its own, and Spark looks up data sources in whichever was active last.
-    """
-    spark.createDataFrame([], "nothing int")
-
-
 def current_session(given: SparkSession | None = None) -> SparkSession:
-    """The session to read with: the one given, the active one, or a new local one that lives as long as the process."""
+    """The session to read with: the caller's, the active one, or a new local one that lives as long as the process."""
     return given or SparkSession.getActiveSession() or start_session(SparkSettings(), "omnigraph")
 
 
@@ -125,12 +119,18 @@ def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
         logger.setLevel(logging.CRITICAL)
     # Executors on this machine must run this interpreter and not whatever `python3` means there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    remote = _remote_address(settings)
     with warnings.catch_warnings():
         # Starting the JVM forks and at once becomes another program; Lance can't tell that from a worker.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")
         try:
-            return _remote(remote, settings, app_name) if remote else _classic(settings, app_name)
+            if remote := _remote_address(settings):
+                builder = SparkSession.builder.appName(app_name).remote(remote)
+                return builder.config(map=dict(settings.conf)).getOrCreate()
+            chosen = session_settings(settings, app_name)
+            if _is_local(chosen["spark.master"]):
+                # Spark would print a warning about the address it guesses, before any log level counts.
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
         except PySparkException as error:
             if "JAVA_GATEWAY_EXITED" not in str(error):
                 raise BadRequestError(f"Spark did not start: {str(error).splitlines()[0]}") from error
@@ -143,20 +143,8 @@ def _remote_address(settings: SparkSettings) -> str | None:
     return settings.remote or os.environ.get("SPARK_REMOTE") or None
 
 
-def _remote(address: str, settings: SparkSettings, app_name: str) -> SparkSession:
-    return SparkSession.builder.appName(app_name).remote(address).config(map=dict(settings.conf)).getOrCreate()
-
-
-def _classic(settings: SparkSettings, app_name: str) -> SparkSession:
-    chosen = session_settings(settings, app_name)
-    if _is_local(chosen["spark.master"]):
-        # Spark would print a warning about the address it guesses, before any log level counts.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
-
-
 def session_settings(settings: SparkSettings, app_name: str) -> dict[str, str]:
-    """Everything a new session is started with: the pipeline's word, then the user's spark-defaults, then ours."""
+    """All settings of a new session: those of the pipeline, then of the user's spark-defaults, then our own."""
     users = _spark_defaults()
     master = settings.master or os.environ.get("MASTER") or users.get("spark.master") or DEFAULT_MASTER
     ours = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local(master) else {})
@@ -198,7 +186,7 @@ def _configuration_directory() -> Path:
 
 @contextmanager
 def session_of_run(spark: SparkSession, settings: SparkSettings) -> Iterator[SparkSession]:
-    """A session of the run's own: its views meet nobody else's, and settings of its file count in a given session."""
+    """A session of the run's own, for its views and for the settings of its file."""
     session = spark.newSession()
     try:
         for name, value in settings.conf.items():

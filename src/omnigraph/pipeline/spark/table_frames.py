@@ -67,21 +67,13 @@ class TableScan:
         """The schema of the batches that `read` gives."""
         return transport_schema(self.result_schema)
 
-    @property
-    def fragment_ids(self) -> list[int]:
-        return self.table.fragment_ids
-
-    @property
-    def rows(self) -> int:
-        return self.table.rows
-
     def groups(self, rows_per_task: int = _ROWS_PER_TASK) -> list[tuple[int, ...]]:
         """Fragments by task, in order."""
         return self.table.groups(rows_per_task)
 
     def bytes_per_row(self) -> float:
-        """About how many bytes a row takes in memory, judged by the first ones."""
-        first = next(self.read(self.fragment_ids[:1], limit=_SAMPLE_ROWS), None)
+        """About how many bytes a row takes in memory, estimated from the first rows."""
+        first = next(self.read(self.table.fragment_ids[:1], limit=_SAMPLE_ROWS), None)
         return first.nbytes / first.num_rows if first is not None and first.num_rows else _TYPICAL_BYTES
 
     def read(
@@ -108,7 +100,7 @@ class TableScan:
             yield rows if self.among is None else self.among.of(rows)
 
     def _with_masked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Hidden columns are not even read; they are null."""
+        """Masked columns are not even read; they are null."""
         for column in self.columns:
             if column not in batch.schema.names:
                 type_ = self.table.schema.field(column).type
