@@ -28,7 +28,7 @@ from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY,
 from omnigraph.pipeline.execution.report import SAMPLES, Stages, rejected_by_kernels, too_many_rejected
 from omnigraph.pipeline.file import OnError, Pipeline, TypeMapping
 from omnigraph.pipeline.sources.source_frames import SourceFrames
-from omnigraph.pipeline.spark.tasks import map_batches, spark_schema, union_of
+from omnigraph.pipeline.spark.tasks import spark_schema, union_of
 
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -138,9 +138,7 @@ class SourceIngest:
         schema = spark_schema(OUTCOME_SCHEMA)
         if mapping is not None:
             return self.frames.through(mapping, task, schema)
-        if self.model.sources[source].is_graph:
-            return map_batches(self.frames.number_rows(source), task, schema)
-        return self.frames.through_bad_records(source, task, schema)
+        return self.frames.through_records(source, task, schema)
 
     def _size_batches(self, catalog: Catalog, type_key: str | None) -> None:
         """Spark weighs every batch anew after every row, which takes longer than handing the rows over.

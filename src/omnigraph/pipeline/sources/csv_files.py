@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -98,17 +98,21 @@ class CsvFiles:
         """Rows with these columns and the internal ones; bad records, as rows of nulls, if asked for."""
         chosen = [field for field in self.schema.fields if field.name in columns]
         numbered = [StructField(ROW_COLUMN, LongType()), *(StructField(n, StringType()) for n in INTERNAL_COLUMNS[1:])]
-        return self.through(spark, columns, lambda batches: batches, StructType([*chosen, *numbered]), bad=bad)
+        schema = StructType([*chosen, *numbered])
+        return self.through(spark, {f.name: f.name for f in chosen}, lambda batches: batches, schema, bad=bad)
 
     def through(
-        self, spark: SparkSession, columns: Sequence[str], work: OnBatches, schema: StructType, *, bad: bool
+        self, spark: SparkSession, columns: Mapping[str, str], work: OnBatches, schema: StructType, *, bad: bool
     ) -> DataFrame:
-        """The result of `work` on the rows. It gets them as columns, from the file, without passing through Spark."""
-        wanted = tuple(field.name for field in self.schema.fields if field.name in columns)
-        groups = self._groups()
+        """The result of `work` on the rows. It gets columns by the names that `columns` has for them, straight from the
+        file, without passing through Spark."""
+        # Numbers of parts by task, in order: small files share one.
+        numbers = [number for number, part in enumerate(self.parts) if part.file.is_readable]
+        sizes = [self.parts[number].size + _OPENING_BYTES for number in numbers]
+        groups = consecutive_groups(sizes, self.part_bytes + _OPENING_BYTES)
 
-        def of_parts(number: int) -> Iterator[pa.RecordBatch]:
-            return work(batch for part in groups[number] for batch in self._rows(part, None, wanted, bad=bad))
+        def of_parts(group: int) -> Iterator[pa.RecordBatch]:
+            return work(batch for n in groups[group] for batch in self._rows(numbers[n], None, columns, bad=bad))
 
         frames = [on_executors(spark, len(groups), of_parts, schema)] if groups else []
         by_uri = {_key(p.file.uri): n for n, p in enumerate(self.parts) if not p.file.is_readable}
@@ -118,7 +122,7 @@ class CsvFiles:
                 return work(
                     batch
                     for uri, pieces in groupby(_by_file(batches), lambda found: found[0])
-                    for batch in self._rows(by_uri[_key(uri)], (piece for _, piece in pieces), wanted, bad=bad)
+                    for batch in self._rows(by_uri[_key(uri)], (piece for _, piece in pieces), columns, bad=bad)
                 )
 
             lines = _lines(spark, [self.parts[n].file.uri for n in by_uri.values()])
@@ -127,15 +131,8 @@ class CsvFiles:
             return spark.createDataFrame([], schema)
         return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
 
-    def _groups(self) -> list[list[int]]:
-        """Numbers of parts by task, in order: small files share one."""
-        numbers = [number for number, part in enumerate(self.parts) if part.file.is_readable]
-        sizes = [self.parts[number].size + _OPENING_BYTES for number in numbers]
-        groups = consecutive_groups(sizes, self.part_bytes + _OPENING_BYTES)
-        return [[numbers[n] for n in group] for group in groups]
-
     def _rows(
-        self, number: int, pieces: Iterator[bytes] | None, columns: Sequence[str], *, bad: bool
+        self, number: int, pieces: Iterator[bytes] | None, columns: Mapping[str, str], *, bad: bool
     ) -> Iterator[pa.RecordBatch]:
         """Rows of a part with numbers as Spark would give them to a partition. `pieces` are its bytes, where only Spark
         can open the file."""
@@ -154,7 +151,7 @@ class CsvFiles:
                 pa.array([fixed[name]] * count, types[name])
                 if name in fixed
                 else (pa.nulls(count, pa.string()) if values is None else values.column(name))
-                for name in columns
+                for name in columns.values()
             ]
             numbers = pa.array(np.asarray(rows, np.int64) + first)
             return pa.record_batch([*arrays, numbers, *internal], names=[*columns, *INTERNAL_COLUMNS])
@@ -166,8 +163,8 @@ class CsvFiles:
                 if not self.dialect.header:
                     reader.header = list(self.columns)
                 refuse_other_columns(reader.header, self.columns, self.parts[0].file.label)
-            read = [name for name in columns if name not in fixed] or list(self.columns[:1])
-            for block in reader.blocks(read):
+            read = dict.fromkeys(name for name in columns.values() if name not in fixed)
+            for block in reader.blocks(list(read or self.columns[:1])):
                 if len(block.rows):
                     nothing = pa.nulls(len(block.rows), pa.string())
                     yield batch(block.columns, block.rows, nothing, nothing)

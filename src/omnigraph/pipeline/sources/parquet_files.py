@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 from pyspark.sql.types import StructType
 
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.execution.ingest import PARTITION_BITS, ROW_COLUMN
 from omnigraph.pipeline.spark.tasks import consecutive_groups
 
 _ROWS_PER_TASK: Final = 1 << 20
@@ -93,14 +95,17 @@ class ParquetFiles:
         return consecutive_groups([part.rows for part in self.parts], _ROWS_PER_TASK)
 
     def read(self, number: int, expressions: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-        """The columns of a part by the names that the mapping has for them."""
-        part = self.parts[number]
+        """The columns of a part by the names that the mapping has for them, with numbers as Spark would give them."""
+        part, row = self.parts[number], number << PARTITION_BITS
         try:
             with pq.ParquetFile(part.file) as file:
                 names = [plain_column(expression) or "" for expression in expressions.values()]
                 wanted = sorted(set(names))
                 for batch in file.iter_batches(_batch_rows(file), part.row_groups, columns=wanted, use_threads=False):
-                    yield pa.record_batch([batch.column(name) for name in names], names=list(expressions))
+                    numbers = pa.array(np.arange(row, row + batch.num_rows))
+                    row += batch.num_rows
+                    columns = [*(batch.column(name) for name in names), numbers]
+                    yield pa.record_batch(columns, names=[*expressions, ROW_COLUMN])
         except (OSError, pa.ArrowException) as error:
             raise BadRequestError(f"{part.file}: {str(error).splitlines()[0]}") from error
 

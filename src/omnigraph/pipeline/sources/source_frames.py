@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -140,9 +139,6 @@ class SourceFrames:
         """The columns that a mapping can use."""
         return [column for column in self._frames[name].columns if column not in INTERNAL_COLUMNS]
 
-    def number_rows(self, name: str) -> DataFrame:
-        return _number_rows(self._frames[name])
-
     def map_rows(self, mapping: TypeMapping) -> DataFrame:
         """The input of the row kernel. Rows are numbered before `where`, so that numbers count rows of the file."""
         if self._is_void(mapping.source):
@@ -173,23 +169,24 @@ class SourceFrames:
     def through(self, mapping: TypeMapping, work: OnBatches, schema: StructType) -> DataFrame:
         """The result of `work` on the rows of a mapping."""
         mapped = self.map_rows(mapping)
-        if (csv := self._csv.get(mapping.source)) is not None and (named := _plain_columns(mapping, csv.columns)):
-            return csv.through(
-                self.spark, named, _rename_columns(mapping, work), schema, bad=self._tells_bad_records(mapping)
-            )
+        if (csv := self._csv.get(mapping.source)) is not None and mapping.where is None:
+            named = {name: plain_column(expression) or "" for name, expression in mapping.columns.items()}
+            if named and set(named.values()) <= set(csv.columns):
+                return csv.through(self.spark, named, work, schema, bad=self._tells_bad_records(mapping))
         files = self._read_by_tasks(mapping.source)
         if files is None:
             return map_batches(mapped, work, schema)
         columns, groups = mapping.columns, files.groups()
 
         def read(number: int) -> Iterator[pa.RecordBatch]:
-            return work(batch for part in groups[number] for batch in _count_rows(files.read(part, columns), part))
+            return work(batch for part in groups[number] for batch in files.read(part, columns))
 
         return on_executors(self.spark, len(groups), read, schema)
 
-    def through_bad_records(self, name: str, work: OnBatches, schema: StructType) -> DataFrame:
-        """The result of `work` on the records of a source that have no columns."""
-        csv = self._csv[name]
+    def through_records(self, name: str, work: OnBatches, schema: StructType) -> DataFrame:
+        """The result of `work` on graph records; of a CSV source, on the records that have no columns."""
+        if (csv := self._csv.get(name)) is None:
+            return map_batches(_number_rows(self._frames[name]), work, schema)
         frame = csv.frame(self.spark, csv.columns[:1], bad=True).where(F.col(f"`{CORRUPT_COLUMN}`").isNotNull())
         return map_batches(frame, work, schema)
 
@@ -237,31 +234,23 @@ class SourceFrames:
         if (parquet := self._parquet.get(name)) is not None:
             spans = [Span(n << PARTITION_BITS, part.file, part.before) for n, part in enumerate(parquet.parts)]
             return RowIndex(tuple(spans))
-        numbered = self.number_rows(name)
-        row = F.col(f"`{ROW_COLUMN}`")
+        frame, number = self._frames[name], F.monotonically_increasing_id()
+        if self._has_files(name):
+            path, part = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
+        else:
+            uri = self._pipeline.resolve_path(source.path or "") if name in self._lance else None
+            path, part = F.lit(uri).cast("string"), F.shiftright(number, PARTITION_BITS)
+        numbered = frame.select("*", number.alias(ROW_COLUMN), path.alias("#path"), part.alias("#part"))
         # Counting a column of data keeps Spark from taking a shortcut that numbers rows differently. It refuses to
         # read nothing but corrupt records, so that column won't do.
-        data = next(column for column in numbered.columns if column != CORRUPT_COLUMN)
-        counted = F.count(F.col(f"`{data}`"))
-        found: list[tuple[str | None, int, int, int]]
-        if self._has_files(name):
-            numbered = self._frames[name].select(
-                "*",
-                F.monotonically_increasing_id().alias(ROW_COLUMN),
-                "_metadata.file_path",
-                "_metadata.file_block_start",
-            )
-            parts = numbered.groupBy("file_path", "file_block_start").agg(F.min(row), F.count(row), counted).collect()
-            found = [(local_path(p[0]) or p[0], p[1], p[2], p[3]) for p in sorted(parts)]
-        else:
-            partition = F.shiftright(row, PARTITION_BITS)
-            parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
-            uri = self._pipeline.resolve_path(source.path or "") if name in self._lance else None
-            found = [(uri, p[0], p[1], p[2]) for p in sorted(parts)]
+        data = next(column for column in frame.columns if column != CORRUPT_COLUMN)
+        row, counted = F.col(f"`{ROW_COLUMN}`"), F.count(F.col(f"`{data}`"))
+        parts = numbered.groupBy("`#path`", "`#part`").agg(F.min(row), F.count(row), counted).collect()
         spans, before = [], Counter[str | None]()
-        for path, _, first, count in found:
-            spans.append(Span(first, path, before[path]))
-            before[path] += count
+        for at, _, first, count, _ in sorted(parts):
+            file = at and (local_path(at) or at)
+            spans.append(Span(first, file, before[file]))
+            before[file] += count
         is_by_line = source.options.get("multiLine", "false").lower() != "true"
         return RowIndex(tuple(sorted(spans, key=lambda span: span.first)), source.format if is_by_line else "")
 
@@ -325,36 +314,10 @@ class SourceFrames:
         return hadoop_uri(self._pipeline.resolve_path(source.path or ""))
 
 
-def _count_rows(batches: Iterator[pa.RecordBatch], part: int) -> Iterator[pa.RecordBatch]:
-    """Rows with numbers as Spark would give them to a partition."""
-    row = part << PARTITION_BITS
-    for batch in batches:
-        yield batch.append_column(ROW_COLUMN, pa.array(np.arange(row, row + batch.num_rows)))
-        row += batch.num_rows
-
-
 def _number_rows(frame: DataFrame) -> DataFrame:
     if ROW_COLUMN in frame.columns:
         return frame
     return frame.withColumn(ROW_COLUMN, F.monotonically_increasing_id())
-
-
-def _plain_columns(mapping: TypeMapping, columns: Sequence[str]) -> list[str]:
-    """The columns that a mapping consists of, when it only names columns of a file; else nothing."""
-    named = [plain_column(expression) for expression in mapping.columns.values()]
-    plain = mapping.where is None and all(name in columns for name in named)
-    return [name for name in named if name is not None] if plain else []
-
-
-def _rename_columns(mapping: TypeMapping, work: OnBatches) -> OnBatches:
-    """Work on columns by the names that a mapping has for them."""
-    names = {name: plain_column(expression) for name, expression in mapping.columns.items()}
-
-    def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        columns = {**names, **{name: name for name in INTERNAL_COLUMNS}}
-        return work(pa.record_batch([b.column(c) for c in columns.values()], names=list(columns)) for b in batches)
-
-    return renamed
 
 
 def hadoop_uri(path: str) -> str:
