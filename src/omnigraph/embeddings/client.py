@@ -64,11 +64,8 @@ CLIENT_VARIABLES: Final = (DEADLINE_MS, TIMEOUT_MS, RETRY_ATTEMPTS, RETRY_BACKOF
 
 
 class EmbeddingClient:
-    """Embeds with one provider under one configuration.
-
-    It looks for the vectors of documents in `stores`, first to last, before it asks the provider, and keeps new ones in
-    all of them. Without stores, every call asks.
-    """
+    """Embeds with one provider under one configuration. It looks for the vectors of documents in `stores`, first to
+    last, before it asks the provider, and keeps new ones in all of them. Without stores, every call asks."""
 
     def __init__(
         self,
@@ -95,13 +92,14 @@ class EmbeddingClient:
         return self.config.is_mock
 
     def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
-        return self.embed(text, dimension, Role.QUERY)
+        """A unit vector of the given dimension, always from the provider."""
+        _check_dimension(dimension)
+        self.usage.count(texts=1)
+        return self._alone(text, dimension, Role.QUERY)
 
     def embed_documents(self, texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
-        """A unit vector for each text, one below the other. Equal texts are asked for once, stored ones never.
-
-        Vectors are kept before the next request is made, so a failure loses nothing.
-        """
+        """A unit vector for each text, one below the other. Equal texts are asked for once, stored ones never. Vectors
+        are kept before the next request is made, so a failure loses nothing."""
         _check_dimension(dimension)
         keys = self._keys(texts, dimension)
         vectors: dict[str, NDArray[np.float32]] = {}
@@ -115,12 +113,6 @@ class EmbeddingClient:
                 vectors |= answers
                 self._keep({keys[text]: vector for text, vector in answers.items()})
         return np.stack([vectors[text] for text in texts]) if texts else np.empty((0, dimension), np.float32)
-
-    def embed(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
-        """A unit vector of the given dimension, from the provider itself."""
-        _check_dimension(dimension)
-        self.usage.count(texts=1)
-        return self._alone(text, dimension, role)
 
     def _answers(self, batch: Sequence[str], dimension: int) -> Iterable[dict[str, NDArray[np.float32]]]:
         """The vectors of a batch, one piece per request. A text without a vector in the response is asked for alone."""
@@ -187,11 +179,9 @@ def open_client(
     *,
     stores: Sequence[VectorStore] = (),
 ) -> EmbeddingClient:
-    """A client for a resolved configuration; variables limit its requests and name its store.
-
-    Vectors are kept in `stores` and in the store of this user. Those of the mock and of a local model cost nothing, and
-    are computed again.
-    """
+    """A client for a resolved configuration; variables limit its requests and name its store. Vectors are kept in
+    `stores` and in the store of this user. Those of the mock and of a local model cost nothing, and are computed
+    again."""
     environment = os.environ if environment is None else environment
     if config.provider is ProviderKind.MOCK:
         return EmbeddingClient(config, MockProvider())
@@ -207,10 +197,8 @@ def open_client(
 
 
 class EnvironmentEmbedder:
-    """A client resolved from variables on first use; a graph that never embeds needs none of them.
-
-    A failed resolution is tried again the next time, because the variable may be set by then.
-    """
+    """A client resolved from variables on first use; a graph that never embeds needs none of them. A failed resolution
+    is tried again the next time, because the variable may be set by then."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = os.environ if environment is None else environment

@@ -36,10 +36,8 @@ class BatchRefusedError(EmbeddingError):
 
 class Provider(Protocol):
     def embed(self, texts: Sequence[str], dimension: int, role: Role) -> Sequence[NDArray[np.float32] | None]:
-        """One vector per text as it came, neither checked nor normalised; EmbeddingError when there is none.
-
-        Of several texts, None is one that the response leaves out; BatchRefusedError asks for them one by one.
-        """
+        """One vector per text as it came, neither checked nor normalised; EmbeddingError when there is none. Of several
+        texts, None is one that the response leaves out; BatchRefusedError asks for them one by one."""
         ...
 
 
@@ -148,10 +146,8 @@ class RetrySettings:
         return max(backoff, min(failure.retry_after, _LONGEST_REQUESTED_PAUSE))
 
     def answer(self, attempt: Callable[[float], Answer], on_retry: Callable[[int, float], None], called: str) -> Answer:
-        """The result of `attempt(timeout in seconds)`, tried again while there are attempts and time left.
-
-        A pause that would end after the deadline is not begun. `called` names the provider in a message.
-        """
+        """The result of `attempt(timeout in seconds)`, tried again while there are attempts and time left. A pause that
+        would end after the deadline is not begun. `called` names the provider in a message."""
         ends = time.monotonic() + self.deadline_ms / 1000 if self.deadline_ms else float("inf")
         for number in range(1, self.attempts + 1):
             try:

@@ -42,10 +42,8 @@ class OnError(StrEnum):
 
 
 class Duplicates(StrEnum):
-    """The meaning of a repeated id in one input: the last row counts, or every later row is a bad row.
-
-    `load` refuses a repeated key in every mode; for an id that is not a key, a merge takes the last row.
-    """
+    """The meaning of a repeated id in one input: the last row counts, or every later row is a bad row. `load` refuses a
+    repeated key in every mode; for an id that is not a key, a merge takes the last row."""
 
     LAST = "last"
     REJECT = "reject"

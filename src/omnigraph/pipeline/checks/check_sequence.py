@@ -115,10 +115,8 @@ class CheckSequence:
         return changed
 
     def _check_rules(self, opened: Sequence[Sequence[OpenCheck]] | None) -> int:
-        """How many rows break a rule and were rejected.
-
-        `opened` is valid up to the first rule that rejects rows; later rules look for candidates in what is left.
-        """
+        """How many rows break a rule and were rejected. `opened` is valid up to the first rule that rejects rows; later
+        rules look for candidates in what is left."""
         rejected = 0
         for number, rule in enumerate(self._rules):
             broken = self._with_candidates([rule()])[0] if rejected or opened is None else opened[number]

@@ -122,10 +122,8 @@ _LEAST_EDGES: Final = 1 << 20
 def missing_endpoints(
     spark: SparkSession, edges: TableScan, ends: Mapping[str, str], nodes: Mapping[str, Sequence[TableScan]]
 ) -> DataFrame:
-    """Candidates for ids that edges end in and that no node has.
-
-    `ends` is the node type of each end, `nodes` where the ids of a type are; an id may be found there twice.
-    """
+    """Candidates for ids that edges end in and that no node has. `ends` is the node type of each end, `nodes` where the
+    ids of a type are; an id may be found there twice."""
     known = [scan for scans in nodes.values() for scan in scans]
     if sum(scan.table.rows * scan.bytes_per_row() for scan in known) > _MOST_HELD:
         return _missing_by_exchange(spark, edges, ends, nodes)

@@ -37,9 +37,7 @@ _NEW, _OLD = "new", "old"
 @dataclass(frozen=True, slots=True)
 class Check:
     """A rule of one type: `candidates` finds the keys that may break it, `violations` the rows of some keys that do.
-
-    `candidates` is None where every key is a candidate. A violation has `type`, place, `property`, `reason`, `rule`.
-    """
+    `candidates` is None where every key is a candidate. A violation has `type`, place, `property`, `reason`, `rule`."""
 
     type_key: str
     candidates: DataFrame | None
@@ -50,10 +48,8 @@ class Check:
 
 
 def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) -> Check:
-    """Rows of a type whose id comes in more than once or is stored already, each with its role.
-
-    `repeats` and `taken_ids` select from them.
-    """
+    """Rows of a type whose id comes in more than once or is stored already, each with its role. `repeats` and
+    `taken_ids` select from them."""
     new, old = tables.fresh(key, {"id": "id", **_key_columns(tables.by_key[key].type)}), tables.stored(key, ["id"])
 
     def violations(found: CandidateKeys) -> DataFrame:
@@ -194,11 +190,9 @@ def _node_ids(tables: IncomingTables, node: str) -> list[TableScan]:
 
 
 def outside_cardinality(tables: IncomingTables, key: str) -> Check | None:
-    """Incoming edges that leave a source with too many or too few edges. None when the type has no bounds.
-
-    Of too many, the earliest stay. Of too few, every incoming edge of the source is rejected, and so is every incoming
-    edge that moves a stored one away from its source.
-    """
+    """Incoming edges that leave a source with too many or too few edges. None when the type has no bounds. Of too many,
+    the earliest stay. Of too few, every incoming edge of the source is rejected, and so is every incoming edge that
+    moves a stored one away from its source."""
     edge = tables.by_key[key].type
     if not isinstance(edge, EdgeType) or edge.cardinality == _UNBOUNDED:
         return None

@@ -77,10 +77,8 @@ def _client(config: EmbeddingConfig, variables: tuple[tuple[str, str], ...]) -> 
 def embed_tasks(
     steps: Sequence[EmbedStep], catalog: Catalog, config: EmbeddingConfig | None = None
 ) -> dict[str, tuple[EmbedTask, ...]]:
-    """The vectors to fill, by type key; by default with the configuration of the environment.
-
-    A model that the schema records must be the configured one; this is reported before a missing key.
-    """
+    """The vectors to fill, by type key; by default with the configuration of the environment. A model that the schema
+    records must be the configured one; this is reported before a missing key."""
     model, is_mock = model_from_environment(os.environ) if config is None else (config.model, config.is_mock)
     found = []
     for step in steps:

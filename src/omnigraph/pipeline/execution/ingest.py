@@ -93,10 +93,8 @@ class IngestTask:
 
 
 class TooManyRejectedError(Exception):
-    """Raised inside an executor; the driver makes a `ConstraintError` of it.
-
-    The message is the row at which the task stopped, as one line of JSON: it survives the way through Spark.
-    """
+    """Raised inside an executor; the driver makes a `ConstraintError` of it. The message is the row at which the task
+    stopped, as one line of JSON: it survives the way through Spark."""
 
 
 class _Ingest:

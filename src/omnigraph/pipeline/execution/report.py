@@ -48,11 +48,9 @@ def rejected_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
 
 
 def rejected_by_checks(rejected: DataFrame, positions: DataFrame, records: EntityRecords) -> DataFrame:
-    """Rows rejected by place (`_fragment`, `_offset`, `problems`) as rows of their sources.
-
-    `positions` has one row per incoming fragment: `_fragment`, `source`, `positions`. `records` are those of the table
-    version that has all incoming rows; executors read the rejected ones back.
-    """
+    """Rows rejected by place (`_fragment`, `_offset`, `problems`) as rows of their sources. `positions` has one row per
+    incoming fragment: `_fragment`, `source`, `positions`. `records` are those of the table version that has all
+    incoming rows; executors read the rejected ones back."""
 
     def describe(rejected: pa.Table, positions: pa.Table) -> pa.Table:
         if not rejected.num_rows:

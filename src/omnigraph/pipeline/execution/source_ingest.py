@@ -99,10 +99,8 @@ class SourceIngest:
                     raise too_many from None
 
     def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
-        """The inputs to ingest: a label, a source, and its mapping, which graph records do not need.
-
-        Of a source that only queries read, only the records that can't be read are left to report.
-        """
+        """The inputs to ingest: a label, a source, and its mapping, which graph records do not need. Of a source that
+        only queries read, only the records that can't be read are left to report."""
         for mapping in self.model.mappings:
             yield f"{mapping.type_key} from {mapping.source}", mapping.source, mapping
         for name, source in self.model.sources.items():
@@ -141,10 +139,8 @@ class SourceIngest:
         return self.frames.through_records(source, task, schema)
 
     def _size_batches(self, catalog: Catalog, type_key: str | None) -> None:
-        """Spark weighs every batch anew after every row, which takes longer than handing the rows over.
-
-        Rows without blobs need no such care: their batches are bounded by a number of rows instead.
-        """
+        """Spark weighs every batch anew after every row, which takes longer than handing the rows over. Rows without
+        blobs need no such care: their batches are bounded by a number of rows instead."""
         if self._weighed_by_user:
             return
         conf, types = self.spark.conf, table_types(catalog)

@@ -247,10 +247,8 @@ _METADATA: Final = "_metadata"
 
 
 def check_columns(pipeline: Pipeline) -> None:
-    """Raise for every mapping that names a column which the CSV files of its source do not have.
-
-    Only expressions that are a plain column are checked; all others are left to Spark.
-    """
+    """Raise for every mapping that names a column which the CSV files of its source do not have. Only expressions that
+    are a plain column are checked; all others are left to Spark."""
     complaints = Complaints(pipeline.places)
     for source in pipeline.sources.values():
         try:

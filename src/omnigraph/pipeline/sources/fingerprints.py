@@ -96,10 +96,8 @@ def _digest(file: InputFile) -> str:
 
 
 def _identity(file: InputFile) -> str | None:
-    """A text that changes whenever the content does; None for a file that this machine does not have.
-
-    Times can be set back, but not that of the last change of an inode.
-    """
+    """A text that changes whenever the content does; None for a file that this machine does not have. Times can be set
+    back, but not that of the last change of an inode."""
     if file.path is None:
         return f"{file.uri}\t{file.size}\t{file.modified}"
     try:

@@ -44,10 +44,8 @@ from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors
 
 
 def columns_named_in(columns: Sequence[str], expressions: Sequence[str]) -> tuple[str, ...]:
-    """Columns that the expressions may mean: a name that is spelled in none of them can't be. A `*` means all.
-
-    Too many are harmless, too few are not, so this reads no SQL. One column stays in any case, to count rows by.
-    """
+    """Columns that the expressions may mean: a name that is spelled in none of them can't be. A `*` means all. Too many
+    are harmless, too few are not, so this reads no SQL. One column stays in any case, to count rows by."""
     text = "\n".join(expressions).lower()
     if "*" in text:
         return tuple(columns)
@@ -112,10 +110,8 @@ class RowIndex:
 
 
 class SourceFrames:
-    """The sources of one pipeline, as views of a session that is the run's own.
-
-    With `to_read=False` only their columns are known; large files are not divided.
-    """
+    """The sources of one pipeline, as views of a session that is the run's own. With `to_read=False` only their columns
+    are known; large files are not divided."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, *, to_read: bool = True) -> None:
         self.spark = spark
@@ -131,9 +127,6 @@ class SourceFrames:
                 frame = self.spark.sql(source.sql) if source.sql is not None else self._read(source)
                 frame.createOrReplaceTempView(name)
             self._frames[name] = frame
-
-    def frame(self, name: str) -> DataFrame:
-        return self._frames[name]
 
     def columns(self, name: str) -> list[str]:
         """The columns that a mapping can use."""

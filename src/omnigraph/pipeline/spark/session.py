@@ -78,11 +78,9 @@ def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | 
 
 @contextmanager
 def _hold_interrupts() -> Iterator[None]:
-    """Hold the first Ctrl-C back until Spark has started, so that what it started can be stopped.
-
-    Spark installs a handler that calls Java from within a call to Java; the handler from before is put back, so that
-    Ctrl-C is a KeyboardInterrupt. Py4J logs every one of those with a stack trace, which is filtered out.
-    """
+    """Hold the first Ctrl-C back until Spark has started, so that what it started can be stopped. Spark installs a
+    handler that calls Java from within a call to Java; the handler from before is put back, so that Ctrl-C is a
+    KeyboardInterrupt. Py4J logs every one of those with a stack trace, which is filtered out."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread gets signals, and Spark leaves the others alone
         return
@@ -145,7 +143,11 @@ def _remote_address(settings: SparkSettings) -> str | None:
 
 def session_settings(settings: SparkSettings, app_name: str) -> dict[str, str]:
     """All settings of a new session: those of the pipeline, then of the user's spark-defaults, then our own."""
-    users = _spark_defaults()
+    # Spark reads the user's spark-defaults.conf as well, but lets the settings of a program win.
+    file = _configuration_directory() / "spark-defaults.conf"
+    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+    pairs = (re.split(r"[\s=:]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+    users = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
     master = settings.master or os.environ.get("MASTER") or users.get("spark.master") or DEFAULT_MASTER
     ours = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local(master) else {})
     chosen = ours | users | {"spark.master": master, "spark.app.name": app_name} | dict(settings.conf)
@@ -157,16 +159,6 @@ def session_settings(settings: SparkSettings, app_name: str) -> dict[str, str]:
 def _is_local(master: str) -> bool:
     """Whether everything runs on this machine; the executors of a local cluster are processes of it."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
-
-
-def _spark_defaults() -> dict[str, str]:
-    """The settings in the user's spark-defaults.conf. Spark reads the file too, but lets a program's settings win."""
-    file = _configuration_directory() / "spark-defaults.conf"
-    if not file.exists():
-        return {}
-    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
-    pairs = (re.split(r"[\s=:]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def _logging_options(conf: Mapping[str, str]) -> dict[str, str]:

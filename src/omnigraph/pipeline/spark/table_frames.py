@@ -40,10 +40,8 @@ class KeyFilter:
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """Which rows and columns of which version. `names` renames columns; `places` adds the address of each row.
-
-    `among` is applied after `filter`, to columns of the scan.
-    """
+    """Which rows and columns of which version. `names` renames columns; `places` adds the address of each row. `among`
+    is applied after `filter`, to columns of the scan."""
 
     table: PinnedTable
     columns: tuple[str, ...]
@@ -55,12 +53,11 @@ class TableScan:
 
     @property
     def result_schema(self) -> pa.Schema:
-        fields = [self._result_field(self.table.schema.field(c)) for c in self.columns]
+        masked = frozenset() if self.visible is None else self.visible.masked
+        stored = [self.table.schema.field(name) for name in self.columns]
+        nullable = [field.with_nullable(field.nullable or field.name in masked) for field in stored]
+        fields = [field.with_name(self.names.get(field.name, field.name)) for field in nullable]
         return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
-
-    def _result_field(self, stored: pa.Field) -> pa.Field:
-        masked = self.visible is not None and stored.name in self.visible.masked
-        return stored.with_name(self.names.get(stored.name, stored.name)).with_nullable(stored.nullable or masked)
 
     @property
     def transport_schema(self) -> pa.Schema:

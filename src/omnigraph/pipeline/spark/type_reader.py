@@ -101,11 +101,9 @@ class TypeReader(DataSourceReader):
 
 
 class FilteringTypeReader(TypeReader):
-    """Takes filters that Lance answers exactly like Spark into the scan.
-
-    Spark plans a Python source once per relation: a frame that occurs twice in one query, with different filters, would
-    get the filters of one occurrence for both. So only callers that ask for it get this reader.
-    """
+    """Takes filters that Lance answers exactly like Spark into the scan. Spark plans a Python source once per relation:
+    a frame that occurs twice in one query, with different filters, would get the filters of one occurrence for both. So
+    only callers that ask for it get this reader."""
 
     def __init__(self, scan: TableScan, comparable: Mapping[str, str]) -> None:
         super().__init__(scan)
