@@ -1,6 +1,6 @@
 """The work of an executor on one partition of a source: type the rows, write fragments, report both.
 
-`source_ingest` starts it inside `mapInArrow`, so it imports the engine only after the fork and gets everything as one
+`run` starts it inside `mapInArrow`, so it imports the engine only after the fork and gets everything as one
 picklable `IngestTask`. It returns metadata: a row per fragment it wrote, a row per rejected input row, and one tally.
 Accepted rows never travel back, and no version names the written files yet.
 """

@@ -9,41 +9,58 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
+from typing import Final
 
 from msgspec import structs
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.conf import RuntimeConfig
 
 from omnigraph.api import wire
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.service.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.engine.bulk.staged_run import WrittenFragments
+from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
+from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
+from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.execution.plan import target_of
-from omnigraph.pipeline.execution.report import SAMPLES, Stages, rows_rejected, samples, with_positions
-from omnigraph.pipeline.execution.source_ingest import Ingested, SourceIngest
+from omnigraph.pipeline.execution.report import (
+    SAMPLES,
+    Stages,
+    rejected_by_kernels,
+    rows_rejected,
+    samples,
+    too_many_rejected,
+    with_positions,
+)
 from omnigraph.pipeline.execution.staged_tables import IncomingTables, index_tables
-from omnigraph.pipeline.file import OnError, Pipeline, check_against, load_pipeline
+from omnigraph.pipeline.file import OnError, Pipeline, TypeMapping, check_against, load_pipeline
 from omnigraph.pipeline.sources.fingerprints import DigestCache, Digests
 from omnigraph.pipeline.sources.source_frames import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.spark.session import session_of_run, spark_session, ui_url
-from omnigraph.pipeline.spark.tasks import union_of
+from omnigraph.pipeline.spark.tasks import spark_schema, union_of
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.models import ChangeCounts
 
-_COUNTS = "pipeline.counts"
+_COUNTS: Final = "pipeline.counts"
+_BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_UNWEIGHED_ROWS: Final = 8_192
+_UNWEIGHED: Final = str((1 << 31) - 1)
+_UNSET: Final = "1"
 
 
 def run(
@@ -103,6 +120,46 @@ def _clear_errors() -> Iterator[None]:
 
 
 @dataclass
+class Ingested:
+    """Everything the executors wrote and refused, for one schema."""
+
+    fragments: WrittenFragments
+    outcomes: dict[tuple[int, str], DataFrame] = field(default_factory=dict)
+    counts: dict[str, TypeCounts] = field(default_factory=dict)
+    rejected: int = 0
+
+    def rejections(self) -> DataFrame:
+        """The rows that the kernels rejected, of all sources."""
+        return union_of([rejected_by_kernels(source, outcomes) for (_, source), outcomes in self.outcomes.items()])
+
+    def add(self, outcomes: DataFrame, order: int, source: str) -> None:
+        """Run the job of a source, and take in the reports of its tasks."""
+        self.outcomes[order, source] = outcomes
+        metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")
+        for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
+            if row["kind"] == FRAGMENT:
+                fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
+                self.fragments.add(fragment)
+                continue
+            rejected = row["rejected"]
+            counts = self.counts.get(row["type"], TypeCounts(type_key=row["type"]))
+            changed = {"read": counts.read + row["rows"] + rejected, "rejected": counts.rejected + rejected}
+            self.counts[row["type"]] = structs.replace(counts, **changed)
+            self.rejected += rejected
+
+
+def _size_batches(conf: RuntimeConfig, types: Iterable[TableType]) -> None:
+    """Spark weighs every batch anew after every row, which takes longer than handing the rows over. Rows without blobs
+    need no such care: their batches are bounded by a number of rows instead."""
+    if any(prop.type.is_blob for type_ in types for prop in type_.property_list):
+        conf.unset(_BATCH_BYTES)
+        return
+    conf.set(_BATCH_BYTES, _UNWEIGHED)
+    rows = int(conf.get(_BATCH_ROWS) or 0)
+    conf.set(_BATCH_ROWS, str(min(rows, _UNWEIGHED_ROWS) if rows > 0 else _UNWEIGHED_ROWS))
+
+
+@dataclass
 class _Run:
     """One run. `kept` holds the frames that Spark keeps until the run ends."""
 
@@ -121,7 +178,7 @@ class _Run:
     rejected_total: int = 0
     counts: tuple[TypeCounts, ...] = ()
     quarantine: str | None = None
-    _ingested: dict[str, Ingested] = field(default_factory=dict)
+    _ingested: dict[tuple[str, ...], Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
 
     def to_commit(self, run_key: str | None, *, force: bool) -> PipelineReport:
@@ -138,17 +195,7 @@ class _Run:
             kind="pipeline", actor=self.actor, message=f"pipeline {self.model.name}", idempotency_key=key,
             details={"pipeline.name": self.model.name, "pipeline.run_id": self.run_id},
         )  # fmt: skip
-        self.ingest = SourceIngest(
-            self.model,
-            self.spark,
-            self.frames,
-            self.stages,
-            self._keep,
-            run_id=self.run_id,
-            millis=self.intent.authored_at // 1_000,
-            external_blobs=self.workspace.external_blobs,
-            embedding=self.embedding,
-        )
+        self._weighed_by_user = self.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
         self.workspace.require(self.actor, PolicyAction.CHANGE, self.model.branch.strip())
         self.workspace.refuse_restricted("a pipeline")
         try:
@@ -160,7 +207,7 @@ class _Run:
         if (done := already_published(txn)) is not None:
             return self._report(done, key)
         plan = self.prepare(txn)
-        if self.dry_run or self._is_nothing(plan):
+        if self.dry_run or (self.skip_empty and not plan.staged):
             self._discard()
             return self._report(None, key)
         again = None if self.model.mode is LoadMode.OVERWRITE else self.prepare
@@ -176,9 +223,6 @@ class _Run:
         for ingested in self._ingested.values():
             ingested.fragments.discard()
 
-    def _is_nothing(self, plan: PublishPlan) -> bool:
-        return self.skip_empty and not plan.staged
-
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
         self.workspace.require(self.actor, PolicyAction.BRANCH_CREATE, base.strip(), self.model.branch.strip())
@@ -189,7 +233,7 @@ class _Run:
 
         def prepare(txn: WriteTxn) -> PublishPlan | None:
             plan = self.prepare(txn)
-            return None if self._is_nothing(plan) else plan
+            return None if self.skip_empty and not plan.staged else plan
 
         published = self.workspace.commit_on_new_branch(self.model.branch, base, prepare, self.intent)
         return self._report(published, key, created=True)
@@ -239,15 +283,59 @@ class _Run:
 
     def _ingest(self, txn: WriteTxn) -> Ingested:
         """Typed fragments of every source; the same for every attempt that meets the same tables."""
-        place = hashlib.sha256(repr((txn.base.schema, sorted(s.path for s in txn.base.tables.values()))).encode())
-        if (known := self._ingested.get(place.hexdigest())) is not None:
-            return known
-        found = self._ingested[place.hexdigest()] = Ingested(WrittenFragments(txn))
+        tables = (txn.base.schema, *sorted(state.path for state in txn.base.tables.values()))
+        if tables in self._ingested:
+            return self._ingested[tables]
+        found = self._ingested[tables] = Ingested(WrittenFragments(txn))
         check_against(self.model, txn.snapshot.catalog)
-        self.ingest.into(found, txn)
+        for order, (label, source, mapping) in enumerate(self._inputs()):
+            with self.stages.stage("write", label):
+                outcomes = self._outcomes(txn, label, source, mapping)
+                try:
+                    found.add(self._keep(outcomes), order, source)
+                except (PySparkException, Py4JJavaError) as error:
+                    too_many = too_many_rejected(str(error), source, self.frames.row_index)
+                    if too_many is None:
+                        raise
+                    raise too_many from None
         if found.rejected:
             self._refuse_now(found.rejected, found.rejections())
         return found
+
+    def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
+        """The inputs to ingest: a label, a source, and its mapping, which graph records do not need. Of a source that
+        only queries read, only the records that can't be read are left to report."""
+        for mapping in self.model.mappings:
+            yield f"{mapping.type_key} from {mapping.source}", mapping.source, mapping
+        for name, source in self.model.sources.items():
+            if source.is_graph:
+                yield f"records of {name}", name, None
+        for name in self.frames.read_by_queries_only():
+            yield f"bad records of {name}", name, None
+
+    def _outcomes(self, txn: WriteTxn, label: str, source: str, mapping: TypeMapping | None) -> DataFrame:
+        """The reports of the tasks of a source; nothing runs yet."""
+        catalog, tables, quality = txn.snapshot.catalog, remote_tables(txn), self.model.quality
+        quarantine, type_key = quality.on_error is OnError.QUARANTINE, mapping.type_key if mapping else None
+        task = IngestTask(
+            catalog=catalog.to_json(),
+            tables={type_key: tables[type_key]} if type_key else tables,
+            seed=f"{self.run_id}\n{label}",
+            millis=self.intent.authored_at // 1_000,
+            type_key=type_key,
+            replaces=self.model.mode is LoadMode.OVERWRITE,
+            most_rejected=quality.max_rejected if quarantine else SAMPLES,
+            stop_beyond=quality.max_rejected if quarantine else None,
+            external_blobs=self.workspace.external_blobs,
+            embed=embed_tasks(steps_of(self.model, catalog), catalog, self.embedding),
+        )
+        if not self._weighed_by_user:
+            types = table_types(catalog)
+            _size_batches(self.spark.conf, [types[type_key]] if type_key else types.values())
+        schema = spark_schema(OUTCOME_SCHEMA)
+        if mapping is not None:
+            return self.frames.through(mapping, task, schema)
+        return self.frames.through_records(source, task, schema)
 
     # Rejections
 
