@@ -8,7 +8,7 @@ file per fragment; all other columns stay in the files they are in.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -108,54 +108,44 @@ def reembed(
     Rows without a text, or with a blank one, keep what they have. When the branch moves meanwhile, only fragments that
     changed are embedded again. `index` brings the declared indexes of the type to full coverage in the same commit.
     """
-    details = {"embed.property": f"{type_name}.{property}"}
     author = graph._workspace.author(actor)
     workspace = graph._workspace.acting(PolicyAction.CHANGE, branch)
     workspace.require(author, PolicyAction.CHANGE, branch)
     workspace.refuse_restricted("embedding a type")
-    intent = Intent(kind="pipeline", actor=author, message=f"embed {type_name}.{property}", details=details)
-    with spark_session(SparkSettings(), f"omnigraph: embed {type_name}.{property}", spark) as session:
-        txn = workspace.begin(branch, intent)
-        attempt = _Reembedding(session, EmbedStep(type_name, property), config, only_missing, index)
-        plan = attempt.prepare(txn)
-        if not plan.staged:
-            return ReembedOutcome(0, None)
-        published = workspace.publish(txn, plan, attempt.prepare)
-    commit = receipt_of(published.entry)
-    embedded = sum(counts.updated for counts in published.entry.commit.changes.values())
-    return ReembedOutcome(embedded, commit.id, commit)
-
-
-@dataclass
-class _Reembedding:
-    spark: SparkSession
-    step: EmbedStep
-    config: EmbeddingConfig | None
-    only_missing: bool
-    index: bool
+    called = f"{type_name}.{property}"
+    intent = Intent(kind="pipeline", actor=author, message=f"embed {called}", details={"embed.property": called})
     # The rewritten fragments, by the full description of the originals: valid for any head that still has those.
-    _done: dict[str, str | None] = field(default_factory=dict)
+    done: dict[str, str | None] = {}
 
-    def prepare(self, txn: WriteTxn) -> PublishPlan:
-        catalog, name = txn.snapshot.catalog, self.step.property
-        type_ = catalog.type_named(self.step.type_name)
-        if not isinstance(type_, NodeType) or name not in type_.properties:
-            hint = did_you_mean(name, type_.properties)
-            raise BadRequestError(f"{type_.name} has no vector property '{name}'" + (f"; {hint}" if hint else ""))
+    def prepare(txn: WriteTxn) -> PublishPlan:
+        type_ = txn.snapshot.catalog.type_named(type_name)
+        if not isinstance(type_, NodeType) or property not in type_.properties:
+            hint = did_you_mean(property, type_.properties)
+            raise BadRequestError(f"{type_.name} has no vector property '{property}'" + (f"; {hint}" if hint else ""))
         key = type_.type_key
-        (task,) = embed_tasks([EmbedStep(type_.name, name)], catalog, self.config)[key]
-        rewrite = ColumnRewrite(txn, key, self._done)
+        (task,) = embed_tasks([EmbedStep(type_.name, property)], txn.snapshot.catalog, config)[key]
+        rewrite = ColumnRewrite(txn, key, done)
         fragments = rewrite.undone()
-        tasks = [partial(_rewrite, rewrite.table, task, number, self.only_missing) for number in fragments]
-        for number, rewritten in zip(fragments, texts_of(self.spark, tasks), strict=True):
+        tasks = [partial(_rewrite, rewrite.table, task, number, only_missing) for number in fragments]
+        for number, rewritten in zip(fragments, texts_of(session, tasks), strict=True):
             rewrite.note(number, rewritten)
         staged = rewrite.stage()
         if staged is None:
             return PublishPlan(staged={})
-        if self.index:
-            indexed = index_tables(self.spark, txn.resources, {key: (type_, staged.state)})
+        if index:
+            indexed = index_tables(session, txn.resources, {key: (type_, staged.state)})
             staged = replace(staged, state=indexed.get(key, staged.state))
         return PublishPlan(staged={key: staged}, details={"embed.model": task.config.model})
+
+    with spark_session(SparkSettings(), f"omnigraph: embed {called}", spark) as session:
+        txn = workspace.begin(branch, intent)
+        plan = prepare(txn)
+        if not plan.staged:
+            return ReembedOutcome(0, None)
+        published = workspace.publish(txn, plan, prepare)
+    commit = receipt_of(published.entry)
+    embedded = sum(counts.updated for counts in published.entry.commit.changes.values())
+    return ReembedOutcome(embedded, commit.id, commit)
 
 
 def _rewrite(table: RemoteTable, task: EmbedTask, fragment: int, only_missing: bool) -> str | None:
