@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 import numpy as np
@@ -25,10 +26,7 @@ from omnigraph.embeddings.configuration import (
 )
 from omnigraph.embeddings.http_provider import GeminiProvider, OpenAIProvider
 from omnigraph.embeddings.provider import (
-    DEADLINE_MS,
-    RETRY_ATTEMPTS,
-    RETRY_BACKOFF_MS,
-    TIMEOUT_MS,
+    RETRY_VARIABLES,
     BatchRefusedError,
     MockProvider,
     Provider,
@@ -59,29 +57,22 @@ def batches(texts: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-CLIENT_VARIABLES: Final = (DEADLINE_MS, TIMEOUT_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, CACHE, CACHE_MIB)
+CLIENT_VARIABLES: Final = (*RETRY_VARIABLES.values(), CACHE, CACHE_MIB)
 """The variables that `open_client` needs in another process. No key is among them."""
 
 
+@dataclass(eq=False)
 class EmbeddingClient:
     """Embeds with one provider under one configuration. It looks for the vectors of documents in `stores`, first to
     last, before it asks the provider, and keeps new ones in all of them. Without stores, every call asks."""
 
-    def __init__(
-        self,
-        config: EmbeddingConfig,
-        provider: Provider,
-        *,
-        stores: Sequence[VectorStore] = (),
-        role_matters: bool = True,
-        usage: Usage | None = None,
-    ) -> None:
-        self.config = config
-        self.usage = Usage() if usage is None else usage
-        self._provider = provider
-        self._stores = tuple(stores)
-        self._role_matters = role_matters
-        self._one_by_one = False
+    config: EmbeddingConfig
+    provider: Provider
+    _: KW_ONLY
+    stores: Sequence[VectorStore] = ()
+    role_matters: bool = True
+    usage: Usage = field(default_factory=Usage)
+    _one_by_one: bool = field(default=False, init=False)
 
     @property
     def model(self) -> str:
@@ -103,7 +94,7 @@ class EmbeddingClient:
         _check_dimension(dimension)
         keys = self._keys(texts, dimension)
         vectors: dict[str, NDArray[np.float32]] = {}
-        for store in self._stores:
+        for store in self.stores:
             wanted = {key: text for text, key in keys.items() if text not in vectors}
             stored = store.find(list(wanted), dimension)
             vectors |= {wanted[key]: vector for key, vector in stored.items()}
@@ -145,7 +136,7 @@ class EmbeddingClient:
         failure: EmbeddingError | None = None
         level, outcome = logging.WARNING, "failed"
         try:
-            for answer in self._provider.embed(texts, dimension, role):
+            for answer in self.provider.embed(texts, dimension, role):
                 try:
                     checked.append(None if answer is None else unit_vector(answer, dimension))
                 except EmbeddingError as error:
@@ -164,12 +155,12 @@ class EmbeddingClient:
         return checked
 
     def _keys(self, texts: Sequence[str], dimension: int) -> dict[str, bytes]:
-        role = Role.DOCUMENT.value if self._role_matters else ""
+        role = Role.DOCUMENT.value if self.role_matters else ""
         space = (self.config.provider.value, self.config.base_url, self.config.model, dimension, role)
         return {text: vector_key(*space, text) for text in dict.fromkeys(texts)}
 
     def _keep(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
-        for store in self._stores:
+        for store in self.stores:
             store.keep(vectors)
 
 

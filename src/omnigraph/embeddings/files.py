@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -303,27 +303,20 @@ def _prepare(
         outcome.records += 1
         record = Record.of(line, outcome.records)
         prepared = _Prepared(record, record.line + b"\n")
-        if selection.holds(record):
-            outcome.selected += 1
-            if (fields := spec.types.get(record.type or "")) is not None:
-                prepared = _change(prepared, fields, outcome)
+        is_selected = selection.holds(record)
+        outcome.selected += is_selected
+        fields = spec.types.get(record.type or "") if is_selected else None
+        if fields is not None:
+            vector = record.data.get(fields.target)
+            is_missing = vector is None or bytes(vector) in (b"null", b"[]")
+            if outcome.mode is EmbedMode.CLEAN and vector is not None:
+                outcome.cleaned += 1
+                rest = {name: value for name, value in record.data.items() if name != fields.target}
+                prepared = _Prepared(record, record.with_data(rest) + b"\n")
+            elif outcome.mode is not EmbedMode.CLEAN and (is_missing or outcome.mode is not EmbedMode.FILL_MISSING):
+                outcome.embedded += 1
+                prepared = replace(prepared, target=fields.target, text=record.text(fields.fields))
         yield prepared
-
-
-def _change(unchanged: _Prepared, fields: TypeFields, outcome: EmbedOutcome) -> _Prepared:
-    record, target = unchanged.record, fields.target
-    vector = record.data.get(target)
-    if outcome.mode is EmbedMode.CLEAN:
-        if vector is None:
-            return unchanged
-        outcome.cleaned += 1
-        rest = {name: value for name, value in record.data.items() if name != target}
-        return _Prepared(record, record.with_data(rest) + b"\n")
-    is_missing = vector is None or bytes(vector) in (b"null", b"[]")
-    if outcome.mode is EmbedMode.FILL_MISSING and not is_missing:
-        return unchanged
-    outcome.embedded += 1
-    return replace(unchanged, target=target, text=record.text(fields.fields))
 
 
 def _portions(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
@@ -339,17 +332,11 @@ def _portions(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
     yield portion
 
 
-@contextmanager
-def _open_input(path: str) -> Iterator[BinaryIO]:
-    if path == STREAM:
-        yield sys.stdin.buffer
-        return
+def _open_input(path: str) -> AbstractContextManager[BinaryIO]:
     try:
-        file = open(path, "rb")  # noqa: SIM115  (closed below; only opening it may fail in this way)
+        return nullcontext(sys.stdin.buffer) if path == STREAM else open(path, "rb")
     except OSError as error:
         raise BadRequestError(f"can't read '{path}': {error.strerror}") from None
-    with file:
-        yield file
 
 
 @contextmanager

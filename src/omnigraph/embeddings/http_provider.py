@@ -15,6 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import quote, urlsplit
@@ -66,6 +67,7 @@ _REFUSES_BATCHES: Final = frozenset({400, 404, 405, 413, 415, 422})
 _LARGEST_ANSWER: Final = 256 << 20
 
 
+@dataclass(eq=False)
 class HttpProvider(ABC):
     """Asks one endpoint under one configuration. Threads may share it. A subclass knows one wire format."""
 
@@ -74,12 +76,11 @@ class HttpProvider(ABC):
     tokens_at: ClassVar[tuple[str, str]]
     """The members of a response that lead to the tokens it was charged for."""
 
-    def __init__(self, config: EmbeddingConfig, settings: RetrySettings, usage: Usage) -> None:
-        self._config = config
-        self._settings = settings
-        self._usage = usage
-        self._http: httpx.Client | None = None
-        self._lock = threading.Lock()
+    config: EmbeddingConfig
+    settings: RetrySettings
+    usage: Usage
+    _http: httpx.Client | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @abstractmethod
     def request(self, texts: Sequence[str], dimension: int, role: Role) -> tuple[str, dict[str, str], object]:
@@ -92,18 +93,18 @@ class HttpProvider(ABC):
     def embed(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32] | None]:
         path, headers, content = self.request(texts, dimension, role)
         body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
-        provider, model = self._config.provider.value, self._config.model
+        provider, model = self.config.provider.value, self.config.model
 
         def warn(attempt: int, pause: float) -> None:
-            self._usage.count(retries=1)
+            self.usage.count(retries=1)
             logger.warning("provider=%s model=%s attempt=%d failed, next in %.3fs", provider, model, attempt, pause)
 
-        response = self._settings.answer(
+        response = self.settings.answer(
             lambda timeout: self._post(path, headers, body, texts, timeout), warn, f"provider {provider}, model {model}"
         )
         try:
             answer = json.loads(response)
-            self._usage.count(tokens=self._tokens(answer))
+            self.usage.count(tokens=self._tokens(answer))
             return self.vectors(answer, len(texts))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             # The text of a decoding error may quote what was decoded; its position is enough.
@@ -123,9 +124,9 @@ class HttpProvider(ABC):
         """The body of a successful response. Other responses are failures, transient or final."""
         import httpx
 
-        self._usage.count(requests=1)
+        self.usage.count(requests=1)
         ends = time.monotonic() + timeout
-        url, headers = self._config.base_url + path, {**headers, "Content-Type": "application/json"}
+        url, headers = self.config.base_url + path, {**headers, "Content-Type": "application/json"}
         try:
             with self._client().stream("POST", url, headers=headers, content=content, timeout=timeout) as answer:
                 body = self._read(answer, ends)
@@ -133,12 +134,12 @@ class HttpProvider(ABC):
             # An address or a key that can't be sent, or no certificates: another attempt would fail as well.
             raise EmbeddingError(f"embedding request failed: {self._cause(error, texts)}") from None
         except httpx.TransportError as error:
-            parts = urlsplit(self._config.base_url)  # only the host is shown: a URL may hold a password
-            host = f"{parts.hostname or self._config.base_url}{'' if parts.port is None else f':{parts.port}'}"
+            parts = urlsplit(self.config.base_url)  # only the host is shown: a URL may hold a password
+            host = f"{parts.hostname or self.config.base_url}{'' if parts.port is None else f':{parts.port}'}"
             raise TransientError(f"embedding request failed: {self._cause(error, texts)} ({host})") from None
         if answer.is_success:
             return body
-        reason = redact(_error_message(body), self._config.api_key, texts)
+        reason = redact(_error_message(body), self.config.api_key, texts)
         message = f"embedding request failed with status {answer.status_code}: {reason}"
         if answer.status_code == 429 or answer.status_code >= 500:
             raise TransientError(message, retry_after_seconds(answer.headers.get("retry-after")) or 0.0)
@@ -169,12 +170,12 @@ class HttpProvider(ABC):
         with self._lock:
             if self._http is None:
                 # Certificates take long to load, so an address that needs none gets a context that trusts nobody.
-                plain = self._config.base_url.startswith("http:")
+                plain = self.config.base_url.startswith("http:")
                 self._http = httpx.Client(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True)
             return self._http
 
     def _cause(self, error: Exception, texts: Sequence[str]) -> str:
-        return redact(f"{type(error).__name__}: {error}".rstrip(": "), self._config.api_key, texts)
+        return redact(f"{type(error).__name__}: {error}".rstrip(": "), self.config.api_key, texts)
 
 
 def _error_message(body: bytes) -> str:
@@ -194,8 +195,8 @@ class OpenAIProvider(HttpProvider):
     tokens_at = ("usage", "total_tokens")
 
     def request(self, texts: Sequence[str], dimension: int, role: Role) -> tuple[str, dict[str, str], object]:
-        body = {"model": self._config.model, "input": list(texts), "dimensions": dimension}
-        return "/embeddings", {"Authorization": f"Bearer {self._config.api_key}"}, body
+        body = {"model": self.config.model, "input": list(texts), "dimensions": dimension}
+        return "/embeddings", {"Authorization": f"Bearer {self.config.api_key}"}, body
 
     def vectors(self, answer: Any, count: int) -> list[NDArray[np.float32] | None]:
         vectors: list[NDArray[np.float32] | None] = [None] * count
@@ -217,7 +218,7 @@ class GeminiProvider(HttpProvider):
     def request(self, texts: Sequence[str], dimension: int, role: Role) -> tuple[str, dict[str, str], object]:
         contents = [
             {
-                "model": f"models/{self._config.model}",
+                "model": f"models/{self.config.model}",
                 "content": {"parts": [{"text": text}]},
                 "taskType": f"RETRIEVAL_{role.name}",
                 "outputDimensionality": dimension,
@@ -225,9 +226,9 @@ class GeminiProvider(HttpProvider):
             for text in texts
         ]
         verb = "embedContent" if len(contents) == 1 else "batchEmbedContents"
-        path = f"/models/{quote(self._config.model, safe='/')}:{verb}"
+        path = f"/models/{quote(self.config.model, safe='/')}:{verb}"
         body = contents[0] if len(contents) == 1 else {"requests": contents}
-        return path, {"x-goog-api-key": self._config.api_key}, body
+        return path, {"x-goog-api-key": self.config.api_key}, body
 
     def vectors(self, answer: Any, count: int) -> list[NDArray[np.float32] | None]:
         if count == 1:

@@ -96,16 +96,11 @@ class MockProvider:
 
 Answer = TypeVar("Answer")
 
-DEADLINE_MS: Final = "OMNIGRAPH_EMBED_DEADLINE_MS"
-TIMEOUT_MS: Final = "OMNIGRAPH_EMBED_TIMEOUT_MS"
-RETRY_ATTEMPTS: Final = "OMNIGRAPH_EMBED_RETRY_ATTEMPTS"
-RETRY_BACKOFF_MS: Final = "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS"
-
-_VARIABLES: Final = {
-    "attempts": RETRY_ATTEMPTS,
-    "backoff_ms": RETRY_BACKOFF_MS,
-    "timeout_ms": TIMEOUT_MS,
-    "deadline_ms": DEADLINE_MS,
+RETRY_VARIABLES: Final = {
+    "attempts": "OMNIGRAPH_EMBED_RETRY_ATTEMPTS",
+    "backoff_ms": "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS",
+    "timeout_ms": "OMNIGRAPH_EMBED_TIMEOUT_MS",
+    "deadline_ms": "OMNIGRAPH_EMBED_DEADLINE_MS",
 }
 _MOST_DOUBLINGS: Final = 10
 _LONGEST_REQUESTED_PAUSE: Final = 300.0
@@ -133,10 +128,10 @@ class RetrySettings:
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """A value that is not a number keeps its default, and so does 0 except as a deadline."""
         numbers = {}
-        for name, variable in _VARIABLES.items():
+        for name, variable in RETRY_VARIABLES.items():
             text = environment.get(variable, "").strip()
             number = int(text) if re.fullmatch(r"\+?[0-9]{1,18}", text) else -1
-            if (0 if variable == DEADLINE_MS else 1) <= number <= _LARGEST:
+            if (0 if name == "deadline_ms" else 1) <= number <= _LARGEST:
                 numbers[name] = number
         return cls(**numbers)
 

@@ -55,7 +55,7 @@ class VectorStore:
     def __init__(self, path: Path, limit_bytes: int | None = None) -> None:
         self.path = path
         self._limit = limit_bytes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._opened: tuple[int, sqlite3.Connection] | None = None
         self._inode = 0
         self._warned = False
@@ -77,14 +77,10 @@ class VectorStore:
         if vectors:
             self._within(lambda db: self._write(db, vectors))
 
-    def close(self) -> None:
-        with self._lock:
-            self._close()
-
     def remove(self) -> None:
         """Delete the file. For a store that one job had for itself."""
         with self._lock:
-            self._close()
+            self.close()
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
@@ -104,7 +100,7 @@ class VectorStore:
                 try:
                     return work(self._connection())
                 except sqlite3.DatabaseError as error:
-                    self._close()
+                    self.close()
                     if fresh or isinstance(error, sqlite3.OperationalError):
                         self._warn(error)
                         return None
@@ -135,11 +131,12 @@ class VectorStore:
             db.execute("CREATE INDEX IF NOT EXISTS vectors_by_use ON vectors (used)")
         return self._opened[1]
 
-    def _close(self) -> None:
-        if self._opened is not None and self._opened[0] == os.getpid():
-            with suppress(sqlite3.Error):
-                self._opened[1].close()
-        self._opened = None
+    def close(self) -> None:
+        with self._lock:
+            if self._opened is not None and self._opened[0] == os.getpid():
+                with suppress(sqlite3.Error):
+                    self._opened[1].close()
+            self._opened = None
 
     def _put_aside(self, error: sqlite3.DatabaseError) -> None:
         """Keep a file that is not a database under another name, and begin a new one."""

@@ -75,10 +75,8 @@ def export_types(
     Dates and times of records are texts of ISO 8601; with `epoch`, days and milliseconds since 1970. Without a session,
     Spark is started once everything is checked and allowed.
     """
-    try:
-        chosen_format = BulkFormat(format)
-    except ValueError:
-        raise BadRequestError(f"unknown export format '{format}'; use one of: {', '.join(BulkFormat)}") from None
+    if format not in list(BulkFormat):
+        raise BadRequestError(f"unknown export format '{format}'; use one of: {', '.join(BulkFormat)}")
     if not force and "://" not in directory and Path(directory).exists() and any(Path(directory).iterdir()):
         raise BadRequestError(f"'{directory}' is not empty; export into a new directory, or replace it with --force")
     state = graph._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).acting(PolicyAction.EXPORT)
@@ -91,13 +89,13 @@ def export_types(
         for type_ in chosen:
             place = f"{directory.rstrip('/')}/{type_.kind}s/{type_.name}"
             with stages.stage("export", type_.type_key), spark_errors(type_.type_key):
-                if chosen_format is BulkFormat.NDJSON:
+                if format == BulkFormat.NDJSON:
                     frame = _records(session, state, type_, Dates.EPOCH if epoch else Dates.ISO)
                 else:
                     frame = scan_frame(session, type_scan(state, type_))
                 path = hadoop_uri(place) if "://" in place else str(Path(place).absolute())
-                options = _RFC_4180 if chosen_format is BulkFormat.CSV else {}
-                spark_format = "text" if chosen_format is BulkFormat.NDJSON else format
+                options = _RFC_4180 if format == BulkFormat.CSV else {}
+                spark_format = "text" if format == BulkFormat.NDJSON else format
                 frame.write.format(spark_format).options(**options).mode(mode).save(path)
             written.append(ExportedFile(type_.type_key, place, state.count(type_.type_key)))
     return written

@@ -17,7 +17,7 @@ from omnigraph.api.enums import LoadMode
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.service.pipeline import PipelineReport, Progress
 from omnigraph.engine.rows.kernels.decoder import ends_of
-from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
+from omnigraph.engine.workspace import GraphHandle, open_workspace
 from omnigraph.engine.write.change import receipt_of
 from omnigraph.engine.write.load import load_mode
 from omnigraph.errors import BadRequestError, ConstraintRule, KeyConflictError, RowsRejectedError
@@ -83,21 +83,11 @@ def load_on_spark(
             mappings = tuple(_mapping(type_, name, columns[name], ends[name]) for name in sources)
             pipeline = replace(pipeline, sources=sources, mappings=mappings)
         report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress, skip_empty=True)
-    return _receipt(graph._workspace, report, base, graph._workspace.author(actor))
-
-
-def _mapping(type_: TableType, source: str, columns: Sequence[str], ends: Sequence[str]) -> TypeMapping:
-    """Columns become the properties of their names; `ends` are the columns of the ends of an edge."""
-    quoted = {column: "`" + column.replace("`", "``") + "`" for column in columns}
-    select = {column: text for column, text in quoted.items() if column not in ends}
-    return TypeMapping(type_.name, source, select, *(quoted[end] for end in ends))
-
-
-def _receipt(workspace: Workspace, report: PipelineReport, base: str | None, actor: str | None) -> LoadReceipt:
     loaded = {"node": dict[str, int](), "edge": dict[str, int]()}
     for counts in report.types:
         kind, _, name = counts.type_key.partition(":")
         loaded[kind][name] = counts.accepted
+    workspace, commit = graph._workspace, report.commit_id
     return LoadReceipt.of(
         branch=report.branch,
         base_branch=base,
@@ -105,9 +95,16 @@ def _receipt(workspace: Workspace, report: PipelineReport, base: str | None, act
         mode=load_mode(report.mode),
         nodes_loaded=loaded["node"],
         edges_loaded=loaded["edge"],
-        actor_id=actor,
-        commit=None if report.commit_id is None else receipt_of(workspace.commit_entry(report.commit_id)),
+        actor_id=workspace.author(actor),
+        commit=None if commit is None else receipt_of(workspace.commit_entry(commit)),
     )
+
+
+def _mapping(type_: TableType, source: str, columns: Sequence[str], ends: Sequence[str]) -> TypeMapping:
+    """Columns become the properties of their names; `ends` are the columns of the ends of an edge."""
+    quoted = {column: "`" + column.replace("`", "``") + "`" for column in columns}
+    select = {column: text for column, text in quoted.items() if column not in ends}
+    return TypeMapping(type_.name, source, select, *(quoted[end] for end in ends))
 
 
 _SOURCE = "frame"

@@ -7,7 +7,7 @@ against a catalog. Both report every mistake with its line. A model that was bui
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -144,10 +144,6 @@ class Pipeline:
         if "://" in path or path.startswith("/") or self.directory is None:
             return path
         return str(Path(self.directory) / path)
-
-    def with_target(self, *, branch: str | None = None, mode: str | None = None) -> Pipeline:
-        changed = self if branch is None else replace(self, branch=branch)
-        return changed if mode is None else replace(changed, mode=LoadMode(mode))
 
 
 _TOP = (
@@ -325,16 +321,16 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
     complaints.raise_any()
 
 
+@dataclass
 class Complaints:
     """Findings about a model: with lines when it came from a file, as one plain error otherwise."""
 
-    def __init__(self, places: Mapping[str, Value]) -> None:
-        self._places = places
-        self._plain: list[str] = []
-        self._located: Value | None = None
+    places: Mapping[str, Value]
+    _plain: list[str] = field(default_factory=list)
+    _located: Value | None = None
 
     def add(self, place: str, code: str, message: str, help: str = "") -> None:
-        located = self._places.get(place)
+        located = self.places.get(place)
         if located is None:
             self._plain.append(message + (f"; {help}" if help else ""))
         else:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.engine.bulk.key_hashes import Hashes, buckets_of, frequent_hashes, key_hashes, with_whole_key
 from omnigraph.pipeline.spark.table_frames import TableScan, in_chunks
-from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors, spark_schema, union_of
+from omnigraph.pipeline.spark.tasks import map_batches, on_executors, spark_schema, union_of
 
 # A bucket should fit into a processor's cache, and a task should have enough of them to be worth its start.
 _ROWS_PER_BUCKET: Final = 64 << 10
@@ -60,10 +60,23 @@ def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schem
         for rows in in_chunks(lanes[lane].scan.read(fragments)):
             yield _pack_cells(lanes[lane], rows, lane, buckets)
 
+    schemas = [lane.schema for lane in lanes]
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        cells: dict[int, list[list[pa.RecordBatch]]] = {}
+        for batch in batches:
+            numbers = (batch.column(name).to_pylist() for name in ("bucket", "lane"))
+            for bucket, lane, cell in zip(*numbers, batch.column("rows"), strict=True):
+                parts = cells.setdefault(bucket, [[] for _ in lanes])
+                parts[lane].append(pa.ipc.read_record_batch(cell.as_buffer(), schemas[lane]))
+        while cells:
+            _, parts = cells.popitem()
+            tables = [pa.Table.from_batches(*part).combine_chunks() for part in zip(parts, schemas, strict=True)]
+            yield from receive({lane.name: table for lane, table in zip(lanes, tables, strict=True)})
+
     sent = on_executors(spark, len(sendings), send, spark_schema(_CELLS))
     # A repartition by number is never split or rebalanced by the planner: a bucket is always whole.
-    task = F.col("bucket") % tasks
-    return map_batches(sent.repartitionById(tasks, task), _receiver(lanes, receive), spark_schema(schema))
+    return map_batches(sent.repartitionById(tasks, F.col("bucket") % tasks), unpack, spark_schema(schema))
 
 
 def bucket_count(lanes: Sequence[Lane]) -> int:
@@ -91,27 +104,6 @@ def _pack_cells(lane: Lane, rows: pa.Table, number: int, buckets: int) -> pa.Rec
     cells = [batch.slice(start, count).serialize() for start, count in zip(starts[filled], counts[filled], strict=True)]
     numbers = np.full(len(filled), number, np.int32)
     return pa.record_batch([filled.astype(np.int32), numbers, [memoryview(cell) for cell in cells]], schema=_CELLS)
-
-
-def _receiver(lanes: Sequence[Lane], receive: Receive) -> OnBatches:
-    schemas = [lane.schema for lane in lanes]
-
-    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        buckets: dict[int, list[list[pa.RecordBatch]]] = {}
-        for batch in batches:
-            numbers = (batch.column(name).to_pylist() for name in ("bucket", "lane"))
-            for bucket, lane, cell in zip(*numbers, batch.column("rows"), strict=True):
-                parts = buckets.setdefault(bucket, [[] for _ in lanes])
-                parts[lane].append(pa.ipc.read_record_batch(cell.as_buffer(), schemas[lane]))
-        while buckets:
-            _, parts = buckets.popitem()
-            tables = {
-                lane.name: pa.Table.from_batches(found, schema).combine_chunks()
-                for lane, found, schema in zip(lanes, parts, schemas, strict=True)
-            }
-            yield from receive(tables)
-
-    return unpack
 
 
 CandidateKeys: TypeAlias = Hashes | None

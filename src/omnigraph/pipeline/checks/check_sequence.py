@@ -6,7 +6,9 @@ as well. Only where rejected rows would have replaced stored ones do all checks 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame
@@ -28,60 +30,52 @@ OpenCheck: TypeAlias = tuple[Check, CandidateKeys]
 """A check with the candidates that it found."""
 
 
+@dataclass
 class CheckSequence:
     """Checks the tables of one attempt. `refuse` gets rejected rows and raises when the run must end; `keep` has Spark
     keep a frame until the run ends. `outcomes` are those of the ingest, by number and name of a source."""
 
-    def __init__(
-        self,
-        tables: IncomingTables,
-        pipeline: Pipeline,
-        outcomes: Mapping[tuple[int, str], DataFrame],
-        refuse: Callable[[int, DataFrame], None],
-        keep: Callable[[DataFrame], DataFrame],
-    ) -> None:
-        self._tables = tables
-        self._pipeline = pipeline
-        self._outcomes = outcomes
-        self._refuse = refuse
-        self._keep = keep
-        self._rules = (self._shared_values, self._dangling, self._outside_cardinality)
-        self.frames: list[DataFrame] = []
-        self.rejected = 0
-        self.rejected_by_type: dict[str, int] = {}
-        self.superseded: dict[str, int] = {}
-        self._met: dict[str, DataFrame] = {}
-        self._replacing: list[str] = []
+    tables: IncomingTables
+    pipeline: Pipeline
+    outcomes: Mapping[tuple[int, str], DataFrame]
+    refuse: Callable[[int, DataFrame], None]
+    keep: Callable[[DataFrame], DataFrame]
+    frames: list[DataFrame] = field(default_factory=list)
+    rejected: int = 0
+    rejected_by_type: Counter[str] = field(default_factory=Counter)
+    superseded: dict[str, int] = field(default_factory=dict)
+    _met: dict[str, DataFrame] = field(default_factory=dict)
+    _replacing: list[str] = field(default_factory=list)
 
     def run(self) -> None:
         # One job finds the candidates of all checks; most runs have none.
-        id_checks = [self._met_ids(key) for key in sorted(self._tables.by_key) if self._may_meet(key)]
+        id_checks = [self._met_ids(key) for key in sorted(self.tables.by_key) if self._may_meet(key)]
         ids, *others = self._with_candidates([id_checks, *(rule() for rule in self._rules)])
         changed = self._check_ids(ids)
         rejected = self._check_rules(None if changed else others)
         # Where a rejected row would have replaced a stored one, that one stays and may break a rule in turn.
         while rejected and self._replacing:
             rejected = self._check_rules(None)
-        for node in list(self._tables.types("node")):
-            rules.refuse_orphans(self._tables, node)
+        for node in list(self.tables.types("node")):
+            rules.refuse_orphans(self.tables, node)
         for key in self._replacing:
             # Rejected rows no longer replace anything.
-            met = self._met_ids(key).violations(None) if self.rejected_by_type.get(key) else self._met[key]
+            met = self._met_ids(key).violations(None) if self.rejected_by_type[key] else self._met[key]
             replaced = met.where(F.col(ROLE.name) == REPLACED).select(PLACE)
-            self._tables.note_updated(key, self._tables.take_out(key, replaced))
+            self.tables.note_updated(key, self.tables.take_out(key, replaced))
 
     def _is_keyed(self, key: str) -> bool:
-        type_ = self._tables.by_key[key].type
+        type_ = self.tables.by_key[key].type
         return isinstance(type_, NodeType) and bool(type_.key)
 
     def _may_meet(self, key: str) -> bool:
         """Whether an id of this type can occur twice or be stored already; ids that the run generated can't."""
-        graph_sources = any(source.is_graph for source in self._pipeline.sources.values())
-        chosen = any("id" in m.select for m in self._pipeline.mappings if m.type_key == key)
+        graph_sources = any(source.is_graph for source in self.pipeline.sources.values())
+        chosen = any("id" in m.select for m in self.pipeline.mappings if m.type_key == key)
         return self._is_keyed(key) or graph_sources or chosen
 
     def _keeps_last(self, key: str) -> bool:
-        return self._pipeline.quality.keeps_last(self._pipeline.mode, keyed=self._is_keyed(key))
+        return self.pipeline.quality.keeps_last(self.pipeline.mode, keyed=self._is_keyed(key))
 
     def _with_candidates(self, rules: Sequence[Sequence[Check]]) -> list[list[OpenCheck]]:
         """Per rule the checks that have candidates, with the candidates."""
@@ -94,20 +88,20 @@ class CheckSequence:
         """Whether rows were taken out because of their ids."""
         if not opened:
             return False
-        self._met = {check.type_key: self._keep(check.violations(keys)) for check, keys in opened}
+        self._met = {check.type_key: self.keep(check.violations(keys)) for check, keys in opened}
         by_role = [frame.groupBy(ROLE.name).count().withColumn("type", F.lit(key)) for key, frame in self._met.items()]
         counts = {(row["type"], row[ROLE.name]): row["count"] for row in union_of(by_role).collect()}
         changed = False
         for key, met in self._met.items():
             if counts.get((key, REPEAT)):
                 changed = True
-                repeats = rules.repeats(self._tables, key, met)
+                repeats = rules.repeats(self.tables, key, met)
                 if self._keeps_last(key):
-                    self.superseded[key] = self._tables.take_out(key, repeats)
+                    self.superseded[key] = self.tables.take_out(key, repeats)
                 else:
                     self._reject(repeats)
             if counts.get((key, TAKEN)):
-                if self._pipeline.mode is LoadMode.APPEND:
+                if self.pipeline.mode is LoadMode.APPEND:
                     changed = True
                     self._reject(rules.taken_ids(key, met))
                 else:
@@ -124,49 +118,53 @@ class CheckSequence:
                 rejected += self._reject(union_of([check.violations(keys) for check, keys in broken]))
         return rejected
 
+    @property
+    def _rules(self) -> tuple[Callable[[], list[Check]], ...]:
+        return (self._shared_values, self._dangling, self._outside_cardinality)
+
     def _met_ids(self, key: str) -> Check:
-        merges = self._pipeline.mode is LoadMode.MERGE
-        return rules.met_ids(self._tables, key, merges=merges, keep_last=self._keeps_last(key))
+        merges = self.pipeline.mode is LoadMode.MERGE
+        return rules.met_ids(self.tables, key, merges=merges, keep_last=self._keeps_last(key))
 
     def _shared_values(self) -> list[Check]:
-        types = [self._tables.by_key[key].type for key in sorted(self._tables.by_key)]
-        return [rules.shared_values(self._tables, t.type_key, members) for t in types for members in t.uniques]
+        types = [self.tables.by_key[key].type for key in sorted(self.tables.by_key)]
+        return [rules.shared_values(self.tables, t.type_key, members) for t in types for members in t.uniques]
 
     def _dangling(self) -> list[Check]:
-        edges = [edge.type for edge in self._tables.types("edge") if isinstance(edge.type, EdgeType)]
-        return [rules.dangling(self._tables, edge) for edge in edges]
+        edges = [edge.type for edge in self.tables.types("edge") if isinstance(edge.type, EdgeType)]
+        return [rules.dangling(self.tables, edge) for edge in edges]
 
     def _outside_cardinality(self) -> list[Check]:
-        checks = [rules.outside_cardinality(self._tables, edge.key) for edge in self._tables.types("edge")]
+        checks = [rules.outside_cardinality(self.tables, edge.key) for edge in self.tables.types("edge")]
         return [check for check in checks if check is not None]
 
     def _reject(self, found: DataFrame) -> int:
         """Take out the rows, of any types, that break a rule: each once, with all of its violations."""
         # Of an edge that has neither of its nodes, `src` comes before `dst`.
         problems = F.sort_array(F.collect_set(F.struct("property", "reason", "rule")), asc=False).alias("problems")
-        found = self._keep(found.groupBy("type", PLACE).agg(problems))
+        found = self.keep(found.groupBy("type", PLACE).agg(problems))
         counts = {row[0]: row[1] for row in found.groupBy("type").count().collect()}
         for key, count in sorted(counts.items()):
             places = found.where(F.col("type") == key).drop("type")
-            incoming = self._tables.by_key[key]
-            records = EntityRecords.of(self._tables.txn.snapshot, incoming.type, incoming.all_rows)
+            incoming = self.tables.by_key[key]
+            records = EntityRecords.of(self.tables.txn.snapshot, incoming.type, incoming.all_rows)
             fragment, offset = F.shiftright(PLACE, OFFSET_BITS), F.col(PLACE).bitwiseAND((1 << OFFSET_BITS) - 1)
             located = places.select(fragment.cast("int").alias("_fragment"), offset.alias("_offset"), "problems")
             self.frames.append(rejected_by_checks(located, self._positions(key), records))
             self.rejected += count
-            self.rejected_by_type[key] = self.rejected_by_type.get(key, 0) + count
-            self._refuse(self.rejected, self.frames[-1])
-            self._tables.take_out(key, places)
+            self.rejected_by_type[key] += count
+            self.refuse(self.rejected, self.frames[-1])
+            self.tables.take_out(key, places)
         return sum(counts.values())
 
     def _positions(self, key: str) -> DataFrame:
         """Per incoming fragment of a type, the row numbers of its rows."""
-        incoming = self._tables.by_key[key]
+        incoming = self.tables.by_key[key]
         frames = []
-        for (order, source), outcomes in self._outcomes.items():
+        for (order, source), outcomes in self.outcomes.items():
             ids = [(f.first, number) for number, f in incoming.fragments.items() if f.order == order]
             if ids:
-                numbered = self._tables.spark.createDataFrame(ids, "first long, _fragment int")
+                numbered = self.tables.spark.createDataFrame(ids, "first long, _fragment int")
                 written = outcomes.where(F.col("kind") == "fragment").where(F.col("type") == key)
                 joined = written.join(F.broadcast(numbered), "first")
                 frames.append(joined.select("_fragment", F.lit(source).alias("source"), "positions"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -119,9 +119,11 @@ _EDGES_PER_ID: Final = 2
 _LEAST_EDGES: Final = 1 << 20
 
 
-def missing_endpoints(
-    spark: SparkSession, edges: TableScan, ends: Mapping[str, str], nodes: Mapping[str, Sequence[TableScan]]
-) -> DataFrame:
+Ends: TypeAlias = Mapping[str, str]
+NodeIds: TypeAlias = Mapping[str, Sequence[TableScan]]
+
+
+def missing_endpoints(spark: SparkSession, edges: TableScan, ends: Ends, nodes: NodeIds) -> DataFrame:
     """Candidates for ids that edges end in and that no node has. `ends` is the node type of each end, `nodes` where the
     ids of a type are; an id may be found there twice."""
     known = [scan for scans in nodes.values() for scan in scans]
@@ -132,11 +134,7 @@ def missing_endpoints(
 
 
 def _missing_by_lookup(
-    spark: SparkSession,
-    edges: TableScan,
-    groups: Sequence[tuple[int, ...]],
-    ends: Mapping[str, str],
-    nodes: Mapping[str, Sequence[TableScan]],
+    spark: SparkSession, edges: TableScan, groups: Sequence[tuple[int, ...]], ends: Ends, nodes: NodeIds
 ) -> DataFrame:
     def missing(number: int) -> Hashes:
         found: list[Hashes] = []
@@ -149,9 +147,7 @@ def _missing_by_lookup(
     return candidates_by_task(spark, len(groups), missing)
 
 
-def _missing_by_exchange(
-    spark: SparkSession, edges: TableScan, ends: Mapping[str, str], nodes: Mapping[str, Sequence[TableScan]]
-) -> DataFrame:
+def _missing_by_exchange(spark: SparkSession, edges: TableScan, ends: Ends, nodes: NodeIds) -> DataFrame:
     scans = {f"{node} {number}": scan for node, found in nodes.items() for number, scan in enumerate(found)}
     lanes = [Lane(name, scan, ("id",)) for name, scan in scans.items()]
     lanes += [Lane(end, replace(edges, columns=(end,)), (end,)) for end in ends]

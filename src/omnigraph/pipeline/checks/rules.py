@@ -30,7 +30,6 @@ from omnigraph.pipeline.execution.staged_tables import IncomingTables
 from omnigraph.pipeline.spark.table_frames import KeyFilter, TableScan
 from omnigraph.pipeline.spark.tasks import union_of
 
-_UNBOUNDED = Cardinality()
 _NEW, _OLD = "new", "old"
 
 
@@ -194,7 +193,7 @@ def outside_cardinality(tables: IncomingTables, key: str) -> Check | None:
     the earliest stay. Of too few, every incoming edge of the source is rejected, and so is every incoming edge that
     moves a stored one away from its source."""
     edge = tables.by_key[key].type
-    if not isinstance(edge, EdgeType) or edge.cardinality == _UNBOUNDED:
+    if not isinstance(edge, EdgeType) or edge.cardinality == Cardinality():
         return None
 
     most, columns = edge.cardinality.maximum, ["id", "src"]
@@ -291,17 +290,9 @@ def _sharing_violations(
 ) -> DataFrame:
     texts = [_value_text(type_, name, column) for name, column in zip(members, columns, strict=True)]
     tuple_text = F.concat(F.lit("("), F.concat_ws(", ", *texts), F.lit(")"))
-    return _violations(
-        type_.type_key,
-        rows,
-        sentence,
-        the_property(members),
-        type=type_.name,
-        property=members_name(members),
-        value=texts[0] if len(members) == 1 else tuple_text,
-        holder=holder,
-        entity_id=F.col("id"),
-    )
+    names = {"type": type_.name, "property": members_name(members)}
+    values = {"value": texts[0] if len(members) == 1 else tuple_text, "holder": holder, "entity_id": F.col("id")}
+    return _violations(type_.type_key, rows, sentence, the_property(members), **names, **values)
 
 
 def _value_text(type_: TableType, name: str, column: str) -> Column:

@@ -7,7 +7,7 @@ client batches texts, retries, and stores vectors, so a task that Spark runs aga
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -109,9 +109,6 @@ def steps_of(pipeline: Pipeline, catalog: Catalog) -> list[EmbedStep]:
     return list(dict.fromkeys([*pipeline.embed, *on_write_steps(nodes)]))
 
 
-def on_write_steps(nodes: Sequence[NodeType]) -> Iterator[EmbedStep]:
+def on_write_steps(nodes: Sequence[NodeType]) -> list[EmbedStep]:
     """The vectors that the schema has every write compute."""
-    for node in nodes:
-        for prop in node.property_list:
-            if prop.is_embedded_on_write:
-                yield EmbedStep(node.name, prop.name)
+    return [EmbedStep(node.name, p.name) for node in nodes for p in node.property_list if p.is_embedded_on_write]

@@ -62,6 +62,7 @@ OUTCOME_SCHEMA: Final = pa.schema(
 _FLUSH_ROWS: Final = 1 << 20
 _FLUSH_BYTES: Final = 192 << 20
 
+Numbers: TypeAlias = NDArray[np.int64]
 RecordOf: TypeAlias = Callable[[int], str]
 """The whole record behind a row number, made only for rows that are rejected."""
 
@@ -136,9 +137,7 @@ class _Ingest:
             yield pa.RecordBatch.from_pylist(self._outcomes, schema=OUTCOME_SCHEMA)
             self._outcomes = []
 
-    # Typing
-
-    def _type_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
+    def _type_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, Numbers, RecordOf]]:
         from omnigraph.engine.rows.kernels import type_batch
         from omnigraph.pipeline.execution.rejected_records import loose_record
 
@@ -171,7 +170,7 @@ class _Ingest:
             self._reject_row(type_key, numbers[row], None, [problem], texts.__getitem__)
         return rest.filter(corrupt.is_null())
 
-    def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
+    def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, Numbers, RecordOf]]:
         from omnigraph.engine.rows.kernels import decode_collecting
         from omnigraph.engine.rows.kernels.ndjson import record_of as unwrapped
 
@@ -187,13 +186,11 @@ class _Ingest:
             if len(typed):
                 yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1], record_of
 
-    def _mint(self, numbers: NDArray[np.int64]) -> Mint:
+    def _mint(self, numbers: Numbers) -> Mint:
         """Ids for entities that have none: fresh to the graph, and the same whenever this batch is read again."""
         from omnigraph.engine.rows.kernels.ids import seeded_ulids
 
         return seeded_ulids(f"{self._task.seed}\n{numbers[0] if len(numbers) else 0}", self._task.millis)
-
-    # Rejecting
 
     def _reject(self, rejected: list[RejectedRow], record_of: RecordOf) -> None:
         by_row: dict[int, list[RejectedRow]] = {}
@@ -217,13 +214,8 @@ class _Ingest:
             self._outcomes.append({"kind": REJECTED, **described, **record})
 
     def _without(
-        self,
-        key: str,
-        rows: pa.Table,
-        numbers: NDArray[np.int64],
-        problems: Mapping[int, Problem],
-        record_of: RecordOf,
-    ) -> tuple[pa.Table, NDArray[np.int64]]:
+        self, key: str, rows: pa.Table, numbers: Numbers, problems: Mapping[int, Problem], record_of: RecordOf
+    ) -> tuple[pa.Table, Numbers]:
         """Reject the rows that have a problem, and return the others."""
         if not problems:
             return rows, numbers
@@ -233,9 +225,7 @@ class _Ingest:
         keep[list(problems)] = False
         return rows.filter(pa.array(keep)), numbers[keep]
 
-    # Writing
-
-    def _take(self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf) -> None:
+    def _take(self, key: str, rows: pa.Table, numbers: Numbers, record_of: RecordOf) -> None:
         """Keep rows to be written, but for those without a blob that the policy admits, or without a text to embed."""
         type_, steps = self._types[key], self._task.embed.get(key, ())
         if any(prop.type.is_blob for prop in type_.property_list):
@@ -259,7 +249,10 @@ class _Ingest:
         if not rows.num_rows:
             return
         buffer = self._buffers.setdefault(key, _Buffer())
-        buffer.add(rows, numbers)
+        buffer.parts.append(rows)
+        buffer.numbers.append(numbers)
+        buffer.rows += rows.num_rows
+        buffer.size += rows.nbytes
         if buffer.rows >= _FLUSH_ROWS:
             self._flush(key)
         elif sum(b.size for b in self._buffers.values()) > _FLUSH_BYTES:
@@ -289,30 +282,24 @@ def _problem(property: str | None, reason: str, rule: ConstraintRule) -> Problem
 @dataclass
 class _Buffer:
     parts: list[pa.Table] = field(default_factory=list)
-    numbers: list[NDArray[np.int64]] = field(default_factory=list)
+    numbers: list[Numbers] = field(default_factory=list)
     rows: int = 0
     size: int = 0
 
-    def add(self, rows: pa.Table, numbers: NDArray[np.int64]) -> None:
-        self.parts.append(rows)
-        self.numbers.append(numbers)
-        self.rows += rows.num_rows
-        self.size += rows.nbytes
 
-
-def _numbers(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = batch.column(ROW_COLUMN).to_numpy(zero_copy_only=False)
+def _numbers(batch: pa.RecordBatch) -> Numbers:
+    numbers: Numbers = batch.column(ROW_COLUMN).to_numpy(zero_copy_only=False)
     return numbers
 
 
-def packed_positions(numbers: NDArray[np.int64]) -> bytes:
+def packed_positions(numbers: Numbers) -> bytes:
     """Row numbers of a fragment, in order, as the runs they mostly are: each by its first number and its length."""
     starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1)
     lengths = np.diff(starts, append=len(numbers))
     return zlib.compress(np.stack([numbers[starts], lengths]).astype("<i8").tobytes(), 1)
 
 
-def unpacked_positions(packed: bytes) -> NDArray[np.int64]:
+def unpacked_positions(packed: bytes) -> Numbers:
     firsts, lengths = np.frombuffer(zlib.decompress(packed), "<i8").reshape(2, -1)
     before = np.cumsum(lengths) - lengths
     return np.repeat(firsts - before, lengths) + np.arange(lengths.sum())

@@ -10,8 +10,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -31,25 +31,18 @@ from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, 
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
-from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.errors import BranchNotFoundError
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
+from omnigraph.pipeline.execution import report
 from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
 from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.execution.plan import target_of
-from omnigraph.pipeline.execution.report import (
-    SAMPLES,
-    Stages,
-    rejected_by_kernels,
-    rows_rejected,
-    samples,
-    too_many_rejected,
-    with_positions,
-)
+from omnigraph.pipeline.execution.report import SAMPLES, Stages, rejected_by_kernels, samples
 from omnigraph.pipeline.execution.staged_tables import IncomingTables, index_tables
 from omnigraph.pipeline.file import OnError, Pipeline, TypeMapping, check_against, load_pipeline
 from omnigraph.pipeline.sources.fingerprints import DigestCache, Digests
-from omnigraph.pipeline.sources.source_frames import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
+from omnigraph.pipeline.sources.source_frames import RowIndex, SourceFrames, hadoop_uri, spark_errors
 from omnigraph.pipeline.spark.session import session_of_run, spark_session, ui_url
 from omnigraph.pipeline.spark.tasks import spark_schema, union_of
 from omnigraph.storage.identifiers import new_ulid
@@ -85,14 +78,15 @@ def run(
     `embedding` embeds texts instead of the provider that the environment names. A run without rows makes a commit as
     well, to record that the pipeline ran, unless `skip_empty`.
     """
-    loaded = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
-    model = loaded.with_target(branch=branch, mode=mode)
+    model = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
+    model = model if branch is None else replace(model, branch=branch)
+    model = model if mode is None else replace(model, mode=LoadMode(mode))
     with open_workspace(target_of(model, graph)) as workspace:
         allowed, author = require_permission(workspace, actor, model.branch)
         with (
             spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
             session_of_run(session, model.spark) as own,
-            _clear_errors(),
+            spark_errors(None),
             ExitStack() as kept,
         ):
             execution = _Run(model, allowed, own, author, Stages(progress), kept, dry_run, embedding, skip_empty)
@@ -107,16 +101,6 @@ def require_permission(workspace: Workspace, actor: str | None, branch: str) -> 
     allowed.require(author, PolicyAction.CHANGE, branch)
     allowed.refuse_restricted("a pipeline")
     return allowed, author
-
-
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Spark wraps the errors of its tasks; a user should read our message and not a stack trace of two languages."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        reason = own_words(str(error)) or f"Spark could not run the pipeline: {short_reason(error)}"
-        raise BadRequestError(reason) from error
 
 
 @dataclass
@@ -294,7 +278,7 @@ class _Run:
                 try:
                     found.add(self._keep(outcomes), order, source)
                 except (PySparkException, Py4JJavaError) as error:
-                    too_many = too_many_rejected(str(error), source, self.frames.row_index)
+                    too_many = report.too_many_rejected(str(error), source, self.frames.row_index)
                     if too_many is None:
                         raise
                     raise too_many from None
@@ -337,14 +321,12 @@ class _Run:
             return self.frames.through(mapping, task, schema)
         return self.frames.through_records(source, task, schema)
 
-    # Rejections
-
     def _refuse_now(self, total: int, rejected: DataFrame) -> None:
         """End the run because of rejected rows, if they are too many; the first ones are shown."""
         quality = self.model.quality
         allowed = quality.max_rejected if quality.on_error is OnError.QUARANTINE else 0
         if total > allowed:
-            raise rows_rejected(total, samples(rejected, self._row_indexes(rejected), SAMPLES), allowed)
+            raise report.rows_rejected(total, samples(rejected, self._row_indexes(rejected), SAMPLES), allowed)
 
     def _put_into_quarantine(self, ingested: Ingested, checked: CheckSequence) -> None:
         """Before the commit, so that every row is loaded or in the quarantine at any time."""
@@ -359,15 +341,13 @@ class _Run:
             if self.dry_run:
                 return
             self.quarantine = f"{self.model.resolve_path(self.model.quality.quarantine or '')}/{self.run_id}"
-            with_positions(rejected, indexes).write.mode("overwrite").json(hadoop_uri(self.quarantine))
+            report.with_positions(rejected, indexes).write.mode("overwrite").json(hadoop_uri(self.quarantine))
 
     def _row_indexes(self, rejected: DataFrame) -> dict[str, RowIndex]:
         for row in rejected.select("source").distinct().collect():
             if row[0] not in self._indexes:
                 self._indexes[row[0]] = self.frames.row_index(row[0])
         return self._indexes
-
-    # Outcome
 
     def _fingerprint(self) -> str | None:
         """Pipeline and contents of its input as one key. None when some input has no files to look at."""

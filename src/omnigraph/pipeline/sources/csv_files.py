@@ -56,10 +56,6 @@ class CsvPart:
     before: int = 0
     header: tuple[str, ...] | None = None
 
-    @property
-    def size(self) -> int:
-        return (self.file.size if self.stop is None else self.stop) - self.start
-
 
 @dataclass(frozen=True, slots=True)
 class CsvFiles:
@@ -76,10 +72,7 @@ class CsvFiles:
         """The files of a listing. To learn only the columns, large files need not be divided (`divide`)."""
         files = [file for file in listing.files if file.size]
         limit = min(_PART_BYTES, _size(spark.conf.get("spark.sql.files.maxPartitionBytes") or ""))
-        header: list[str] = []
-        for file in files:
-            if header := _header(spark, file, dialect):
-                break
+        header = next(filter(None, (_header(spark, file, dialect) for file in files)), [])
         large = [f for f in files if divide and f.size > limit and f.path and not f.compression and dialect.is_utf_8]
         # A task per large file finds where records begin.
         cuts = texts_of(spark, [partial(_cuts, file, dialect, limit) for file in large])
@@ -108,7 +101,8 @@ class CsvFiles:
         file, without passing through Spark."""
         # Numbers of parts by task, in order: small files share one.
         numbers = [number for number, part in enumerate(self.parts) if part.file.is_readable]
-        sizes = [self.parts[number].size + _OPENING_BYTES for number in numbers]
+        readable = (self.parts[number] for number in numbers)
+        sizes = [(p.file.size if p.stop is None else p.stop) - p.start + _OPENING_BYTES for p in readable]
         groups = consecutive_groups(sizes, self.part_bytes + _OPENING_BYTES)
 
         def of_parts(group: int) -> Iterator[pa.RecordBatch]:

@@ -68,7 +68,13 @@ class Digests:
         local = [n for n, file in enumerate(files) if file.path is not None]
         elsewhere = [n for n, file in enumerate(files) if file.path is None and file.size <= _LARGEST_VALUE]
         self.hashed_bytes += sum(files[n].size for n in (*local, *elsewhere))
-        found = dict(zip(local, self._hash_by_tasks([files[n] for n in local]), strict=True))
+        if sum(files[n].size for n in local) <= _HASHED_HERE:
+            found = {n: _digest(files[n]) for n in local}
+        else:
+            groups = consecutive_groups([files[n].size for n in local], _HASHED_PER_TASK)
+            tasks = [partial(_digests, [files[local[n]] for n in group]) for group in groups]
+            digests = " ".join(texts_of(self.spark, tasks)).split()
+            found = dict(zip(local, digests, strict=True))
         if elsewhere:
             contents = self.spark.read.format("binaryFile").load([files[n].uri for n in elsewhere])
             by_uri: dict[str, str] = dict(contents.select("path", F.sha2("content", 256)).collect())
@@ -76,16 +82,9 @@ class Digests:
         # A large file of another store is known by its name, size and time alone.
         return [found.get(n) or f"{file.uri} {file.modified}" for n, file in enumerate(files)]
 
-    def _hash_by_tasks(self, files: Sequence[InputFile]) -> list[str]:
-        if sum(file.size for file in files) <= _HASHED_HERE:
-            return [_digest(file) for file in files]
 
-        def work(group: Sequence[int]) -> str:
-            return " ".join(_digest(files[n]) for n in group)
-
-        groups = consecutive_groups([file.size for file in files], _HASHED_PER_TASK)
-        digests = texts_of(self.spark, [partial(work, group) for group in groups])
-        return [digest for text in digests for digest in text.split()]
+def _digests(files: Sequence[InputFile]) -> str:
+    return " ".join(map(_digest, files))
 
 
 def _digest(file: InputFile) -> str:
@@ -115,11 +114,11 @@ def _last_change(file: InputFile) -> float:
     return max(stat.st_mtime, stat.st_ctime)
 
 
+@dataclass(frozen=True, slots=True)
 class DigestCache:
     """Digests by identity, in a small database that may be deleted at any time and shared by processes."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    file: Path
 
     @classmethod
     def of_user(cls, environment: Mapping[str, str]) -> DigestCache:
@@ -147,7 +146,7 @@ class DigestCache:
 
     def _open(self) -> sqlite3.Connection:
         """Errors are ignored: without a cache that can be used, everything is hashed."""
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(self._file, timeout=1.0)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(self.file, timeout=1.0)
         database.execute("create table if not exists digests (identity text primary key, digest text, made integer)")
         return database

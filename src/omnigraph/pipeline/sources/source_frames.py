@@ -319,15 +319,19 @@ def hadoop_uri(path: str) -> str:
 
 
 @contextmanager
-def spark_errors(where: str) -> Iterator[None]:
-    """Turn a refusal of Spark into one line that says where. Java throws some of them past Spark's error classes."""
+def spark_errors(where: str | None) -> Iterator[None]:
+    """Turn a refusal of Spark into one line that says where. Java throws some of them past Spark's error classes.
+    Without `where`, the message of our own error on an executor is enough."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise BadRequestError(f"{where}: {short_reason(error)}") from None
+        if where is not None:
+            raise BadRequestError(f"{where}: {short_reason(error)}") from None
+        reason = _own_words(str(error)) or f"Spark could not run the pipeline: {short_reason(error)}"
+        raise BadRequestError(reason) from error
 
 
-def own_words(text: str) -> str | None:
+def _own_words(text: str) -> str | None:
     """The message of our own error on an executor, within the text that Spark made of it."""
     lines = (line for line in text.splitlines() if line.startswith("omnigraph.errors."))
     return next((line.partition(": ")[2].strip() for line in lines), None)
@@ -336,7 +340,7 @@ def own_words(text: str) -> str | None:
 def short_reason(error: Exception) -> str:
     """The message of Spark without its stack trace and plan, with a remedy when a part of Spark is missing."""
     text = str(error).split("\n\nJVM stacktrace", 1)[0]
-    if said := own_words(text):
+    if said := _own_words(text):
         return said
     if isinstance(error, Py4JJavaError):
         text = _JAVA_CLASSES.sub("", text.partition("\n: ")[2])

@@ -15,14 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-    InputPartition,
-)
+from pyspark.sql import datasource as ds
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -59,7 +52,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(OmnigraphDataSource)
 
 
-class OmnigraphDataSource(DataSource):
+class OmnigraphDataSource(ds.DataSource):
     """A `type` is read or written; without one, a stream reads the changes of the whole branch."""
 
     @classmethod
@@ -69,13 +62,13 @@ class OmnigraphDataSource(DataSource):
     def schema(self) -> StructType | str:
         return spark_schema(self._scan()[1].result_schema) if "type" in self.options else CHANGES_SCHEMA
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> ds.DataSourceReader:
         type_, scan = self._scan()
         if self.options.get("pushdown", "false").lower() == "true":
             return FilteringTypeReader(scan, comparable_columns(type_))
         return TypeReader(scan)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> ds.DataSourceWriter:
         key = self.options.get("runKey")
         if key is not None:
             # The run key is looked up before the type, which may be gone since an earlier write.
@@ -85,7 +78,7 @@ class OmnigraphDataSource(DataSource):
                     return TypeWriter(None)
         return TypeWriter(self._sink(overwrite))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> ds.DataSourceStreamReader:  # noqa: N802
         types = frozenset(filter(None, (t.strip() for t in self.options.get("types", "").split(","))))
         start = self.options.get("start", "beginning")
         most = self.options.get("commitsPerBatch")
@@ -93,7 +86,7 @@ class OmnigraphDataSource(DataSource):
             raise BadRequestError(f"option commitsPerBatch is a whole number above 0, not '{most}'")
         return ChangeStreamReader(self._graph(), self._branch(), start, types, int(most) if most else None)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ds.DataSourceStreamWriter:  # noqa: N802
         return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
 
     def _sink(self, overwrite: bool) -> Sink:
@@ -113,7 +106,7 @@ class OmnigraphDataSource(DataSource):
                 table=RemoteTable.of(workspace, state.table(type_.type_key).state),
                 actor=self.options.get("actor"),
                 run_key=self.options.get("runKey"),
-                embed=embed_tasks(list(computed), state.catalog).get(type_.type_key, ()),
+                embed=embed_tasks(computed, state.catalog).get(type_.type_key, ()),
             )
 
     def _option(self, name: str) -> str:
@@ -137,42 +130,40 @@ class OmnigraphDataSource(DataSource):
 
 
 @dataclass
-class CommitRange(InputPartition):
+class CommitRange(ds.InputPartition):
     """The commits at some versions of the branch, both ends included."""
 
     first: int
     last: int
 
 
-class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+@dataclass(eq=False)
+class ChangeStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Commits after the start, in order, at most `commits` in a micro-batch. `start` is beginning (default), now, or
     after:<commit id>."""
 
-    def __init__(
-        self, graph: GraphAddress, branch: str, start: str, types: frozenset[str], commits: int | None = None
-    ) -> None:
-        self._graph = graph
-        self._branch = branch
-        self._start = start
-        self._types = types
-        self._commits = commits
-        self._end: int | None = None
+    graph: GraphAddress
+    branch: str
+    start: str
+    types: frozenset[str]
+    commits: int | None = None
+    _end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        with self._graph.open() as workspace:
-            check_type_names(self._types, workspace.snapshot(self._branch).catalog)
-            if self._start == "now":
-                return {"version": workspace.snapshot(self._branch).version}
-            if self._start.startswith(_AFTER):
-                return {"version": workspace.commit_entry(self._start.removeprefix(_AFTER)).version}
-            if self._start != "beginning":
-                raise BadRequestError(f"option start is beginning, now or after:<commit id>, not '{self._start}'")
+        with self.graph.open() as workspace:
+            check_type_names(self.types, workspace.snapshot(self.branch).catalog)
+            if self.start == "now":
+                return {"version": workspace.snapshot(self.branch).version}
+            if self.start.startswith(_AFTER):
+                return {"version": workspace.commit_entry(self.start.removeprefix(_AFTER)).version}
+            if self.start != "beginning":
+                raise BadRequestError(f"option start is beginning, now or after:<commit id>, not '{self.start}'")
         # The first commit creates the graph and changes nothing that was there before.
         return {"version": 1}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark counts rows, bytes or files; a commit is nearest to a file."""
-        return ReadAllAvailable() if self._commits is None else ReadMaxFiles(self._commits)
+        return ReadAllAvailable() if self.commits is None else ReadMaxFiles(self.commits)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._end = self._newest()
@@ -183,23 +174,23 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             newest = min(newest, start["version"] + limit.max_files)
         return {"version": max(newest, start["version"])}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[ds.InputPartition]:
         first, last = start["version"] + 1, end["version"]
         size = max(1, -(-(last - first + 1) // _MOST_TASKS))
         return [CommitRange(at, min(at + size - 1, last)) for at in range(first, last + 1, size)]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+    def read(self, partition: ds.InputPartition) -> Iterator[tuple[Any, ...]]:
         if not isinstance(partition, CommitRange):
             return
-        with self._graph.open() as workspace:
+        with self.graph.open() as workspace:
             for version in range(partition.first, partition.last + 1):
                 yield from self._changes(workspace, version)
 
     def _changes(self, workspace: Workspace, version: int) -> Iterator[tuple[Any, ...]]:
-        state = workspace.snapshot(self._branch, version=version)
+        state = workspace.snapshot(self.branch, version=version)
         commit = state.entry.commit
         cause = (commit.id, state.entry.version, datetime.fromtimestamp(commit.authored_at / 1e6, UTC), commit.actor)
-        for change in changes_of(state, ChangeScope.of(types=self._types)).records():
+        for change in changes_of(state, ChangeScope.of(types=self.types)).records():
             image = change.after or change.before
             ends = image.endpoints if image is not None else None
             between = (None, None) if ends is None else (ends.source, ends.target)
@@ -210,8 +201,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is kept for a consumer, so there is nothing to release."""
 
     def _newest(self) -> int:
-        with self._graph.open() as workspace:
-            return workspace.snapshot(self._branch).version
+        with self.graph.open() as workspace:
+            return workspace.snapshot(self.branch).version
 
 
 def _image(image: Any) -> str | None:

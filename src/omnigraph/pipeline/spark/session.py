@@ -34,11 +34,9 @@ _LOG_SETTING: Final = "log4j2.configurationFile"
 _DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 _EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
-# Rows per Arrow batch: large enough that a batch costs more than its hand-over, small enough for wide rows.
-_BATCH_ROWS: Final = "32768"
-
 _DEFAULTS: Final[dict[str, str]] = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": _BATCH_ROWS,
+    # Large enough that a batch costs more than its hand-over, small enough for wide rows.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.ui.showConsoleProgress": "false",

@@ -110,14 +110,10 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def to_transport(batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [_cast(column, transport_type(column.type)) for column in batch.columns]
-    return pa.record_batch(columns, schema=transport_schema(batch.schema))
-
-
-def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
-    if column.type == target:
-        return column
-    if pt.is_fixed_size_list(column.type):
-        # The slots of a null list are not its values; an ordinary list has none there.
-        return column.cast(pa.list_(column.type.value_type)).cast(target)
-    return column.cast(target)
+    schema, columns = transport_schema(batch.schema), []
+    for column, target in zip(batch.columns, schema.types, strict=True):
+        if pt.is_fixed_size_list(column.type):
+            # The slots of a null list are not its values; an ordinary list has none there.
+            column = column.cast(pa.list_(column.type.value_type))
+        columns.append(column if column.type == target else column.cast(target))
+    return pa.record_batch(columns, schema=schema)

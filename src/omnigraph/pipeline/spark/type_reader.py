@@ -6,8 +6,9 @@ table is the catalog's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -26,12 +27,16 @@ from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import Scalar
 from omnigraph.pipeline.spark.table_frames import TableScan, scan_frame
 
-_COMPARISONS: dict[type[Filter], str] = {
-    ds.EqualTo: "=",
-    ds.GreaterThan: ">",
-    ds.GreaterThanOrEqual: ">=",
-    ds.LessThan: "<",
-    ds.LessThanOrEqual: "<=",
+_CONDITIONS: dict[type[Filter], Callable[[str, Any], str | None]] = {
+    ds.IsNull: lambda column, _: scan_plans.is_null(column),
+    ds.IsNotNull: lambda column, _: scan_plans.is_not_null(column),
+    ds.In: scan_plans.is_one_of,
+    ds.StringStartsWith: scan_plans.starts_with,
+    ds.EqualTo: lambda column, value: scan_plans.compares(column, "=", value),
+    ds.GreaterThan: lambda column, value: scan_plans.compares(column, ">", value),
+    ds.GreaterThanOrEqual: lambda column, value: scan_plans.compares(column, ">=", value),
+    ds.LessThan: lambda column, value: scan_plans.compares(column, "<", value),
+    ds.LessThanOrEqual: lambda column, value: scan_plans.compares(column, "<=", value),
 }
 # Where Lance and Spark compare alike. Floats differ in NaN, moments in the zone of the literal.
 _COMPARABLE = frozenset({Scalar.STRING, Scalar.BOOL, Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.DATE})
@@ -112,30 +117,16 @@ class FilteringTypeReader(TypeReader):
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  (Spark's name)
         conditions = []
         for condition in filters:
-            text = self._condition(condition)
+            attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+            column = self._comparable.get(attribute[0]) if len(attribute) == 1 else None
+            predicate = _CONDITIONS.get(type(condition))
+            text = predicate(column, getattr(condition, "value", None)) if predicate and column else None
             if text is None:
                 yield condition
             else:
                 conditions.append(text)
         if conditions:
             self._scan = replace(self._scan, filter=scan_plans.all_of(conditions))
-
-    def _condition(self, condition: Filter) -> str | None:
-        attribute: tuple[str, ...] = getattr(condition, "attribute", ())
-        column = self._comparable.get(attribute[0]) if len(attribute) == 1 else None
-        if column is None:
-            return None
-        if isinstance(condition, ds.IsNull):
-            return scan_plans.is_null(column)
-        if isinstance(condition, ds.IsNotNull):
-            return scan_plans.is_not_null(column)
-        if isinstance(condition, ds.In):
-            return scan_plans.is_one_of(column, condition.value)
-        value = getattr(condition, "value", None)
-        if isinstance(condition, ds.StringStartsWith):
-            return scan_plans.starts_with(column, value)
-        operator = _COMPARISONS.get(type(condition))
-        return None if operator is None else scan_plans.compares(column, operator, value)
 
 
 def comparable_columns(type_: TableType) -> dict[str, str]:

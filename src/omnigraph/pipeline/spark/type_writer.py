@@ -28,14 +28,7 @@ from omnigraph.engine.rows.kernels import RejectedRow, Stage, TypedRows, type_ba
 from omnigraph.engine.rows.kernels.typed_rows import first_in_stage_order
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
-from omnigraph.errors import (
-    BadRequestError,
-    ConflictError,
-    ConstraintError,
-    ConstraintRule,
-    KeyConflictError,
-    OmniGraphError,
-)
+from omnigraph.errors import BadRequestError, ConflictError, ConstraintError, ConstraintRule, KeyConflictError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.pipeline.execution.embedding import EmbedTask, fill_vectors
 
@@ -56,7 +49,7 @@ def note_error_fields() -> Iterator[None]:
         raise
 
 
-def error_behind(error: BaseException) -> OmniGraphError | None:
+def error_behind(error: BaseException) -> ConstraintError | KeyConflictError | None:
     """The `ConstraintError` or `KeyConflictError` that made Spark fail; None when Spark failed for another reason."""
     for line in str(error).splitlines():
         if line.startswith(_MARK):
@@ -144,11 +137,7 @@ class Sink:
         return write_new_fragments(self.table, rows, table_schema(type_), replaces=self.mode is LoadMode.OVERWRITE)
 
     def publish(
-        self,
-        messages: Sequence[WriterCommitMessage | None],
-        key: str | None,
-        *,
-        unless: Callable[[WriteTxn], bool] | None = None,
+        self, messages: Sequence[WriterCommitMessage | None], key: str | None, *, unless: Callable[[WriteTxn], bool]
     ) -> PublishedCommit | None:
         """One commit for everything the tasks wrote, or none when `unless` finds that it was made before."""
         written = [message for message in messages if isinstance(message, WrittenRows) and message.fragments]
@@ -161,7 +150,7 @@ class Sink:
             commit = FrameCommit(type_, self.mode, fragments)
 
             def prepare(txn: WriteTxn) -> PublishPlan | None:
-                if unless is not None and unless(txn):
+                if unless(txn):
                     return None
                 if any(message.schema != txn.base.schema for message in written):
                     raise ConflictError(
@@ -185,7 +174,7 @@ class TypeWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._sink is not None:
             with note_error_fields():
-                self._sink.publish(messages, self._sink.run_key)
+                self._sink.publish(messages, self._sink.run_key, unless=lambda _: False)
 
 
 # Spark names the query to the tasks of a stream, but not to the committing process.
