@@ -107,9 +107,6 @@ def _mapping(type_: TableType, source: str, columns: Sequence[str], ends: Sequen
     return TypeMapping(type_.name, source, select, *(quoted[end] for end in ends))
 
 
-_SOURCE = "frame"
-
-
 def write_frame(
     graph: GraphHandle | str | Path,
     frame: DataFrame,
@@ -143,10 +140,11 @@ def write_frame(
         ends = ("src", "dst") if type_.kind == "edge" else ()
         if not set(ends) <= set(frame.columns):
             raise BadRequestError(f"rows of the edge type {type_.name} need the columns 'src' and 'dst'")
+        source = Source("frame", sql=f"select * from global_temp.{view}")
         pipeline = Pipeline(
             name=f"{type_.name} from a DataFrame",
-            sources={_SOURCE: Source(_SOURCE, sql=f"select * from global_temp.{view}")},
-            mappings=(_mapping(type_, _SOURCE, frame.columns, ends),),
+            sources={source.name: source},
+            mappings=(_mapping(type_, source.name, frame.columns, ends),),
             branch=branch,
             mode=load_mode(mode),
             embed=tuple(EmbedStep(type_.name, name) for name in embed),

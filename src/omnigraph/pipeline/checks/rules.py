@@ -30,8 +30,6 @@ from omnigraph.pipeline.execution.staged_tables import IncomingTables
 from omnigraph.pipeline.spark.table_frames import KeyFilter, TableScan
 from omnigraph.pipeline.spark.tasks import union_of
 
-_NEW, _OLD = "new", "old"
-
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -53,9 +51,9 @@ def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) 
 
     def violations(found: CandidateKeys) -> DataFrame:
         def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
-            yield from id_lookup.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last).to_batches()
+            yield from id_lookup.met_ids(rows["new"], rows["stored"], keep_last=keep_last).to_batches()
 
-        lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in ((_NEW, new), (_OLD, old))]
+        lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in (("new", new), ("stored", old))]
         return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
 
     # A merge expects to meet most of what is stored, so almost every key would be a candidate.

@@ -72,11 +72,9 @@ Problem: TypeAlias = dict[str, str | None]
 @dataclass(frozen=True, slots=True)
 class IngestTask:
     """The ingest of one source. `type_key` is None for graph records, which name their types themselves, and for a
-    source that only queries read: of it, only records without columns arrive, to be rejected.
-
-    Ids that the graph generates depend on `seed` and the row alone, so a task that runs twice makes the same ones.
-    `most_rejected` limits how many rejected rows one task keeps; the tally counts them all.
-    """
+    source that only queries read: of it, only records without columns arrive, to be rejected. Ids that the graph
+    generates depend on `seed` and the row alone, so a task that runs twice makes the same ones. `most_rejected` limits
+    how many rejected rows one task keeps; the tally counts them all."""
 
     catalog: bytes
     tables: Mapping[str, RemoteTable]
