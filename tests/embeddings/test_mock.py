@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, Role, open_client
+from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, open_client
 
 
 def mock(model: str = "") -> EmbeddingClient:
@@ -32,7 +32,7 @@ def test_vectors_are_unit_length_and_depend_on_text_and_dimension_only(text: str
     assert vector.dtype == np.float32
     assert vector.shape == (dimension,)
     assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-6)
-    assert np.array_equal(vector, mock("another model").embed(text, dimension, Role.DOCUMENT))
+    assert np.array_equal(vector, mock("another model").embed_documents([text], dimension)[0])
 
 
 def test_texts_are_taken_as_they_are() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, open_client
-from omnigraph.embeddings.vector_store import Space, VectorStore, shared_store
+from omnigraph.embeddings.vector_store import VectorStore, shared_store, vector_key
 from omnigraph.errors import EmbeddingError
 from tests.support.embedding_server import EmbeddingServer, Reply, proper, vector_of
 
@@ -31,8 +31,7 @@ def one(number: float) -> NDArray[np.float32]:
 
 
 def keys(count: int) -> list[bytes]:
-    space = Space("openai", "u", "m", 8, "")
-    return [space.key(str(number)) for number in range(count)]
+    return [vector_key("openai", "u", "m", 8, "", str(number)) for number in range(count)]
 
 
 def test_no_text_is_paid_for_twice(provider: EmbeddingServer, quick: dict[str, str]) -> None:
@@ -100,7 +99,7 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
     )
 )
 def test_different_texts_and_spaces_have_different_keys(spaces: list[tuple[str, str, str, int, str, str]]) -> None:
-    made = {Space(a, b, c, dimension, role).key(text) for a, b, c, dimension, role, text in spaces}
+    made = {vector_key(*space) for space in spaces}
     assert len(made) == len(set(spaces))
 
 
@@ -150,7 +149,7 @@ def test_it_stays_within_its_size_and_keeps_what_is_used(tmp_path: Path) -> None
     limit = 256 << 10
     store = VectorStore(tmp_path / "vectors", limit)
     wide = np.ones(256, np.float32)
-    held = [Space("openai", "u", "m", 256, "").key(str(number)) for number in range(1000)]
+    held = [vector_key("openai", "u", "m", 256, "", str(number)) for number in range(1000)]
     store.keep(dict.fromkeys(held[:10], wide))
     with sqlite3.connect(store.path) as db:
         db.execute("UPDATE vectors SET used = used - 10000")
@@ -177,8 +176,8 @@ def test_a_fork_opens_it_anew(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:lance is not fork-safe")
 def test_processes_that_begin_at_once_lose_nothing(tmp_path: Path) -> None:
-    space = Space("openai", "u", "m", 8, "")
-    own = [[space.key(f"{process} {number}") for number in range(30)] for process in range(4)]
+    space = ("openai", "u", "m", 8, "")
+    own = [[vector_key(*space, f"{process} {number}") for number in range(30)] for process in range(4)]
     children = []
     for process, mine in enumerate(own):
         if (child := os.fork()) == 0:

@@ -25,7 +25,7 @@ from omnigraph.pipeline.checks import id_lookup as matching
 from omnigraph.pipeline.checks.candidate_keys import HASH, Lane, candidate_keys, exchange
 from omnigraph.pipeline.checks.id_lookup import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
 from omnigraph.pipeline.spark.table_frames import TableScan
-from omnigraph.pipeline.spark.type_reader import type_named, type_scan
+from omnigraph.pipeline.spark.type_reader import type_scan
 
 texts = st.text(max_size=40)
 SCALARS = {
@@ -146,7 +146,7 @@ def test_both_ways_of_looking_for_ends_find_the_same(spark: SparkSession, tmp_pa
         state = graph.snapshot()
 
         def scan(name: str, columns: list[str], fragments: slice) -> TableScan:
-            whole = type_scan(state, type_named(state, name), columns)
+            whole = type_scan(state, state.catalog.type_named(name), columns)
             return replace(whole, table=replace(whole.table, fragments=whole.table.fragments[fragments]))
 
         edges = scan("Visits", ["src", "dst"], slice(None))
@@ -176,7 +176,7 @@ def test_a_bucket_has_all_rows_of_its_keys(
             nameless = '{"type":"Thing","data":{"n":0}}'
             graph.load("\n".join([*lines, nameless]), mode="append")
         state = graph.snapshot()
-        scan = type_scan(state, type_named(state, "Thing"), ["name"])
+        scan = type_scan(state, state.catalog.type_named("Thing"), ["name"])
         monkeypatch.setattr(exchanging, "_ROWS_PER_BUCKET", 64)
         monkeypatch.setattr(exchanging, "_BUCKETS_PER_TASK", 5)
 

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from omnigraph import Graph
 from omnigraph.embeddings.client import open_client
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment
-from omnigraph.embeddings.provider import Role
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline import reembed
 from omnigraph.storage.log.tracing import Trace
@@ -35,7 +34,7 @@ def page(name: str, text: str | None, **more: Any) -> str:
 
 
 def expected(text: str, config: EmbeddingConfig = MOCK) -> list[float]:
-    return open_client(config).embed(text, 3, Role.DOCUMENT).tolist()
+    return open_client(config).embed_documents([text], 3)[0].tolist()
 
 
 class OtherWriter(Trace):

@@ -145,7 +145,7 @@ def test_rows_of_every_format_arrive_and_bad_ones_are_found_in_their_files(tmp_p
     newest = replace(pipeline, sources={"vectors": Source("vectors", "lance", "parts.lance")}, mappings=())
     again = SourceFrames(spark, newest)
     assert again.fingerprint("vectors", Digests(spark)) != digests["vectors"]
-    assert again.frame("vectors").count() == 5
+    assert again.spark.table("vectors").count() == 5
 
 
 def test_a_mapping_reads_only_the_columns_of_a_lance_dataset_that_it_may_name() -> None:

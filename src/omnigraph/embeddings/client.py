@@ -6,10 +6,12 @@ those of documents, and logs each call. It never logs a text or a key.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 import numpy as np
@@ -22,12 +24,9 @@ from omnigraph.embeddings.configuration import (
     logger,
     model_from_environment,
 )
-from omnigraph.embeddings.http_provider import GeminiFormat, OpenAIFormat, WireFormat
+from omnigraph.embeddings.http_provider import GeminiProvider, OpenAIProvider
 from omnigraph.embeddings.provider import (
-    DEADLINE_MS,
-    RETRY_ATTEMPTS,
-    RETRY_BACKOFF_MS,
-    TIMEOUT_MS,
+    RETRY_VARIABLES,
     BatchRefusedError,
     MockProvider,
     Provider,
@@ -36,7 +35,7 @@ from omnigraph.embeddings.provider import (
     Usage,
     unit_vector,
 )
-from omnigraph.embeddings.vector_store import CACHE, CACHE_MIB, Space, VectorStore, shared_store
+from omnigraph.embeddings.vector_store import CACHE, CACHE_MIB, VectorStore, shared_store, vector_key
 from omnigraph.errors import EmbeddingError
 
 MOST_TEXTS: Final = 64
@@ -58,31 +57,22 @@ def batches(texts: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-_CLIENT_VARIABLES: Final = (DEADLINE_MS, TIMEOUT_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, CACHE, CACHE_MIB)
+CLIENT_VARIABLES: Final = (*RETRY_VARIABLES.values(), CACHE, CACHE_MIB)
+"""The variables that `open_client` needs in another process. No key is among them."""
 
 
+@dataclass(eq=False)
 class EmbeddingClient:
-    """Embeds with one provider under one configuration.
+    """Embeds with one provider under one configuration. It looks for the vectors of documents in `stores`, first to
+    last, before it asks the provider, and keeps new ones in all of them. Without stores, every call asks."""
 
-    Vectors of documents are looked for in `stores`, first to last, before a provider is asked, and kept in all of them.
-    Without stores, every call asks.
-    """
-
-    def __init__(
-        self,
-        config: EmbeddingConfig,
-        provider: Provider,
-        *,
-        stores: Sequence[VectorStore] = (),
-        role_matters: bool = True,
-        usage: Usage | None = None,
-    ) -> None:
-        self.config = config
-        self.usage = Usage() if usage is None else usage
-        self._provider = provider
-        self._stores = tuple(stores)
-        self._role_matters = role_matters
-        self._one_by_one = False
+    config: EmbeddingConfig
+    provider: Provider
+    _: KW_ONLY
+    stores: Sequence[VectorStore] = ()
+    role_matters: bool = True
+    usage: Usage = field(default_factory=Usage)
+    _one_by_one: bool = field(default=False, init=False)
 
     @property
     def model(self) -> str:
@@ -93,32 +83,30 @@ class EmbeddingClient:
         return self.config.is_mock
 
     def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
-        return self.embed(text, dimension, Role.QUERY)
-
-    def embed_documents(self, texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
-        """A unit vector for each text, one below the other. Equal ones are asked for once, those of earlier runs never.
-
-        What a provider has answered is kept before the next request is made, so a failure loses nothing.
-        """
-        _check_dimension(dimension)
-        distinct = list(dict.fromkeys(texts))
-        keys = self._keys(distinct, dimension)
-        self.usage.count(texts=len(texts), reused=len(texts) - len(distinct))
-        found = self._stored(keys, dimension)
-        for batch in batches([text for text in distinct if text not in found]):
-            for answers in self._answers(batch, dimension):
-                found |= answers
-                self._keep({keys[text]: vector for text, vector in answers.items()})
-        return np.stack([found[text] for text in texts]) if texts else np.empty((0, dimension), np.float32)
-
-    def embed(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
-        """A unit vector of the given dimension, from the provider itself."""
+        """A unit vector of the given dimension, always from the provider."""
         _check_dimension(dimension)
         self.usage.count(texts=1)
-        return self._alone(text, dimension, role)
+        return self._alone(text, dimension, Role.QUERY)
+
+    def embed_documents(self, texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
+        """A unit vector for each text, one below the other. Equal texts are asked for once, stored ones never. Vectors
+        are kept before the next request is made, so a failure loses nothing."""
+        _check_dimension(dimension)
+        keys = self._keys(texts, dimension)
+        vectors: dict[str, NDArray[np.float32]] = {}
+        for store in self.stores:
+            wanted = {key: text for text, key in keys.items() if text not in vectors}
+            stored = store.find(list(wanted), dimension)
+            vectors |= {wanted[key]: vector for key, vector in stored.items()}
+        self.usage.count(texts=len(texts), reused=len(texts) - len(keys) + len(vectors))
+        for batch in batches([text for text in keys if text not in vectors]):
+            for answers in self._answers(batch, dimension):
+                vectors |= answers
+                self._keep({keys[text]: vector for text, vector in answers.items()})
+        return np.stack([vectors[text] for text in texts]) if texts else np.empty((0, dimension), np.float32)
 
     def _answers(self, batch: Sequence[str], dimension: int) -> Iterable[dict[str, NDArray[np.float32]]]:
-        """The vectors of a batch in as many pieces as it takes requests. What an answer lacks is asked for alone."""
+        """The vectors of a batch, one piece per request. A text without a vector in the response is asked for alone."""
         is_refused = False
         if len(batch) > 1 and not self._one_by_one:
             try:
@@ -132,7 +120,7 @@ class EmbeddingClient:
                 batch = [text for text in batch if text not in answered]
         for text in batch:
             yield {text: self._alone(text, dimension, Role.DOCUMENT)}
-        # Had one of the texts been refused, it would have failed alone: so it was that they came together.
+        # None of the texts was refused alone, so the provider refused that they came together.
         self._one_by_one = self._one_by_one or is_refused
 
     def _alone(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
@@ -142,13 +130,13 @@ class EmbeddingClient:
         return answer
 
     def _ask(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32] | None]:
-        """One call of the provider, checked and recorded. What came beside an unusable vector is kept all the same."""
+        """One call of the provider, checked and logged. Usable vectors are kept, even if one beside them is not."""
         began = time.monotonic()
-        called = (self.config.provider.value, self.config.model, dimension, len(texts))
         checked: list[NDArray[np.float32] | None] = []
         failure: EmbeddingError | None = None
+        level, outcome = logging.WARNING, "failed"
         try:
-            for answer in self._provider.embed(texts, dimension, role):
+            for answer in self.provider.embed(texts, dimension, role):
                 try:
                     checked.append(None if answer is None else unit_vector(answer, dimension))
                 except EmbeddingError as error:
@@ -160,30 +148,19 @@ class EmbeddingClient:
                 usable = zip(self._keys(texts, dimension).values(), checked, strict=True)
                 self._keep({key: vector for key, vector in usable if vector is not None})
                 raise failure
-        except EmbeddingError:
-            outcome = "provider=%s model=%s dimension=%d texts=%d elapsed=%.3fs failed"
-            logger.warning(outcome, *called, time.monotonic() - began)
-            raise
-        outcome = "provider=%s model=%s dimension=%d texts=%d elapsed=%.3fs ok"
-        logger.info(outcome, *called, time.monotonic() - began)
+            level, outcome = logging.INFO, "ok"
+        finally:
+            call = (self.config.provider.value, self.config.model, dimension, len(texts), time.monotonic() - began)
+            logger.log(level, "provider=%s model=%s dimension=%d texts=%d elapsed=%.3fs %s", *call, outcome)
         return checked
 
     def _keys(self, texts: Sequence[str], dimension: int) -> dict[str, bytes]:
-        role = Role.DOCUMENT.value if self._role_matters else ""
-        space = Space(self.config.provider.value, self.config.base_url, self.config.model, dimension, role)
-        return {text: space.key(text) for text in texts}
-
-    def _stored(self, keys: Mapping[str, bytes], dimension: int) -> dict[str, NDArray[np.float32]]:
-        found: dict[str, NDArray[np.float32]] = {}
-        for store in self._stores:
-            wanted = {key: text for text, key in keys.items() if text not in found}
-            held = store.find(list(wanted), dimension)
-            found.update({wanted[key]: vector for key, vector in held.items()})
-        self.usage.count(reused=len(found))
-        return found
+        role = Role.DOCUMENT.value if self.role_matters else ""
+        space = (self.config.provider.value, self.config.base_url, self.config.model, dimension, role)
+        return {text: vector_key(*space, text) for text in dict.fromkeys(texts)}
 
     def _keep(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
-        for store in self._stores:
+        for store in self.stores:
             store.keep(vectors)
 
 
@@ -193,38 +170,26 @@ def open_client(
     *,
     stores: Sequence[VectorStore] = (),
 ) -> EmbeddingClient:
-    """A client for a resolved configuration. How long it asks and where it keeps vectors is said by variables.
-
-    Vectors are kept in `stores` and in the store of this user. Those of the mock and of a local model cost nothing, and
-    are made again.
-    """
+    """A client for a resolved configuration; variables limit its requests and name its store. Vectors are kept in
+    `stores` and in the store of this user. Those of the mock and of a local model cost nothing, and are computed
+    again."""
     environment = os.environ if environment is None else environment
-    usage = Usage()
     if config.provider is ProviderKind.MOCK:
-        return EmbeddingClient(config, MockProvider(), usage=usage)
+        return EmbeddingClient(config, MockProvider())
     if config.provider is ProviderKind.LOCAL:
         from omnigraph.embeddings.local import LocalProvider
 
-        return EmbeddingClient(config, LocalProvider(config), usage=usage)
-    from omnigraph.embeddings.http_provider import HttpProvider
-
-    format: WireFormat = GeminiFormat() if config.provider is ProviderKind.GEMINI else OpenAIFormat()
-    provider = HttpProvider(config, format, RetrySettings.from_environment(environment), usage)
+        return EmbeddingClient(config, LocalProvider(config))
+    usage, kind = Usage(), GeminiProvider if config.provider is ProviderKind.GEMINI else OpenAIProvider
+    provider = kind(config, RetrySettings.from_environment(environment), usage)
     shared = shared_store(environment)
     kept = (*stores, *((shared,) if shared is not None else ()))
-    return EmbeddingClient(config, provider, stores=kept, role_matters=format.role_matters, usage=usage)
-
-
-def client_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that `open_client` needs in another process. No key is among them."""
-    return {name: environment[name] for name in _CLIENT_VARIABLES if name in environment}
+    return EmbeddingClient(config, provider, stores=kept, role_matters=kind.role_matters, usage=usage)
 
 
 class EnvironmentEmbedder:
-    """A client resolved from variables on first use, once; a graph that never embeds needs none of them.
-
-    A failed resolution is tried again the next time, since somebody may have set the variable by then.
-    """
+    """A client resolved from variables on first use; a graph that never embeds needs none of them. A failed resolution
+    is tried again the next time, because the variable may be set by then."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = os.environ if environment is None else environment

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -80,22 +80,26 @@ class EmbeddingConfig:
 def config_from_environment(environment: Mapping[str, str]) -> EmbeddingConfig:
     """Resolve a configuration: mock flag, provider, base URL, model, key, in this order."""
     kind = _choose_provider(environment, warn=True)
-    defaults = DEFAULTS[kind]
-    model = _value(environment, MODEL) or defaults.model
+    variables = DEFAULTS[kind].key_variables
+    config = _without_key(kind, _value(environment, MODEL), _value(environment, BASE_URL))
+    key = next((key for variable in variables if (key := _value(environment, variable)) is not None), None)
+    if key is not None:
+        return replace(config, api_key=key)
+    if kind.needs_key:
+        raise EmbeddingError(f"{' or '.join(variables)} is required for the {kind} embedding provider")
+    return config
+
+
+def _without_key(kind: ProviderKind, model: str | None, base_url: str | None) -> EmbeddingConfig:
     if kind is ProviderKind.MOCK:
-        return EmbeddingConfig(kind, model)
-    base_url = (_value(environment, BASE_URL) or defaults.base_url).rstrip("/")
-    if not kind.needs_key:
-        return EmbeddingConfig(kind, model, base_url)
-    for variable in defaults.key_variables:
-        if (key := _value(environment, variable)) is not None:
-            return EmbeddingConfig(kind, model, base_url, key)
-    raise EmbeddingError(f"{' or '.join(defaults.key_variables)} is required for the {kind} embedding provider")
+        return EmbeddingConfig(kind, model or "")
+    defaults = DEFAULTS[kind]
+    return EmbeddingConfig(kind, model or defaults.model, (base_url or defaults.base_url).rstrip("/"))
 
 
 def model_from_environment(environment: Mapping[str, str]) -> tuple[str, bool]:
-    """The model of that configuration, and whether it is only a label of the mock. No key is needed: that a model is
-    wrong is reported before that a key is missing."""
+    """The model of that configuration, and whether it is only a label of the mock. This needs no key, so that a wrong
+    model is reported before a missing key."""
     kind = _choose_provider(environment)
     return _value(environment, MODEL) or DEFAULTS[kind].model, kind is ProviderKind.MOCK
 
@@ -138,19 +142,15 @@ class EmbeddingProfile(Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     def resolve(self, environment: Mapping[str, str]) -> EmbeddingConfig:
         """The configuration that this profile and the variables of a machine come to."""
         kind = provider_kind(self.kind)
-        defaults = DEFAULTS[kind]
+        config = _without_key(kind, self.model, self.base_url)
         if kind is ProviderKind.MOCK:
-            return EmbeddingConfig(kind, self.model or environment.get(MODEL, "").strip())
-        base_url = (self.base_url or defaults.base_url).rstrip("/")
+            return replace(config, model=config.model or environment.get(MODEL, "").strip())
         if not kind.needs_key:
-            return EmbeddingConfig(kind, self.model or defaults.model, base_url)
-        return EmbeddingConfig(kind, self.model or defaults.model, base_url, self._key(kind, environment))
-
-    def _key(self, kind: ProviderKind, environment: Mapping[str, str]) -> str:
+            return config
         if self.api_key is None:
             raise EmbeddingError(f"the {kind} embedding provider needs an api_key such as ${{OPENAI_API_KEY}}")
         if (reference := _REFERENCE.fullmatch(self.api_key)) is None:
             raise EmbeddingError("the api_key of an embedding profile has to name a variable, as in ${OPENAI_API_KEY}")
         if not (key := environment.get(reference[1], "").strip()):
             raise EmbeddingError(f"the embedding profile takes its key from {reference[1]}, which is not set")
-        return key
+        return replace(config, api_key=key)

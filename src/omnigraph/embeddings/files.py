@@ -1,8 +1,8 @@
 """`omnigraph embed`: files of graph records get their vectors before they are loaded, all records or none.
 
 The command calls `embed_file` with a specification of types and fields, alone or in a seed manifest. Records pass in
-portions, so memory does not grow with the file, and values stay the JSON they were. Vectors that were paid for are kept
-beside the output until it is complete, so a run that died costs only what it had not asked for yet.
+portions, so memory does not grow with the file, and values keep their JSON text. Vectors are kept beside the output
+until it is complete, so the repetition of a run that died asks only for the rest.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, TypeVar
+from typing import Annotated, BinaryIO, Final
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Raw, Struct
+from numpy.typing import NDArray
 
 from omnigraph.embeddings.client import EmbeddingClient, open_client
 from omnigraph.embeddings.configuration import config_from_environment
@@ -28,8 +30,6 @@ from omnigraph.errors import BadRequestError, ConflictError, NotFoundError
 STREAM: Final = "-"
 """The name of stdin where something is read, and of stdout where it is written."""
 _DEFAULT_ARTIFACT: Final = "./build/seed.embedded.jsonl"
-
-Model = TypeVar("Model")
 
 
 class TypeFields(Struct, frozen=True):
@@ -77,10 +77,11 @@ class EmbedJob:
 def read_spec(path: str) -> EmbedSpec:
     """A specification in JSON."""
     try:
-        given = msgspec.json.decode(_content(path, "embedding spec"))
+        return msgspec.json.decode(_content(path, "embedding spec"), type=EmbedSpec)
+    except msgspec.ValidationError as error:
+        raise BadRequestError(f"embedding spec '{path}': {error}") from None
     except msgspec.DecodeError as error:
         raise BadRequestError(f"embedding spec '{path}' is not valid JSON: {error}") from None
-    return _convert(given, EmbedSpec, f"embedding spec '{path}'")
 
 
 def read_manifest(path: str) -> EmbedJob:
@@ -89,16 +90,16 @@ def read_manifest(path: str) -> EmbedJob:
 
     called = f"seed manifest '{path}'"
     try:
-        given = yaml.safe_load(_content(path, "seed manifest"))
+        document = yaml.safe_load(_content(path, "seed manifest"))
+        manifest = msgspec.convert({} if document is None else document, _Manifest)
+    except msgspec.ValidationError as error:
+        raise BadRequestError(f"{called}: {error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        place = getattr(error, "problem_mark", None)
-        where = f" (line {place.line + 1}, column {place.column + 1})" if place is not None else ""
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
         raise BadRequestError(f"{called} is not valid YAML{where}: {getattr(error, 'problem', error)}") from None
-    manifest = _convert({} if given is None else given, _Manifest, called)
-    if manifest.sources is not None:
-        source: str | None = manifest.sources.raw_seed
-    else:
-        source = manifest.seed.data if manifest.seed is not None else None
+    legacy = manifest.seed.data if manifest.seed is not None else None
+    source = legacy if manifest.sources is None else manifest.sources.raw_seed
     if source is None:
         raise BadRequestError(f"{called} does not say where the records are: it needs sources.raw_seed")
     if manifest.embeddings is None:
@@ -118,13 +119,6 @@ def _content(path: str, what: str) -> bytes:
         raise NotFoundError(f"{what} does not exist: {path}") from None
     except OSError as error:
         raise BadRequestError(f"can't read {what} '{path}': {error.strerror}") from None
-
-
-def _convert(given: Any, model: type[Model], called: str) -> Model:
-    try:
-        return msgspec.convert(given, model)
-    except msgspec.ValidationError as error:
-        raise BadRequestError(f"{called}: {error}") from None
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
@@ -179,15 +173,6 @@ def render(value: Raw) -> str:
     if json.startswith(b"["):
         return ", ".join(shown for element in _ARRAY.decode(json) if (shown := render(element)))
     return json.decode()
-
-
-def is_missing(value: Raw | None) -> bool:
-    """Whether a member holds no vector: it is absent, null or empty."""
-    return value is None or bytes(value) in (b"null", b"[]")
-
-
-def as_json(value: Any) -> Raw:
-    return Raw(msgspec.json.encode(value))
 
 
 def _text(value: Raw) -> str:
@@ -286,57 +271,52 @@ def embed_file(
         client = open_client(config_from_environment(environment), environment, stores=[resumable] if resumable else [])
         outcome.model, outcome.usage = client.model, client.usage
     with _destination(job.output) as output, _open_input(job.input) as lines:
-        for portion in _portions(_Run(job.spec, selection, outcome).prepare(map(read, lines))):
-            _embed(portion, job.spec, client)
-            output.writelines(each.line for each in portion)
+        for portion in _portions(_prepare(map(read, lines), job.spec, selection, outcome)):
+            texts = [each.text for each in portion if each.text is not None]
+            vectors = iter(client.embed_documents(texts, job.spec.dimension) if client is not None and texts else ())
+            output.writelines(each.line if each.text is None else each.embedded(next(vectors)) for each in portion)
     if resumable is not None:
         resumable.remove()
     return outcome
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A line to be written; with a text, once its vector is in it."""
+    """A record and its line of the output. One with a `text` needs the vector of it in `target`."""
 
+    record: Record
     line: bytes
-    record: Record | None = None
     target: str = ""
     text: str | None = None
 
+    def embedded(self, vector: NDArray[np.float32]) -> bytes:
+        json = Raw(msgspec.json.encode(vector.tolist()))
+        return self.record.with_data({**self.record.data, self.target: json}) + b"\n"
 
-@dataclass(frozen=True)
-class _Run:
-    spec: EmbedSpec
-    selection: Selection
-    outcome: EmbedOutcome
 
-    def prepare(self, lines: Iterable[bytes]) -> Iterator[_Prepared]:
-        """Every record, with what is to be embedded of it."""
-        for line in lines:
-            if not (line := line.decode("utf-8", "surrogateescape").strip().encode("utf-8", "surrogateescape")):
-                continue
-            self.outcome.records += 1
-            yield self._prepare(Record.of(line, self.outcome.records))
-
-    def _prepare(self, record: Record) -> _Prepared:
-        unchanged = _Prepared(record.line + b"\n")
-        if not self.selection.holds(record):
-            return unchanged
-        self.outcome.selected += 1
-        fields = self.spec.types.get(record.type or "")
-        if fields is None:
-            return unchanged
-        held = record.data.get(fields.target)
-        if self.outcome.mode is EmbedMode.CLEAN:
-            if held is None:
-                return unchanged
-            self.outcome.cleaned += 1
-            rest = {name: value for name, value in record.data.items() if name != fields.target}
-            return _Prepared(record.with_data(rest) + b"\n")
-        if self.outcome.mode is EmbedMode.FILL_MISSING and not is_missing(held):
-            return unchanged
-        self.outcome.embedded += 1
-        return _Prepared(b"", record, fields.target, record.text(fields.fields))
+def _prepare(
+    lines: Iterable[bytes], spec: EmbedSpec, selection: Selection, outcome: EmbedOutcome
+) -> Iterator[_Prepared]:
+    for line in lines:
+        if not (line := line.decode("utf-8", "surrogateescape").strip().encode("utf-8", "surrogateescape")):
+            continue
+        outcome.records += 1
+        record = Record.of(line, outcome.records)
+        prepared = _Prepared(record, record.line + b"\n")
+        is_selected = selection.holds(record)
+        outcome.selected += is_selected
+        fields = spec.types.get(record.type or "") if is_selected else None
+        if fields is not None:
+            vector = record.data.get(fields.target)
+            is_missing = vector is None or bytes(vector) in (b"null", b"[]")
+            if outcome.mode is EmbedMode.CLEAN and vector is not None:
+                outcome.cleaned += 1
+                rest = {name: value for name, value in record.data.items() if name != fields.target}
+                prepared = _Prepared(record, record.with_data(rest) + b"\n")
+            elif outcome.mode is not EmbedMode.CLEAN and (is_missing or outcome.mode is not EmbedMode.FILL_MISSING):
+                outcome.embedded += 1
+                prepared = replace(prepared, target=fields.target, text=record.text(fields.fields))
+        yield prepared
 
 
 def _portions(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
@@ -345,48 +325,27 @@ def _portions(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
     for each in prepared:
         portion.append(each)
         texts += each.text is not None
-        size += len(each.line) if each.record is None else len(each.record.line)
+        size += len(each.line)
         if texts >= _PORTION_TEXTS or size >= _PORTION_BYTES:
             yield portion
             portion, texts, size = [], 0, 0
     yield portion
 
 
-def _embed(portion: list[_Prepared], spec: EmbedSpec, client: EmbeddingClient | None) -> None:
-    wanted = [(each, each.record, each.text) for each in portion if each.record is not None and each.text is not None]
-    if client is None or not wanted:
-        return
-    vectors = client.embed_documents([text for _, _, text in wanted], spec.dimension)
-    for (each, record, _), vector in zip(wanted, vectors, strict=True):
-        each.line = record.with_data({**record.data, each.target: as_json(vector.tolist())}) + b"\n"
-
-
-@contextmanager
-def _open_input(path: str) -> Iterator[BinaryIO]:
-    if path == STREAM:
-        yield sys.stdin.buffer
-        return
+def _open_input(path: str) -> AbstractContextManager[BinaryIO]:
     try:
-        file = open(path, "rb")  # noqa: SIM115  (closed below; only opening it may fail in this way)
+        return nullcontext(sys.stdin.buffer) if path == STREAM else open(path, "rb")
     except OSError as error:
         raise BadRequestError(f"can't read '{path}': {error.strerror}") from None
-    with file:
-        yield file
 
 
 @contextmanager
 def _destination(path: str) -> Iterator[BinaryIO]:
-    if path != STREAM:
-        with _replacement_of(path) as file:
-            yield file
+    """Stdout, or a file that replaces the one at `path` when the block ends well."""
+    if path == STREAM:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
         return
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
-
-
-@contextmanager
-def _replacement_of(path: str) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block ends well. What was there before stays until then."""
     temporary = f"{path}.tmp"
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -402,7 +361,7 @@ def _replacement_of(path: str) -> Iterator[BinaryIO]:
 
 
 def _lock_file(path: str) -> BinaryIO:
-    """The file, held by this process alone: two runs to one output would mix their lines."""
+    """The file, locked by this process: two runs to one output would mix their lines."""
     try:
         import fcntl
     except ImportError:  # no POSIX locks here
@@ -419,5 +378,5 @@ def _lock_file(path: str) -> BinaryIO:
                 return file
         except FileNotFoundError:
             pass
-        # Its holder finished in between: what we hold is the output now, and not ours to write.
+        # Its holder finished in between: our file is the output now, which we must not write.
         file.close()

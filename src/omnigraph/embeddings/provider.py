@@ -1,8 +1,7 @@
 """The provider protocol, the checks that make a response a unit vector, usage counters, retries, and the mock provider.
 
-The client and all providers use it. Retries have attempts, pauses, a timeout for each attempt and a deadline for all.
-The mock makes a vector from the bytes of the text alone, whatever the model and role; stored vectors of tests depend on
-every bit of it, so it must never change.
+The client and all providers use it. The mock makes a vector from the bytes of the text alone, whatever the model and
+role; stored vectors of tests depend on every bit of it, so it must never change.
 """
 
 from __future__ import annotations
@@ -37,28 +36,20 @@ class BatchRefusedError(EmbeddingError):
 
 class Provider(Protocol):
     def embed(self, texts: Sequence[str], dimension: int, role: Role) -> Sequence[NDArray[np.float32] | None]:
-        """One answer per text as it came, neither checked nor normalised; EmbeddingError when there is none.
-
-        Of several texts, None is one that the answer leaves out, and BatchRefusedError says that they have to
-        be asked for one by one.
-        """
+        """One vector per text as it came, neither checked nor normalised; EmbeddingError when there is none. Of several
+        texts, None is one that the response leaves out; BatchRefusedError asks for them one by one."""
         ...
 
 
-def norm_of(vector: NDArray[np.float32]) -> np.float32:
-    """The length, summed in order in double precision and rounded once."""
-    squares = np.cumsum(vector.astype(np.float64) ** 2)
-    return np.float32(np.sqrt(squares[-1])) if squares.size else np.float32(0)
-
-
 def unit_vector(answer: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
-    """A provider's answer as a unit vector of the asked dimension. Each failed check is final."""
+    """A provider's vector as a unit vector of the asked dimension. Each failed check is final."""
     if answer.shape != (dimension,):
         raise EmbeddingError(f"embedding dimension mismatch: expected {dimension}, got {answer.size}")
     finite = np.isfinite(answer)
     if not finite.all():
         raise EmbeddingError(f"embedding component {int(np.argmin(finite))} is not finite")
-    norm = norm_of(answer)
+    # The length is summed in order in double precision and rounded once.
+    norm = np.float32(np.sqrt(np.cumsum(answer.astype(np.float64) ** 2)[-1]))
     if norm <= SMALLEST_NORM:
         raise EmbeddingError("embedding has zero norm")
     return answer / norm
@@ -66,8 +57,7 @@ def unit_vector(answer: NDArray[np.float32], dimension: int) -> NDArray[np.float
 
 @dataclass
 class Usage:
-    """Counters of one client. `reused` texts were answered before and cost nothing; `tokens` stay None until a provider
-    tells them."""
+    """Counters of one client. `reused` texts cost nothing; `tokens` stay None until a provider reports them."""
 
     texts: int = 0
     reused: int = 0
@@ -93,34 +83,32 @@ _MASK: Final = 0xFFFFFFFFFFFFFFFF
 
 class MockProvider:
     def embed(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32]]:
-        return [_draw(text, dimension) for text in texts]
-
-
-def _draw(text: str, dimension: int) -> NDArray[np.float32]:
-    state = fnv1a64(text)
-    drawn = np.empty(dimension, np.float64)
-    for i in range(dimension):
-        state ^= (state << 13) & _MASK
-        state ^= state >> 7
-        state ^= (state << 17) & _MASK
-        drawn[i] = float(state) / float(_MASK)
-    return drawn.astype(np.float32) * np.float32(2) - np.float32(1)
+        drawn = np.empty((len(texts), dimension), np.float64)
+        for row, text in enumerate(texts):
+            state = fnv1a64(text)
+            for i in range(dimension):
+                state ^= (state << 13) & _MASK
+                state ^= state >> 7
+                state ^= (state << 17) & _MASK
+                drawn[row, i] = float(state) / float(_MASK)
+        return list(drawn.astype(np.float32) * np.float32(2) - np.float32(1))
 
 
 Answer = TypeVar("Answer")
 
-DEADLINE_MS: Final = "OMNIGRAPH_EMBED_DEADLINE_MS"
-TIMEOUT_MS: Final = "OMNIGRAPH_EMBED_TIMEOUT_MS"
-RETRY_ATTEMPTS: Final = "OMNIGRAPH_EMBED_RETRY_ATTEMPTS"
-RETRY_BACKOFF_MS: Final = "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS"
-
+RETRY_VARIABLES: Final = {
+    "attempts": "OMNIGRAPH_EMBED_RETRY_ATTEMPTS",
+    "backoff_ms": "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS",
+    "timeout_ms": "OMNIGRAPH_EMBED_TIMEOUT_MS",
+    "deadline_ms": "OMNIGRAPH_EMBED_DEADLINE_MS",
+}
 _MOST_DOUBLINGS: Final = 10
 _LONGEST_REQUESTED_PAUSE: Final = 300.0
 _LARGEST: Final = 2**53
 
 
 class TransientError(Exception):
-    """An attempt that failed in a way that another one may not; `retry_after` seconds were asked to pass."""
+    """A failed attempt that may be repeated; the provider asked for a pause of `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -138,14 +126,14 @@ class RetrySettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """A value that is not a number keeps its default, and so does 0 where it has no meaning."""
-        default, deadline = cls(), _number(environment, DEADLINE_MS)
-        return cls(
-            attempts=_number(environment, RETRY_ATTEMPTS) or default.attempts,
-            backoff_ms=_number(environment, RETRY_BACKOFF_MS) or default.backoff_ms,
-            timeout_ms=_number(environment, TIMEOUT_MS) or default.timeout_ms,
-            deadline_ms=default.deadline_ms if deadline is None else deadline,
-        )
+        """A value that is not a number keeps its default, and so does 0 except as a deadline."""
+        numbers = {}
+        for name, variable in RETRY_VARIABLES.items():
+            text = environment.get(variable, "").strip()
+            number = int(text) if re.fullmatch(r"\+?[0-9]{1,18}", text) else -1
+            if (0 if name == "deadline_ms" else 1) <= number <= _LARGEST:
+                numbers[name] = number
+        return cls(**numbers)
 
     def pause(self, attempt: int, failure: TransientError) -> float:
         """Seconds to wait after a failed attempt, or longer if the provider asked for it."""
@@ -153,19 +141,15 @@ class RetrySettings:
         return max(backoff, min(failure.retry_after, _LONGEST_REQUESTED_PAUSE))
 
     def answer(self, attempt: Callable[[float], Answer], on_retry: Callable[[int, float], None], called: str) -> Answer:
-        """The result of `attempt(timeout in seconds)`, tried again while there are attempts and time left.
-
-        A pause that would end after the deadline is not begun. `called` says in a message whom the deadline was for.
-        """
+        """The result of `attempt(timeout in seconds)`, tried again while there are attempts and time left. A pause that
+        would end after the deadline is not begun. `called` names the provider in a message."""
         ends = time.monotonic() + self.deadline_ms / 1000 if self.deadline_ms else float("inf")
         for number in range(1, self.attempts + 1):
-            left = ends - time.monotonic()
             try:
-                return attempt(min(self.timeout_ms / 1000, max(left, 0.001)))
+                return attempt(min(self.timeout_ms / 1000, max(ends - time.monotonic(), 0.001)))
             except TransientError as failure:
                 pause = self.pause(number, failure)
-                left = ends - time.monotonic()
-                last = number == self.attempts
+                left, last = ends - time.monotonic(), number == self.attempts
                 if left <= 0 or (left <= pause and not last):
                     raise EmbeddingError(
                         f"embedding deadline exceeded after {self.deadline_ms} ms ({called}); the last answer was: "
@@ -176,9 +160,3 @@ class RetrySettings:
             on_retry(number, pause)
             time.sleep(pause)
         raise AssertionError("there is at least one attempt")
-
-
-def _number(environment: Mapping[str, str], variable: str) -> int | None:
-    text = environment.get(variable, "").strip()
-    number = int(text) if re.fullmatch(r"\+?[0-9]{1,18}", text) else None
-    return number if number is None or number <= _LARGEST else None

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -41,27 +40,13 @@ _INHERITED: Final[list[sqlite3.Connection]] = []
 """Connections of a process that this one was forked from: never used here, and never closed, which would be use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
-    """The provider, address, model, dimension and role that vectors share besides their text.
-
-    `role` is empty where queries and documents get the same vector.
-    """
-
-    provider: str
-    base_url: str
-    model: str
-    dimension: int
-    role: str
-
-    def key(self, text: str) -> bytes:
-        """The digest of a text in this space."""
-        digest = hashlib.sha256()
-        for part in (self.provider, self.base_url, self.model, str(self.dimension), self.role, text):
-            encoded = part.encode("utf-8", "surrogatepass")
-            digest.update(len(encoded).to_bytes(8, "big"))
-            digest.update(encoded)
-        return digest.digest()
+def vector_key(provider: str, base_url: str, model: str, dimension: int, role: str, text: str) -> bytes:
+    """A digest of everything that a vector depends on. `role` is empty where it makes no difference."""
+    digest = hashlib.sha256()
+    for part in (provider, base_url, model, str(dimension), role, text):
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.digest()
 
 
 class VectorStore:
@@ -70,13 +55,13 @@ class VectorStore:
     def __init__(self, path: Path, limit_bytes: int | None = None) -> None:
         self.path = path
         self._limit = limit_bytes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._opened: tuple[int, sqlite3.Connection] | None = None
         self._inode = 0
         self._warned = False
 
     def find(self, keys: Sequence[bytes], dimension: int) -> dict[bytes, NDArray[np.float32]]:
-        """Those of the vectors that are here and undamaged."""
+        """The stored vectors of these keys that are undamaged."""
         found: dict[bytes, NDArray[np.float32]] = {}
         if not self.path.exists():
             return found
@@ -88,24 +73,20 @@ class VectorStore:
         return found
 
     def keep(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
-        """They survive the death of this process as soon as this returns."""
+        """Store vectors; once this returns, they survive the death of this process."""
         if vectors:
             self._within(lambda db: self._write(db, vectors))
-
-    def close(self) -> None:
-        with self._lock:
-            self._close()
 
     def remove(self) -> None:
         """Delete the file. For a store that one job had for itself."""
         with self._lock:
-            self._close()
+            self.close()
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
     def _write(self, db: sqlite3.Connection, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
-        now = int(time.time())
-        rows = [(key, _check(key, stored), stored, now) for key, stored in _encode(vectors)]
+        now, encoded = int(time.time()), {key: vector.astype("<f4").tobytes() for key, vector in vectors.items()}
+        rows = [(key, _check(key, stored), stored, now) for key, stored in encoded.items()]
         db.execute("BEGIN IMMEDIATE")
         with db:
             db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
@@ -119,7 +100,7 @@ class VectorStore:
                 try:
                     return work(self._connection())
                 except sqlite3.DatabaseError as error:
-                    self._close()
+                    self.close()
                     if fresh or isinstance(error, sqlite3.OperationalError):
                         self._warn(error)
                         return None
@@ -150,11 +131,12 @@ class VectorStore:
             db.execute("CREATE INDEX IF NOT EXISTS vectors_by_use ON vectors (used)")
         return self._opened[1]
 
-    def _close(self) -> None:
-        if self._opened is not None and self._opened[0] == os.getpid():
-            with suppress(sqlite3.Error):
-                self._opened[1].close()
-        self._opened = None
+    def close(self) -> None:
+        with self._lock:
+            if self._opened is not None and self._opened[0] == os.getpid():
+                with suppress(sqlite3.Error):
+                    self._opened[1].close()
+            self._opened = None
 
     def _put_aside(self, error: sqlite3.DatabaseError) -> None:
         """Keep a file that is not a database under another name, and begin a new one."""
@@ -170,34 +152,24 @@ class VectorStore:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            logger.warning(
-                "vectors can't be kept in %s (%s): texts may be paid for again; %s names another directory, or 'off'",
-                self.path,
-                error,
-                CACHE,
+            warning = (
+                "vectors can't be kept in %s (%s): texts may be paid for again; %s names another directory, or 'off'"
             )
+            logger.warning(warning, self.path, error, CACHE)
 
 
 def shared_store(environment: Mapping[str, str]) -> VectorStore | None:
-    """The store that all processes of this user share; None when the environment says so."""
-    named = environment.get(CACHE, "").strip()
-    if named.lower() in _OFF:
+    """The store that all processes of this user share; None when the environment switches it off or has no home."""
+    named, caches, home, size = (environment.get(n, "").strip() for n in (CACHE, "XDG_CACHE_HOME", "HOME", CACHE_MIB))
+    if named.lower() in _OFF or not (named or caches or home):
         return None
-    if named:
-        directory = Path(named).expanduser()
-    else:
-        home = environment.get("XDG_CACHE_HOME", "").strip() or environment.get("HOME", "").strip()
-        if not home:
-            return None
-        below = () if environment.get("XDG_CACHE_HOME", "").strip() else (".cache",)
-        directory = Path(home, *below, "omnigraph")
-    size = environment.get(CACHE_MIB, "").strip()
+    directory = Path(named).expanduser() if named else Path(caches or Path(home, ".cache"), "omnigraph")
     mib = int(size) if size.isdecimal() and int(size) else _DEFAULT_MIB
     return VectorStore(directory / _NAME, mib << 20)
 
 
 def _read(db: sqlite3.Connection, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-    """The stored rows. That they are used, and so stay, is noted once an hour: a lookup is rarely a write."""
+    """The stored rows. Their time of use is updated at most once an hour, so that a lookup is rarely a write."""
     marks = ",".join("?" * len(keys))
     rows = db.execute(f"SELECT key, checksum, vector, used FROM vectors WHERE key IN ({marks})", keys).fetchall()
     now = int(time.time())
@@ -224,10 +196,6 @@ def _evict(db: sqlite3.Connection, limit: int) -> None:
         if to_free <= 0:
             break
     db.executemany("DELETE FROM vectors WHERE key = ?", doomed)
-
-
-def _encode(vectors: Mapping[bytes, NDArray[np.float32]]) -> list[tuple[bytes, bytes]]:
-    return [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
 
 
 def _check(key: bytes, stored: bytes) -> bytes:

@@ -25,30 +25,18 @@ if TYPE_CHECKING:
 
 _SPARK_EXTRA = ("pyspark", "py4j", "pandas")
 
-_HOMES = {
-    "BulkInput": "bulk_load",
-    "OmnigraphDataSource": "spark.datasource",
-    "Pipeline": "file",
-    "PipelineReport": "omnigraph.api.service.pipeline",
-    "SparkSettings": "file",
-    "StageEvent": "omnigraph.api.service.pipeline",
-    "current_session": "spark.session",
-    "error_behind": "spark.type_writer",
-    "explain": "execution.plan",
-    "export_types": "bulk_export",
-    "load_on_spark": "bulk_load",
-    "load_pipeline": "file",
-    "optimize_on_spark": "bulk_maintenance",
-    "read_pipeline": "file",
-    "reembed": "bulk_maintenance",
-    "register": "spark.datasource",
-    "register_views": "spark.type_reader",
-    "run": "execution.run",
-    "spark_session": "spark.session",
-    "start_session": "spark.session",
-    "to_spark": "spark.type_reader",
-    "validate": "execution.plan",
-    "write_frame": "bulk_load",
+_MODULES = {
+    "omnigraph.api.service.pipeline": ("PipelineReport", "StageEvent"),
+    "omnigraph.pipeline.bulk_export": ("export_types",),
+    "omnigraph.pipeline.bulk_load": ("BulkInput", "load_on_spark", "write_frame"),
+    "omnigraph.pipeline.bulk_maintenance": ("optimize_on_spark", "reembed"),
+    "omnigraph.pipeline.execution.plan": ("explain", "validate"),
+    "omnigraph.pipeline.execution.run": ("run",),
+    "omnigraph.pipeline.file": ("Pipeline", "SparkSettings", "load_pipeline", "read_pipeline"),
+    "omnigraph.pipeline.spark.datasource": ("OmnigraphDataSource", "register"),
+    "omnigraph.pipeline.spark.session": ("current_session", "spark_session", "start_session"),
+    "omnigraph.pipeline.spark.type_reader": ("register_views", "to_spark"),
+    "omnigraph.pipeline.spark.type_writer": ("error_behind",),
 }
 
 __all__ = [
@@ -80,13 +68,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Spark is imported by the first thing that needs it, not by reading a pipeline file."""
-    if name not in _HOMES:
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module 'omnigraph.pipeline' has no attribute '{name}'")
     try:
-        home = _HOMES[name]
-        return getattr(
-            importlib.import_module(home if home.startswith("omnigraph.") else f"omnigraph.pipeline.{home}"), name
-        )
+        return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _SPARK_EXTRA:

@@ -7,9 +7,9 @@ formats are tables for other tools. Nothing passes through the driver.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -30,11 +30,11 @@ from omnigraph.pipeline.sources.source_frames import hadoop_uri, spark_errors
 from omnigraph.pipeline.spark.session import spark_session
 from omnigraph.pipeline.spark.table_frames import scan_frame
 from omnigraph.pipeline.spark.tasks import on_executors
-from omnigraph.pipeline.spark.type_reader import type_named, type_scan
+from omnigraph.pipeline.spark.type_reader import type_scan
 
 _LINES_PER_BATCH: Final = 4_096
-# Without these, Spark writes quotes in a way of its own and cuts spaces off. Nothing is null, and two
-# quotes are an empty text.
+# Without these, Spark escapes quotes with backslashes and trims spaces. An empty value is null, two quotes are an empty
+# text.
 _RFC_4180: Final = {
     "header": "true",
     "escape": '"',
@@ -55,9 +55,6 @@ class BulkFormat(StrEnum):
     JSON = "json"
 
 
-_SPARK_FORMATS: Final = {BulkFormat.NDJSON: "text"}
-
-
 def export_types(
     spark: SparkSession | None,
     graph: GraphHandle,
@@ -73,20 +70,18 @@ def export_types(
     force: bool = False,
     progress: Progress | None = None,
 ) -> list[ExportedFile]:
-    """Write `<directory>/nodes/<Type>` and `<directory>/edges/<Type>`. What exists is replaced only with `force`.
+    """Write `<directory>/nodes/<Type>` and `<directory>/edges/<Type>`. Existing files are replaced only with `force`.
 
     Dates and times of records are texts of ISO 8601; with `epoch`, days and milliseconds since 1970. Without a session,
-    Spark is started when everything is checked and allowed.
+    Spark is started once everything is checked and allowed.
     """
-    try:
-        chosen_format = BulkFormat(format)
-    except ValueError:
-        raise BadRequestError(f"unknown export format '{format}'; use one of: {', '.join(BulkFormat)}") from None
+    if format not in list(BulkFormat):
+        raise BadRequestError(f"unknown export format '{format}'; use one of: {', '.join(BulkFormat)}")
     if not force and "://" not in directory and Path(directory).exists() and any(Path(directory).iterdir()):
         raise BadRequestError(f"'{directory}' is not empty; export into a new directory, or replace it with --force")
     state = graph._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).acting(PolicyAction.EXPORT)
     state.refuse_restricted("an export on Spark")
-    chosen = [type_named(state, name) for name in (types or state.types())]
+    chosen = [state.catalog.type_named(name) for name in (types or state.types())]
     stages = Stages(progress)
     mode = "overwrite" if force else "errorifexists"
     written = []
@@ -94,41 +89,27 @@ def export_types(
         for type_ in chosen:
             place = f"{directory.rstrip('/')}/{type_.kind}s/{type_.name}"
             with stages.stage("export", type_.type_key), spark_errors(type_.type_key):
-                frame = _frame(session, state, type_, chosen_format, Dates.EPOCH if epoch else Dates.ISO)
+                if format == BulkFormat.NDJSON:
+                    frame = _records(session, state, type_, Dates.EPOCH if epoch else Dates.ISO)
+                else:
+                    frame = scan_frame(session, type_scan(state, type_))
                 path = hadoop_uri(place) if "://" in place else str(Path(place).absolute())
-                options = _RFC_4180 if chosen_format is BulkFormat.CSV else {}
-                frame.write.format(_SPARK_FORMATS.get(chosen_format, format)).options(**options).mode(mode).save(path)
+                options = _RFC_4180 if format == BulkFormat.CSV else {}
+                spark_format = "text" if format == BulkFormat.NDJSON else format
+                frame.write.format(spark_format).options(**options).mode(mode).save(path)
             written.append(ExportedFile(type_.type_key, place, state.count(type_.type_key)))
     return written
-
-
-def _frame(spark: SparkSession, state: Snapshot, type_: TableType, format: BulkFormat, dates: Dates) -> DataFrame:
-    if format is BulkFormat.NDJSON:
-        return _records(spark, state, type_, dates)
-    return scan_frame(spark, type_scan(state, type_))
 
 
 def _records(spark: SparkSession, state: Snapshot, type_: TableType, dates: Dates) -> DataFrame:
     groups = type_scan(state, type_).groups()
     if not groups:
         return spark.createDataFrame([], "value string")
-    task = _LinesTask(EntityRecords.of(state, type_, dates=dates), tuple(groups))
-    return on_executors(spark, len(groups), task.batches, "value string")
+    records = EntityRecords.of(state, type_, dates=dates)
 
-
-@dataclass(frozen=True, slots=True)
-class _LinesTask:
-    """The task of writing the entities of some fragments as records."""
-
-    records: EntityRecords
-    groups: tuple[tuple[int, ...], ...]
-
-    def batches(self, group: int) -> Iterator[pa.RecordBatch]:
-        batch: list[str] = []
-        for line in self.records.lines(self.groups[group]):
-            batch.append(line.decode())
-            if len(batch) == _LINES_PER_BATCH:
-                yield pa.RecordBatch.from_pydict({"value": batch})
-                batch = []
-        if batch:
+    def batches(group: int) -> Iterator[pa.RecordBatch]:
+        lines = records.lines(groups[group])
+        while batch := [line.decode() for line in islice(lines, _LINES_PER_BATCH)]:
             yield pa.RecordBatch.from_pydict({"value": batch})
+
+    return on_executors(spark, len(groups), batches, "value string")

@@ -7,8 +7,9 @@ file per fragment; all other columns stay in the files they are in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -35,8 +36,7 @@ from omnigraph.pipeline.execution.staged_tables import index_tables
 from omnigraph.pipeline.file import EmbedStep, SparkSettings
 from omnigraph.pipeline.sources.source_frames import spark_errors
 from omnigraph.pipeline.spark.session import spark_session
-from omnigraph.pipeline.spark.tasks import on_executors, texts_of
-from omnigraph.pipeline.spark.type_reader import type_named
+from omnigraph.pipeline.spark.tasks import texts_of
 
 TARGET_ROWS: Final = 1 << 20
 
@@ -75,18 +75,18 @@ def optimize_on_spark(
         with stages.stage("publish"):
             published = workspace.publish(txn, plan)
     refresh_topologies(workspace.snapshot(branch))
-    rows = [
-        TableOptimized(
-            type_key=key,
-            fragments_removed=compacted[key].removed,
-            fragments_added=compacted[key].added,
-            committed=key in plan.staged,
-            pending_indexes=tuple(
-                PendingIndex(each.property, each.reason) for each in waiting_indexes(txn.resources, type_, after[key])
-            ),
+    rows = []
+    for key, type_ in chosen.items():
+        pending = [PendingIndex(i.property, i.reason) for i in waiting_indexes(txn.resources, type_, after[key])]
+        rows.append(
+            TableOptimized(
+                type_key=key,
+                fragments_removed=compacted[key].removed,
+                fragments_added=compacted[key].added,
+                committed=key in plan.staged,
+                pending_indexes=tuple(pending),
+            )
         )
-        for key, type_ in chosen.items()
-    ]
     commit = None if published is None else receipt_of(published.entry)
     return OptimizeReport.of(workspace.uri, branch, tuple(rows), commit)
 
@@ -108,81 +108,53 @@ def reembed(
     Rows without a text, or with a blank one, keep what they have. When the branch moves meanwhile, only fragments that
     changed are embedded again. `index` brings the declared indexes of the type to full coverage in the same commit.
     """
-    details = {"embed.property": f"{type_name}.{property}"}
     author = graph._workspace.author(actor)
     workspace = graph._workspace.acting(PolicyAction.CHANGE, branch)
     workspace.require(author, PolicyAction.CHANGE, branch)
     workspace.refuse_restricted("embedding a type")
-    intent = Intent(kind="pipeline", actor=author, message=f"embed {type_name}.{property}", details=details)
-    with spark_session(SparkSettings(), f"omnigraph: embed {type_name}.{property}", spark) as session:
+    called = f"{type_name}.{property}"
+    intent = Intent(kind="pipeline", actor=author, message=f"embed {called}", details={"embed.property": called})
+    # The rewritten fragments, by the full description of the originals: valid for any head that still has those.
+    done: dict[str, str | None] = {}
+
+    def prepare(txn: WriteTxn) -> PublishPlan:
+        type_ = txn.snapshot.catalog.type_named(type_name)
+        if not isinstance(type_, NodeType) or property not in type_.properties:
+            hint = did_you_mean(property, type_.properties)
+            raise BadRequestError(f"{type_.name} has no vector property '{property}'" + (f"; {hint}" if hint else ""))
+        key = type_.type_key
+        (task,) = embed_tasks([EmbedStep(type_.name, property)], txn.snapshot.catalog, config)[key]
+        rewrite = ColumnRewrite(txn, key, done)
+        fragments = rewrite.undone()
+        tasks = [partial(_rewrite, rewrite.table, task, number, only_missing) for number in fragments]
+        for number, rewritten in zip(fragments, texts_of(session, tasks), strict=True):
+            rewrite.note(number, rewritten)
+        staged = rewrite.stage()
+        if staged is None:
+            return PublishPlan(staged={})
+        if index:
+            indexed = index_tables(session, txn.resources, {key: (type_, staged.state)})
+            staged = replace(staged, state=indexed.get(key, staged.state))
+        return PublishPlan(staged={key: staged}, details={"embed.model": task.config.model})
+
+    with spark_session(SparkSettings(), f"omnigraph: embed {called}", spark) as session:
         txn = workspace.begin(branch, intent)
-        attempt = _Reembedding(session, EmbedStep(type_name, property), config, only_missing, index)
-        plan = attempt.prepare(txn)
+        plan = prepare(txn)
         if not plan.staged:
             return ReembedOutcome(0, None)
-        published = workspace.publish(txn, plan, attempt.prepare)
+        published = workspace.publish(txn, plan, prepare)
     commit = receipt_of(published.entry)
     embedded = sum(counts.updated for counts in published.entry.commit.changes.values())
     return ReembedOutcome(embedded, commit.id, commit)
 
 
-@dataclass
-class _Reembedding:
-    spark: SparkSession
-    step: EmbedStep
-    config: EmbeddingConfig | None
-    only_missing: bool
-    index: bool
-    # What became of fragments, by all that they consisted of: good for any head that still has them.
-    _done: dict[str, str | None] = field(default_factory=dict)
+def _rewrite(table: RemoteTable, task: EmbedTask, fragment: int, only_missing: bool) -> str | None:
+    """The work of an executor on one fragment; None when no row of it gets a vector."""
+    from omnigraph.storage.tables.fragments import rewrite_column
 
-    def prepare(self, txn: WriteTxn) -> PublishPlan:
-        type_ = type_named(txn.snapshot, self.step.type_name)
-        if not isinstance(type_, NodeType) or self.step.property not in type_.properties:
-            hint = did_you_mean(self.step.property, type_.properties)
-            raise BadRequestError(
-                f"{type_.name} has no vector property '{self.step.property}'" + (f"; {hint}" if hint else "")
-            )
-        (task,) = embed_tasks([EmbedStep(type_.name, self.step.property)], txn.snapshot.catalog, self.config)[
-            type_.type_key
-        ]
-        key = type_.type_key
-        rewrite = ColumnRewrite(txn, key, self._done)
-        for number, rewritten in self._embed(rewrite.table, task, rewrite.undone()):
-            rewrite.note(number, rewritten)
-        staged = rewrite.stage()
-        if staged is None:
-            return PublishPlan(staged={})
-        if self.index:
-            indexed = index_tables(self.spark, txn.resources, {key: (type_, staged.state)})
-            staged = replace(staged, state=indexed.get(key, staged.state))
-        return PublishPlan(staged={key: staged}, details={"embed.model": task.config.model})
-
-    def _embed(self, table: RemoteTable, task: EmbedTask, fragments: Sequence[int]) -> Iterator[tuple[int, str | None]]:
-        if not fragments:
-            return
-        work = _rewriter(table, task, fragments, self.only_missing)
-        for row in on_executors(self.spark, len(fragments), work, "fragment long, rewritten string").collect():
-            yield row[0], row[1]
-
-
-def _rewriter(
-    table: RemoteTable, task: EmbedTask, fragments: Sequence[int], only_missing: bool
-) -> Callable[[int], Iterator[pa.RecordBatch]]:
     wanted = all_of([is_not_blank(task.source), *([is_null(task.target)] if only_missing else [])])
 
-    def rewrite(number: int) -> Iterator[pa.RecordBatch]:
-        from omnigraph.storage.tables.fragments import rewrite_column
+    def vectors(rows: pa.Table, type_: pa.DataType) -> pa.Array:
+        return task.vectors(rows.column(0), type_)
 
-        rewritten = rewrite_column(
-            table,
-            fragments[number],
-            task.target,
-            [task.source],
-            wanted,
-            lambda rows, type_: task.vectors(rows.column(0), type_),
-        )
-        schema = pa.schema([("fragment", pa.int64()), ("rewritten", pa.string())])
-        yield pa.record_batch([[fragments[number]], [rewritten]], schema=schema)
-
-    return rewrite
+    return rewrite_column(table, fragment, task.target, [task.source], wanted, vectors)

@@ -7,7 +7,7 @@ against a catalog. Both report every mistake with its line. A model that was bui
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ GRAPH_FORMAT = "graph"
 LANCE_FORMAT = "lance"
 DEFAULT_MAX_REJECTED = 1_000
 _ENDS = {"src": "from", "dst": "to"}
-"""The settings of an edge that say where it begins and ends, and the columns of the row kernel they become."""
+"""The settings of an edge for its ends, and the columns of the row kernel that they become."""
 
 
 class OnError(StrEnum):
@@ -42,10 +42,8 @@ class OnError(StrEnum):
 
 
 class Duplicates(StrEnum):
-    """The meaning of a repeated id in one input: the last row counts, or every later row is a bad row.
-
-    `load` refuses a repeated key in every mode; for an id that is not a key, a merge takes the last row.
-    """
+    """The meaning of a repeated id in one input: the last row counts, or every later row is a bad row. `load` refuses a
+    repeated key in every mode; for an id that is not a key, a merge takes the last row."""
 
     LAST = "last"
     REJECT = "reject"
@@ -147,10 +145,6 @@ class Pipeline:
             return path
         return str(Path(self.directory) / path)
 
-    def with_target(self, *, branch: str | None = None, mode: str | None = None) -> Pipeline:
-        changed = self if branch is None else replace(self, branch=branch)
-        return changed if mode is None else replace(changed, mode=LoadMode(mode))
-
 
 _TOP = (
     "version", "name", "graph", "branch", "from", "mode", "spark", "sources", "nodes", "edges", "embed", "quality",
@@ -177,22 +171,17 @@ def read_pipeline(text: str, *, path: str | None = None, directory: str | None =
         given["version"].report("P007", "this omnigraph reads pipeline files of version 1")
     places: dict[str, Value] = {}
     sources = _sources(given["sources"], places) if "sources" in given else {}
-    mappings = [
-        mapping
-        for kind in ("nodes", "edges")
-        if kind in given
-        for key, member in given[kind].entries()
-        if (mapping := _mapping(kind, key.value, member, sources, places)) is not None
-    ]
-    mode = given["mode"].choice(LoadMode) if "mode" in given else None
+    entries = [(kind, *entry) for kind in ("nodes", "edges") if kind in given for entry in given[kind].entries()]
+    read = [_mapping(kind, key.value, member, sources, places) for kind, key, member in entries]
+    mappings = tuple(mapping for mapping in read if mapping is not None)
     pipeline = Pipeline(
         name=_text(given, "name") or (Path(path).stem if path else "pipeline"),
         sources=sources,
-        mappings=tuple(mappings),
+        mappings=mappings,
         graph=_text(given, "graph"),
         branch=_text(given, "branch") or "main",
         base=_text(given, "from"),
-        mode=mode or LoadMode.MERGE,
+        mode=given["mode"].choice(LoadMode) if "mode" in given else LoadMode.MERGE,
         embed=tuple(_embeds(given["embed"], places)) if "embed" in given else (),
         quality=_quality(given["quality"]) if "quality" in given else Quality(),
         index=given["index"].flag() if "index" in given else False,
@@ -228,20 +217,16 @@ def _sources(located: Value, places: dict[str, Value]) -> dict[str, Source]:
         elif source.path is None and source.format in (CSV_FORMAT, GRAPH_FORMAT, LANCE_FORMAT):
             member.report("P006", f"source '{name}' needs 'path'")
         elif source.format == CSV_FORMAT:
-            _check_csv(given.get("options", member), options)
+            from omnigraph.pipeline.sources.input_files import csv_dialect
+
+            try:
+                csv_dialect(options)
+            except BadRequestError as error:
+                given.get("options", member).report("P017", str(error))
         elif source.format == LANCE_FORMAT and not options.get("version", "1").isdecimal():
             given["options"].report("P002", f"the version of the Lance source '{name}' must be a whole number")
         sources[name] = source
     return sources
-
-
-def _check_csv(located: Value, options: Mapping[str, str]) -> None:
-    from omnigraph.pipeline.sources.input_files import csv_dialect
-
-    try:
-        csv_dialect(options)
-    except BadRequestError as error:
-        located.report("P017", str(error))
 
 
 def _option(located: Value) -> str:
@@ -254,24 +239,21 @@ def _option(located: Value) -> str:
 def _mapping(
     kind: str, name: str, located: Value, sources: Mapping[str, Source], places: dict[str, Value]
 ) -> TypeMapping | None:
-    known = ("from", "select", "where", *(("src", "dst") if kind == "edges" else ()))
-    required = ("from", "src", "dst") if kind == "edges" else ("from", "select")
-    given = located.members(known, required=required)
-    places[f"{kind[:-1]}:{name}"] = located
-    select: dict[str, str] = {}
-    if "select" in given:
-        for key, expression in given["select"].entries():
-            column = key.value
-            places[f"{kind[:-1]}:{name}.{column}"] = expression
-            select[column] = expression.text().value or "null"
-    places.update({f"{kind[:-1]}:{name}.{end}": given[key] for key, end in _ENDS.items() if key in given})
+    ends = _ENDS if kind == "edges" else {}
+    given = located.members(("from", "select", "where", *ends), required=("from", *(ends or ("select",))))
+    columns = {key.value: value for key, value in given["select"].entries()} if "select" in given else {}
+    type_key = f"{kind[:-1]}:{name}"
+    places[type_key] = located
+    places.update({f"{type_key}.{column}": expression for column, expression in columns.items()})
+    places.update({f"{type_key}.{end}": given[key] for key, end in ends.items() if key in given})
+    select = {column: expression.text().value or "null" for column, expression in columns.items()}
     source = _text(given, "from")
     if source is not None and source not in sources:
         hint = did_you_mean(source, sources) or f"sources: {', '.join(sources)}"
         given["from"].report("P011", f"{located.name} reads from '{source}', which is not a source of this file", hint)
     elif source is not None and sources[source].is_graph:
         given["from"].report("P012", f"'{source}' has format graph: its records name their types and need no mapping")
-    if source is None or (kind == "edges" and not {"src", "dst"} <= given.keys()):
+    if source is None or not ends.keys() <= given.keys():
         return None
     return TypeMapping(name, source, select, _text(given, "src"), _text(given, "dst"), _text(given, "where"))
 
@@ -289,14 +271,11 @@ def _embeds(located: Value, places: dict[str, Value]) -> list[EmbedStep]:
 
 def _quality(located: Value) -> Quality:
     given = located.members(("on_error", "quarantine", "max_rejected", "duplicates"))
-    on_error = given["on_error"].choice(OnError) if "on_error" in given else None
-    duplicates = given["duplicates"].choice(Duplicates) if "duplicates" in given else None
-    most = given["max_rejected"].whole_number() if "max_rejected" in given else None
     quality = Quality(
-        on_error or OnError.FAIL,
+        given["on_error"].choice(OnError) if "on_error" in given else OnError.FAIL,
         _text(given, "quarantine"),
-        DEFAULT_MAX_REJECTED if most is None else most,
-        duplicates,
+        given["max_rejected"].whole_number() if "max_rejected" in given else DEFAULT_MAX_REJECTED,
+        given["duplicates"].choice(Duplicates) if "duplicates" in given else None,
     )
     if quality.on_error is OnError.QUARANTINE and quality.quarantine is None:
         located.report("P006", "quality needs 'quarantine', the directory that bad rows go to")
@@ -308,10 +287,8 @@ def _spark(located: Value) -> SparkSettings:
     if "master" in given and "remote" in given:
         given["remote"].report("P010", "give spark.master or spark.remote, not both")
     conf = {key.value: _option(value) for key, value in given["conf"].entries()} if "conf" in given else {}
-    packages = (
-        tuple(text for item in given["packages"].items() if (text := item.text().value)) if "packages" in given else ()
-    )
-    return SparkSettings(_text(given, "master"), _text(given, "remote"), conf, packages)
+    packages = [item.text().value for item in given["packages"].items()] if "packages" in given else []
+    return SparkSettings(_text(given, "master"), _text(given, "remote"), conf, tuple(filter(None, packages)))
 
 
 def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
@@ -344,16 +321,16 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
     complaints.raise_any()
 
 
+@dataclass
 class Complaints:
     """Findings about a model: with lines when it came from a file, as one plain error otherwise."""
 
-    def __init__(self, places: Mapping[str, Value]) -> None:
-        self._places = places
-        self._plain: list[str] = []
-        self._located: Value | None = None
+    places: Mapping[str, Value]
+    _plain: list[str] = field(default_factory=list)
+    _located: Value | None = None
 
     def add(self, place: str, code: str, message: str, help: str = "") -> None:
-        located = self._places.get(place)
+        located = self.places.get(place)
         if located is None:
             self._plain.append(message + (f"; {help}" if help else ""))
         else:

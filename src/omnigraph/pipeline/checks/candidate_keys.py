@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.engine.bulk.key_hashes import Hashes, buckets_of, frequent_hashes, key_hashes, with_whole_key
 from omnigraph.pipeline.spark.table_frames import TableScan, in_chunks
-from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors, spark_schema
+from omnigraph.pipeline.spark.tasks import map_batches, on_executors, spark_schema, union_of
 
 # A bucket should fit into a processor's cache, and a task should have enough of them to be worth its start.
 _ROWS_PER_BUCKET: Final = 64 << 10
@@ -34,10 +34,8 @@ Receive: TypeAlias = Callable[[Mapping[str, pa.Table]], Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Rows on their way to the buckets of their `key`. Rows without a whole key stay behind.
-
-    Of a `hashed` lane only the hashes of the keys arrive, in order.
-    """
+    """Rows that go to the buckets of their `key`, except those without a whole key. Of a `hashed` lane only the hashes
+    of the keys arrive, in order."""
 
     name: str
     scan: TableScan
@@ -56,26 +54,34 @@ def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schem
         return spark.createDataFrame([], spark_schema(schema))
     buckets = bucket_count(lanes)
     tasks = math.ceil(buckets / _BUCKETS_PER_TASK)
-    sent = on_executors(spark, len(sendings), _sender(lanes, sendings, buckets), spark_schema(_CELLS))
-    # A repartition by number is never split or rebalanced by the planner: a bucket is always whole.
-    task = F.col("bucket") % tasks
-    return map_batches(sent.repartitionById(tasks, task), _receiver(lanes, receive), spark_schema(schema))
 
-
-def bucket_count(lanes: Sequence[Lane]) -> int:
-    rows = sum(lane.scan.rows for lane in lanes)
-    return min(max(1, math.ceil(rows / _ROWS_PER_BUCKET)), _MOST_BUCKETS)
-
-
-def _sender(
-    lanes: Sequence[Lane], sendings: Sequence[tuple[int, tuple[int, ...]]], buckets: int
-) -> Callable[[int], Iterator[pa.RecordBatch]]:
     def send(number: int) -> Iterator[pa.RecordBatch]:
         lane, fragments = sendings[number]
         for rows in in_chunks(lanes[lane].scan.read(fragments)):
             yield _pack_cells(lanes[lane], rows, lane, buckets)
 
-    return send
+    schemas = [lane.schema for lane in lanes]
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        cells: dict[int, list[list[pa.RecordBatch]]] = {}
+        for batch in batches:
+            numbers = (batch.column(name).to_pylist() for name in ("bucket", "lane"))
+            for bucket, lane, cell in zip(*numbers, batch.column("rows"), strict=True):
+                parts = cells.setdefault(bucket, [[] for _ in lanes])
+                parts[lane].append(pa.ipc.read_record_batch(cell.as_buffer(), schemas[lane]))
+        while cells:
+            _, parts = cells.popitem()
+            tables = [pa.Table.from_batches(*part).combine_chunks() for part in zip(parts, schemas, strict=True)]
+            yield from receive({lane.name: table for lane, table in zip(lanes, tables, strict=True)})
+
+    sent = on_executors(spark, len(sendings), send, spark_schema(_CELLS))
+    # A repartition by number is never split or rebalanced by the planner: a bucket is always whole.
+    return map_batches(sent.repartitionById(tasks, F.col("bucket") % tasks), unpack, spark_schema(schema))
+
+
+def bucket_count(lanes: Sequence[Lane]) -> int:
+    rows = sum(lane.scan.table.rows for lane in lanes)
+    return min(max(1, math.ceil(rows / _ROWS_PER_BUCKET)), _MOST_BUCKETS)
 
 
 def _pack_cells(lane: Lane, rows: pa.Table, number: int, buckets: int) -> pa.RecordBatch:
@@ -94,38 +100,10 @@ def _pack_cells(lane: Lane, rows: pa.Table, number: int, buckets: int) -> pa.Rec
         batch = pa.record_batch([column.take(order) for column in batch.columns], batch.schema)
     counts = np.bincount(chosen, minlength=buckets)
     starts = np.cumsum(counts) - counts
-    given = np.flatnonzero(counts)
-    cells = [batch.slice(start, count).serialize() for start, count in zip(starts[given], counts[given], strict=True)]
-    numbers = pa.array(np.full(len(given), number, np.int32))
-    return pa.record_batch([pa.array(given, pa.int32()), numbers, _binaries(cells)], _CELLS)
-
-
-def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
-    offsets = np.cumsum([0, *(value.size for value in values)], dtype=np.int32)
-    return pa.BinaryArray.from_buffers(
-        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    )
-
-
-def _receiver(lanes: Sequence[Lane], receive: Receive) -> OnBatches:
-    schemas = [lane.schema for lane in lanes]
-
-    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        buckets: dict[int, list[list[pa.RecordBatch]]] = {}
-        for batch in batches:
-            numbers = (batch.column(name).to_pylist() for name in ("bucket", "lane"))
-            for bucket, lane, cell in zip(*numbers, batch.column("rows"), strict=True):
-                parts = buckets.setdefault(bucket, [[] for _ in lanes])
-                parts[lane].append(pa.ipc.read_record_batch(cell.as_buffer(), schemas[lane]))
-        while buckets:
-            _, parts = buckets.popitem()
-            tables = {
-                lane.name: pa.Table.from_batches(found, schema).combine_chunks()
-                for lane, found, schema in zip(lanes, parts, schemas, strict=True)
-            }
-            yield from receive(tables)
-
-    return unpack
+    filled = np.flatnonzero(counts)
+    cells = [batch.slice(start, count).serialize() for start, count in zip(starts[filled], counts[filled], strict=True)]
+    numbers = np.full(len(filled), number, np.int32)
+    return pa.record_batch([filled.astype(np.int32), numbers, [memoryview(cell) for cell in cells]], schema=_CELLS)
 
 
 CandidateKeys: TypeAlias = Hashes | None
@@ -172,17 +150,8 @@ def candidate_keys(frames: Sequence[DataFrame]) -> list[CandidateKeys]:
     """The candidate keys of every frame, by one job."""
     if not frames:
         return []
-    numbered = [frame.withColumn("number", F.lit(number)) for number, frame in enumerate(frames)]
-    whole = numbered[0]
-    for frame in numbered[1:]:
-        whole = whole.unionAll(frame)
-    named: list[list[bytes | None]] = [[] for _ in frames]
+    whole = union_of([frame.withColumn("number", F.lit(number)) for number, frame in enumerate(frames)])
+    cells: list[list[bytes | None]] = [[] for _ in frames]
     for row in whole.collect():
-        named[row["number"]].append(row["hashes"])
-    return [_together(cells) for cells in named]
-
-
-def _together(cells: Sequence[bytes | None]) -> CandidateKeys:
-    if None in cells:
-        return None
-    return np.concatenate([np.empty(0, np.uint64), *(np.frombuffer(cell, np.uint64) for cell in cells if cell)])
+        cells[row["number"]].append(row["hashes"])
+    return [None if None in found else np.frombuffer(b"".join(filter(None, found)), np.uint64) for found in cells]

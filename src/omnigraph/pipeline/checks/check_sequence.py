@@ -6,10 +6,11 @@ as well. Only where rejected rows would have replaced stored ones do all checks 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -18,190 +19,153 @@ from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, EntityRecords
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.pipeline.checks import rules
 from omnigraph.pipeline.checks.candidate_keys import CandidateKeys, candidate_keys
-from omnigraph.pipeline.checks.id_lookup import REPEAT, ROLE, TAKEN
+from omnigraph.pipeline.checks.id_lookup import REPEAT, REPLACED, ROLE, TAKEN
 from omnigraph.pipeline.checks.rules import Check
-from omnigraph.pipeline.execution.report import RejectedRows, rejected_by_checks
+from omnigraph.pipeline.execution.report import rejected_by_checks
 from omnigraph.pipeline.execution.staged_tables import IncomingTables
 from omnigraph.pipeline.file import Pipeline
+from omnigraph.pipeline.spark.tasks import union_of
+
+OpenCheck: TypeAlias = tuple[Check, CandidateKeys]
+"""A check with the candidates that it found."""
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenCheck:
-    """A check that has candidates."""
-
-    key: str
-    check: Check
-    candidates: CandidateKeys
-
-    def violations(self) -> DataFrame:
-        return self.check.violations(self.candidates)
-
-
+@dataclass
 class CheckSequence:
-    """Checks the tables of one attempt. `refuse` gets rejected rows and raises when the run must end."""
+    """Checks the tables of one attempt. `refuse` gets rejected rows and raises when the run must end; `keep` has Spark
+    keep a frame until the run ends. `outcomes` are those of the ingest, by number and name of a source."""
 
-    def __init__(
-        self,
-        tables: IncomingTables,
-        pipeline: Pipeline,
-        outcomes: Mapping[str, DataFrame],
-        refuse: Callable[[int, DataFrame], None],
-    ) -> None:
-        self._tables = tables
-        self._pipeline = pipeline
-        self._outcomes = outcomes
-        self._refuse = refuse
-        self.frames: list[DataFrame] = []
-        self.rejected = 0
-        self.rejected_by_type: dict[str, int] = {}
-        self.superseded: dict[str, int] = {}
-        self._met: dict[str, DataFrame] = {}
-        self._replacing: list[str] = []
-        self._kept: list[DataFrame] = []
+    tables: IncomingTables
+    pipeline: Pipeline
+    outcomes: Mapping[tuple[int, str], DataFrame]
+    refuse: Callable[[int, DataFrame], None]
+    keep: Callable[[DataFrame], DataFrame]
+    frames: list[DataFrame] = field(default_factory=list)
+    rejected: int = 0
+    rejected_by_type: Counter[str] = field(default_factory=Counter)
+    superseded: dict[str, int] = field(default_factory=dict)
+    _met: dict[str, DataFrame] = field(default_factory=dict)
+    _replacing: list[str] = field(default_factory=list)
 
     def run(self) -> None:
         # One job finds the candidates of all checks; most runs have none.
-        ids, *others = self._with_candidates([self._ids(), *(rule() for rule in self._rules)])
+        id_checks = [self._met_ids(key) for key in sorted(self.tables.by_key) if self._may_meet(key)]
+        ids, *others = self._with_candidates([id_checks, *(rule() for rule in self._rules)])
         changed = self._check_ids(ids)
         rejected = self._check_rules(None if changed else others)
         # Where a rejected row would have replaced a stored one, that one stays and may break a rule in turn.
         while rejected and self._replacing:
             rejected = self._check_rules(None)
-        for node in list(self._tables.types("node")):
-            rules.refuse_orphans(self._tables, node)
+        for node in list(self.tables.types("node")):
+            rules.refuse_orphans(self.tables, node)
         for key in self._replacing:
-            self._replace_stored(key)
+            # Rejected rows no longer replace anything.
+            met = self._met_ids(key).violations(None) if self.rejected_by_type[key] else self._met[key]
+            replaced = met.where(F.col(ROLE.name) == REPLACED).select(PLACE)
+            self.tables.note_updated(key, self.tables.take_out(key, replaced))
 
-    def release(self) -> None:
-        """Free what Spark keeps; the frames of rejected rows can't be read afterwards."""
-        for frame in self._kept:
-            frame.unpersist()
-
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        self._kept.append(frame.persist(StorageLevel.DISK_ONLY))
-        return self._kept[-1]
+    def _is_keyed(self, key: str) -> bool:
+        type_ = self.tables.by_key[key].type
+        return isinstance(type_, NodeType) and bool(type_.key)
 
     def _may_meet(self, key: str) -> bool:
         """Whether an id of this type can occur twice or be stored already; ids that the run generated can't."""
-        type_ = self._tables.by_key[key].type
-        if isinstance(type_, NodeType) and type_.key:
-            return True
-        graph_sources = any(source.is_graph for source in self._pipeline.sources.values())
-        return graph_sources or any("id" in m.select for m in self._pipeline.mappings if m.type_key == key)
+        graph_sources = any(source.is_graph for source in self.pipeline.sources.values())
+        chosen = any("id" in m.select for m in self.pipeline.mappings if m.type_key == key)
+        return self._is_keyed(key) or graph_sources or chosen
 
-    def _with_candidates(self, rules: Sequence[Sequence[tuple[str, Check]]]) -> list[list[_OpenCheck]]:
+    def _keeps_last(self, key: str) -> bool:
+        return self.pipeline.quality.keeps_last(self.pipeline.mode, keyed=self._is_keyed(key))
+
+    def _with_candidates(self, rules: Sequence[Sequence[Check]]) -> list[list[OpenCheck]]:
         """Per rule the checks that have candidates, with the candidates."""
-        frames = [check.candidates for rule in rules for _, check in rule if check.candidates is not None]
+        frames = [check.candidates for rule in rules for check in rule if check.candidates is not None]
         found = iter(candidate_keys(frames))
-        opened = []
-        for rule in rules:
-            each = [_OpenCheck(key, c, None if c.candidates is None else next(found)) for key, c in rule]
-            opened.append([c for c in each if c.candidates is None or len(c.candidates)])
-        return opened
+        checks = [[(check, None if check.candidates is None else next(found)) for check in rule] for rule in rules]
+        return [[(check, keys) for check, keys in rule if keys is None or len(keys)] for rule in checks]
 
-    def _check_ids(self, opened: Sequence[_OpenCheck]) -> bool:
+    def _check_ids(self, opened: Sequence[OpenCheck]) -> bool:
         """Whether rows were taken out because of their ids."""
         if not opened:
             return False
-        self._met = {c.key: self._keep(c.violations()) for c in opened}
+        self._met = {check.type_key: self.keep(check.violations(keys)) for check, keys in opened}
         by_role = [frame.groupBy(ROLE.name).count().withColumn("type", F.lit(key)) for key, frame in self._met.items()]
-        counts = {(row["type"], row[ROLE.name]): row["count"] for row in rules.all_of(by_role).collect()}
+        counts = {(row["type"], row[ROLE.name]): row["count"] for row in union_of(by_role).collect()}
         changed = False
         for key, met in self._met.items():
             if counts.get((key, REPEAT)):
                 changed = True
-                found = rules.repeats(self._tables, key, met)
+                repeats = rules.repeats(self.tables, key, met)
                 if self._keeps_last(key):
-                    self.superseded[key] = self._tables.take_out(key, found)
+                    self.superseded[key] = self.tables.take_out(key, repeats)
                 else:
-                    self._reject(found)
+                    self._reject(repeats)
             if counts.get((key, TAKEN)):
-                if self._pipeline.mode is LoadMode.APPEND:
+                if self.pipeline.mode is LoadMode.APPEND:
                     changed = True
                     self._reject(rules.taken_ids(key, met))
                 else:
                     self._replacing.append(key)
         return changed
 
-    def _check_rules(self, opened: Sequence[Sequence[_OpenCheck]] | None) -> int:
-        """How many rows break a rule and were rejected.
-
-        `opened` is valid up to the first rule that rejects rows; later rules look for candidates in what is left.
-        """
+    def _check_rules(self, opened: Sequence[Sequence[OpenCheck]] | None) -> int:
+        """How many rows break a rule and were rejected. `opened` is valid up to the first rule that rejects rows; later
+        rules look for candidates in what is left."""
         rejected = 0
         for number, rule in enumerate(self._rules):
             broken = self._with_candidates([rule()])[0] if rejected or opened is None else opened[number]
             if broken:
-                rejected += self._reject(rules.all_of([c.violations() for c in broken]))
+                rejected += self._reject(union_of([check.violations(keys) for check, keys in broken]))
         return rejected
 
     @property
-    def _rules(self) -> tuple[Callable[[], list[tuple[str, Check]]], ...]:
+    def _rules(self) -> tuple[Callable[[], list[Check]], ...]:
         return (self._shared_values, self._dangling, self._outside_cardinality)
 
-    def _keeps_last(self, key: str) -> bool:
-        type_ = self._tables.by_key[key].type
-        keyed = isinstance(type_, NodeType) and bool(type_.key)
-        return self._pipeline.quality.keeps_last(self._pipeline.mode, keyed=keyed)
-
-    def _ids(self) -> list[tuple[str, Check]]:
-        return [(key, self._met_ids(key)) for key in sorted(self._tables.by_key) if self._may_meet(key)]
-
     def _met_ids(self, key: str) -> Check:
-        merges = self._pipeline.mode is LoadMode.MERGE
-        return rules.met_ids(self._tables, key, merges=merges, keep_last=self._keeps_last(key))
+        merges = self.pipeline.mode is LoadMode.MERGE
+        return rules.met_ids(self.tables, key, merges=merges, keep_last=self._keeps_last(key))
 
-    def _shared_values(self) -> list[tuple[str, Check]]:
-        tables = self._tables
-        return [
-            (key, rules.shared_values(tables, key, members))
-            for key in sorted(tables.by_key)
-            for members in tables.by_key[key].type.uniques
-        ]
+    def _shared_values(self) -> list[Check]:
+        types = [self.tables.by_key[key].type for key in sorted(self.tables.by_key)]
+        return [rules.shared_values(self.tables, t.type_key, members) for t in types for members in t.uniques]
 
-    def _dangling(self) -> list[tuple[str, Check]]:
-        edges = [edge.type for edge in self._tables.types("edge") if isinstance(edge.type, EdgeType)]
-        return [(edge.type_key, rules.dangling(self._tables, edge)) for edge in edges]
+    def _dangling(self) -> list[Check]:
+        edges = [edge.type for edge in self.tables.types("edge") if isinstance(edge.type, EdgeType)]
+        return [rules.dangling(self.tables, edge) for edge in edges]
 
-    def _outside_cardinality(self) -> list[tuple[str, Check]]:
-        found = [(edge.key, rules.outside_cardinality(self._tables, edge.key)) for edge in self._tables.types("edge")]
-        return [(key, check) for key, check in found if check is not None]
+    def _outside_cardinality(self) -> list[Check]:
+        checks = [rules.outside_cardinality(self.tables, edge.key) for edge in self.tables.types("edge")]
+        return [check for check in checks if check is not None]
 
     def _reject(self, found: DataFrame) -> int:
         """Take out the rows, of any types, that break a rule: each once, with all of its violations."""
         # Of an edge that has neither of its nodes, `src` comes before `dst`.
         problems = F.sort_array(F.collect_set(F.struct("property", "reason", "rule")), asc=False).alias("problems")
-        found = self._keep(found.groupBy("type", PLACE).agg(problems))
+        found = self.keep(found.groupBy("type", PLACE).agg(problems))
         counts = {row[0]: row[1] for row in found.groupBy("type").count().collect()}
         for key, count in sorted(counts.items()):
             places = found.where(F.col("type") == key).drop("type")
-            incoming = self._tables.by_key[key]
-            rows = RejectedRows(EntityRecords.of(self._tables.txn.snapshot, incoming.type, incoming.all_rows))
+            incoming = self.tables.by_key[key]
+            records = EntityRecords.of(self.tables.txn.snapshot, incoming.type, incoming.all_rows)
             fragment, offset = F.shiftright(PLACE, OFFSET_BITS), F.col(PLACE).bitwiseAND((1 << OFFSET_BITS) - 1)
             located = places.select(fragment.cast("int").alias("_fragment"), offset.alias("_offset"), "problems")
-            self.frames.append(rejected_by_checks(located, self._positions(key), rows))
+            self.frames.append(rejected_by_checks(located, self._positions(key), records))
             self.rejected += count
-            self.rejected_by_type[key] = self.rejected_by_type.get(key, 0) + count
-            self._refuse(self.rejected, self.frames[-1])
-            self._tables.take_out(key, places)
+            self.rejected_by_type[key] += count
+            self.refuse(self.rejected, self.frames[-1])
+            self.tables.take_out(key, places)
         return sum(counts.values())
 
     def _positions(self, key: str) -> DataFrame:
         """Per incoming fragment of a type, the row numbers of its rows."""
-        incoming = self._tables.by_key[key]
-        numbers = {(f.order, f.first): number for number, f in incoming.fragments.items()}
+        incoming = self.tables.by_key[key]
         frames = []
-        for name, outcomes in self._outcomes.items():
-            order, source = name.split("\t")
-            ids = [(first, number) for (at, first), number in numbers.items() if at == int(order)]
+        for (order, source), outcomes in self.outcomes.items():
+            ids = [(f.first, number) for number, f in incoming.fragments.items() if f.order == order]
             if ids:
-                known = self._tables.spark.createDataFrame(ids, "first long, _fragment int")
+                numbered = self.tables.spark.createDataFrame(ids, "first long, _fragment int")
                 written = outcomes.where(F.col("kind") == "fragment").where(F.col("type") == key)
-                joined = written.join(F.broadcast(known), "first")
+                joined = written.join(F.broadcast(numbered), "first")
                 frames.append(joined.select("_fragment", F.lit(source).alias("source"), "positions"))
-        return rules.all_of(frames)
-
-    def _replace_stored(self, key: str) -> None:
-        """Take out the stored rows whose id comes in again. Rejected rows no longer replace anything."""
-        met = self._met_ids(key).violations(None) if self.rejected_by_type.get(key) else self._met[key]
-        self._tables.note_updated(key, self._tables.take_out(key, rules.replaced_rows(met)))
+        return union_of(frames)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.engine.bulk.executor import PLACE
@@ -40,7 +39,12 @@ def met_ids(new: pa.Table, stored: pa.Table, *, keep_last: bool) -> pa.Table:
     is_stored = rows.column(STORED.name).to_numpy()
     codes = rows.column("id").combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     distinct = int(codes.max()) + 1 if len(codes) else 0
-    kept = _rows_to_keep(codes, rows.column(PLACE).to_numpy(), ~is_stored, distinct, keep_last=keep_last)
+    # Per id the new row that stays, the first or the last in input order; -1 for an id without new rows. Of several
+    # values for one index the last assignment stays.
+    kept = np.full(distinct, -1, np.int64)
+    new_rows = np.flatnonzero(~is_stored)
+    order = new_rows[np.argsort(rows.column(PLACE).to_numpy()[new_rows], kind="stable")][:: 1 if keep_last else -1]
+    kept[codes[order]] = order
     is_kept = np.zeros(len(codes), np.bool_)
     is_kept[kept[kept >= 0]] = True
     in_the_way = np.zeros(distinct, np.bool_)
@@ -53,20 +57,8 @@ def met_ids(new: pa.Table, stored: pa.Table, *, keep_last: bool) -> pa.Table:
     return marked.filter(pa.array(meets))
 
 
-def _rows_to_keep(
-    codes: NDArray[np.int32], places: NDArray[np.int64], is_new: NDArray[np.bool_], distinct: int, *, keep_last: bool
-) -> NDArray[np.int64]:
-    """Per id the new row that stays: the first or the last in input order. -1 for an id without new rows."""
-    kept = np.full(distinct, -1, np.int64)
-    rows = np.flatnonzero(is_new)
-    order = rows[np.argsort(places[rows], kind="stable")]
-    # Of several values for one index the last assignment stays.
-    kept[codes[order if keep_last else order[::-1]]] = order if keep_last else order[::-1]
-    return kept
-
-
 def _together(new: pa.Table, stored: pa.Table) -> pa.Table:
-    """New and stored rows, as `STORED` says, whose id may be held by another one."""
+    """New and stored rows whose id another row may hold; `STORED` tells which they are."""
     marked = [
         rows.append_column(STORED, pa.array(np.full(rows.num_rows, value)))
         for rows, value in ((new, False), (stored, True))
@@ -127,31 +119,27 @@ _EDGES_PER_ID: Final = 2
 _LEAST_EDGES: Final = 1 << 20
 
 
-def missing_endpoints(
-    spark: SparkSession, edges: TableScan, ends: Mapping[str, str], nodes: Mapping[str, Sequence[TableScan]]
-) -> DataFrame:
-    """Candidates for ids that edges end in and that no node has.
+Ends: TypeAlias = Mapping[str, str]
+NodeIds: TypeAlias = Mapping[str, Sequence[TableScan]]
 
-    `ends` is the node type of each end, `nodes` where the ids of a type are; an id may be found there twice.
-    """
+
+def missing_endpoints(spark: SparkSession, edges: TableScan, ends: Ends, nodes: NodeIds) -> DataFrame:
+    """Candidates for ids that edges end in and that no node has. `ends` is the node type of each end, `nodes` where the
+    ids of a type are; an id may be found there twice."""
     known = [scan for scans in nodes.values() for scan in scans]
-    if sum(scan.rows * scan.bytes_per_row() for scan in known) > _MOST_HELD:
+    if sum(scan.table.rows * scan.bytes_per_row() for scan in known) > _MOST_HELD:
         return _missing_by_exchange(spark, edges, ends, nodes)
-    rows_per_task = max(_LEAST_EDGES, _EDGES_PER_ID * sum(scan.rows for scan in known))
+    rows_per_task = max(_LEAST_EDGES, _EDGES_PER_ID * sum(scan.table.rows for scan in known))
     return _missing_by_lookup(spark, edges, edges.groups(rows_per_task), ends, nodes)
 
 
 def _missing_by_lookup(
-    spark: SparkSession,
-    edges: TableScan,
-    groups: Sequence[tuple[int, ...]],
-    ends: Mapping[str, str],
-    nodes: Mapping[str, Sequence[TableScan]],
+    spark: SparkSession, edges: TableScan, groups: Sequence[tuple[int, ...]], ends: Ends, nodes: NodeIds
 ) -> DataFrame:
     def missing(number: int) -> Hashes:
         found: list[Hashes] = []
         for node, scans in nodes.items():
-            known = KnownIds([column for scan in scans for column in _columns(scan, scan.fragment_ids, ["id"])])
+            known = KnownIds([column for scan in scans for column in _columns(scan, scan.table.fragment_ids, ["id"])])
             here = [end for end, name in ends.items() if name == node]
             found += known.missing(_columns(edges, groups[number], here))
         return every_hash(found)
@@ -159,9 +147,7 @@ def _missing_by_lookup(
     return candidates_by_task(spark, len(groups), missing)
 
 
-def _missing_by_exchange(
-    spark: SparkSession, edges: TableScan, ends: Mapping[str, str], nodes: Mapping[str, Sequence[TableScan]]
-) -> DataFrame:
+def _missing_by_exchange(spark: SparkSession, edges: TableScan, ends: Ends, nodes: NodeIds) -> DataFrame:
     scans = {f"{node} {number}": scan for node, found in nodes.items() for number, scan in enumerate(found)}
     lanes = [Lane(name, scan, ("id",)) for name, scan in scans.items()]
     lanes += [Lane(end, replace(edges, columns=(end,)), (end,)) for end in ends]

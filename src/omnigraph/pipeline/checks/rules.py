@@ -28,51 +28,38 @@ from omnigraph.pipeline.checks.candidate_keys import CandidateKeys, Lane, candid
 from omnigraph.pipeline.checks.id_lookup import ROLE, missing_endpoints
 from omnigraph.pipeline.execution.staged_tables import IncomingTables
 from omnigraph.pipeline.spark.table_frames import KeyFilter, TableScan
-
-_UNBOUNDED = Cardinality()
-_NEW, _OLD = "new", "old"
+from omnigraph.pipeline.spark.tasks import union_of
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """A rule of one type: `candidates` finds the keys that may break it, `violations` the rows of some keys that do.
+    `candidates` is None where every key is a candidate. A violation has `type`, place, `property`, `reason`, `rule`."""
 
-    `candidates` is None where every key is a candidate. The rows come as `type`, place, `property`, `reason`, `rule`.
-    """
-
+    type_key: str
     candidates: DataFrame | None
     violations: Callable[[CandidateKeys], DataFrame]
-
-
-def all_of(frames: Sequence[DataFrame]) -> DataFrame:
-    """Every row of frames that have the same columns."""
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
-    return whole
 
 
 # Ids
 
 
 def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) -> Check:
-    """Rows of a type whose id comes in more than once or is stored already, each with its role.
-
-    `repeats`, `taken_ids` and `replaced_places` select from them.
-    """
+    """Rows of a type whose id comes in more than once or is stored already, each with its role. `repeats` and
+    `taken_ids` select from them."""
     new, old = tables.fresh(key, {"id": "id", **_key_columns(tables.by_key[key].type)}), tables.stored(key, ["id"])
 
     def violations(found: CandidateKeys) -> DataFrame:
         def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
-            yield from id_lookup.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last).to_batches()
+            yield from id_lookup.met_ids(rows["new"], rows["stored"], keep_last=keep_last).to_batches()
 
-        lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in ((_NEW, new), (_OLD, old))]
+        lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in (("new", new), ("stored", old))]
         return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
 
     # A merge expects to meet most of what is stored, so almost every key would be a candidate.
-    if merges and old.fragment_ids:
-        return Check(None, violations)
-    return Check(crowded_keys(tables.spark, [new, old], ["id"], 1), violations)
+    if merges and old.table.fragment_ids:
+        return Check(key, None, violations)
+    return Check(key, crowded_keys(tables.spark, [new, old], ["id"], 1), violations)
 
 
 def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
@@ -92,18 +79,16 @@ def taken_ids(key: str, met: DataFrame) -> DataFrame:
     return _violations(key, rows, Sentence.TAKEN_ID, "id", type_key=key, entity_id=F.col("id"))
 
 
-def replaced_rows(met: DataFrame) -> DataFrame:
-    """Stored rows whose id comes in again."""
-    return met.where(F.col(ROLE.name) == id_lookup.REPLACED).select(PLACE)
-
-
 # Uniqueness
 
 
 def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) -> Check:
     """Incoming rows that share a `@unique` tuple with an earlier incoming row, or with a stored row that stays."""
     type_ = tables.by_key[key].type
-    _refuse_incomparable(type_, members)
+    for name in members:
+        prop = type_.properties.get(name)
+        if prop is not None and (prop.type.list or prop.type.is_vector or prop.type.is_blob):
+            raise incomparable(type_, name)
     named = _columns(type_, members)
     columns, wanted = list(named.values()), {"id": "id", **named}
     new, old = tables.fresh(key, wanted), tables.stored(key, wanted)
@@ -117,13 +102,13 @@ def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) ->
         within = rows.join(groups.where("times > 1"), columns).where(F.col(PLACE) != F.col("first"))
         holders = _staying(tables, key, stored).select(*columns, F.col("id").alias("holder"))
         once = (
-            all_of([within.select(*kept), rows.join(holders, columns).select(*kept)])
+            union_of([within.select(*kept), rows.join(holders, columns).select(*kept)])
             .groupBy(PLACE)
             .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted.values()))
         )
         return _sharing_violations(type_, once, Sentence.SHARED_VALUE, members, columns, F.col("holder"))
 
-    return Check(crowded_keys(tables.spark, [new, old], columns, 1), violations)
+    return Check(key, crowded_keys(tables.spark, [new, old], columns, 1), violations)
 
 
 def _among(scan: TableScan, key: Sequence[str], candidates: CandidateKeys) -> TableScan:
@@ -147,22 +132,18 @@ def dangling(tables: IncomingTables, edge: EdgeType) -> Check:
     def violations(found: CandidateKeys) -> DataFrame:
         broken = []
         for end, node in ends.items():
-            known = all_of([tables.frame(_among(scan, ["id"], found)).select("id") for scan in nodes[node]])
+            known = union_of([tables.frame(_among(scan, ["id"], found)).select("id") for scan in nodes[node]])
             rows = tables.frame(_among(replace(edges, columns=(end,)), [end], found))
             missing = rows.join(known.withColumnRenamed("id", end), end, "left_anti")
-            sentence = Sentence.DANGLING_EDGE
-            broken.append(
-                _violations(
-                    edge.type_key, missing, sentence, end, type=edge.name, end=end, node_id=F.col(end), node=node
-                )
-            )
-        return all_of(broken)
+            values: dict[str, Column | str] = {"type": edge.name, "end": end, "node_id": F.col(end), "node": node}
+            broken.append(_violations(edge.type_key, missing, Sentence.DANGLING_EDGE, end, **values))
+        return union_of(broken)
 
-    return Check(missing_endpoints(tables.spark, replace(edges, places=False), ends, nodes), violations)
+    return Check(edge.type_key, missing_endpoints(tables.spark, replace(edges, places=False), ends, nodes), violations)
 
 
 def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
-    """Edges that stay while the run replaces the type of a node they end in, and drops that node."""
+    """Raise when an edge stays whose node the run drops, because it replaces the type of the node."""
     if not isinstance(node.type, NodeType) or not node.replaces or not node.base.rows:
         return
     name = node.type.name
@@ -206,13 +187,11 @@ def _node_ids(tables: IncomingTables, node: str) -> list[TableScan]:
 
 
 def outside_cardinality(tables: IncomingTables, key: str) -> Check | None:
-    """Incoming edges that leave a source with too many or too few edges. None when the type has no bounds.
-
-    Of too many, the earliest stay. Of too few, every incoming edge of the source goes, and so does every incoming
-    edge that moves a stored one away from its source.
-    """
+    """Incoming edges that leave a source with too many or too few edges. None when the type has no bounds. Of too many,
+    the earliest stay. Of too few, every incoming edge of the source is rejected, and so is every incoming edge that
+    moves a stored one away from its source."""
     edge = tables.by_key[key].type
-    if not isinstance(edge, EdgeType) or edge.cardinality == _UNBOUNDED:
+    if not isinstance(edge, EdgeType) or edge.cardinality == Cardinality():
         return None
 
     most, columns = edge.cardinality.maximum, ["id", "src"]
@@ -232,8 +211,8 @@ def outside_cardinality(tables: IncomingTables, key: str) -> Check | None:
 
     # A source that has too few edges can't be found by the edges it has.
     if most is None or edge.cardinality.minimum:
-        return Check(None, violations)
-    return Check(crowded_keys(tables.spark, [new, old], ["src"], most), violations)
+        return Check(key, None, violations)
+    return Check(key, crowded_keys(tables.spark, [new, old], ["src"], most), violations)
 
 
 def _over(edge: EdgeType, rows: DataFrame, counted: DataFrame) -> DataFrame:
@@ -251,13 +230,12 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
     if tables.by_key[edge.type_key].replaces:
         before = tables.frame(tables.committed(edge.type_key, ["src"])).select("src").distinct()
         lost = before.join(counted.select("src"), "src", "left_anti")
-        nodes = all_of([tables.frame(scan) for scan in _node_ids(tables, edge.from_type)])
+        nodes = union_of([tables.frame(scan) for scan in _node_ids(tables, edge.from_type)])
         lost = lost.join(nodes.withColumnRenamed("id", "src"), "src", "left_semi")
         first = lost.orderBy("src").limit(1).collect()
         if first:
-            sentence = Sentence.TOO_FEW_EDGES
-            message = sentence.text(type=edge.name, source=first[0][0], count=0, bound=least)
-            raise ConstraintError(sentence.rule, edge.type_key, "src", message=message)
+            message = Sentence.TOO_FEW_EDGES.text(type=edge.name, source=first[0][0], count=0, bound=least)
+            raise ConstraintError(Sentence.TOO_FEW_EDGES.rule, edge.type_key, "src", message=message)
         return gaining
     left = stored.withColumnRenamed("src", "left").join(rows, "id").where(F.col("left") != F.col("src"))
     after = _staying(tables, edge.type_key, stored).groupBy("src").agg(F.count("*").alias("kept"))
@@ -289,7 +267,7 @@ def _violations(key: str, rows: DataFrame, sentence: Sentence, field: str | None
 
 
 def sentence_column(sentence: Sentence, **values: Column | str) -> Column:
-    """A sentence as a column: what `Sentence.text` makes of Python values, made of columns."""
+    """A sentence as a column: `Sentence.text` for columns instead of Python values."""
     parts = []
     for fixed, name in sentence.pieces():
         if fixed:
@@ -310,17 +288,9 @@ def _sharing_violations(
 ) -> DataFrame:
     texts = [_value_text(type_, name, column) for name, column in zip(members, columns, strict=True)]
     tuple_text = F.concat(F.lit("("), F.concat_ws(", ", *texts), F.lit(")"))
-    return _violations(
-        type_.type_key,
-        rows,
-        sentence,
-        the_property(members),
-        type=type_.name,
-        property=members_name(members),
-        value=texts[0] if len(members) == 1 else tuple_text,
-        holder=holder,
-        entity_id=F.col("id"),
-    )
+    names = {"type": type_.name, "property": members_name(members)}
+    values = {"value": texts[0] if len(members) == 1 else tuple_text, "holder": holder, "entity_id": F.col("id")}
+    return _violations(type_.type_key, rows, sentence, the_property(members), **names, **values)
 
 
 def _value_text(type_: TableType, name: str, column: str) -> Column:
@@ -353,10 +323,3 @@ def _columns(type_: TableType, names: Sequence[str]) -> dict[str, str]:
     """Columns of a rule by names of our own: Spark may not tell a graph's names apart that differ by case."""
     columns = [member_column(type_, name) for name in names]
     return {c: c if c in type_.system_columns else f"member_{number}" for number, c in enumerate(columns)}
-
-
-def _refuse_incomparable(type_: TableType, members: Sequence[str]) -> None:
-    for name in members:
-        prop = type_.properties.get(name)
-        if prop is not None and (prop.type.list or prop.type.is_vector or prop.type.is_blob):
-            raise incomparable(type_, name)

@@ -7,7 +7,7 @@ client batches texts, retries, and stores vectors, so a task that Spark runs aga
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,22 +15,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.embeddings.client import EmbeddingClient, client_variables, open_client
+from omnigraph.embeddings.client import CLIENT_VARIABLES, EmbeddingClient, open_client
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment, model_from_environment
 from omnigraph.engine.query.search.embedder import check_model
-from omnigraph.engine.rows.columns import vector_cells, with_vectors, without_vector
+from omnigraph.engine.rows.columns import rows_schema, vector_cells, with_vectors, without_vector
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, NodeType
+from omnigraph.language.catalog import Catalog, NodeType, TableType
 from omnigraph.language.violations import Sentence
 from omnigraph.pipeline.file import EmbedStep, Pipeline
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedTask:
-    """One vector column and the text column it comes from. The configuration travels to executors with its key, and
-    with it the `variables` that say how long a provider is asked and where vectors are kept.
-
-    `reason` says what is wrong with a row that has neither, where the schema wants a vector.
+    """One vector column and the text column it comes from. The configuration travels to executors with its key and the
+    `variables` of a client. `reason` says what is wrong with a row that has neither, where the schema wants a vector.
     """
 
     source: str
@@ -42,7 +40,7 @@ class EmbedTask:
     variables: tuple[tuple[str, str], ...] = ()
 
     def without_text(self, rows: pa.Table) -> NDArray[np.bool_]:
-        """Which rows have neither a vector nor a text, where the schema wants a vector."""
+        """Rows that have neither a vector nor a text, where the schema wants a vector."""
         if self.reason is None:
             return np.zeros(rows.num_rows, np.bool_)
         missing: NDArray[np.bool_] = rows.column(self.target).is_null().to_numpy()
@@ -63,6 +61,13 @@ class EmbedTask:
         return _client(self.config, self.variables).embed_documents(texts.to_pylist(), self.dimension)
 
 
+def fill_vectors(steps: Sequence[EmbedTask], type_: TableType, rows: pa.Table) -> pa.Table:
+    """Rows of a type with the vectors of all steps."""
+    for step in steps:
+        rows = step.fill(rows)
+    return pa.table(rows.columns, schema=rows_schema(type_)) if steps else rows
+
+
 @lru_cache(maxsize=4)
 def _client(config: EmbeddingConfig, variables: tuple[tuple[str, str], ...]) -> EmbeddingClient:
     """One client for all batches of a worker: it keeps its connection, its model and what it learned."""
@@ -72,10 +77,8 @@ def _client(config: EmbeddingConfig, variables: tuple[tuple[str, str], ...]) -> 
 def embed_tasks(
     steps: Sequence[EmbedStep], catalog: Catalog, config: EmbeddingConfig | None = None
 ) -> dict[str, tuple[EmbedTask, ...]]:
-    """The vectors to fill, by type key; without a configuration, with that of the environment.
-
-    A model that the schema records must be the one that is configured, which is reported before a missing key.
-    """
+    """The vectors to fill, by type key; by default with the configuration of the environment. A model that the schema
+    records must be the configured one; this is reported before a missing key."""
     model, is_mock = model_from_environment(os.environ) if config is None else (config.model, config.is_mock)
     found = []
     for step in steps:
@@ -88,7 +91,7 @@ def embed_tasks(
     if not found:
         return {}
     used = config_from_environment(os.environ) if config is None else config
-    variables = tuple(client_variables(os.environ).items())
+    variables = tuple((name, os.environ[name]) for name in CLIENT_VARIABLES if name in os.environ)
     tasks: dict[str, tuple[EmbedTask, ...]] = {}
     for node, prop, source in found:
         reason = None if prop.type.nullable else Sentence.NO_TEXT.text(property=prop.name, source=source)
@@ -106,9 +109,6 @@ def steps_of(pipeline: Pipeline, catalog: Catalog) -> list[EmbedStep]:
     return list(dict.fromkeys([*pipeline.embed, *on_write_steps(nodes)]))
 
 
-def on_write_steps(nodes: Sequence[NodeType]) -> Iterator[EmbedStep]:
+def on_write_steps(nodes: Sequence[NodeType]) -> list[EmbedStep]:
     """The vectors that the schema has every write compute."""
-    for node in nodes:
-        for prop in node.property_list:
-            if prop.is_embedded_on_write:
-                yield EmbedStep(node.name, prop.name)
+    return [EmbedStep(node.name, p.name) for node in nodes for p in node.property_list if p.is_embedded_on_write]

@@ -1,6 +1,6 @@
 """The work of an executor on one partition of a source: type the rows, write fragments, report both.
 
-`source_ingest` starts it inside `mapInArrow`, so it imports the engine only after the fork and gets everything as one
+`run` starts it inside `mapInArrow`, so it imports the engine only after the fork and gets everything as one
 picklable `IngestTask`. It returns metadata: a row per fragment it wrote, a row per rejected input row, and one tally.
 Accepted rows never travel back, and no version names the written files yet.
 """
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -61,18 +62,19 @@ OUTCOME_SCHEMA: Final = pa.schema(
 _FLUSH_ROWS: Final = 1 << 20
 _FLUSH_BYTES: Final = 192 << 20
 
+Numbers: TypeAlias = NDArray[np.int64]
 RecordOf: TypeAlias = Callable[[int], str]
 """The whole record behind a row number, made only for rows that are rejected."""
+
+Problem: TypeAlias = dict[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class IngestTask:
-    """One source on its way into tables. `type_key` is None for graph records, which name their types themselves, and
-    for sources that only queries read: of these, only records without columns arrive, to be rejected.
-
-    Ids that the graph generates depend on `seed` and the row alone, so a task that runs twice makes the same ones.
-    `most_rejected` limits how many rejected rows one task keeps; the tally counts them all.
-    """
+    """The ingest of one source. `type_key` is None for graph records, which name their types themselves, and for a
+    source that only queries read: of it, only records without columns arrive, to be rejected. Ids that the graph
+    generates depend on `seed` and the row alone, so a task that runs twice makes the same ones. `most_rejected` limits
+    how many rejected rows one task keeps; the tally counts them all."""
 
     catalog: bytes
     tables: Mapping[str, RemoteTable]
@@ -90,10 +92,8 @@ class IngestTask:
 
 
 class TooManyRejectedError(Exception):
-    """Raised inside an executor; the driver makes a `ConstraintError` of it.
-
-    The message is the row at which the task stopped, as one line of JSON: it survives the way through Spark.
-    """
+    """Raised inside an executor; the driver makes a `ConstraintError` of it. The message is the row at which the task
+    stopped, as one line of JSON: it survives the way through Spark."""
 
 
 class _Ingest:
@@ -112,8 +112,8 @@ class _Ingest:
         self._readable_types = table_types(self._readable)
         self._buffers: dict[str, _Buffer] = {}
         self._outcomes: list[dict[str, Any]] = []
-        self._accepted: dict[str, int] = {}
-        self._rejected: dict[str, int] = {}
+        self._accepted: Counter[str] = Counter()
+        self._rejected: Counter[str] = Counter()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -126,7 +126,7 @@ class _Ingest:
         for key in list(self._buffers):
             self._flush(key)
         for key in sorted({*self._accepted, *self._rejected}):
-            counts = {"rows": self._accepted.get(key, 0), "rejected": self._rejected.get(key, 0)}
+            counts = {"rows": self._accepted[key], "rejected": self._rejected[key]}
             self._outcomes.append({"kind": TALLY, "type": key, **counts})
         yield from self._drain()
 
@@ -135,9 +135,7 @@ class _Ingest:
             yield pa.RecordBatch.from_pylist(self._outcomes, schema=OUTCOME_SCHEMA)
             self._outcomes = []
 
-    # Typing
-
-    def _type_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
+    def _type_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, Numbers, RecordOf]]:
         from omnigraph.engine.rows.kernels.records import type_batch
         from omnigraph.pipeline.execution.rejected_records import loose_record
 
@@ -149,12 +147,9 @@ class _Ingest:
         loose = batch.drop_columns([ROW_COLUMN])
         rejected: list[RejectedRow] = []
         typed = type_batch(type_, loose, pa.array(numbers), rejected, catalog=self._readable, mint=self._mint(numbers))
-        at: dict[int, int] = {}
 
         def record_of(number: int) -> str:
-            if not at:
-                at.update((int(n), row) for row, n in enumerate(numbers))
-            return loose_record(type_, loose, at[number])
+            return loose_record(type_, loose, int(np.flatnonzero(numbers == number)[0]))
 
         self._reject(rejected, record_of)
         yield type_.type_key, typed.rows, typed.lines.to_numpy(zero_copy_only=False), record_of
@@ -165,39 +160,35 @@ class _Ingest:
         rest = batch.drop_columns([name for name in (CORRUPT_COLUMN, FLAW_COLUMN) if name in names])
         if CORRUPT_COLUMN not in names or (corrupt := batch.column(CORRUPT_COLUMN)).null_count == len(corrupt):
             return rest
-        numbers = _numbers(batch)
+        numbers = _numbers(batch).tolist()
+        texts: dict[int, str] = dict(zip(numbers, corrupt.to_pylist(), strict=True))
         for row in np.flatnonzero(corrupt.is_valid().to_numpy(zero_copy_only=False)).tolist():
             reason = batch.column(FLAW_COLUMN)[row].as_py() if FLAW_COLUMN in names else MALFORMED_RECORD
             problem = _problem(None, reason, ConstraintRule.RECORD)
-            self._reject_row(type_key, int(numbers[row]), None, [problem], corrupt[row].as_py())
+            self._reject_row(type_key, numbers[row], None, [problem], texts.__getitem__)
         return rest.filter(corrupt.is_null())
 
-    def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
+    def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, Numbers, RecordOf]]:
         from omnigraph.engine.rows.kernels.decoder import decode_collecting
         from omnigraph.engine.rows.kernels.ndjson import record_of as unwrapped
 
         numbers = _numbers(batch)
         texts = [unwrapped(text) for text in batch.column(TEXT_COLUMN).to_pylist()]
         decoded = decode_collecting(b"\n".join(texts), self._readable, mint=self._mint(numbers))
-        at: dict[int, bytes] = {}
 
         def record_of(number: int) -> str:
-            if not at:
-                at.update((int(n), text) for n, text in zip(numbers, texts, strict=True))
-            return at[number].decode(errors="backslashreplace")
+            return texts[int(np.flatnonzero(numbers == number)[0])].decode(errors="backslashreplace")
 
-        self._reject([_renumber(row, int(numbers[row.line - 1])) for row in decoded.rejected], record_of)
+        self._reject([replace(row, line=int(numbers[row.line - 1])) for row in decoded.rejected], record_of)
         for key, typed in decoded.by_type.items():
             if len(typed):
                 yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1], record_of
 
-    def _mint(self, numbers: NDArray[np.int64]) -> Mint:
+    def _mint(self, numbers: Numbers) -> Mint:
         """Ids for entities that have none: fresh to the graph, and the same whenever this batch is read again."""
         from omnigraph.engine.rows.kernels.ids import seeded_ulids
 
         return seeded_ulids(f"{self._task.seed}\n{numbers[0] if len(numbers) else 0}", self._task.millis)
-
-    # Rejecting
 
     def _reject(self, rejected: list[RejectedRow], record_of: RecordOf) -> None:
         by_row: dict[int, list[RejectedRow]] = {}
@@ -205,149 +196,108 @@ class _Ingest:
             by_row.setdefault(row.line, []).append(row)
         for number, rows in sorted(by_row.items()):
             problems = [_problem(row.property, row.reason, row.rule) for row in rows]
-            first = rows[0]
-            self._reject_row(first.type_key or "", number, first.entity_id, problems, lambda n=number: record_of(n))
+            self._reject_row(rows[0].type_key or "", number, rows[0].entity_id, problems, record_of)
 
     def _reject_row(
-        self, type_key: str, number: int, entity_id: str | None, problems: list[dict[str, str | None]], record: Any
+        self, type_key: str, number: int, entity_id: str | None, problems: list[Problem], record_of: RecordOf
     ) -> None:
-        """Keep a rejected row: once, with all of its violations, and whole. `record` is a text or makes one."""
-        self._rejected[type_key] = self._rejected.get(type_key, 0) + 1
-        total = sum(self._rejected.values())
+        """Report a rejected row: once, with all of its violations and the whole record."""
+        self._rejected[type_key] += 1
+        total = self._rejected.total()
         described = {"type": type_key, "row": number, "id": entity_id}
         if self._task.stop_beyond is not None and total > self._task.stop_beyond:
             raise TooManyRejectedError(json.dumps({**described, "problems": problems}))
         if total <= self._task.most_rejected:
-            kept = record if isinstance(record, str) else record()
-            self._outcomes.append({"kind": REJECTED, **described, "problems": json.dumps(problems), "record": kept})
+            record = {"problems": json.dumps(problems), "record": record_of(number)}
+            self._outcomes.append({"kind": REJECTED, **described, **record})
 
-    # Writing
+    def _without(
+        self, key: str, rows: pa.Table, numbers: Numbers, problems: Mapping[int, Problem], record_of: RecordOf
+    ) -> tuple[pa.Table, Numbers]:
+        """Reject the rows that have a problem, and return the others."""
+        if not problems:
+            return rows, numbers
+        for row, problem in problems.items():
+            self._reject_row(key, int(numbers[row]), rows.column("id")[row].as_py(), [problem], record_of)
+        keep = np.ones(rows.num_rows, np.bool_)
+        keep[list(problems)] = False
+        return rows.filter(pa.array(keep)), numbers[keep]
 
-    def _take(self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf) -> None:
-        rows, numbers = self._admit(key, rows, numbers, record_of)
-        rows, numbers = self._embed(key, rows, numbers, record_of)
-        self._accepted[key] = self._accepted.get(key, 0) + rows.num_rows
+    def _take(self, key: str, rows: pa.Table, numbers: Numbers, record_of: RecordOf) -> None:
+        """Keep rows to be written, but for those without a blob that the policy admits, or without a text to embed."""
+        type_, steps = self._types[key], self._task.embed.get(key, ())
+        if any(prop.type.is_blob for prop in type_.property_list):
+            from omnigraph.engine.bulk.executor import admitted_blobs
+            from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
+
+            policy = self._task.external_blobs or DENY_EXTERNAL_BLOBS
+            rows, refused = admitted_blobs(type_, rows, policy, keeps_references=self._task.replaces)
+            problems = {row: _problem(*refused[row], ConstraintRule.BLOB) for row in sorted(refused)}
+            rows, numbers = self._without(key, rows, numbers, problems, record_of)
+        if steps and rows.num_rows:
+            from omnigraph.pipeline.execution.embedding import fill_vectors
+
+            problems = {}
+            for step in steps:
+                for row in np.flatnonzero(step.without_text(rows)).tolist():
+                    problems.setdefault(row, _problem(step.property, step.reason or "", ConstraintRule.REQUIRED))
+            rows, numbers = self._without(key, rows, numbers, problems, record_of)
+            rows = fill_vectors(steps, type_, rows)
+        self._accepted[key] += rows.num_rows
         if not rows.num_rows:
             return
         buffer = self._buffers.setdefault(key, _Buffer())
-        buffer.add(rows, numbers)
+        buffer.parts.append(rows)
+        buffer.numbers.append(numbers)
+        buffer.rows += rows.num_rows
+        buffer.size += rows.nbytes
         if buffer.rows >= _FLUSH_ROWS:
             self._flush(key)
         elif sum(b.size for b in self._buffers.values()) > _FLUSH_BYTES:
             self._flush(max(self._buffers, key=lambda k: self._buffers[k].size))
 
-    def _admit(
-        self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf
-    ) -> tuple[pa.Table, NDArray[np.int64]]:
-        """Rows without those that name an external object which the policy does not admit."""
-        type_ = self._types[key]
-        if not any(prop.type.is_blob for prop in type_.property_list):
-            return rows, numbers
-        from omnigraph.engine.bulk.executor import admitted_blobs
-        from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
-
-        policy = self._task.external_blobs or DENY_EXTERNAL_BLOBS
-        rows, refused = admitted_blobs(type_, rows, policy, keeps_references=self._task.replaces)
-        if not refused:
-            return rows, numbers
-        for row, (name, reason) in sorted(refused.items()):
-            number = int(numbers[row])
-            problem = _problem(name, reason, ConstraintRule.BLOB)
-            entity_id = rows.column("id")[row].as_py()
-            self._reject_row(key, number, entity_id, [problem], lambda n=number: record_of(n))
-        keep = np.ones(rows.num_rows, np.bool_)
-        keep[list(refused)] = False
-        return rows.filter(pa.array(keep)), numbers[keep]
-
-    def _embed(
-        self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf
-    ) -> tuple[pa.Table, NDArray[np.int64]]:
-        """Rows with their vectors, without those that should have one and have no text, which costs nothing."""
-        from omnigraph.engine.rows.columns import rows_schema
-
-        steps = self._task.embed.get(key, ())
-        if not steps or not rows.num_rows:
-            return rows, numbers
-        keep = np.ones(rows.num_rows, np.bool_)
-        for step in steps:
-            missing = step.without_text(rows)
-            for row in np.flatnonzero(missing & keep).tolist():
-                number = int(numbers[row])
-                problem = _problem(step.property, step.reason or "", ConstraintRule.REQUIRED)
-                entity_id = rows.column("id")[row].as_py()
-                self._reject_row(key, number, entity_id, [problem], lambda n=number: record_of(n))
-            keep &= ~missing
-        rows = rows.filter(pa.array(keep))
-        for step in steps:
-            rows = step.fill(rows)
-        return pa.table(rows.columns, schema=rows_schema(self._types[key])), numbers[keep]
-
     def _flush(self, key: str) -> None:
         from omnigraph.engine.rows.columns import as_table_rows, table_schema
         from omnigraph.storage.tables.fragments import write_new_fragments
 
-        buffer = self._buffers.pop(key)
-        type_ = self._types[key]
+        buffer, type_ = self._buffers.pop(key), self._types[key]
         rows = as_table_rows(type_, pa.concat_tables(buffer.parts))
         numbers = np.concatenate(buffer.numbers)
-        start = 0
         table, replaces = self._task.tables[key], self._task.replaces
         for text in write_new_fragments(table, rows, table_schema(type_), replaces=replaces):
-            count = int(json.loads(text)["physical_rows"])
-            here = numbers[start : start + count]
-            start += count
-            self._outcomes.append(
-                {
-                    "kind": FRAGMENT,
-                    "type": key,
-                    "first": int(here[0]),
-                    "rows": count,
-                    "fragment": text,
-                    "positions": packed_positions(here),
-                }
-            )
+            here, numbers = np.split(numbers, [int(json.loads(text)["physical_rows"])])
+            written = {"first": int(here[0]), "rows": len(here), "fragment": text, "positions": packed_positions(here)}
+            self._outcomes.append({"kind": FRAGMENT, "type": key, **written})
 
 
 MALFORMED_RECORD: Final = Sentence.MALFORMED_ROW.text(reason="it does not have the columns of its file")
 
 
-def _problem(property: str | None, reason: str, rule: ConstraintRule) -> dict[str, str | None]:
+def _problem(property: str | None, reason: str, rule: ConstraintRule) -> Problem:
     return {"property": property, "reason": reason, "rule": rule.value}
 
 
+@dataclass
 class _Buffer:
-    def __init__(self) -> None:
-        self.parts: list[pa.Table] = []
-        self.numbers: list[NDArray[np.int64]] = []
-        self.rows = 0
-        self.size = 0
-
-    def add(self, rows: pa.Table, numbers: NDArray[np.int64]) -> None:
-        self.parts.append(rows)
-        self.numbers.append(numbers)
-        self.rows += rows.num_rows
-        self.size += rows.nbytes
+    parts: list[pa.Table] = field(default_factory=list)
+    numbers: list[Numbers] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
 
 
-def _renumber(row: RejectedRow, number: int) -> RejectedRow:
-    from dataclasses import replace
-
-    return replace(row, line=number)
-
-
-def _numbers(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = batch.column(ROW_COLUMN).to_numpy(zero_copy_only=False)
+def _numbers(batch: pa.RecordBatch) -> Numbers:
+    numbers: Numbers = batch.column(ROW_COLUMN).to_numpy(zero_copy_only=False)
     return numbers
 
 
-def packed_positions(numbers: NDArray[np.int64]) -> bytes:
+def packed_positions(numbers: Numbers) -> bytes:
     """Row numbers of a fragment, in order, as the runs they mostly are: each by its first number and its length."""
     starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1)
     lengths = np.diff(starts, append=len(numbers))
     return zlib.compress(np.stack([numbers[starts], lengths]).astype("<i8").tobytes(), 1)
 
 
-def unpacked_positions(packed: bytes) -> NDArray[np.int64]:
+def unpacked_positions(packed: bytes) -> Numbers:
     firsts, lengths = np.frombuffer(zlib.decompress(packed), "<i8").reshape(2, -1)
     before = np.cumsum(lengths) - lengths
     return np.repeat(firsts - before, lengths) + np.arange(lengths.sum())

@@ -18,23 +18,22 @@ from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.pipeline.execution.embedding import steps_of
-from omnigraph.pipeline.file import OnError, Pipeline, Source, check_against, load_pipeline
+from omnigraph.pipeline.file import OnError, Pipeline, check_against, load_pipeline
 from omnigraph.pipeline.sources.csv_files import check_columns
 from omnigraph.pipeline.sources.source_frames import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
-from omnigraph.pipeline.spark.type_reader import type_named
 
 DRIVER: Final = "driver"
 EXECUTORS: Final = "executors"
 
 
 def validate(pipeline: Pipeline | str | Path, *, graph: GraphHandle | str | Path | None = None) -> Pipeline:
-    """The checked model of a pipeline file: its own mistakes, against the schema when a graph is known, and against the
+    """The model of a pipeline file, checked by itself, against the schema when a graph is known, and against the
     headers of CSV files on this machine."""
     model = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
     if (target := _known_target(model, graph)) is not None:
         with open_workspace(target) as workspace:
-            check_against(model, _base(workspace, model).catalog)
+            check_against(model, base_snapshot(workspace, model.branch, model.base).catalog)
     check_columns(model)
     return model
 
@@ -53,20 +52,16 @@ def explain(
             columns = {name: [] if model.sources[name].is_graph else frames.columns(name) for name in model.sources}
             for mapping in model.mappings:
                 frames.map_rows(mapping)
-        shown = f"{display_path(workspace.uri)}, branch {model.branch}, mode {model.mode}"
-        steps = tuple(_steps(model, workspace))
+        steps = tuple(_steps(model, base_snapshot(workspace, model.branch, model.base)))
+        origins = {s.name: ("sql", s.sql) if s.sql else (s.format, s.path or "") for s in model.sources.values()}
         return PipelinePlan(
             pipeline=model.name,
-            target=shown,
+            target=f"{display_path(workspace.uri)}, branch {model.branch}, mode {model.mode}",
             sources={name: tuple(found) for name, found in columns.items()},
             steps=tuple(step.what for step in steps),
-            origins={source.name: _origin(source) for source in model.sources.values()},
+            origins={name: f"{kind:<8} {place}".rstrip() for name, (kind, place) in origins.items()},
             plan=steps,
         )
-
-
-def _origin(source: Source) -> str:
-    return f"sql      {source.sql}" if source.sql else f"{source.format:<8} {source.path or ''}".rstrip()
 
 
 def target_of(model: Pipeline, graph: GraphHandle | str | Path | None) -> GraphHandle | str:
@@ -77,29 +72,27 @@ def target_of(model: Pipeline, graph: GraphHandle | str | Path | None) -> GraphH
 
 
 def _known_target(model: Pipeline, graph: GraphHandle | str | Path | None) -> GraphHandle | str | None:
-    """The graph that was given, else the one that the file names. A path is relative to the file only in the file."""
-    if graph is not None and not isinstance(graph, str | Path):
-        return graph
+    """The graph of the caller, else the one that the file names, whose path is relative to the file."""
     if graph is not None:
-        return str(graph)
+        return str(graph) if isinstance(graph, Path) else graph
     return None if model.graph is None else model.resolve_path(model.graph)
 
 
-def _base(workspace: Workspace, model: Pipeline) -> Snapshot:
+def base_snapshot(workspace: Workspace, branch: str, base: str | None) -> Snapshot:
+    """The head of a branch, or of its `base` where the branch is still to be made."""
     try:
-        return workspace.snapshot(model.branch)
+        return workspace.snapshot(branch)
     except BranchNotFoundError:
-        if model.base is None:
+        if base is None:
             raise
-        return workspace.snapshot(model.base)
+        return workspace.snapshot(base)
 
 
-def _steps(model: Pipeline, workspace: Workspace) -> Iterator[PipelineStep]:
-    state = _base(workspace, model)
+def _steps(model: Pipeline, state: Snapshot) -> Iterator[PipelineStep]:
     yield PipelineStep(DRIVER, f"pin {state.branch} at commit {state.commit_id}")
     types: dict[str, TableType] = {}
     for mapping in model.mappings:
-        types[mapping.type_key] = type_named(state, mapping.type_key)
+        types[mapping.type_key] = state.catalog.type_named(mapping.type_key)
         filtered = f" where {mapping.where}" if mapping.where else ""
         yield PipelineStep(EXECUTORS, f"type and write {mapping.type_key} from {mapping.source}{filtered}")
     for name, source in model.sources.items():

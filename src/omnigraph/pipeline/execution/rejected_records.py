@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.engine.rows.export_form import blob_text, graph_record
 from omnigraph.engine.rows.kernels.source_values import coerce_arrow
-from omnigraph.language.catalog import Property, TableType
+from omnigraph.language.catalog import TableType
 from omnigraph.language.types import NUMERIC, Scalar
 
 # Types that JSON has. Dates and texts are read as they are written.
@@ -30,19 +30,15 @@ def loose_record(type_: TableType, batch: pa.RecordBatch, row: int) -> str:
     for name in batch.schema.names:
         cell = batch.column(name).slice(row, 1)
         if name in type_.properties:
-            data[name] = _value(type_.properties[name], cell)
+            prop = type_.properties[name]
+            if prop.type.is_vector or prop.type.scalar in _CONVERTED:
+                column = coerce_arrow(prop.type, cell)
+                cell = cell if column.unfit else column.array
+            data[name] = _json_value(cell[0].as_py())
         elif (given := _json_value(cell[0].as_py())) is not None or name != "id":
             text = str(given) if isinstance(given, int) else given
             (ends if type_.kind == "edge" and name in ("from", "to") else data)[name] = text
     return json.dumps(graph_record(type_, data, ends), ensure_ascii=False)
-
-
-def _value(prop: Property, cell: pa.Array) -> Any:
-    if prop.type.is_vector or prop.type.scalar in _CONVERTED:
-        column = coerce_arrow(prop.type, cell)
-        if not column.unfit:
-            return _json_value(column.array[0].as_py())
-    return _json_value(cell[0].as_py())
 
 
 def _json_value(value: Any) -> Any:

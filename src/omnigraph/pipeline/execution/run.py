@@ -9,46 +9,51 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
+from typing import Final
 
+from msgspec import structs
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.conf import RuntimeConfig
 
+from omnigraph.api import wire
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.service.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.engine.bulk.staged_run import WrittenFragments
+from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
-from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.errors import BranchNotFoundError
+from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
-from omnigraph.pipeline.checks.rules import all_of
+from omnigraph.pipeline.execution import report
+from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
+from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.execution.plan import target_of
-from omnigraph.pipeline.execution.report import (
-    SAMPLES,
-    Stages,
-    counts_from_record,
-    counts_to_record,
-    rows_rejected,
-    samples,
-    with_positions,
-)
-from omnigraph.pipeline.execution.source_ingest import Ingested, SourceIngest
+from omnigraph.pipeline.execution.report import SAMPLES, Stages, rejected_by_kernels, samples
 from omnigraph.pipeline.execution.staged_tables import IncomingTables, index_tables
-from omnigraph.pipeline.file import OnError, Pipeline, check_against, load_pipeline
+from omnigraph.pipeline.file import OnError, Pipeline, TypeMapping, check_against, load_pipeline
 from omnigraph.pipeline.sources.fingerprints import DigestCache, Digests
-from omnigraph.pipeline.sources.source_frames import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
+from omnigraph.pipeline.sources.source_frames import RowIndex, SourceFrames, hadoop_uri, spark_errors
 from omnigraph.pipeline.spark.session import session_of_run, spark_session, ui_url
+from omnigraph.pipeline.spark.tasks import spark_schema, union_of
 from omnigraph.storage.identifiers import new_ulid
+from omnigraph.storage.models import ChangeCounts
 
-_COUNTS = "pipeline.counts"
+_COUNTS: Final = "pipeline.counts"
+_BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_UNWEIGHED_ROWS: Final = 8_192
+_UNWEIGHED: Final = str((1 << 31) - 1)
+_UNSET: Final = "1"
 
 
 def run(
@@ -70,28 +75,27 @@ def run(
 
     Inputs that were loaded before by the same pipeline are recognised and skipped, unless `force`. `run_key` names
     the run instead, for inputs that Spark can't fingerprint. A dry run does everything, and keeps nothing of it.
-    `embedding` embeds texts instead of the provider that the environment names. A run without rows is a commit as well,
-    which tells that the pipeline ran, unless `skip_empty`.
+    `embedding` embeds texts instead of the provider that the environment names. A run without rows makes a commit as
+    well, to record that the pipeline ran, unless `skip_empty`.
     """
-    loaded = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
-    model = loaded.with_target(branch=branch, mode=mode)
+    model = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
+    model = model if branch is None else replace(model, branch=branch)
+    model = model if mode is None else replace(model, mode=LoadMode(mode))
     with open_workspace(target_of(model, graph)) as workspace:
         allowed, author = require_permission(workspace, actor, model.branch)
         with (
             spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
             session_of_run(session, model.spark) as own,
-            _clear_errors(),
+            spark_errors(None),
+            ExitStack() as kept,
         ):
-            execution = _Run(model, allowed, own, author, progress, dry_run, embedding, skip_empty)
-            try:
-                return execution.to_commit(run_key, force=force)
-            finally:
-                execution.release()
+            execution = _Run(model, allowed, own, author, Stages(progress), kept, dry_run, embedding, skip_empty)
+            return execution.to_commit(run_key, force=force)
 
 
 def require_permission(workspace: Workspace, actor: str | None, branch: str) -> tuple[Workspace, str | None]:
-    """The workspace as an actor may load it, and who that is. It is asked before Spark is started: a caller who may
-    not write learns it at once."""
+    """The workspace as an actor may load it, and that actor. Callers check this before Spark starts, so that a caller
+    who may not write learns it at once."""
     author = workspace.author(actor)
     allowed = workspace.acting(PolicyAction.CHANGE, branch)
     allowed.require(author, PolicyAction.CHANGE, branch)
@@ -99,44 +103,75 @@ def require_permission(workspace: Workspace, actor: str | None, branch: str) -> 
     return allowed, author
 
 
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Spark wraps what its tasks raise; a user should read our words and not a stack trace of two languages."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        said = own_words(str(error))
-        reason = said or f"Spark could not run the pipeline: {short_reason(error)}"
-        raise BadRequestError(reason) from error
+@dataclass
+class Ingested:
+    """Everything the executors wrote and refused, for one schema."""
+
+    fragments: WrittenFragments
+    outcomes: dict[tuple[int, str], DataFrame] = field(default_factory=dict)
+    counts: dict[str, TypeCounts] = field(default_factory=dict)
+    rejected: int = 0
+
+    def rejections(self) -> DataFrame:
+        """The rows that the kernels rejected, of all sources."""
+        return union_of([rejected_by_kernels(source, outcomes) for (_, source), outcomes in self.outcomes.items()])
+
+    def add(self, outcomes: DataFrame, order: int, source: str) -> None:
+        """Run the job of a source, and take in the reports of its tasks."""
+        self.outcomes[order, source] = outcomes
+        metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")
+        for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
+            if row["kind"] == FRAGMENT:
+                fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
+                self.fragments.add(fragment)
+                continue
+            rejected = row["rejected"]
+            counts = self.counts.get(row["type"], TypeCounts(type_key=row["type"]))
+            changed = {"read": counts.read + row["rows"] + rejected, "rejected": counts.rejected + rejected}
+            self.counts[row["type"]] = structs.replace(counts, **changed)
+            self.rejected += rejected
+
+
+def _size_batches(conf: RuntimeConfig, types: Iterable[TableType]) -> None:
+    """Spark weighs every batch anew after every row, which takes longer than handing the rows over. Rows without blobs
+    need no such care: their batches are bounded by a number of rows instead."""
+    if any(prop.type.is_blob for type_ in types for prop in type_.property_list):
+        conf.unset(_BATCH_BYTES)
+        return
+    conf.set(_BATCH_BYTES, _UNWEIGHED)
+    rows = int(conf.get(_BATCH_ROWS) or 0)
+    conf.set(_BATCH_ROWS, str(min(rows, _UNWEIGHED_ROWS) if rows > 0 else _UNWEIGHED_ROWS))
 
 
 @dataclass
 class _Run:
+    """One run. `kept` holds the frames that Spark keeps until the run ends."""
+
     model: Pipeline
     workspace: Workspace
     spark: SparkSession
     actor: str | None
-    progress: Progress | None
+    stages: Stages
+    kept: ExitStack
     dry_run: bool = False
     embedding: EmbeddingConfig | None = None
     skip_empty: bool = False
     run_id: str = field(default_factory=new_ulid)
-    _ingested: dict[str, Ingested] = field(default_factory=dict)
+    began: float = field(default_factory=monotonic)
+    rejected_samples: Sequence[RejectedSample] = ()
+    rejected_total: int = 0
+    counts: tuple[TypeCounts, ...] = ()
+    quarantine: str | None = None
+    _ingested: dict[tuple[str, ...], Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
-    _checks: list[CheckSequence] = field(default_factory=list)
-    _rejected: DataFrame | None = None
-
-    def __post_init__(self) -> None:
-        self.stages = Stages(self.progress)
-        self.began = monotonic()
-        self.rejected_samples: list[RejectedSample] = []
-        self.rejected_total = 0
-        self.counts: tuple[TypeCounts, ...] = ()
-        self.quarantine: str | None = None
 
     def to_commit(self, run_key: str | None, *, force: bool) -> PipelineReport:
-        if run_key is not None and (done := self._earlier_run(run_key)) is not None:
-            return self._report(done, run_key)
+        if run_key is not None:
+            # Looked up first: the inputs of an earlier run may be gone, and its mappings may not fit the schema now.
+            named = Intent(kind="pipeline", actor=self.actor, idempotency_key=run_key)
+            with suppress(BranchNotFoundError):
+                if (done := already_published(self.workspace.begin(self.model.branch, named))) is not None:
+                    return self._report(done, run_key)
         with self.stages.stage("read", ", ".join(self.model.sources)):
             self.frames = SourceFrames(self.spark, self.model)
             key = run_key or (None if force else self._fingerprint())
@@ -144,16 +179,7 @@ class _Run:
             kind="pipeline", actor=self.actor, message=f"pipeline {self.model.name}", idempotency_key=key,
             details={"pipeline.name": self.model.name, "pipeline.run_id": self.run_id},
         )  # fmt: skip
-        self.ingest = SourceIngest(
-            self.model,
-            self.spark,
-            self.frames,
-            self.stages,
-            run_id=self.run_id,
-            millis=self.intent.authored_at // 1_000,
-            external_blobs=self.workspace.external_blobs,
-            embedding=self.embedding,
-        )
+        self._weighed_by_user = self.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
         self.workspace.require(self.actor, PolicyAction.CHANGE, self.model.branch.strip())
         self.workspace.refuse_restricted("a pipeline")
         try:
@@ -165,37 +191,21 @@ class _Run:
         if (done := already_published(txn)) is not None:
             return self._report(done, key)
         plan = self.prepare(txn)
-        if self.dry_run or self._is_nothing(plan):
+        if self.dry_run or (self.skip_empty and not plan.staged):
             self._discard()
             return self._report(None, key)
         again = None if self.model.mode is LoadMode.OVERWRITE else self.prepare
         with self.stages.stage("publish"):
             return self._report(self.workspace.publish(txn, plan, again), key)
 
-    def _earlier_run(self, run_key: str) -> PublishedCommit | None:
-        """What a run of this name did. Its inputs may be gone since, and its mappings may not fit the schema now."""
-        try:
-            intent = Intent(kind="pipeline", actor=self.actor, idempotency_key=run_key)
-            return already_published(self.workspace.begin(self.model.branch, intent))
-        except BranchNotFoundError:
-            return None
-
-    def release(self) -> None:
-        """Let go of what Spark kept for the run."""
-        for ingested in self._ingested.values():
-            ingested.release()
-        for checked in self._checks:
-            checked.release()
-        if self._rejected is not None:
-            self._rejected.unpersist()
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self.kept.callback(frame.unpersist)
+        return frame.persist(StorageLevel.DISK_ONLY)
 
     def _discard(self) -> None:
-        """Remove the rows that executors wrote and no plan that left this run names."""
+        """Remove the rows that executors wrote, unless a plan that left this run names them."""
         for ingested in self._ingested.values():
             ingested.fragments.discard()
-
-    def _is_nothing(self, plan: PublishPlan) -> bool:
-        return self.skip_empty and not plan.staged
 
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
@@ -207,7 +217,7 @@ class _Run:
 
         def prepare(txn: WriteTxn) -> PublishPlan | None:
             plan = self.prepare(txn)
-            return None if self._is_nothing(plan) else plan
+            return None if self.skip_empty and not plan.staged else plan
 
         published = self.workspace.commit_on_new_branch(self.model.branch, base, prepare, self.intent)
         return self._report(published, key, created=True)
@@ -225,6 +235,7 @@ class _Run:
         return plan
 
     def _prepare(self, txn: WriteTxn) -> PublishPlan:
+        """One attempt: its fragments as staged tables, checked and indexed."""
         ingested = self._ingest(txn)
         tables = IncomingTables(self.spark, txn)
         types = table_types(txn.snapshot.catalog)
@@ -235,17 +246,18 @@ class _Run:
             mapped = [mapping.type_key for mapping in self.model.mappings] if replaces else []
             for key in sorted({*mapped, *fragments}):
                 tables.add(types[key], fragments.get(key, []), replaces=replaces)
-        checked = CheckSequence(tables, self.model, ingested.outcomes, self._refuse_now)
-        self._checks.append(checked)
+        checked = CheckSequence(tables, self.model, ingested.outcomes, self._refuse_now, self._keep)
         with self.stages.stage("check"):
             checked.run()
-        self._settle(ingested, checked)
+        self._put_into_quarantine(ingested, checked)
         if self.model.index:
             with self.stages.stage("index"):
-                self._build_indexes(tables)
+                current = {key: (incoming.type, incoming.current) for key, incoming in tables.by_key.items()}
+                for key, state in index_tables(self.spark, txn.resources, current).items():
+                    tables.replace_current(key, state)
         self.counts = _final_counts(ingested, checked, tables)
         details = {
-            _COUNTS: counts_to_record(self.counts),
+            _COUNTS: wire.encode(list(self.counts)).decode(),
             "pipeline.rejected": str(self.rejected_total),
             "pipeline.sources": json.dumps(sorted(self.model.sources)),
         }
@@ -255,41 +267,73 @@ class _Run:
 
     def _ingest(self, txn: WriteTxn) -> Ingested:
         """Typed fragments of every source; the same for every attempt that meets the same tables."""
-        place = hashlib.sha256(repr((txn.base.schema, sorted(s.path for s in txn.base.tables.values()))).encode())
-        if (known := self._ingested.get(place.hexdigest())) is not None:
-            return known
-        found = self._ingested[place.hexdigest()] = Ingested(WrittenFragments(txn))
+        tables = (txn.base.schema, *sorted(state.path for state in txn.base.tables.values()))
+        if tables in self._ingested:
+            return self._ingested[tables]
+        found = self._ingested[tables] = Ingested(WrittenFragments(txn))
         check_against(self.model, txn.snapshot.catalog)
-        self.ingest.into(found, txn)
-        if found.rejected and self._must_stop(found.rejected):
+        for order, (label, source, mapping) in enumerate(self._inputs()):
+            with self.stages.stage("write", label):
+                outcomes = self._outcomes(txn, label, source, mapping)
+                try:
+                    found.add(self._keep(outcomes), order, source)
+                except (PySparkException, Py4JJavaError) as error:
+                    too_many = report.too_many_rejected(str(error), source, self.frames.row_index)
+                    if too_many is None:
+                        raise
+                    raise too_many from None
+        if found.rejected:
             self._refuse_now(found.rejected, found.rejections())
         return found
 
-    def _build_indexes(self, tables: IncomingTables) -> None:
-        current = {key: (incoming.type, incoming.current) for key, incoming in tables.by_key.items()}
-        for key, state in index_tables(tables.spark, tables.txn.resources, current).items():
-            tables.replace_current(key, state)
+    def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
+        """The inputs to ingest: a label, a source, and its mapping, which graph records do not need. Of a source that
+        only queries read, only the records that can't be read are left to report."""
+        for mapping in self.model.mappings:
+            yield f"{mapping.type_key} from {mapping.source}", mapping.source, mapping
+        for name, source in self.model.sources.items():
+            if source.is_graph:
+                yield f"records of {name}", name, None
+        for name in self.frames.read_by_queries_only():
+            yield f"bad records of {name}", name, None
 
-    # Rejections
-
-    def _must_stop(self, rejected: int) -> bool:
-        quality = self.model.quality
-        return quality.on_error is OnError.FAIL or rejected > quality.max_rejected
+    def _outcomes(self, txn: WriteTxn, label: str, source: str, mapping: TypeMapping | None) -> DataFrame:
+        """The reports of the tasks of a source; nothing runs yet."""
+        catalog, tables, quality = txn.snapshot.catalog, remote_tables(txn), self.model.quality
+        quarantine, type_key = quality.on_error is OnError.QUARANTINE, mapping.type_key if mapping else None
+        task = IngestTask(
+            catalog=catalog.to_json(),
+            tables={type_key: tables[type_key]} if type_key else tables,
+            seed=f"{self.run_id}\n{label}",
+            millis=self.intent.authored_at // 1_000,
+            type_key=type_key,
+            replaces=self.model.mode is LoadMode.OVERWRITE,
+            most_rejected=quality.max_rejected if quarantine else SAMPLES,
+            stop_beyond=quality.max_rejected if quarantine else None,
+            external_blobs=self.workspace.external_blobs,
+            embed=embed_tasks(steps_of(self.model, catalog), catalog, self.embedding),
+        )
+        if not self._weighed_by_user:
+            types = table_types(catalog)
+            _size_batches(self.spark.conf, [types[type_key]] if type_key else types.values())
+        schema = spark_schema(OUTCOME_SCHEMA)
+        if mapping is not None:
+            return self.frames.through(mapping, task, schema)
+        return self.frames.through_records(source, task, schema)
 
     def _refuse_now(self, total: int, rejected: DataFrame) -> None:
         """End the run because of rejected rows, if they are too many; the first ones are shown."""
-        if self._must_stop(total):
-            shown = samples(rejected, self._row_indexes(rejected), SAMPLES)
-            allowed = self.model.quality.max_rejected if self.model.quality.on_error is OnError.QUARANTINE else 0
-            raise rows_rejected(total, shown, allowed)
+        quality = self.model.quality
+        allowed = quality.max_rejected if quality.on_error is OnError.QUARANTINE else 0
+        if total > allowed:
+            raise report.rows_rejected(total, samples(rejected, self._row_indexes(rejected), SAMPLES), allowed)
 
-    def _settle(self, ingested: Ingested, checked: CheckSequence) -> None:
-        """Rejected rows go to the quarantine before the commit: a row is never neither loaded nor kept."""
+    def _put_into_quarantine(self, ingested: Ingested, checked: CheckSequence) -> None:
+        """Before the commit, so that every row is loaded or in the quarantine at any time."""
         self.rejected_total = ingested.rejected + checked.rejected
         if not self.rejected_total:
             return
-        rejected = all_of([ingested.rejections(), *checked.frames]).persist(StorageLevel.DISK_ONLY)
-        self._rejected = rejected
+        rejected = self._keep(union_of([ingested.rejections(), *checked.frames]))
         self._refuse_now(self.rejected_total, rejected)
         with self.stages.stage("quarantine"):
             indexes = self._row_indexes(rejected)
@@ -297,15 +341,13 @@ class _Run:
             if self.dry_run:
                 return
             self.quarantine = f"{self.model.resolve_path(self.model.quality.quarantine or '')}/{self.run_id}"
-            with_positions(rejected, indexes).write.mode("overwrite").json(hadoop_uri(self.quarantine))
+            report.with_positions(rejected, indexes).write.mode("overwrite").json(hadoop_uri(self.quarantine))
 
     def _row_indexes(self, rejected: DataFrame) -> dict[str, RowIndex]:
         for row in rejected.select("source").distinct().collect():
             if row[0] not in self._indexes:
                 self._indexes[row[0]] = self.frames.row_index(row[0])
         return self._indexes
-
-    # Outcome
 
     def _fingerprint(self) -> str | None:
         """Pipeline and contents of its input as one key. None when some input has no files to look at."""
@@ -322,7 +364,7 @@ class _Run:
     def _report(self, published: PublishedCommit | None, key: str | None, *, created: bool = False) -> PipelineReport:
         counts, replayed = self.counts, published is not None and published.replayed
         if published is not None and replayed:
-            counts = counts_from_record(published.entry.commit.details.get(_COUNTS, "[]"))
+            counts = wire.decode(published.entry.commit.details.get(_COUNTS, "[]"), tuple[TypeCounts, ...])
         return PipelineReport(
             pipeline=self.model.name,
             run_id=self.run_id,
@@ -346,19 +388,11 @@ class _Run:
 
 
 def _final_counts(ingested: Ingested, checked: CheckSequence, tables: IncomingTables) -> tuple[TypeCounts, ...]:
-    counts = []
+    final = []
     for key in sorted({*ingested.counts, *tables.by_key}):
-        known = ingested.counts.get(key, TypeCounts(type_key=key))
-        changes = tables.by_key[key].changes if key in tables.by_key else None
-        counts.append(
-            TypeCounts(
-                type_key=key or "(no type)",
-                read=known.read,
-                rejected=known.rejected + checked.rejected_by_type.get(key, 0),
-                superseded=checked.superseded.get(key, 0),
-                inserted=changes.inserted if changes else 0,
-                updated=changes.updated if changes else 0,
-                deleted=changes.deleted if changes else 0,
-            )
-        )
-    return tuple(counts)
+        counts = ingested.counts.get(key, TypeCounts(type_key=key))
+        rejected, superseded = (by_type.get(key, 0) for by_type in (checked.rejected_by_type, checked.superseded))
+        changes = structs.asdict(tables.by_key[key].changes if key in tables.by_key else ChangeCounts())
+        counts = structs.replace(counts, rejected=counts.rejected + rejected, superseded=superseded, **changes)
+        final.append(structs.replace(counts, type_key=key or "(no type)"))
+    return tuple(final)

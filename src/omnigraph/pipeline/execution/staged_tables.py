@@ -6,14 +6,14 @@ and never sees rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, RemoteTable, by_fragment
+from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, by_fragment
 from omnigraph.engine.bulk.jobs import IndexBuild, IndexedVersions, TablesToIndex
 from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.bulk.staged_run import StagedRun
@@ -24,6 +24,8 @@ from omnigraph.pipeline.spark.tasks import spark_schema, texts_of
 
 Columns: TypeAlias = Sequence[str] | Mapping[str, str]
 """Columns of a table, with other names for them where it is a mapping."""
+
+_REMAINING = pa.schema([("fragment", pa.int64()), ("remaining", pa.string()), ("deleted", pa.int64())])
 
 
 class IncomingTables(StagedRun):
@@ -49,37 +51,25 @@ class IncomingTables(StagedRun):
         return scan_frame(self.spark, scan)
 
     def take_out(self, key: str, places: DataFrame) -> int:
-        """Remove rows by place; one task per fragment writes its deletions."""
-        remaining = deleted_by_fragment(self.current(key), places)
-        if not remaining:
-            return 0
-        self.without_rows(key, {number: text for number, text, _ in remaining})
-        return sum(count for _, _, count in remaining)
+        """Remove rows by place; one task per fragment writes its deletions, and returns metadata."""
+        table = self.current(key)
+
+        def delete(group: pa.Table) -> pa.Table:
+            from omnigraph.storage.tables.fragments import delete_rows
+
+            ((fragment, offsets),) = by_fragment(group.column(PLACE).to_pylist()).items()
+            return pa.table([[fragment], [delete_rows(table, fragment, offsets)], [len(offsets)]], _REMAINING)
+
+        by_number = places.select(F.shiftright(PLACE, OFFSET_BITS).alias("fragment"), PLACE).groupBy("fragment")
+        remaining = by_number.applyInArrow(delete, spark_schema(_REMAINING)).collect()
+        if remaining:
+            self.without_rows(key, {row["fragment"]: row["remaining"] for row in remaining})
+        return sum(row["deleted"] for row in remaining)
 
 
 def _scan(table: PinnedTable, columns: Columns) -> TableScan:
     names = columns if isinstance(columns, Mapping) else {}
     return TableScan(table, tuple(columns), names, places=True)
-
-
-_REMAINING = pa.schema([("fragment", pa.int64()), ("remaining", pa.string()), ("deleted", pa.int64())])
-
-
-def deleted_by_fragment(table: RemoteTable, places: DataFrame) -> list[tuple[int, str | None, int]]:
-    """Per touched fragment what is left of it, and how many rows went. Runs on executors, returns metadata."""
-    fragment = F.shiftright(PLACE, OFFSET_BITS).alias("fragment")
-    rows = places.select(fragment, PLACE).groupBy("fragment").applyInArrow(_deleting(table), spark_schema(_REMAINING))
-    return [(row[0], row[1], row[2]) for row in rows.collect()]
-
-
-def _deleting(table: RemoteTable) -> Callable[[pa.Table], pa.Table]:
-    def delete(group: pa.Table) -> pa.Table:
-        from omnigraph.storage.tables.fragments import delete_rows
-
-        ((fragment, offsets),) = by_fragment(group.column(PLACE).to_pylist()).items()
-        return pa.table([[fragment], [delete_rows(table, fragment, offsets)], [len(offsets)]], _REMAINING)
-
-    return delete
 
 
 def index_tables(spark: SparkSession, resources: Resources, tables: TablesToIndex) -> IndexedVersions:

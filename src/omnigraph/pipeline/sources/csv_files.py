@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from glob import glob
-from itertools import accumulate, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -36,7 +37,7 @@ from omnigraph.pipeline.execution.ingest import INTERNAL_COLUMNS, PARTITION_BITS
 from omnigraph.pipeline.file import CSV_FORMAT, Complaints, Pipeline, Source
 from omnigraph.pipeline.sources.input_files import LISTING_OPTIONS, InputFile, Listing, csv_dialect
 from omnigraph.pipeline.sources.parquet_files import local_path, plain_column
-from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors
+from omnigraph.pipeline.spark.tasks import OnBatches, consecutive_groups, map_batches, on_executors, texts_of
 
 _PART_BYTES: Final = 32 << 20
 _OPENING_BYTES: Final = 32 << 10  # what opening a file costs, as bytes that could be read instead
@@ -55,10 +56,6 @@ class CsvPart:
     before: int = 0
     header: tuple[str, ...] | None = None
 
-    @property
-    def size(self) -> int:
-        return (self.file.size if self.stop is None else self.stop) - self.start
-
 
 @dataclass(frozen=True, slots=True)
 class CsvFiles:
@@ -75,18 +72,12 @@ class CsvFiles:
         """The files of a listing. To learn only the columns, large files need not be divided (`divide`)."""
         files = [file for file in listing.files if file.size]
         limit = min(_PART_BYTES, _size(spark.conf.get("spark.sql.files.maxPartitionBytes") or ""))
-        header: list[str] = []
-        for file in files:
-            if header := _header(spark, file, dialect):
-                break
-        divisible = [
-            n
-            for n, file in enumerate(files)
-            if divide and file.size > limit and file.path and not file.compression and dialect.is_utf_8
-        ]
-        cuts = _cuts(spark, [files[n] for n in divisible], dialect, limit)
-        found = dict(zip(divisible, cuts, strict=True))
-        parts = [part for n, file in enumerate(files) for part in found.get(n, (CsvPart(file),))]
+        header = next(filter(None, (_header(spark, file, dialect) for file in files)), [])
+        large = [f for f in files if divide and f.size > limit and f.path and not f.compression and dialect.is_utf_8]
+        # A task per large file finds where records begin.
+        cuts = texts_of(spark, [partial(_cuts, file, dialect, limit) for file in large])
+        divided = {file.uri: _parts(file, *json.loads(text)) for file, text in zip(large, cuts, strict=True)}
+        parts = [part for file in files for part in divided.get(file.uri, [CsvPart(file)])]
         return cls(dialect, tuple(parts), tuple(header), listing.partition, limit)
 
     @property
@@ -100,17 +91,22 @@ class CsvFiles:
         """Rows with these columns and the internal ones; bad records, as rows of nulls, if asked for."""
         chosen = [field for field in self.schema.fields if field.name in columns]
         numbered = [StructField(ROW_COLUMN, LongType()), *(StructField(n, StringType()) for n in INTERNAL_COLUMNS[1:])]
-        return self.through(spark, columns, _pass_through, StructType([*chosen, *numbered]), bad=bad)
+        schema = StructType([*chosen, *numbered])
+        return self.through(spark, {f.name: f.name for f in chosen}, lambda batches: batches, schema, bad=bad)
 
     def through(
-        self, spark: SparkSession, columns: Sequence[str], work: OnBatches, schema: StructType, *, bad: bool
+        self, spark: SparkSession, columns: Mapping[str, str], work: OnBatches, schema: StructType, *, bad: bool
     ) -> DataFrame:
-        """The result of `work` on the rows. They go there as columns, from the file, without passing through Spark."""
-        wanted = tuple(field.name for field in self.schema.fields if field.name in columns)
-        groups = self._groups()
+        """The result of `work` on the rows. It gets columns by the names that `columns` has for them, straight from the
+        file, without passing through Spark."""
+        # Numbers of parts by task, in order: small files share one.
+        numbers = [number for number, part in enumerate(self.parts) if part.file.is_readable]
+        readable = (self.parts[number] for number in numbers)
+        sizes = [(p.file.size if p.stop is None else p.stop) - p.start + _OPENING_BYTES for p in readable]
+        groups = consecutive_groups(sizes, self.part_bytes + _OPENING_BYTES)
 
-        def of_parts(number: int) -> Iterator[pa.RecordBatch]:
-            return work(batch for part in groups[number] for batch in self._read(part, wanted, bad=bad))
+        def of_parts(group: int) -> Iterator[pa.RecordBatch]:
+            return work(batch for n in groups[group] for batch in self._rows(numbers[n], None, columns, bad=bad))
 
         frames = [on_executors(spark, len(groups), of_parts, schema)] if groups else []
         by_uri = {_key(p.file.uri): n for n, p in enumerate(self.parts) if not p.file.is_readable}
@@ -120,7 +116,7 @@ class CsvFiles:
                 return work(
                     batch
                     for uri, pieces in groupby(_by_file(batches), lambda found: found[0])
-                    for batch in self._rows(by_uri[_key(uri)], (piece for _, piece in pieces), wanted, bad=bad)
+                    for batch in self._rows(by_uri[_key(uri)], (piece for _, piece in pieces), columns, bad=bad)
                 )
 
             lines = _lines(spark, [self.parts[n].file.uri for n in by_uri.values()])
@@ -129,25 +125,14 @@ class CsvFiles:
             return spark.createDataFrame([], schema)
         return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
 
-    def _groups(self) -> list[list[int]]:
-        """Numbers of parts by task, in order: small files share one."""
-        numbers = [number for number, part in enumerate(self.parts) if part.file.is_readable]
-        before = accumulate((self.parts[n].size + _OPENING_BYTES for n in numbers), initial=0)
-        share = self.part_bytes + _OPENING_BYTES
-        numbered = zip(before, numbers, strict=False)
-        return [[number for _, number in found] for _, found in groupby(numbered, lambda at: at[0] // share)]
-
-    def _read(self, number: int, columns: Sequence[str], *, bad: bool) -> Iterator[pa.RecordBatch]:
-        part = self.parts[number]
-        whole = part.stop is None
-        pieces = part.file.pieces() if whole else part.file.raw_pieces(part.start, part.stop)
-        return self._rows(number, pieces, columns, bad=bad)
-
     def _rows(
-        self, number: int, pieces: Iterator[bytes], columns: Sequence[str], *, bad: bool
+        self, number: int, pieces: Iterator[bytes] | None, columns: Mapping[str, str], *, bad: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a part with numbers as Spark would give them to a partition."""
+        """Rows of a part with numbers as Spark would give them to a partition. `pieces` are its bytes, where only Spark
+        can open the file."""
         part = self.parts[number]
+        if pieces is None:
+            pieces = part.file.pieces() if part.stop is None else part.file.raw_pieces(part.start, part.stop)
         first = (number << PARTITION_BITS) - part.before - 1
         fixed = dict(zip((f.name for f in self.partition), part.file.partition, strict=True))
         types = {field.name: to_arrow_type(field.dataType) for field in self.partition}
@@ -160,7 +145,7 @@ class CsvFiles:
                 pa.array([fixed[name]] * count, types[name])
                 if name in fixed
                 else (pa.nulls(count, pa.string()) if values is None else values.column(name))
-                for name in columns
+                for name in columns.values()
             ]
             numbers = pa.array(np.asarray(rows, np.int64) + first)
             return pa.record_batch([*arrays, numbers, *internal], names=[*columns, *INTERNAL_COLUMNS])
@@ -168,9 +153,12 @@ class CsvFiles:
         with _in_file(part.file):
             reader = CsvReader(pieces, self.dialect, part.header, before=part.before)
             if reader.header:
-                self._align(reader)
-            read = [name for name in columns if name not in fixed] or list(self.columns[:1])
-            for block in reader.blocks(read):
+                # Every file must have the columns of the first, in any order; without a header, by position.
+                if not self.dialect.header:
+                    reader.header = list(self.columns)
+                refuse_other_columns(reader.header, self.columns, self.parts[0].file.label)
+            read = dict.fromkeys(name for name in columns.values() if name not in fixed)
+            for block in reader.blocks(list(read or self.columns[:1])):
                 if len(block.rows):
                     nothing = pa.nulls(len(block.rows), pa.string())
                     yield batch(block.columns, block.rows, nothing, nothing)
@@ -178,12 +166,6 @@ class CsvFiles:
                     texts, reasons = [b.text for b in block.bad], [b.reason for b in block.bad]
                     internal = pa.array(texts, pa.string()), pa.array(reasons, pa.string())
                     yield batch(None, [b.row for b in block.bad], *internal)
-
-    def _align(self, reader: CsvReader) -> None:
-        """Every file must have the columns of the first, in whatever order; by position where there is no header."""
-        if not self.dialect.header:
-            reader.header = list(self.columns)
-        refuse_other_columns(reader.header, self.columns, self.parts[0].file.label)
 
 
 @contextmanager
@@ -197,42 +179,24 @@ def _in_file(file: InputFile) -> Iterator[None]:
         raise BadRequestError(f"{file.label}: {error}") from error
 
 
-def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches
-
-
 def _header(spark: SparkSession, file: InputFile, dialect: CsvDialect) -> list[str]:
-    """The columns of a file. A driver that does not have it asks a task, which does."""
+    """The columns of a file. A driver that does not have the file asks a task."""
 
-    def look(_: int) -> Iterator[pa.RecordBatch]:
+    def read() -> str:
         with _in_file(file):
-            header = CsvReader(file.pieces(), dialect).header
-        yield pa.record_batch([pa.array([json.dumps(header)])], names=["header"])
+            return json.dumps(CsvReader(file.pieces(), dialect).header)
 
     if file.is_readable:
-        if os.path.exists(file.path or ""):
-            text = next(look(0)).column(0)[0].as_py()
-        else:
-            text = on_executors(spark, 1, look, "header string").collect()[0][0]
+        text = read() if os.path.exists(file.path or "") else texts_of(spark, [read])[0]
         return [str(name) for name in json.loads(text)]
     with _in_file(file):
         lines = _lines(spark, [file.uri]).limit(_HEADER_LINES).collect()
         return CsvReader((bytes(row[1]) + b"\n" for row in lines), dialect).header
 
 
-def _cuts(spark: SparkSession, files: Sequence[InputFile], dialect: CsvDialect, size: int) -> list[list[CsvPart]]:
-    """The parts of large files: a task per file finds where records begin."""
-
-    def look(number: int) -> Iterator[pa.RecordBatch]:
-        file = files[number]
-        with _in_file(file):
-            text = csv_cuts(file.pieces(), dialect, size)
-        yield pa.record_batch([pa.array([number]), pa.array([json.dumps(text)])], names=["file", "cuts"])
-
-    if not files:
-        return []
-    found = on_executors(spark, len(files), look, "file long, cuts string").collect()
-    return [_parts(files[row[0]], *json.loads(row[1])) for row in sorted(found, key=lambda row: row[0])]
+def _cuts(file: InputFile, dialect: CsvDialect, size: int) -> str:
+    with _in_file(file):
+        return json.dumps(csv_cuts(file.pieces(), dialect, size))
 
 
 def _parts(file: InputFile, header: Sequence[str], cuts: Sequence[tuple[int, int]]) -> list[CsvPart]:
@@ -277,10 +241,8 @@ _METADATA: Final = "_metadata"
 
 
 def check_columns(pipeline: Pipeline) -> None:
-    """Raise for every mapping that names a column which the CSV files of its source do not have.
-
-    Expressions other than a plain column are Spark's to understand, and are not looked at.
-    """
+    """Raise for every mapping that names a column which the CSV files of its source do not have. Only expressions that
+    are a plain column are checked; all others are left to Spark."""
     complaints = Complaints(pipeline.places)
     for source in pipeline.sources.values():
         try:
@@ -303,7 +265,7 @@ def check_columns(pipeline: Pipeline) -> None:
 
 
 def _columns(pipeline: Pipeline, source: Source) -> list[str]:
-    """The columns of a CSV source; none when they can't be known here."""
+    """The columns of a CSV source; none when this machine can't know them."""
     if source.format != CSV_FORMAT or source.path is None or _SELECTING & {option.lower() for option in source.options}:
         return []
     path = pipeline.resolve_path(source.path)
@@ -319,24 +281,17 @@ def _columns(pipeline: Pipeline, source: Source) -> list[str]:
         except BadRequestError as error:
             raise BadRequestError(f"{file}: {error}") from None
         if header:
-            return [*header, *_partition_columns(file), _METADATA]
+            # Directories such as `day=2026-01-01` add columns to the rows of their files.
+            return [*header, *(part.partition("=")[0] for part in file.parent.parts if "=" in part), _METADATA]
     return []
 
 
 def _files(path: str) -> Iterator[Path]:
     """The files of a path, directory or pattern, in the order of their names. Spark passes over hidden ones."""
+    hidden = (".", "_")
     for name in sorted(glob(path)) or [path]:
         if os.path.isfile(name):
             yield Path(name)
         for folder, folders, files in os.walk(name):
-            folders[:] = sorted(inner for inner in folders if not _is_hidden(inner))
-            yield from (Path(folder, file) for file in sorted(files) if not _is_hidden(file))
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "_"))
-
-
-def _partition_columns(file: Path) -> list[str]:
-    """The columns that directories such as `day=2026-01-01` add to the rows of their files."""
-    return [part.partition("=")[0] for part in file.parent.parts if "=" in part]
+            folders[:] = sorted(inner for inner in folders if not inner.startswith(hidden))
+            yield from (Path(folder, file) for file in sorted(files) if not file.startswith(hidden))

@@ -13,18 +13,17 @@ import os
 import platform
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.pipeline.sources.input_files import InputFile, Listing
-from omnigraph.pipeline.spark.tasks import on_executors
+from omnigraph.pipeline.spark.tasks import consecutive_groups, texts_of
 
 SETTLED_SECONDS: Final = 60.0
 """Ticks of file systems and differences between clocks are far below; a file that is older than this has settled."""
@@ -61,18 +60,21 @@ class Digests:
         began = time.time()
         made = dict(zip(missing, self._hash([files[n] for n in missing]), strict=True))
         if self.cache:
-            settled = (n for n in missing if self._is_settled(files[n], began))
+            settled = (n for n in missing if began - _last_change(files[n]) > self.settled_seconds)
             self.cache.keep({name: made[n] for n in settled if (name := before[n]) and name == _identity(files[n])})
         return [made.get(n) or known[name or ""] for n, name in enumerate(before)]
-
-    def _is_settled(self, file: InputFile, began: float) -> bool:
-        return began - _last_change(file) > self.settled_seconds
 
     def _hash(self, files: Sequence[InputFile]) -> list[str]:
         local = [n for n, file in enumerate(files) if file.path is not None]
         elsewhere = [n for n, file in enumerate(files) if file.path is None and file.size <= _LARGEST_VALUE]
         self.hashed_bytes += sum(files[n].size for n in (*local, *elsewhere))
-        found = dict(zip(local, self._hash_by_tasks([files[n] for n in local]), strict=True))
+        if sum(files[n].size for n in local) <= _HASHED_HERE:
+            found = {n: _digest(files[n]) for n in local}
+        else:
+            groups = consecutive_groups([files[n].size for n in local], _HASHED_PER_TASK)
+            tasks = [partial(_digests, [files[local[n]] for n in group]) for group in groups]
+            digests = " ".join(texts_of(self.spark, tasks)).split()
+            found = dict(zip(local, digests, strict=True))
         if elsewhere:
             contents = self.spark.read.format("binaryFile").load([files[n].uri for n in elsewhere])
             by_uri: dict[str, str] = dict(contents.select("path", F.sha2("content", 256)).collect())
@@ -80,22 +82,9 @@ class Digests:
         # A large file of another store is known by its name, size and time alone.
         return [found.get(n) or f"{file.uri} {file.modified}" for n, file in enumerate(files)]
 
-    def _hash_by_tasks(self, files: Sequence[InputFile]) -> list[str]:
-        if sum(file.size for file in files) <= _HASHED_HERE:
-            return [_digest(file) for file in files]
-        before = accumulate((file.size for file in files), initial=0)
-        placed = zip(before, files, strict=False)
-        groups = [[file for _, file in found] for _, found in groupby(placed, lambda at: at[0] // _HASHED_PER_TASK)]
 
-        def work(number: int) -> Iterator[pa.RecordBatch]:
-            made = [_digest(file) for file in groups[number]]
-            yield pa.record_batch([pa.array([number] * len(made)), pa.array(made)], names=["task", "digest"])
-
-        rows = on_executors(self.spark, len(groups), work, "task long, digest string").collect()
-        by_task: dict[int, list[str]] = {}
-        for row in rows:
-            by_task.setdefault(row[0], []).append(row[1])
-        return [digest for number in range(len(groups)) for digest in by_task[number]]
+def _digests(files: Sequence[InputFile]) -> str:
+    return " ".join(map(_digest, files))
 
 
 def _digest(file: InputFile) -> str:
@@ -106,10 +95,8 @@ def _digest(file: InputFile) -> str:
 
 
 def _identity(file: InputFile) -> str | None:
-    """Everything that a change of the content changes as well; None for a file that can't be looked at from here.
-
-    Times can be set back, but not that of the last change of an inode.
-    """
+    """A text that changes whenever the content does; None for a file that this machine does not have. Times can be set
+    back, but not that of the last change of an inode."""
     if file.path is None:
         return f"{file.uri}\t{file.size}\t{file.modified}"
     try:
@@ -127,11 +114,11 @@ def _last_change(file: InputFile) -> float:
     return max(stat.st_mtime, stat.st_ctime)
 
 
+@dataclass(frozen=True, slots=True)
 class DigestCache:
     """Digests by identity, in a small database that may be deleted at any time and shared by processes."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    file: Path
 
     @classmethod
     def of_user(cls, environment: Mapping[str, str]) -> DigestCache:
@@ -158,8 +145,8 @@ class DigestCache:
             database.commit()
 
     def _open(self) -> sqlite3.Connection:
-        """A cache that is not there, not writable or damaged is none: everything is hashed, and nothing is wrong."""
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(self._file, timeout=1.0)
+        """Errors are ignored: without a cache that can be used, everything is hashed."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(self.file, timeout=1.0)
         database.execute("create table if not exists digests (identity text primary key, digest text, made integer)")
         return database

@@ -8,7 +8,6 @@ refused before a run begins, because ignoring it would load wrong values.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +32,7 @@ _LISTED: Final = ("path", "length", "modificationTime", "content")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file as Spark lists it: its URI, its bytes, when it changed, and what the directories of its path say."""
+    """A file as Spark lists it: its URI, size, time of change, and the values in the directories of its path."""
 
     uri: str
     size: int
@@ -65,14 +64,17 @@ class InputFile:
     def raw_pieces(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """The bytes of the file, or of a part of it, as they are."""
         left = (self.size if stop is None else stop) - start
-        with self._errors(), open(self.path or "", "rb") as file:
-            file.seek(start)
-            while left > 0:
-                piece = file.read(min(PIECE_BYTES, left))
-                if not piece:
-                    raise BadRequestError(f"{self.label}: it became shorter while it was read")
-                left -= len(piece)
-                yield piece
+        try:
+            with open(self.path or "", "rb") as file:
+                file.seek(start)
+                while left > 0:
+                    piece = file.read(min(PIECE_BYTES, left))
+                    if not piece:
+                        raise BadRequestError(f"{self.label}: it became shorter while it was read")
+                    left -= len(piece)
+                    yield piece
+        except OSError as error:
+            raise BadRequestError(f"can't read '{self.label}': {error.strerror or error}") from error
 
     def lines_of_rows(self, rows: Collection[int], dialect: CsvDialect | None) -> dict[int, int]:
         """The line that each of these rows begins on. Rows are records of a CSV file, else lines that are not blank.
@@ -87,13 +89,6 @@ class InputFile:
             if not wanted:
                 break
         return found
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise BadRequestError(f"can't read '{self.label}': {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +124,7 @@ def _first_lines(file: InputFile, dialect: CsvDialect | None) -> Iterator[Sequen
 _DELIMITER: Final = ("sep", "delimiter")
 _ENCODING: Final = ("encoding", "charset")
 _OURS: Final = (*_DELIMITER, *_ENCODING, "quote", "header", "nullValue")
-# Options of Spark that can only say what is so already.
+# Options of Spark that can have these values only.
 _FIXED: Final[dict[str, tuple[str, ...]]] = {
     "multiLine": ("true", "false"),
     "enforceSchema": ("true", "false"),
@@ -150,7 +145,7 @@ _REMEDIES: Final = {
 
 
 def csv_dialect(options: Mapping[str, str]) -> CsvDialect:
-    """How the files of a source are written, or a BadRequestError for an option that can't be honoured."""
+    """The dialect of the files of a source, or a BadRequestError for an option that can't be honoured."""
     spelled = {name.lower(): name for name in (*_OURS, *_FIXED, *LISTING_OPTIONS, "escape")}
     given: dict[str, str] = {}
     for option, value in options.items():

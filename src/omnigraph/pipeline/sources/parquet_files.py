@@ -9,16 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
 from typing import Final
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 from pyspark.sql.types import StructType
 
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.execution.ingest import PARTITION_BITS, ROW_COLUMN
+from omnigraph.pipeline.spark.tasks import consecutive_groups
 
 _ROWS_PER_TASK: Final = 1 << 20
 _BATCH_ROWS: Final = 1 << 16
@@ -76,8 +78,10 @@ class ParquetFiles:
                 arrow = footer.schema.to_arrow_schema()
             except (OSError, pa.ArrowException):  # Spark will say what is wrong with it, or is nearer to the files
                 return None
-            if _has_old_dates(footer):
-                return None
+            said = footer.metadata or {}
+            version = said.get(b"org.apache.spark.version", b"")
+            if b"org.apache.spark.legacyDateTime" in said or version.startswith(b"2."):
+                return None  # its dates may be of the calendar that Spark used before version 3, and now corrects
             columns &= {name for name in arrow.names if _is_same(name, footer, arrow, schema)}
             parts += _parts(path, footer)
         return cls(tuple(parts), frozenset(columns)) if parts else None
@@ -88,19 +92,20 @@ class ParquetFiles:
 
     def groups(self) -> list[list[int]]:
         """Numbers of parts by task, in order: small files share one."""
-        before = accumulate((part.rows for part in self.parts), initial=0)
-        numbered = zip(before, range(len(self.parts)), strict=False)
-        return [[number for _, number in found] for _, found in groupby(numbered, lambda at: at[0] // _ROWS_PER_TASK)]
+        return consecutive_groups([part.rows for part in self.parts], _ROWS_PER_TASK)
 
     def read(self, number: int, expressions: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-        """The columns of a part by the names that the mapping has for them."""
-        part = self.parts[number]
+        """The columns of a part by the names that the mapping has for them, with numbers as Spark would give them."""
+        part, row = self.parts[number], number << PARTITION_BITS
         try:
             with pq.ParquetFile(part.file) as file:
                 names = [plain_column(expression) or "" for expression in expressions.values()]
                 wanted = sorted(set(names))
                 for batch in file.iter_batches(_batch_rows(file), part.row_groups, columns=wanted, use_threads=False):
-                    yield pa.record_batch([batch.column(name) for name in names], names=list(expressions))
+                    numbers = pa.array(np.arange(row, row + batch.num_rows))
+                    row += batch.num_rows
+                    columns = [*(batch.column(name) for name in names), numbers]
+                    yield pa.record_batch(columns, names=[*expressions, ROW_COLUMN])
         except (OSError, pa.ArrowException) as error:
             raise BadRequestError(f"{part.file}: {str(error).splitlines()[0]}") from error
 
@@ -118,23 +123,14 @@ def plain_column(expression: str) -> str | None:
     return expression if _NAME.fullmatch(expression) and expression.lower() not in _LITERALS else None
 
 
-def _has_old_dates(footer: pq.FileMetaData) -> bool:
-    """Whether dates may be of the calendar that Spark used before version 3, and now corrects."""
-    said = footer.metadata or {}
-    return b"org.apache.spark.legacyDateTime" in said or said.get(b"org.apache.spark.version", b"").startswith(b"2.")
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    """The type without the ways to hold it that a writer may have asked for; row kernels take them all."""
-    if pt.is_dictionary(type_):
-        return _plain(type_.value_type)
-    return pa.string() if pt.is_large_string(type_) else type_
-
-
 def _is_same(name: str, footer: pq.FileMetaData, arrow: pa.Schema, schema: StructType) -> bool:
     if arrow.names.count(name) != 1 or name not in schema.names:
         return False
-    if _SAME.get(_plain(arrow.field(name).type)) != schema[name].dataType.simpleString():
+    # A writer may have asked for dictionaries or large texts; row kernels take them all.
+    type_ = arrow.field(name).type
+    while pt.is_dictionary(type_):
+        type_ = type_.value_type
+    if _SAME.get(pa.string() if pt.is_large_string(type_) else type_) != schema[name].dataType.simpleString():
         return False
     leaf = next(n for n in range(len(footer.schema)) if footer.schema.column(n).path == name)
     return all(footer.row_group(g).column(leaf).compression in _CODECS for g in range(footer.num_row_groups))
@@ -142,14 +138,13 @@ def _is_same(name: str, footer: pq.FileMetaData, arrow: pa.Schema, schema: Struc
 
 def _parts(path: str, footer: pq.FileMetaData) -> Iterator[FilePart]:
     counts = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
-    starts = [0, *accumulate(counts)]
-    for _, found in groupby(range(len(counts)), key=lambda group: starts[group] // _ROWS_PER_TASK):
-        groups = tuple(found)
-        yield FilePart(path, groups, starts[groups[0]], sum(counts[group] for group in groups))
+    for groups in consecutive_groups(counts, _ROWS_PER_TASK):
+        first, last = groups[0], groups[-1] + 1
+        yield FilePart(path, tuple(groups), sum(counts[:first]), sum(counts[first:last]))
 
 
 def _batch_rows(file: pq.ParquetFile) -> int:
-    """Rows that make a batch of a bearable size, going by what the file says of its rows."""
+    """Rows that make a batch of a bearable size, by the sizes in the file's footer."""
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     size = sum(group.total_byte_size for group in groups) / max(1, sum(group.num_rows for group in groups))
     return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, size))))

@@ -11,12 +11,12 @@ import bisect
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -43,35 +43,9 @@ from omnigraph.pipeline.spark.table_frames import TableScan, scan_frame
 from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors
 
 
-@dataclass(frozen=True, slots=True)
-class LanceSource:
-    uri: str
-    dataset: ForeignDataset
-
-    @classmethod
-    def open(cls, uri: str, options: Mapping[str, str]) -> LanceSource:
-        """`version` picks a version; every other option goes to the object store."""
-        version = options.get("version")
-        store = {name: value for name, value in options.items() if name != "version"}
-        return cls(uri, foreign_dataset(uri, None if version is None else int(version), store))
-
-    @property
-    def fingerprint(self) -> str:
-        return self.dataset.digest
-
-    def frame(self, spark: SparkSession, expressions: Sequence[str] | None = None) -> DataFrame:
-        """The rows, with the columns that some Spark SQL expressions over them may name; all without expressions."""
-        columns = tuple(self.dataset.table.schema.names)
-        if expressions is not None:
-            columns = columns_named_in(columns, expressions)
-        return scan_frame(spark, TableScan(self.dataset.table, columns, {}))
-
-
 def columns_named_in(columns: Sequence[str], expressions: Sequence[str]) -> tuple[str, ...]:
-    """Columns that the expressions may mean: a name that is spelled in none of them can't be. A `*` means all.
-
-    Too many are harmless, too few are not, so this reads no SQL. One column stays in any case, to count rows by.
-    """
+    """Columns that the expressions may mean: a name that is spelled in none of them can't be. A `*` means all. Too many
+    are harmless, too few are not, so this reads no SQL. One column stays in any case, to count rows by."""
     text = "\n".join(expressions).lower()
     if "*" in text:
         return tuple(columns)
@@ -94,15 +68,6 @@ FILE_FORMATS: Final = frozenset({"csv", "json", "parquet", "orc", "text", "graph
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """The position of a row for a person: row (or line) `row` of `file`; of the source when it has no files."""
-
-    source: str
-    file: str | None
-    row: int
-
-
-@dataclass(frozen=True, slots=True)
 class Span:
     """A run of row numbers that lie in one file; `before` rows of the file come earlier."""
 
@@ -115,47 +80,45 @@ class Span:
 class RowIndex:
     """From row numbers of a source to positions. Holds one entry per part of a file, never one per row."""
 
-    source: str
     spans: tuple[Span, ...]
     format: str = ""
     dialect: CsvDialect | None = None
 
     def lines(self, numbers: Iterable[int]) -> dict[int, int]:
-        """The lines of files on which rows begin, where this machine has the files. Reads each of them up to its last
-        row, so it is asked for rows that are reported and no others."""
-        places = {number: self.position(number) for number in numbers}
+        """The lines of files on which rows begin, where this machine has the files. Each file is read up to the last of
+        these rows, so this is only for rows that are reported."""
+        positions = {number: self.position(number) for number in numbers}
         if self.format == GRAPH_FORMAT:
-            return {number: at.row for number, at in places.items()}  # every line is a row, also a blank one
+            return {number: row for number, (_, row) in positions.items()}  # every line is a row, also a blank one
         by_file: dict[str, dict[int, int]] = {}
-        for number, at in places.items() if self.format in (CSV_FORMAT, _JSON_FORMAT) else ():
-            if at.file is not None:
-                by_file.setdefault(at.file, {})[at.row] = number
+        for number, (path, row) in positions.items() if self.format in (CSV_FORMAT, _JSON_FORMAT) else ():
+            if path is not None:
+                by_file.setdefault(path, {})[row] = number
         found: dict[int, int] = {}
         for path, rows in by_file.items():
             if os.path.isfile(path) and (file := InputFile(f"file:{path}", os.path.getsize(path), 0)).is_readable:
                 found.update((rows[row], line) for row, line in file.lines_of_rows(rows, self.dialect).items())
         return found
 
-    def position(self, number: int) -> Position:
+    def position(self, number: int) -> tuple[str | None, int]:
+        """The file of a row and its number there; its number in the source, where it has no files."""
         at = bisect.bisect_right([span.first for span in self.spans], number) - 1
         if at < 0:
-            return Position(self.source, None, number)
+            return None, number
         span = self.spans[at]
-        return Position(self.source, span.file, span.before + number - span.first + 1)
+        return span.file, span.before + number - span.first + 1
 
 
 class SourceFrames:
-    """The sources of one pipeline, as views of a session that is the run's own.
-
-    `to_read` is False where only columns are asked for; nothing is looked through that only rows need.
-    """
+    """The sources of one pipeline, as views of a session that is the run's own. With `to_read=False` only their columns
+    are known; large files are not divided."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, *, to_read: bool = True) -> None:
         self.spark = spark
         self._to_read = to_read
         self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
-        self._lance: dict[str, LanceSource] = {}
+        self._lance: dict[str, ForeignDataset] = {}
         self._parquet: dict[str, ParquetFiles | None] = {}
         self._csv: dict[str, CsvFiles] = {}
         self._listings: dict[str, Listing] = {}
@@ -165,15 +128,9 @@ class SourceFrames:
                 frame.createOrReplaceTempView(name)
             self._frames[name] = frame
 
-    def frame(self, name: str) -> DataFrame:
-        return self._frames[name]
-
     def columns(self, name: str) -> list[str]:
         """The columns that a mapping can use."""
         return [column for column in self._frames[name].columns if column not in INTERNAL_COLUMNS]
-
-    def number_rows(self, name: str) -> DataFrame:
-        return _number_rows(self._frames[name])
 
     def map_rows(self, mapping: TypeMapping) -> DataFrame:
         """The input of the row kernel. Rows are numbered before `where`, so that numbers count rows of the file."""
@@ -205,23 +162,24 @@ class SourceFrames:
     def through(self, mapping: TypeMapping, work: OnBatches, schema: StructType) -> DataFrame:
         """The result of `work` on the rows of a mapping."""
         mapped = self.map_rows(mapping)
-        if (csv := self._csv.get(mapping.source)) is not None and (named := _plain_columns(mapping, csv.columns)):
-            return csv.through(
-                self.spark, named, _rename_columns(mapping, work), schema, bad=self._tells_bad_records(mapping)
-            )
+        if (csv := self._csv.get(mapping.source)) is not None and mapping.where is None:
+            named = {name: plain_column(expression) or "" for name, expression in mapping.columns.items()}
+            if named and set(named.values()) <= set(csv.columns):
+                return csv.through(self.spark, named, work, schema, bad=self._tells_bad_records(mapping))
         files = self._read_by_tasks(mapping.source)
         if files is None:
             return map_batches(mapped, work, schema)
         columns, groups = mapping.columns, files.groups()
 
         def read(number: int) -> Iterator[pa.RecordBatch]:
-            return work(batch for part in groups[number] for batch in _count_rows(files.read(part, columns), part))
+            return work(batch for part in groups[number] for batch in files.read(part, columns))
 
         return on_executors(self.spark, len(groups), read, schema)
 
-    def through_bad_records(self, name: str, work: OnBatches, schema: StructType) -> DataFrame:
-        """The result of `work` on the records of a source that have no columns."""
-        csv = self._csv[name]
+    def through_records(self, name: str, work: OnBatches, schema: StructType) -> DataFrame:
+        """The result of `work` on graph records; of a CSV source, on the records that have no columns."""
+        if (csv := self._csv.get(name)) is None:
+            return map_batches(_number_rows(self._frames[name]), work, schema)
         frame = csv.frame(self.spark, csv.columns[:1], bad=True).where(F.col(f"`{CORRUPT_COLUMN}`").isNotNull())
         return map_batches(frame, work, schema)
 
@@ -237,96 +195,75 @@ class SourceFrames:
         return mapping is next(m for m in self._pipeline.mappings if m.source == mapping.source)
 
     def _read_by_tasks(self, name: str) -> ParquetFiles | None:
-        """The files of a source that tasks read by themselves; for all of its mappings, or rows had two numbers."""
+        """The files of a source that tasks read by themselves: for all of its mappings, so a row has one number."""
         if name not in self._parquet:
-            files = self._parquet_files(name)
-            mappings = [mapping for mapping in self._pipeline.mappings if mapping.source == name]
-            plain = files is not None and all(m.where is None and files.serves(m.columns) for m in mappings)
-            self._parquet[name] = files if plain else None
+            self._parquet[name] = None
+            source, frame = self._pipeline.sources[name], self._frames[name]
+            lenient = any(self.spark.conf.get(setting, "false") == "true" for setting in _LENIENT)
+            if source.format == "parquet" and not source.options and not lenient:
+                files = ParquetFiles.open(frame.inputFiles(), frame.schema)
+                mappings = [mapping for mapping in self._pipeline.mappings if mapping.source == name]
+                if files is not None and all(m.where is None and files.serves(m.columns) for m in mappings):
+                    self._parquet[name] = files
         return self._parquet[name]
 
-    def _parquet_files(self, name: str) -> ParquetFiles | None:
-        source = self._pipeline.sources[name]
-        lenient = any(self.spark.conf.get(setting, "false") == "true" for setting in _LENIENT)
-        if source.format != "parquet" or source.options or lenient:
-            return None
-        return ParquetFiles.open(self._frames[name].inputFiles(), self._frames[name].schema)
-
     def _needed_rows(self, mapping: TypeMapping) -> DataFrame:
-        """The source of a mapping. Of what Python reads, only what the mapping can mean; Spark prunes the rest."""
+        """The source of a mapping; where Python reads it, only the columns that the mapping may mean."""
         expressions = [*mapping.columns.values(), mapping.where or ""]
         if (csv := self._csv.get(mapping.source)) is not None:
             columns = columns_named_in(csv.schema.names, expressions)
             return csv.frame(self.spark, columns, bad=self._tells_bad_records(mapping))
         if (lance := self._lance.get(mapping.source)) is not None:
-            return lance.frame(self.spark, expressions)
+            columns = columns_named_in(lance.table.schema.names, expressions)
+            return scan_frame(self.spark, TableScan(lance.table, columns, {}))
         return self._frames[mapping.source]
 
     def row_index(self, name: str) -> RowIndex:
         """From row numbers to positions; one pass over the source counts rows where their number is unknown."""
-        parts: Sequence[tuple[str, int]]
+        source = self._pipeline.sources[name]
         if (csv := self._csv.get(name)) is not None:
-            spans = (Span(n << PARTITION_BITS, part.file.label, part.before) for n, part in enumerate(csv.parts))
-            return RowIndex(name, tuple(spans), CSV_FORMAT, csv.dialect)
+            spans = [Span(n << PARTITION_BITS, part.file.label, part.before) for n, part in enumerate(csv.parts)]
+            return RowIndex(tuple(spans), CSV_FORMAT, csv.dialect)
         if (parquet := self._parquet.get(name)) is not None:
-            parts = [(part.file, part.before) for part in parquet.parts]
+            spans = [Span(n << PARTITION_BITS, part.file, part.before) for n, part in enumerate(parquet.parts)]
+            return RowIndex(tuple(spans))
+        frame, number = self._frames[name], F.monotonically_increasing_id()
+        if self._has_files(name):
+            path, part = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
         else:
-            return self._count_index(name)
-        return RowIndex(name, tuple(Span(n << PARTITION_BITS, *part) for n, part in enumerate(parts)))
-
-    def _count_index(self, name: str) -> RowIndex:
-        numbered = self.number_rows(name)
-        row = F.col(f"`{ROW_COLUMN}`")
+            uri = self._pipeline.resolve_path(source.path or "") if name in self._lance else None
+            path, part = F.lit(uri).cast("string"), F.shiftright(number, PARTITION_BITS)
+        numbered = frame.select("*", number.alias(ROW_COLUMN), path.alias("#path"), part.alias("#part"))
         # Counting a column of data keeps Spark from taking a shortcut that numbers rows differently. It refuses to
         # read nothing but corrupt records, so that column won't do.
-        data = next(column for column in numbered.columns if column != CORRUPT_COLUMN)
-        counted = F.count(F.col(f"`{data}`"))
-        found: list[tuple[str | None, int, int, int]]
-        if self._has_files(name):
-            numbered = self._frames[name].select(
-                "*",
-                F.monotonically_increasing_id().alias(ROW_COLUMN),
-                "_metadata.file_path",
-                "_metadata.file_block_start",
-            )
-            parts = numbered.groupBy("file_path", "file_block_start").agg(F.min(row), F.count(row), counted).collect()
-            found = [(local_path(p[0]) or p[0], p[1], p[2], p[3]) for p in sorted(parts)]
-        else:
-            partition = F.shiftright(row, PARTITION_BITS)
-            parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
-            place = self._lance[name].uri if name in self._lance else None
-            found = [(place, p[0], p[1], p[2]) for p in sorted(parts)]
-        spans = []
-        file: str | None = None
-        before = 0
-        for path, _, first, count in found:
-            before = 0 if path != file else before
-            file = path
-            spans.append(Span(first, path, before))
-            before += count
-        source = self._pipeline.sources[name]
+        data = next(column for column in frame.columns if column != CORRUPT_COLUMN)
+        row, counted = F.col(f"`{ROW_COLUMN}`"), F.count(F.col(f"`{data}`"))
+        parts = numbered.groupBy("`#path`", "`#part`").agg(F.min(row), F.count(row), counted).collect()
+        spans, before = [], Counter[str | None]()
+        for at, _, first, count, _ in sorted(parts):
+            file = at and (local_path(at) or at)
+            spans.append(Span(first, file, before[file]))
+            before[file] += count
         is_by_line = source.options.get("multiLine", "false").lower() != "true"
-        return RowIndex(name, tuple(sorted(spans, key=lambda span: span.first)), source.format if is_by_line else "")
+        return RowIndex(tuple(sorted(spans, key=lambda span: span.first)), source.format if is_by_line else "")
 
     def fingerprint(self, name: str, digests: Digests) -> str | None:
-        """A digest of what a source reads: the contents of its files, or a query. None when it can't be looked at."""
+        """A digest of the input of a source: the contents of its files, or its query. None when it has neither."""
         source = self._pipeline.sources[name]
         if source.sql is not None:
             return hashlib.sha256(source.sql.encode()).hexdigest()
         if name in self._lance:
-            return self._lance[name].fingerprint
+            return self._lance[name].digest
         if not self._has_files(name):
             return None
         with spark_errors(f"source '{name}'"):
-            contents = digests.fingerprint(self._listing(source), names=self._shows_names())
+            # An expression may make data of the names of files.
+            mapped = (text for m in self._pipeline.mappings for text in (*m.columns.values(), m.where or ""))
+            texts = [*mapped, *(source.sql or "" for source in self._pipeline.sources.values())]
+            names = any(sign in text.lower() for text in texts for sign in _NAMES_OF_FILES)
+            contents = digests.fingerprint(self._listing(source), names=names)
         options = sorted(source.options.items())
         return hashlib.sha256(repr((source.format, options, contents)).encode()).hexdigest()
-
-    def _shows_names(self) -> bool:
-        """Whether an expression may make data of the names of files."""
-        mapped = (text for m in self._pipeline.mappings for text in (*m.columns.values(), m.where or ""))
-        texts = [*mapped, *(source.sql or "" for source in self._pipeline.sources.values())]
-        return any(sign in text.lower() for text in texts for sign in _NAMES_OF_FILES)
 
     def _listing(self, source: Source) -> Listing:
         if source.name not in self._listings:
@@ -342,28 +279,26 @@ class SourceFrames:
             lines = self.spark.read.options(**source.options).option("lineSep", "\n").text(self._path(source))
             return lines.select(F.col("value").cast("binary").alias(TEXT_COLUMN))
         if source.format == LANCE_FORMAT:
-            lance = self._lance[source.name] = LanceSource.open(
-                self._pipeline.resolve_path(source.path or ""), source.options
-            )
-            return lance.frame(self.spark)
+            # `version` picks a version; every other option is for the object store.
+            store = {name: value for name, value in source.options.items() if name != "version"}
+            version = int(source.options["version"]) if "version" in source.options else None
+            lance = foreign_dataset(self._pipeline.resolve_path(source.path or ""), version, store)
+            self._lance[source.name] = lance
+            return scan_frame(self.spark, TableScan(lance.table, tuple(lance.table.schema.names), {}))
         if source.format == CSV_FORMAT:
-            dialect = csv_dialect(source.options)
-            csv = self._csv[source.name] = CsvFiles.open(
-                self.spark, self._listing(source), dialect, divide=self._to_read
-            )
+            listing, dialect = self._listing(source), csv_dialect(source.options)
+            csv = self._csv[source.name] = CsvFiles.open(self.spark, listing, dialect, divide=self._to_read)
             return csv.frame(self.spark, csv.schema.names, bad=False).drop(*INTERNAL_COLUMNS)
         if source.format == _JSON_FORMAT and source.options.get("multiLine", "false").lower() != "true":
             options = {"columnNameOfCorruptRecord": CORRUPT_COLUMN, "columnPruning": "false", "mode": "PERMISSIVE"}
-            inferred = self._load(source.format, source, None, **options).schema
+            inferred = self._load(source, None, **options).schema
             if CORRUPT_COLUMN not in inferred.fieldNames():
                 inferred = StructType([*inferred.fields]).add(CORRUPT_COLUMN, StringType())
-            return self._load(source.format, source, inferred, **options)
-        return self._load(source.format, source)
+            return self._load(source, inferred, **options)
+        return self._load(source)
 
-    def _load(self, format: str, source: Source, schema: StructType | None = None, **options: str) -> DataFrame:
-        reader = self.spark.read.format(format).options(**options)
-        if format == source.format:
-            reader = reader.options(**source.options)
+    def _load(self, source: Source, schema: StructType | None = None, **options: str) -> DataFrame:
+        reader = self.spark.read.format(source.format).options(**options).options(**source.options)
         if schema is not None:
             reader = reader.schema(schema)
         return reader.load(self._path(source)) if source.path is not None else reader.load()
@@ -372,62 +307,40 @@ class SourceFrames:
         return hadoop_uri(self._pipeline.resolve_path(source.path or ""))
 
 
-def _count_rows(batches: Iterator[pa.RecordBatch], part: int) -> Iterator[pa.RecordBatch]:
-    """Rows with numbers as Spark would give them to a partition."""
-    row = part << PARTITION_BITS
-    for batch in batches:
-        yield batch.append_column(ROW_COLUMN, pa.array(np.arange(row, row + batch.num_rows)))
-        row += batch.num_rows
-
-
 def _number_rows(frame: DataFrame) -> DataFrame:
     if ROW_COLUMN in frame.columns:
         return frame
     return frame.withColumn(ROW_COLUMN, F.monotonically_increasing_id())
 
 
-def _plain_columns(mapping: TypeMapping, columns: Sequence[str]) -> list[str]:
-    """The columns that a mapping consists of, when it only names columns of a file; else nothing."""
-    named = [plain_column(expression) for expression in mapping.columns.values()]
-    plain = mapping.where is None and all(name in columns for name in named)
-    return [name for name in named if name is not None] if plain else []
-
-
-def _rename_columns(mapping: TypeMapping, work: OnBatches) -> OnBatches:
-    """Work on columns by the names that a mapping has for them."""
-    names = {name: plain_column(expression) for name, expression in mapping.columns.items()}
-
-    def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        columns = {**names, **{name: name for name in INTERNAL_COLUMNS}}
-        return work(pa.record_batch([b.column(c) for c in columns.values()], names=list(columns)) for b in batches)
-
-    return renamed
-
-
 def hadoop_uri(path: str) -> str:
-    """A path by the name under which Hadoop knows its store: S3 has another one there than everywhere else."""
+    """A path by Hadoop's name of its store: S3 has another one there."""
     return f"s3a://{path.removeprefix('s3://')}" if path.startswith("s3://") else path
 
 
 @contextmanager
-def spark_errors(where: str) -> Iterator[None]:
-    """Turn a refusal of Spark into one line that says where. Some of it Java throws past Spark's own error classes."""
+def spark_errors(where: str | None) -> Iterator[None]:
+    """Turn a refusal of Spark into one line that says where. Java throws some of them past Spark's error classes.
+    Without `where`, the message of our own error on an executor is enough."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise BadRequestError(f"{where}: {short_reason(error)}") from None
+        if where is not None:
+            raise BadRequestError(f"{where}: {short_reason(error)}") from None
+        reason = _own_words(str(error)) or f"Spark could not run the pipeline: {short_reason(error)}"
+        raise BadRequestError(reason) from error
 
 
-def own_words(text: str) -> str | None:
+def _own_words(text: str) -> str | None:
     """The message of our own error on an executor, within the text that Spark made of it."""
     lines = (line for line in text.splitlines() if line.startswith("omnigraph.errors."))
     return next((line.partition(": ")[2].strip() for line in lines), None)
 
 
 def short_reason(error: Exception) -> str:
-    """The message of Spark without its stack trace and plan, and what to do when a part of Spark is missing."""
+    """The message of Spark without its stack trace and plan, with a remedy when a part of Spark is missing."""
     text = str(error).split("\n\nJVM stacktrace", 1)[0]
-    if said := own_words(text):
+    if said := _own_words(text):
         return said
     if isinstance(error, Py4JJavaError):
         text = _JAVA_CLASSES.sub("", text.partition("\n: ")[2])

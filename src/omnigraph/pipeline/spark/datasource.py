@@ -1,45 +1,49 @@
 """The Spark data source `omnigraph`: graph types as tables, the change feed as a stream, frames as commits.
 
+A version of a branch never changes meaning, so an offset of the stream stays valid across restarts for as long as
+cleanup keeps the commits behind it. The driver only looks at heads; executors read the changes of their commits.
 Options: `graph` (URI), `type`, `branch` (default main); for reads `columns`, `snapshot` and `pushdown`; for streams
 `start`, `types` and `commitsPerBatch`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-)
+from pyspark.sql import datasource as ds
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from omnigraph.api.enums import LoadMode
+from omnigraph.api.history import ChangeScope
 from omnigraph.engine.bulk.executor import RemoteTable
 from omnigraph.engine.bulk.staged_run import GraphAddress
-from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.history.changes import changes_of
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.load import load_mode
 from omnigraph.engine.write.publish import Intent, already_published
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import NodeType
+from omnigraph.language.catalog import NodeType, TableType, check_type_names
 from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps
-from omnigraph.pipeline.spark.change_stream import CHANGES_SCHEMA, ChangeStreamReader
+from omnigraph.pipeline.spark.table_frames import TableScan
 from omnigraph.pipeline.spark.tasks import spark_schema
-from omnigraph.pipeline.spark.type_reader import (
-    FilteringTypeReader,
-    TypeReader,
-    comparable_columns,
-    type_named,
-    type_scan,
-)
-from omnigraph.pipeline.spark.type_writer import RepeatedWriter, Sink, TypeStreamWriter, TypeWriter
+from omnigraph.pipeline.spark.type_reader import FilteringTypeReader, TypeReader, comparable_columns, type_scan
+from omnigraph.pipeline.spark.type_writer import Sink, TypeStreamWriter, TypeWriter
 
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+CHANGES_SCHEMA: Final = (
+    "commit_id string, version long, authored_at timestamp, actor string, op string, kind string, type string, "
+    "id string, src string, dst string, before string, after string"
+)
+
+_AFTER: Final = "after:"
+# A long history must not become as many tasks.
+_MOST_TASKS: Final = 64
 
 
 def register(spark: SparkSession) -> None:
@@ -48,7 +52,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(OmnigraphDataSource)
 
 
-class OmnigraphDataSource(DataSource):
+class OmnigraphDataSource(ds.DataSource):
     """A `type` is read or written; without one, a stream reads the changes of the whole branch."""
 
     @classmethod
@@ -56,30 +60,25 @@ class OmnigraphDataSource(DataSource):
         return "omnigraph"
 
     def schema(self) -> StructType | str:
-        if "type" not in self.options:
-            return CHANGES_SCHEMA
-        with self._graph().open() as workspace:
-            state = self._snapshot(workspace)
-            return spark_schema(
-                type_scan(state, type_named(state, self._option("type")), self._columns()).result_schema
-            )
+        return spark_schema(self._scan()[1].result_schema) if "type" in self.options else CHANGES_SCHEMA
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        with self._graph().open() as workspace:
-            state = self._snapshot(workspace)
-            type_ = type_named(state, self._option("type"))
-            scan = type_scan(state, type_, self._columns())
-            if self.options.get("pushdown", "false").lower() == "true":
-                return FilteringTypeReader(scan, comparable_columns(type_))
-            return TypeReader(scan)
+    def reader(self, schema: StructType) -> ds.DataSourceReader:
+        type_, scan = self._scan()
+        if self.options.get("pushdown", "false").lower() == "true":
+            return FilteringTypeReader(scan, comparable_columns(type_))
+        return TypeReader(scan)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> ds.DataSourceWriter:
         key = self.options.get("runKey")
-        if key is not None and self._was_written(key):
-            return RepeatedWriter()
+        if key is not None:
+            # The run key is looked up before the type, which may be gone since an earlier write.
+            intent = Intent(kind="pipeline", actor=self.options.get("actor"), idempotency_key=key)
+            with self._graph().open() as workspace:
+                if already_published(workspace.begin(self._branch(), intent)) is not None:
+                    return TypeWriter(None)
         return TypeWriter(self._sink(overwrite))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> ds.DataSourceStreamReader:  # noqa: N802
         types = frozenset(filter(None, (t.strip() for t in self.options.get("types", "").split(","))))
         start = self.options.get("start", "beginning")
         most = self.options.get("commitsPerBatch")
@@ -87,21 +86,15 @@ class OmnigraphDataSource(DataSource):
             raise BadRequestError(f"option commitsPerBatch is a whole number above 0, not '{most}'")
         return ChangeStreamReader(self._graph(), self._branch(), start, types, int(most) if most else None)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ds.DataSourceStreamWriter:  # noqa: N802
         return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
-
-    def _was_written(self, run_key: str) -> bool:
-        """Whether the branch remembers a write of this name: looked up before the type, which may be gone since."""
-        with self._graph().open() as workspace:
-            intent = Intent(kind="pipeline", actor=self.options.get("actor"), idempotency_key=run_key)
-            return already_published(workspace.begin(self._branch(), intent)) is not None
 
     def _sink(self, overwrite: bool) -> Sink:
         given = self.options.get("mode")
         mode = LoadMode.OVERWRITE if overwrite else load_mode(given) if given else LoadMode.APPEND
         with self._graph().open() as workspace:
             state = workspace.snapshot(self._branch())
-            type_ = type_named(state, self._option("type"))
+            type_ = state.catalog.type_named(self._option("type"))
             computed = on_write_steps([type_] if isinstance(type_, NodeType) else [])
             return Sink(
                 graph=self._graph(),
@@ -113,25 +106,104 @@ class OmnigraphDataSource(DataSource):
                 table=RemoteTable.of(workspace, state.table(type_.type_key).state),
                 actor=self.options.get("actor"),
                 run_key=self.options.get("runKey"),
-                embed=embed_tasks(list(computed), state.catalog).get(type_.type_key, ()),
+                embed=embed_tasks(computed, state.catalog).get(type_.type_key, ()),
             )
 
     def _option(self, name: str) -> str:
-        options: Mapping[str, str] = self.options
-        if name not in options:
+        if name not in self.options:
             raise BadRequestError(f"the omnigraph data source needs the option '{name}'")
-        return options[name]
+        return str(self.options[name])
 
     def _branch(self) -> str:
         return str(self.options.get("branch", "main"))
 
-    def _columns(self) -> list[str] | None:
-        given = self.options.get("columns")
-        return None if given is None else [name.strip() for name in given.split(",")]
-
     def _graph(self) -> GraphAddress:
         return GraphAddress.of(self._option("graph"))
 
-    def _snapshot(self, workspace: Workspace) -> Snapshot:
-        commit = self.options.get("snapshot")
-        return workspace.snapshot(None, snapshot=commit) if commit else workspace.snapshot(self._branch())
+    def _scan(self) -> tuple[TableType, TableScan]:
+        commit, columns = self.options.get("snapshot"), self.options.get("columns")
+        with self._graph().open() as workspace:
+            state = workspace.snapshot(None, snapshot=commit) if commit else workspace.snapshot(self._branch())
+            type_ = state.catalog.type_named(self._option("type"))
+            names = None if columns is None else [name.strip() for name in columns.split(",")]
+            return type_, type_scan(state, type_, names)
+
+
+@dataclass
+class CommitRange(ds.InputPartition):
+    """The commits at some versions of the branch, both ends included."""
+
+    first: int
+    last: int
+
+
+@dataclass(eq=False)
+class ChangeStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Commits after the start, in order, at most `commits` in a micro-batch. `start` is beginning (default), now, or
+    after:<commit id>."""
+
+    graph: GraphAddress
+    branch: str
+    start: str
+    types: frozenset[str]
+    commits: int | None = None
+    _end: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        with self.graph.open() as workspace:
+            check_type_names(self.types, workspace.snapshot(self.branch).catalog)
+            if self.start == "now":
+                return {"version": workspace.snapshot(self.branch).version}
+            if self.start.startswith(_AFTER):
+                return {"version": workspace.commit_entry(self.start.removeprefix(_AFTER)).version}
+            if self.start != "beginning":
+                raise BadRequestError(f"option start is beginning, now or after:<commit id>, not '{self.start}'")
+        # The first commit creates the graph and changes nothing that was there before.
+        return {"version": 1}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Spark counts rows, bytes or files; a commit is nearest to a file."""
+        return ReadAllAvailable() if self.commits is None else ReadMaxFiles(self.commits)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._end = self._newest()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        newest = self._newest() if self._end is None else self._end
+        if isinstance(limit, ReadMaxFiles):
+            newest = min(newest, start["version"] + limit.max_files)
+        return {"version": max(newest, start["version"])}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[ds.InputPartition]:
+        first, last = start["version"] + 1, end["version"]
+        size = max(1, -(-(last - first + 1) // _MOST_TASKS))
+        return [CommitRange(at, min(at + size - 1, last)) for at in range(first, last + 1, size)]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[tuple[Any, ...]]:
+        if not isinstance(partition, CommitRange):
+            return
+        with self.graph.open() as workspace:
+            for version in range(partition.first, partition.last + 1):
+                yield from self._changes(workspace, version)
+
+    def _changes(self, workspace: Workspace, version: int) -> Iterator[tuple[Any, ...]]:
+        state = workspace.snapshot(self.branch, version=version)
+        commit = state.entry.commit
+        cause = (commit.id, state.entry.version, datetime.fromtimestamp(commit.authored_at / 1e6, UTC), commit.actor)
+        for change in changes_of(state, ChangeScope.of(types=self.types)).records():
+            image = change.after or change.before
+            ends = image.endpoints if image is not None else None
+            between = (None, None) if ends is None else (ends.source, ends.target)
+            entity = (change.op.value, change.kind.value, change.type_name, change.id, *between)
+            yield (*cause, *entity, _image(change.before), _image(change.after))
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing is kept for a consumer, so there is nothing to release."""
+
+    def _newest(self) -> int:
+        with self.graph.open() as workspace:
+            return workspace.snapshot(self.branch).version
+
+
+def _image(image: Any) -> str | None:
+    return None if image is None else json.dumps(image.properties, ensure_ascii=False)

@@ -34,11 +34,9 @@ _LOG_SETTING: Final = "log4j2.configurationFile"
 _DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 _EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
-# Rows per Arrow batch: large enough that a batch costs more than its hand-over, small enough for wide rows.
-_BATCH_ROWS: Final = "32768"
-
 _DEFAULTS: Final[dict[str, str]] = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": _BATCH_ROWS,
+    # Large enough that a batch costs more than its hand-over, small enough for wide rows.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.ui.showConsoleProgress": "false",
@@ -57,13 +55,15 @@ _LOCAL_DEFAULTS: Final[dict[str, str]] = {
 
 @contextmanager
 def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | None = None) -> Iterator[SparkSession]:
-    """A session for the length of a run. One that was given, or was active before, is left running."""
+    """A session for the length of a run. The caller's session, or one that was active before, is left running."""
     active = given or (SparkSession.getActiveSession() if settings.remote is None else None)
     if active is not None:
         try:
             yield active
         finally:
-            _make_active(active)
+            # A run works in sessions of its own, and Spark looks up data sources in the session that was active last.
+            # Making a frame is the public way to make the caller's session the active one again.
+            active.createDataFrame([], "nothing int")
         return
     # Only a local start is waited for: a server that does not answer may be interrupted at once.
     with _hold_interrupts() if _remote_address(settings) is None else nullcontext():
@@ -76,11 +76,9 @@ def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | 
 
 @contextmanager
 def _hold_interrupts() -> Iterator[None]:
-    """Hold the first Ctrl-C back until Spark has started, so that what it started can be stopped.
-
-    Spark installs a handler that calls Java from within a call to Java; the handler from before is put back, so that
-    Ctrl-C is a KeyboardInterrupt. Py4J logs every one of those with a stack trace, which is filtered out.
-    """
+    """Hold the first Ctrl-C back until Spark has started, so that what it started can be stopped. Spark installs a
+    handler that calls Java from within a call to Java; the handler from before is put back, so that Ctrl-C is a
+    KeyboardInterrupt. Py4J logs every one of those with a stack trace, which is filtered out."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread gets signals, and Spark leaves the others alone
         return
@@ -105,16 +103,8 @@ def _is_not_an_interrupt(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
-def _make_active(spark: SparkSession) -> None:
-    """Give a caller's session back as the active one; making a frame is the public way to say so.
-
-    A run works in sessions of its own, and Spark looks up data sources in whichever was active last.
-    """
-    spark.createDataFrame([], "nothing int")
-
-
 def current_session(given: SparkSession | None = None) -> SparkSession:
-    """The session to read with: the one given, the active one, or a new local one that lives as long as the process."""
+    """The session to read with: the caller's, the active one, or a new local one that lives as long as the process."""
     return given or SparkSession.getActiveSession() or start_session(SparkSettings(), "omnigraph")
 
 
@@ -125,12 +115,18 @@ def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
         logger.setLevel(logging.CRITICAL)
     # Executors on this machine must run this interpreter and not whatever `python3` means there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    remote = _remote_address(settings)
     with warnings.catch_warnings():
         # Starting the JVM forks and at once becomes another program; Lance can't tell that from a worker.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")
         try:
-            return _remote(remote, settings, app_name) if remote else _classic(settings, app_name)
+            if remote := _remote_address(settings):
+                builder = SparkSession.builder.appName(app_name).remote(remote)
+                return builder.config(map=dict(settings.conf)).getOrCreate()
+            chosen = session_settings(settings, app_name)
+            if _is_local(chosen["spark.master"]):
+                # Spark would print a warning about the address it guesses, before any log level counts.
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
         except PySparkException as error:
             if "JAVA_GATEWAY_EXITED" not in str(error):
                 raise BadRequestError(f"Spark did not start: {str(error).splitlines()[0]}") from error
@@ -143,21 +139,13 @@ def _remote_address(settings: SparkSettings) -> str | None:
     return settings.remote or os.environ.get("SPARK_REMOTE") or None
 
 
-def _remote(address: str, settings: SparkSettings, app_name: str) -> SparkSession:
-    return SparkSession.builder.appName(app_name).remote(address).config(map=dict(settings.conf)).getOrCreate()
-
-
-def _classic(settings: SparkSettings, app_name: str) -> SparkSession:
-    chosen = session_settings(settings, app_name)
-    if _is_local(chosen["spark.master"]):
-        # Spark would print a warning about the address it guesses, before any log level counts.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
-
-
 def session_settings(settings: SparkSettings, app_name: str) -> dict[str, str]:
-    """Everything a new session is started with: the pipeline's word, then the user's spark-defaults, then ours."""
-    users = _spark_defaults()
+    """All settings of a new session: those of the pipeline, then of the user's spark-defaults, then our own."""
+    # Spark reads the user's spark-defaults.conf as well, but lets the settings of a program win.
+    file = _configuration_directory() / "spark-defaults.conf"
+    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+    pairs = (re.split(r"[\s=:]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+    users = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
     master = settings.master or os.environ.get("MASTER") or users.get("spark.master") or DEFAULT_MASTER
     ours = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local(master) else {})
     chosen = ours | users | {"spark.master": master, "spark.app.name": app_name} | dict(settings.conf)
@@ -169,16 +157,6 @@ def session_settings(settings: SparkSettings, app_name: str) -> dict[str, str]:
 def _is_local(master: str) -> bool:
     """Whether everything runs on this machine; the executors of a local cluster are processes of it."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
-
-
-def _spark_defaults() -> dict[str, str]:
-    """The settings in the user's spark-defaults.conf. Spark reads the file too, but lets a program's settings win."""
-    file = _configuration_directory() / "spark-defaults.conf"
-    if not file.exists():
-        return {}
-    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
-    pairs = (re.split(r"[\s=:]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def _logging_options(conf: Mapping[str, str]) -> dict[str, str]:
@@ -198,7 +176,7 @@ def _configuration_directory() -> Path:
 
 @contextmanager
 def session_of_run(spark: SparkSession, settings: SparkSettings) -> Iterator[SparkSession]:
-    """A session of the run's own: its views meet nobody else's, and settings of its file count in a given session."""
+    """A session of the run's own, for its views and for the settings of its file."""
     session = spark.newSession()
     try:
         for name, value in settings.conf.items():

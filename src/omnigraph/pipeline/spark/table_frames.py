@@ -40,10 +40,8 @@ class KeyFilter:
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """Which rows and columns of which version. `names` renames columns; `places` adds the address of each row.
-
-    `among` is applied after `filter`, to columns of the scan.
-    """
+    """Which rows and columns of which version. `names` renames columns; `places` adds the address of each row. `among`
+    is applied after `filter`, to columns of the scan."""
 
     table: PinnedTable
     columns: tuple[str, ...]
@@ -55,33 +53,24 @@ class TableScan:
 
     @property
     def result_schema(self) -> pa.Schema:
-        fields = [self._result_field(self.table.schema.field(c)) for c in self.columns]
+        masked = frozenset() if self.visible is None else self.visible.masked
+        stored = [self.table.schema.field(name) for name in self.columns]
+        nullable = [field.with_nullable(field.nullable or field.name in masked) for field in stored]
+        fields = [field.with_name(self.names.get(field.name, field.name)) for field in nullable]
         return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
-
-    def _result_field(self, stored: pa.Field) -> pa.Field:
-        masked = self.visible is not None and stored.name in self.visible.masked
-        return stored.with_name(self.names.get(stored.name, stored.name)).with_nullable(stored.nullable or masked)
 
     @property
     def transport_schema(self) -> pa.Schema:
         """The schema of the batches that `read` gives."""
         return transport_schema(self.result_schema)
 
-    @property
-    def fragment_ids(self) -> list[int]:
-        return self.table.fragment_ids
-
-    @property
-    def rows(self) -> int:
-        return self.table.rows
-
     def groups(self, rows_per_task: int = _ROWS_PER_TASK) -> list[tuple[int, ...]]:
         """Fragments by task, in order."""
         return self.table.groups(rows_per_task)
 
     def bytes_per_row(self) -> float:
-        """About how many bytes a row takes in memory, judged by the first ones."""
-        first = next(self.read(self.fragment_ids[:1], limit=_SAMPLE_ROWS), None)
+        """About how many bytes a row takes in memory, estimated from the first rows."""
+        first = next(self.read(self.table.fragment_ids[:1], limit=_SAMPLE_ROWS), None)
         return first.nbytes / first.num_rows if first is not None and first.num_rows else _TYPICAL_BYTES
 
     def read(
@@ -111,7 +100,7 @@ class TableScan:
             yield rows if self.among is None else self.among.of(rows)
 
     def _with_masked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Hidden columns are not even read; they are null."""
+        """Masked columns are not even read; they are null."""
         for column in self.columns:
             if column not in batch.schema.names:
                 type_ = self.table.schema.field(column).type

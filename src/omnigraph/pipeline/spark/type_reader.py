@@ -6,25 +6,14 @@ table is the catalog's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    StringStartsWith,
-)
+from pyspark.sql import datasource as ds
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from omnigraph.engine.bulk import scan_plans
 from omnigraph.engine.bulk.executor import visible_table
@@ -38,20 +27,19 @@ from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import Scalar
 from omnigraph.pipeline.spark.table_frames import TableScan, scan_frame
 
-_COMPARISONS: dict[type[Filter], str] = {
-    EqualTo: "=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
+_CONDITIONS: dict[type[Filter], Callable[[str, Any], str | None]] = {
+    ds.IsNull: lambda column, _: scan_plans.is_null(column),
+    ds.IsNotNull: lambda column, _: scan_plans.is_not_null(column),
+    ds.In: scan_plans.is_one_of,
+    ds.StringStartsWith: scan_plans.starts_with,
+    ds.EqualTo: lambda column, value: scan_plans.compares(column, "=", value),
+    ds.GreaterThan: lambda column, value: scan_plans.compares(column, ">", value),
+    ds.GreaterThanOrEqual: lambda column, value: scan_plans.compares(column, ">=", value),
+    ds.LessThan: lambda column, value: scan_plans.compares(column, "<", value),
+    ds.LessThanOrEqual: lambda column, value: scan_plans.compares(column, "<=", value),
 }
 # Where Lance and Spark compare alike. Floats differ in NaN, moments in the zone of the literal.
 _COMPARABLE = frozenset({Scalar.STRING, Scalar.BOOL, Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.DATE})
-
-
-def type_named(snapshot: Snapshot, name: str) -> TableType:
-    """A type by its name or its type key (`node:Person`)."""
-    return snapshot.catalog.type_named(name)
 
 
 def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | None = None) -> TableScan:
@@ -82,7 +70,7 @@ def to_spark(
     if session is None:
         raise BadRequestError("there is no active Spark session; start one, or pass it")
     state = graph._workspace.snapshot(branch, snapshot=snapshot)
-    return scan_frame(session, type_scan(state, type_named(state, type_name), columns))
+    return scan_frame(session, type_scan(state, state.catalog.type_named(type_name), columns))
 
 
 def register_views(spark: SparkSession, graph: GraphHandle, branch: str | None = None, prefix: str = "") -> list[str]:
@@ -90,7 +78,7 @@ def register_views(spark: SparkSession, graph: GraphHandle, branch: str | None =
     state = graph._workspace.snapshot(branch)
     names = []
     for type_key in state.types():
-        type_ = type_named(state, type_key)
+        type_ = state.catalog.type_named(type_key)
         names.append(f"{prefix}{type_.name}")
         scan_frame(spark, type_scan(state, type_)).createOrReplaceTempView(names[-1])
     return sorted(names)
@@ -118,11 +106,9 @@ class TypeReader(DataSourceReader):
 
 
 class FilteringTypeReader(TypeReader):
-    """Takes filters that Lance answers exactly like Spark into the scan.
-
-    Spark plans a Python source once per relation: a frame that occurs twice in one query, with different filters, would
-    get the filters of one occurrence for both. Hence a reader of its own, for those who ask for it.
-    """
+    """Takes filters that Lance answers exactly like Spark into the scan. Spark plans a Python source once per relation:
+    a frame that occurs twice in one query, with different filters, would get the filters of one occurrence for both. So
+    only callers that ask for it get this reader."""
 
     def __init__(self, scan: TableScan, comparable: Mapping[str, str]) -> None:
         super().__init__(scan)
@@ -131,30 +117,16 @@ class FilteringTypeReader(TypeReader):
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  (Spark's name)
         conditions = []
         for condition in filters:
-            text = self._condition(condition)
+            attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+            column = self._comparable.get(attribute[0]) if len(attribute) == 1 else None
+            predicate = _CONDITIONS.get(type(condition))
+            text = predicate(column, getattr(condition, "value", None)) if predicate and column else None
             if text is None:
                 yield condition
             else:
                 conditions.append(text)
         if conditions:
             self._scan = replace(self._scan, filter=scan_plans.all_of(conditions))
-
-    def _condition(self, condition: Filter) -> str | None:
-        attribute: tuple[str, ...] = getattr(condition, "attribute", ())
-        column = self._comparable.get(attribute[0]) if len(attribute) == 1 else None
-        if column is None:
-            return None
-        if isinstance(condition, IsNull):
-            return scan_plans.is_null(column)
-        if isinstance(condition, IsNotNull):
-            return scan_plans.is_not_null(column)
-        if isinstance(condition, In):
-            return scan_plans.is_one_of(column, condition.value)
-        value = getattr(condition, "value", None)
-        if isinstance(condition, StringStartsWith):
-            return scan_plans.starts_with(column, value)
-        operator = _COMPARISONS.get(type(condition))
-        return None if operator is None else scan_plans.compares(column, operator, value)
 
 
 def comparable_columns(type_: TableType) -> dict[str, str]:

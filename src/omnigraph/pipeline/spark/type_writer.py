@@ -2,7 +2,7 @@
 
 Executors type rows and write fragments. The commit runs in a process without a Spark session, so it checks ids,
 endpoints and unique values with the engine's own constraint stage; larger frames are for `write_frame`. A stream makes
-a commit per micro-batch, whose key names the query and the batch, so a repeated batch is recognised. Spark keeps only
+one commit per micro-batch, whose key names the query and the batch, so a repeated batch is recognised. Spark keeps only
 the text of an exception: a writer adds the fields of its error as a note, and `error_behind` restores it.
 """
 
@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,24 +23,17 @@ from omnigraph.api.enums import LoadMode
 from omnigraph.engine.bulk.executor import RemoteTable, admitted_blobs
 from omnigraph.engine.bulk.staged_run import FrameCommit, GraphAddress, last_number
 from omnigraph.engine.maintenance.declared_indexes import table_types
-from omnigraph.engine.rows.columns import as_table_rows, fillable, rows_schema, table_schema
+from omnigraph.engine.rows.columns import as_table_rows, fillable, table_schema
 from omnigraph.engine.rows.kernels.records import type_batch
 from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, Stage, TypedRows, first_in_stage_order
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
-from omnigraph.errors import (
-    BadRequestError,
-    ConflictError,
-    ConstraintError,
-    ConstraintRule,
-    KeyConflictError,
-    OmniGraphError,
-)
+from omnigraph.errors import BadRequestError, ConflictError, ConstraintError, ConstraintRule, KeyConflictError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.pipeline.execution.embedding import EmbedTask
+from omnigraph.pipeline.execution.embedding import EmbedTask, fill_vectors
 
 _MARK: Final = "omnigraph error: "
-_CONSTRAINT: Final = ("type_key", "property", "entity_id", "line")
+_CONSTRAINT: Final = ("rule", "type_key", "property", "entity_id", "line")
 _KEY: Final = ("type_key", "entity_id")
 
 
@@ -49,20 +42,14 @@ def note_error_fields() -> Iterator[None]:
     """Errors that have fields a caller may want are raised with these in a note."""
     try:
         yield
-    except ConstraintError as error:
-        fields = {name: getattr(error, name) for name in _CONSTRAINT}
-        error.add_note(_note({"rule": error.rule.value, "message": str(error), **fields}))
-        raise
-    except KeyConflictError as error:
-        error.add_note(_note({"message": str(error), **{name: getattr(error, name) for name in _KEY}}))
+    except (ConstraintError, KeyConflictError) as error:
+        names = _CONSTRAINT if isinstance(error, ConstraintError) else _KEY
+        fields = {"message": str(error), **{name: getattr(error, name) for name in names}}
+        error.add_note(_MARK + json.dumps(fields))
         raise
 
 
-def _note(fields: dict[str, Any]) -> str:
-    return _MARK + json.dumps(fields)
-
-
-def error_behind(error: BaseException) -> OmniGraphError | None:
+def error_behind(error: BaseException) -> ConstraintError | KeyConflictError | None:
     """The `ConstraintError` or `KeyConflictError` that made Spark fail; None when Spark failed for another reason."""
     for line in str(error).splitlines():
         if line.startswith(_MARK):
@@ -100,16 +87,12 @@ class Sink:
     run_key: str | None = None
     embed: tuple[EmbedTask, ...] = ()
 
-    @property
-    def type(self) -> TableType:
-        return table_types(self._read_catalog())[self.type_key]
-
-    def _read_catalog(self) -> Catalog:
-        return Catalog.from_json(self.catalog)
-
     def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
-        """Type and write what one task got; the first bad row ends the whole write."""
-        catalog, type_ = self._read_catalog(), self.type
+        """Type and write the rows of one task; the first bad row ends the whole write."""
+        catalog = Catalog.from_json(self.catalog)
+        type_ = table_types(catalog)[self.type_key]
+        # A frame that was read from the graph has `src` and `dst`; the row kernel calls them `from` and `to`.
+        ends = {"src": "from", "dst": "to"} if type_.kind == "edge" else {}
         readable = fillable(type_, lambda prop: any(step.target == prop.column for step in self.embed))
         fragments: list[str] = []
         parts: list[pa.Table] = []
@@ -117,7 +100,8 @@ class Sink:
         for batch in batches:
             rejected: list[RejectedRow] = []
             lines = pa.array(range(seen + 1, seen + batch.num_rows + 1), pa.int64())
-            typed = type_batch(readable, _as_input(type_, batch), lines, rejected, catalog=catalog)
+            named = batch.rename_columns([ends.get(name, name) for name in batch.schema.names])
+            typed = type_batch(readable, named, lines, rejected, catalog=catalog)
             rejected += self._without_text(typed)
             if rejected:
                 context = TaskContext.get()
@@ -131,7 +115,7 @@ class Sink:
                 entity_id, line = typed.rows.column("id")[row].as_py(), typed.lines[row].as_py()
                 raise ConstraintError(ConstraintRule.BLOB, type_.type_key, name, entity_id, line, message=reason)
             seen += batch.num_rows
-            parts.append(self._embed(type_, admitted))
+            parts.append(fill_vectors(self.embed, type_, admitted))
             if sum(part.num_rows for part in parts) >= _FLUSH_ROWS:
                 fragments += self._flush(type_, parts)
                 parts = []
@@ -143,21 +127,8 @@ class Sink:
         for step in self.embed:
             for row in np.flatnonzero(step.without_text(typed.rows)).tolist():
                 line, entity_id = typed.lines[row].as_py(), typed.rows.column("id")[row].as_py()
-                yield RejectedRow(
-                    line,
-                    self.type_key,
-                    step.property,
-                    step.reason or "",
-                    Stage.VALUES,
-                    ConstraintRule.REQUIRED,
-                    entity_id,
-                )
-
-    def _embed(self, type_: TableType, rows: pa.Table) -> pa.Table:
-        """The vectors that the schema has every write compute."""
-        for step in self.embed:
-            rows = step.fill(rows)
-        return pa.table(rows.columns, schema=rows_schema(type_)) if self.embed else rows
+                problem = (step.property, step.reason or "", Stage.VALUES, ConstraintRule.REQUIRED)
+                yield RejectedRow(line, self.type_key, *problem, entity_id)
 
     def _flush(self, type_: TableType, parts: list[pa.Table]) -> list[str]:
         from omnigraph.storage.tables.fragments import write_new_fragments
@@ -166,11 +137,7 @@ class Sink:
         return write_new_fragments(self.table, rows, table_schema(type_), replaces=self.mode is LoadMode.OVERWRITE)
 
     def publish(
-        self,
-        messages: Sequence[WriterCommitMessage | None],
-        key: str | None,
-        *,
-        unless: Callable[[WriteTxn], bool] | None = None,
+        self, messages: Sequence[WriterCommitMessage | None], key: str | None, *, unless: Callable[[WriteTxn], bool]
     ) -> PublishedCommit | None:
         """One commit for everything the tasks wrote, or none when `unless` finds that it was made before."""
         written = [message for message in messages if isinstance(message, WrittenRows) and message.fragments]
@@ -179,10 +146,11 @@ class Sink:
         with self.graph.open() as workspace:
             intent = Intent(kind="pipeline", actor=self.actor, message="DataFrame write", idempotency_key=key)
             fragments = [text for message in written for text in message.fragments]
-            commit = FrameCommit(self.type, self.mode, fragments)
+            type_ = table_types(Catalog.from_json(self.catalog))[self.type_key]
+            commit = FrameCommit(type_, self.mode, fragments)
 
             def prepare(txn: WriteTxn) -> PublishPlan | None:
-                if unless is not None and unless(txn):
+                if unless(txn):
                     return None
                 if any(message.schema != txn.base.schema for message in written):
                     raise ConflictError(
@@ -193,45 +161,28 @@ class Sink:
             return workspace.commit(self.branch, prepare, intent, strict=self.mode is LoadMode.OVERWRITE)
 
 
-def _as_input(type_: TableType, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns as the row kernel calls them; a frame that was read from the graph says `src` and `dst`."""
-    if type_.kind != "edge":
-        return batch
-    renamed = {"src": "from", "dst": "to"}
-    return batch.rename_columns([renamed.get(name, name) for name in batch.schema.names])
-
-
-class RepeatedWriter(DataSourceArrowWriter):
-    """A write whose run key the branch remembers: nothing is read of the frame, and nothing written."""
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return WriterCommitMessage()
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        pass
-
-
 class TypeWriter(DataSourceArrowWriter):
-    """A batch write: one commit."""
+    """A batch write: one commit. Without a sink, when the branch remembers the run key, no row is read or written."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink | None) -> None:
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with note_error_fields():
-            return self._sink.write(iterator)
+            return WriterCommitMessage() if self._sink is None else self._sink.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        with note_error_fields():
-            self._sink.publish(messages, self._sink.run_key)
+        if self._sink is not None:
+            with note_error_fields():
+                self._sink.publish(messages, self._sink.run_key, unless=lambda _: False)
 
 
-# Spark tells the tasks of a streaming query which query they work for; the committing process gets nothing.
+# Spark names the query to the tasks of a stream, but not to the committing process.
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 
 
 class TypeStreamWriter(DataSourceStreamArrowWriter):
-    """`stream` names the stream instead of the query id, for those who keep track of batches themselves."""
+    """`stream` names the stream instead of the query id, for callers that keep track of batches themselves."""
 
     def __init__(self, sink: Sink, stream: str | None) -> None:
         self._sink = sink
@@ -250,16 +201,11 @@ class TypeStreamWriter(DataSourceStreamArrowWriter):
         stream = streams.pop()
         if stream is None:
             raise BadRequestError("Spark named no query for this stream; give it a name with the option runKey")
-        key = f"{_prefix(stream)}{batchId}"
+        prefix = f"stream:{stream}:"
+
+        def is_committed(txn: WriteTxn) -> bool:
+            last = last_number(txn, prefix)
+            return last is not None and last >= batchId
+
         with note_error_fields():
-            self._sink.publish(messages, key, unless=lambda txn: is_committed(txn, stream, batchId))
-
-
-def _prefix(stream: str) -> str:
-    return f"stream:{stream}:"
-
-
-def is_committed(txn: WriteTxn, stream: str, batch: int) -> bool:
-    """Whether the history of the branch holds this batch of the stream."""
-    last = last_number(txn, _prefix(stream))
-    return last is not None and last >= batch
+            self._sink.publish(messages, f"{prefix}{batchId}", unless=is_committed)
