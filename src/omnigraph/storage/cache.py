@@ -40,3 +40,7 @@ class RecentlyUsed(Generic[Key, Value]):
     def pop(self, key: Key) -> Value | None:
         with self._lock:
             return self._values.pop(key, None)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._values.clear()

@@ -27,7 +27,8 @@ from omnigraph.api import wire
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.service.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
+from omnigraph.engine.bulk.executor import RemoteTable
+from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
@@ -299,7 +300,8 @@ class _Run:
 
     def _outcomes(self, txn: WriteTxn, label: str, source: str, mapping: TypeMapping | None) -> DataFrame:
         """The reports of the tasks of a source; nothing runs yet."""
-        catalog, tables, quality = txn.snapshot.catalog, remote_tables(txn), self.model.quality
+        catalog, quality = txn.snapshot.catalog, self.model.quality
+        tables = {key: RemoteTable.of(txn.resources, state) for key, state in txn.base.tables.items()}
         quarantine, type_key = quality.on_error is OnError.QUARANTINE, mapping.type_key if mapping else None
         task = IngestTask(
             catalog=catalog.to_json(),
