@@ -25,6 +25,7 @@ from omnigraph.cli.params import (
     GroupedOption,
     HiddenArgument,
     UsageError,
+    at_most_one,
     split_global_flags,
 )
 from omnigraph.cli.printing.output import describe_fault, print_json, print_json_line, report_failure, show_traces
@@ -42,20 +43,23 @@ _GIVEN_WITH: Final = {
 
 
 class RegisteredCommand(click.Command):
-    """A command of the registry. It refuses global flags that it would ignore, before it does anything."""
+    """A command of the registry. It refuses global flags that it would ignore, before it does anything. The graph and
+    --json belong to its `Invocation`, and not to the arguments of its function."""
 
     row: Command
 
     def invoke(self, ctx: click.Context) -> Any:
         flags = ctx.find_object(GlobalFlags) or GlobalFlags()
+        uri, uri_option, json = (ctx.params.pop(name, None) for name in ("uri", "uri_option", "json"))
         try:
             check_flags(self.row, flags)
-            ctx.obj = Invocation(self.row, flags)
+            at_most_one(("URI", uri), ("--uri", uri_option))
+            ctx.obj = Invocation(self.row, flags, uri if uri_option is None else uri_option, json=bool(json))
             return super().invoke(ctx)
         except (click.ClickException, Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:
-            if ctx.params.get("json") or (self.row.path == "query" and ctx.params.get("format") == ReadFormat.JSON):
+            if json or (self.row.path == "query" and ctx.params.get("format") == ReadFormat.JSON):
                 # A pipeline prints an object per line, everything else one object.
                 print_error(error, in_lines=self.row.path == "pipeline run")
             raise

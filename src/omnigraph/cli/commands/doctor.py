@@ -24,11 +24,9 @@ from click.exceptions import Exit
 from omnigraph import __version__
 from omnigraph.api.values import count_noun
 from omnigraph.cli.config import OperatorConfig, active_profile_name, load_config
-from omnigraph.cli.params import GlobalFlags, json_option, uri_argument
-from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.params import json_option, uri_argument
 from omnigraph.cli.printing.reports import Check, DoctorReport, Health
-from omnigraph.cli.registry import Capability
-from omnigraph.cli.target import ClusterScope, Invocation, Request, ServerScope, open_served, pass_invocation, resolve
+from omnigraph.cli.target import ClusterScope, Invocation, ServerScope, open_served, pass_invocation
 from omnigraph.errors import OmniGraphError, PolicyError, UnauthorizedError
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ _WAIT_SECONDS: Final = 10
 @uri_argument
 @json_option
 @pass_invocation
-def doctor(invocation: Invocation, uri: str | None, json: bool) -> None:
+def doctor(invocation: Invocation) -> None:
     checks = [
         check_python(sys.version_info[:3]),
         check_packages(_installed_version),
@@ -52,12 +50,9 @@ def doctor(invocation: Invocation, uri: str | None, json: bool) -> None:
         check_config(),
     ]
     if checks[-1].status is not Health.BROKEN:
-        checks += _check_target(invocation, uri)
+        checks += _check_target(invocation)
     report = DoctorReport(all(check.status is not Health.BROKEN for check in checks), __version__, tuple(checks))
-    if json:
-        print_json(report)
-    else:
-        print_lines(_lines(report), _style)
+    invocation.print(report, _lines(report), _style)
     raise Exit(0 if report.ok else 1)
 
 
@@ -150,13 +145,12 @@ def check_config() -> Check:
 # ---- the graph that the command line addresses
 
 
-def _check_target(invocation: Invocation, uri: str | None) -> Iterator[Check]:
-    flags, config = invocation.flags, invocation.config
+def _check_target(invocation: Invocation) -> Iterator[Check]:
+    config = invocation.config
     defaults = (config.defaults.server, config.defaults.store, active_profile_name())
-    if uri is None and flags == GlobalFlags(yes=flags.yes, quiet=flags.quiet) and not any(defaults):
+    if invocation.uri is None and not any(invocation.flags.addressing()) and not any(defaults):
         return
-    # A local command works on every kind of scope.
-    scope = resolve(Request("doctor", Capability.LOCAL, flags, uri), config)
+    scope = invocation.scope(of_any_kind=True)
     if isinstance(scope, ServerScope):
         yield from _check_server(scope, config)
     elif isinstance(scope, ClusterScope):
@@ -234,7 +228,7 @@ def _check_graph(uri: str) -> Check:
 
 
 def _check_server(scope: ServerScope, config: OperatorConfig) -> Iterator[Check]:
-    base = scope.url.partition("/graphs/")[0].rstrip("/")
+    base = scope.uri.partition("/graphs/")[0].rstrip("/")
     try:
         with urlopen(f"{base}/healthz", timeout=_WAIT_SECONDS) as response:
             health = json_text.loads(response.read())
@@ -250,10 +244,9 @@ def _check_server(scope: ServerScope, config: OperatorConfig) -> Iterator[Check]
 
 
 def _check_access(scope: ServerScope, config: OperatorConfig) -> Check:
-    names_graph = scope.graph is not None or scope.names_graph
     try:
         with open_served(scope, config, _WAIT_SECONDS) as graph:
-            if names_graph:
+            if scope.names_graph:
                 return Check.fine("access", f"the graph opens; main is at version {graph.version_of()}")
             ids = [each.graph_id for each in graph.list_graphs()]
             return Check.fine("access", f"{count_noun(len(ids), 'graph')}: {', '.join(ids)}")
@@ -261,7 +254,7 @@ def _check_access(scope: ServerScope, config: OperatorConfig) -> Check:
         remedy = "store a token with `omnigraph login NAME`, or set OMNIGRAPH_BEARER_TOKEN"
         return Check.broken("access", str(error), remedy)
     except PolicyError as error:
-        if not names_graph:
+        if not scope.names_graph:
             return Check.fine("access", "the server accepts the token and lists no graphs for it")
         return Check.doubtful("access", str(error), "ask the maintainer of the graph's policy")
     except OmniGraphError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +51,6 @@ _EXTRAS: Final = {
 @pass_invocation
 def mcp(
     invocation: Invocation,
-    uri: str | None,
     http: str | None,
     queries: tuple[Path, ...],
     read_only: bool,
@@ -63,16 +63,16 @@ def mcp(
         raise UsageError("--read-only and --allow-main contradict each other")
     if unauthenticated and http is None:
         raise UsageError("--unauthenticated is about --http; stdin and stdout are the caller's own")
-    names = [host_flag(name) for name in allowed_host or ()]
+    names = [host_flag(name) for name in allowed_host]
     if names and http is None:
         raise UsageError("--allowed-host is about --http; stdin and stdout are the caller's own")
     place = None if http is None else _bind_address(http, unauthenticated)
-    texts = [(str(path), read_source(path)) for path in queries or ()]
+    texts = [(str(path), read_source(path)) for path in queries]
     with _what_is_installed(), ExitStack() as opened:
         from omnigraph.mcp.connections import serve_http, serve_stdio
         from omnigraph.mcp.graph import Terms
 
-        access = _access(invocation, uri, texts, opened)
+        access = _access(invocation, texts, opened)
         terms = Terms(max_tokens=max_tokens, read_only=read_only, allow_main=allow_main)
         if place is None:
             serve_stdio(access, terms)
@@ -83,29 +83,20 @@ def mcp(
         hosts = Hosts(place[0], names)
         with bind(*place) as listener:
             listen(listener)
-            serve_http(
-                access,
-                terms,
-                listener,
-                lambda: announce(listener),
-                lambda application: with_hosts(application, hosts),
-            )
+            serve_http(access, terms, listener, lambda: announce(listener), partial(with_hosts, hosts=hosts))
 
 
-def _access(invocation: Invocation, uri: str | None, texts: list[tuple[str, str]], opened: ExitStack) -> DirectAccess:
+def _access(invocation: Invocation, texts: list[tuple[str, str]], opened: ExitStack) -> DirectAccess:
     """The graph that is addressed, and who writes to it: a server knows that by itself."""
     from omnigraph.mcp.connections import DirectAccess
     from omnigraph.mcp.stored_queries import with_query_files
 
-    if invocation.flags.cluster is not None and uri is None:
+    if invocation.flags.cluster is not None and invocation.uri is None:
         if texts:
             raise UsageError("--queries is for a graph without stored queries; a cluster declares its own")
         return DirectAccess(opened.enter_context(_open_cluster_graph(invocation)), invocation.actor)
-    scope, found = invocation.open(uri)
-    graph: GraphApi = opened.enter_context(found)
-    if texts:
-        graph = with_query_files(graph, texts)
-    return DirectAccess(graph, invocation.actor_of(scope))
+    graph: GraphApi = opened.enter_context(invocation.open())
+    return DirectAccess(with_query_files(graph, texts) if texts else graph, invocation.write_actor())
 
 
 @contextmanager

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from omnigraph.api.governance import AccessRequest
     from omnigraph.cluster.serving import ClusterPolicy
-    from omnigraph.language.catalog import Catalog, TableType
+    from omnigraph.language.catalog import Catalog
     from omnigraph.language.query.row_filter import Visibility
-    from omnigraph.policy.explanation import RowVisibility, Shows
+    from omnigraph.policy.explanation import RowVisibility
     from omnigraph.policy.gate import PolicyGate
 
 
@@ -55,33 +55,29 @@ def chosen_bundle(invocation: Invocation, file: Path | None) -> ChosenBundle:
         name = file.name.removesuffix(file.suffix).removesuffix(".policy")
         return ChosenBundle(name, read_source(file), str(file), flags.graph or _NO_GRAPH)
     scope = invocation.cluster()
-    root, graph_id = scope.root, scope.graph
     from omnigraph.cluster.serving import read_serving
 
-    applied = read_serving(root)
-    policy = _select(applied.policies, graph_id, root)
-    uri = next((graph.uri for graph in applied.graphs if graph.graph_id == graph_id), None)
-    return ChosenBundle(policy.name, policy.source, f"policy '{policy.name}'", graph_id or _NO_GRAPH, uri)
+    applied = read_serving(scope.root)
+    policy = _select(applied.policies, scope.graph, scope.root)
+    uri = next((graph.uri for graph in applied.graphs if graph.graph_id == scope.graph), None)
+    return ChosenBundle(policy.name, policy.source, f"policy '{policy.name}'", scope.graph or _NO_GRAPH, uri)
 
 
 def _select(policies: Sequence[ClusterPolicy], graph_id: str | None, root: str) -> ClusterPolicy:
-    if graph_id is None:
-        if not policies:
-            raise NotFoundError(f"'{root}' has no applied policy bundles")
-        return _only(policies, "pass --graph <id> to select one")
-    of_graph = [policy for policy in policies if f"graph.{graph_id}" in policy.applies_to]
-    # A bundle of the cluster itself governs the listing of graphs; it is meant only where the graph has none.
-    found = of_graph or [policy for policy in policies if "cluster" in policy.applies_to]
+    found, missing = policies, f"'{root}' has no applied policy bundles"
+    advice = "pass --graph <id> to select one"
+    if graph_id is not None:
+        of_graph = [policy for policy in policies if f"graph.{graph_id}" in policy.applies_to]
+        # A bundle of the cluster itself governs the listing of graphs; it is meant only where the graph has none.
+        found = of_graph or [policy for policy in policies if "cluster" in policy.applies_to]
+        missing = f"no policy bundle is bound to graph '{graph_id}' or to the cluster scope of '{root}'"
+        advice = "one bundle per graph scope"
     if not found:
-        raise NotFoundError(f"no policy bundle is bound to graph '{graph_id}' or to the cluster scope of '{root}'")
-    return _only(found, "one bundle per graph scope")
-
-
-def _only(policies: Sequence[ClusterPolicy], advice: str) -> ClusterPolicy:
-    if len(policies) > 1:
-        names = ", ".join(sorted(policy.name for policy in policies))
+        raise NotFoundError(missing)
+    if len(found) > 1:
+        names = ", ".join(sorted(policy.name for policy in found))
         raise BadRequestError(f"several policy bundles apply ({names}): {advice}")
-    return policies[0]
+    return found[0]
 
 
 bundle_option = file_option("--file", help="A bundle file, instead of the applied bundle of a cluster.")
@@ -138,9 +134,16 @@ def explain(
     from omnigraph.api.governance import AccessRequest
     from omnigraph.policy.explanation import explain as explained
 
-    _check_row_flags(type_name, row, id)
+    at_most_one(("--row", row), ("--id", id))
+    if (type_name is None) is not (row is None and id is None):
+        raise UsageError("a row is explained by its type and itself: give --type with --row or with --id")
+    try:
+        policy_action = PolicyAction(action.replace("-", "_"))
+    except ValueError:
+        known = ", ".join(action.replace("_", "-") for action in PolicyAction)
+        raise UsageError(f"unknown action '{action}'; use one of: {known}") from None
     # As every request does, without the white space around a name.
-    request = AccessRequest(_action(action), branch and branch.strip(), target_branch and target_branch.strip())
+    request = AccessRequest(policy_action, branch and branch.strip(), target_branch and target_branch.strip())
     bundle = chosen_bundle(invocation, file)
     gate = bundle.gate()
     found = explained(gate, actor, request)
@@ -161,20 +164,6 @@ def show(invocation: Invocation, file: Path | None, cedar: bool) -> None:
     from omnigraph.policy.cedar import SCHEMA
 
     print_text(f"{SCHEMA}\n{bundle.gate().rules.text}")
-
-
-def _action(name: str) -> PolicyAction:
-    try:
-        return PolicyAction(name.replace("-", "_"))
-    except ValueError:
-        known = ", ".join(action.replace("_", "-") for action in PolicyAction)
-        raise UsageError(f"unknown action '{name}'; use one of: {known}") from None
-
-
-def _check_row_flags(type_name: str | None, row: str | None, id: str | None) -> None:
-    at_most_one(("--row", row), ("--id", id))
-    if (type_name is None) is not (row is None and id is None):
-        raise UsageError("a row is explained by its type and itself: give --type with --row or with --id")
 
 
 def _catalog(bundle: ChosenBundle, schema: Path | None, branch: str | None = None) -> Catalog:
@@ -211,7 +200,13 @@ def _row_visibility(
         catalog = _catalog(bundle, schema, request.branch)
         gate.bind_schema(catalog)
         type_ = catalog.type_named(type_name)
-        return row_visibility(gate, actor, request, catalog, type_, _shows_given(type_, row))
+        from omnigraph.engine.query.visibility import shows_row
+
+        # A row that is only given has no ends: of an edge, its own properties count.
+        values = json_object(row, "--row", "it must be a JSON object of properties")
+        return row_visibility(
+            gate, actor, request, catalog, type_, lambda visibility: shows_row(visibility.of(type_), values)
+        )
     import omnigraph
 
     with omnigraph.open(_graph_uri(bundle)) as graph:
@@ -226,11 +221,3 @@ def _row_visibility(
             return graph._restricted_to(visibility).entity(key, str(id), branch=branch) is not None
 
         return row_visibility(gate, actor, request, state.catalog, type_, shows)
-
-
-def _shows_given(type_: TableType, row: str) -> Shows:
-    """A row that is only told has no ends: of an edge its own properties count."""
-    from omnigraph.engine.query.visibility import shows_row
-
-    values = json_object(row, "--row", "it must be a JSON object of properties")
-    return lambda visibility: shows_row(visibility.of(type_), values)

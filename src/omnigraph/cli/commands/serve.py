@@ -6,14 +6,13 @@ import dataclasses
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
 
-from omnigraph.cli.params import Function, GroupedOption, UsageError, at_most_one, uri_argument
+from omnigraph.cli.params import Decorator, GroupedOption, UsageError, at_most_one, combine, uri_argument
 from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
@@ -39,22 +38,7 @@ DEFAULT_BIND = "127.0.0.1:8080"
 _NEEDED = {"uvicorn", "h11", "starlette", "prometheus_client"}
 
 
-def limit_options(function: Function) -> Function:
-    """A flag per field of `ServerLimits`, passed on as `limits`."""
-    limits = dataclasses.fields(ServerLimits)
-
-    @wraps(function)
-    def command(*arguments: Any, **options: Any) -> None:
-        values = {field.name: options.pop(field.name) for field in limits}
-        function(*arguments, limits=limits_of(values, os.environ), **options)
-
-    decorated: Function = command
-    for field in reversed(limits):
-        decorated = _limit_option(field)(decorated)
-    return decorated
-
-
-def _limit_option(field: dataclasses.Field[Any]) -> Callable[[Function], Function]:
+def _limit_option(field: dataclasses.Field[Any]) -> Decorator:
     is_whole = field.type == "int"
     environment = f"; else {field.metadata['environment']}" if field.metadata["environment"] else ""
     default = field.default if is_whole else f"{field.default:g}"
@@ -86,6 +70,14 @@ def limits_of(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Serve
         else:
             print(f"warning: {variable} is not a number; {field.default} is used", file=sys.stderr)
     return ServerLimits(**chosen)
+
+
+limit_options = combine(
+    "limits",
+    lambda **flags: limits_of(flags, os.environ),
+    **{field.name: _limit_option(field) for field in dataclasses.fields(ServerLimits)},
+)
+"""A flag per field of `ServerLimits`."""
 
 
 @uri_argument
@@ -120,7 +112,6 @@ def limits_of(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Serve
 @pass_invocation
 def serve(
     invocation: Invocation,
-    uri: str | None,
     bind: str,
     unauthenticated: bool,
     insecure_public: bool,
@@ -135,7 +126,7 @@ def serve(
     mcp_max_tokens: int,
     limits: ServerLimits,
 ) -> None:
-    flags = invocation.flags
+    flags, uri = invocation.flags, invocation.uri
     host, port = address(bind)
     at_most_one(("--cluster", flags.cluster), ("--store", flags.store), ("a URI", uri))
     store = flags.store or uri
@@ -154,25 +145,18 @@ def serve(
         port=port,
         unauthenticated=unauthenticated or is_set(UNAUTHENTICATED),
         insecure_public=insecure_public or is_set(INSECURE_PUBLIC),
-        allowed_hosts=tuple(host_flag(name) for name in allowed_host or ()),
+        allowed_hosts=tuple(host_flag(name) for name in allowed_host),
         require_all_graphs=require_all_graphs or is_set(REQUIRE_ALL_GRAPHS),
         workers=workers,
         maintain=maintain,
         watch=watch or is_set(WATCH),
-        allow_origins=tuple(allow_origin or ()),
+        allow_origins=allow_origin,
         agents=AgentSettings(read_only=mcp_read_only, allow_main=mcp_allow_main, max_tokens=mcp_max_tokens),
         limits=limits,
     )
     if settings.unauthenticated and not _names_tokens() and (refusal := refusal_of_public(settings)) is not None:
         raise UsageError(refusal)
     raise Exit(_run(settings))
-
-
-def host_flag(name: str) -> str:
-    """A value of --allowed-host."""
-    if not name or any(character in name for character in "/*@ ,"):
-        raise UsageError(f"--allowed-host takes a name or an address, such as graphs.example.org (got '{name}')")
-    return name
 
 
 def _names_tokens() -> bool:
@@ -182,7 +166,7 @@ def _names_tokens() -> bool:
     return any(os.environ.get(name, "").strip() for name in SOURCES)
 
 
-def _run(settings: Any) -> int:
+def _run(settings: Settings) -> int:
     try:
         from omnigraph.server.runtime.supervisor import serve as run
         from omnigraph.server.runtime.worker import Program
@@ -193,6 +177,13 @@ def _run(settings: Any) -> int:
     return run(settings, Program(open_graph))
 
 
+def host_flag(name: str) -> str:
+    """A value of --allowed-host."""
+    if not name or any(character in name for character in "/*@ ,"):
+        raise UsageError(f"--allowed-host takes a name or an address, such as graphs.example.org (got '{name}')")
+    return name
+
+
 def open_graph(uri: str, embedder: Embedder | None, external_blobs: ExternalBlobPolicy | None, limits: Limits) -> Graph:
     """Open a graph as Python programs do, with the settings that a cluster has for it."""
     import omnigraph
@@ -201,7 +192,7 @@ def open_graph(uri: str, embedder: Embedder | None, external_blobs: ExternalBlob
 
 
 def address(bind: str, flag: str = "--bind") -> tuple[str, int]:
-    """The two parts of ADDR:PORT; an IPv6 address stands in brackets."""
+    """The two parts of ADDR:PORT; an IPv6 address is in brackets."""
     host, colon, port = bind.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -7,25 +7,23 @@ from __future__ import annotations
 import difflib
 import os.path
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
-from omnigraph.cli.inputs import STDIN, read_source, read_stdin, write_source
+from omnigraph.cli.inputs import STDIN, read_source, write_source
 from omnigraph.cli.params import UsageError, choice_option, file_option, json_option, uri_argument
-from omnigraph.cli.printing.output import diff_style, print_json, print_lines, report_style
+from omnigraph.cli.printing.output import diff_style, report_style
 from omnigraph.cli.target import Invocation, pass_invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 if TYPE_CHECKING:
     from omnigraph.cli.printing.reports import FormatReport
-    from omnigraph.errors import Diagnostic
-    from omnigraph.language.lint import LintReport
 
 
 class Language(StrEnum):
@@ -59,19 +57,18 @@ class _Outcome:
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
 @choice_option("--language", Language, help="The language of stdin; guessed when omitted.")
 @click.option("--json", is_flag=True, help="Print the outcome per file as JSON.")
-def fmt(paths: tuple[Path, ...], check: bool, diff: bool, language: Language | None, json: bool) -> None:
+@pass_invocation
+def fmt(invocation: Invocation, paths: tuple[Path, ...], check: bool, diff: bool, language: Language | None) -> None:
     outcomes = [_format(path, language) for path in _sources(paths)]
     for outcome in outcomes:
         if outcome.error is not None:
             print(f"Error: {outcome.error}", file=sys.stderr)
-        elif outcome.path == STDIN and not (check or diff or json):
+        elif outcome.path == STDIN and not (check or diff or invocation.json):
             sys.stdout.write(outcome.after)
         elif outcome.changed and not (check or diff) and outcome.path != STDIN:
             write_source(outcome.path, outcome.after)
-    if json:
-        print_json(_report(outcomes))
-    else:
-        print_lines(_lines(outcomes, check=check, diff=diff), diff_style if diff else report_style)
+    lines = _lines(outcomes, check=check, diff=diff)
+    invocation.print(_report(outcomes), lines, diff_style if diff else report_style)
     failed = any(outcome.error is not None for outcome in outcomes)
     raise Exit(1 if failed or (check and any(outcome.changed for outcome in outcomes)) else 0)
 
@@ -106,13 +103,10 @@ def _sources(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def _format(path: Path, language: Language | None) -> _Outcome:
-
     try:
-        if path == STDIN:
-            text = read_stdin()
-            return _Outcome(path, text, _formatter(language or _guess(text))(text, "<stdin>"))
         text = read_source(path)
-        return _Outcome(path, text, _formatter(_language_of(path))(text, str(path)))
+        format_text = _formatter(_language_of(path) if path != STDIN else language or _guess(text))
+        return _Outcome(path, text, format_text(text, "<stdin>" if path == STDIN else str(path)))
     except OmniGraphError as error:
         return _Outcome(path, error=error)
 
@@ -148,39 +142,25 @@ def _formatter(language: Language) -> Callable[[str, str], str]:
 @click.option("--pedantic", is_flag=True, help="Also warn of nullable properties that no update sets (L201).")
 @json_option
 @pass_invocation
-def lint(
-    invocation: Invocation,
-    query: Path | None,
-    uri: str | None,
-    schema: Path | None,
-    branch: str,
-    pedantic: bool,
-    json: bool,
-) -> None:
-    invocation.instead_of_graph("--schema", schema, uri)
+def lint(invocation: Invocation, query: Path | None, schema: Path | None, branch: str, pedantic: bool) -> None:
+    invocation.instead_of_graph("--schema", schema)
     from omnigraph.language.lint import SchemaSource, diagnostics_of, lint_queries, lint_schema
     from omnigraph.language.schema.compile import compile_schema
 
     if query is None:
         if schema is None:
             raise UsageError("give the file to check: --query <file.gq>, or --schema <file.pg> for a schema alone")
-        _tell(*lint_schema(read_source(schema), str(schema)), json=json)
-    if schema is not None:
-        catalog = compile_schema(read_source(schema), str(schema))
-        schema_source = SchemaSource.file(str(schema))
+        report, diagnostics = lint_schema(read_source(schema), str(schema))
     else:
-        target, graph = invocation.open_storage(uri)
-        with graph:
-            catalog = graph.snapshot(branch).catalog
-        schema_source = SchemaSource.graph(target.uri)
-    text = read_source(query)
-    report = lint_queries(catalog, text, query_path=str(query), schema_source=schema_source, pedantic=pedantic)
-    _tell(report, diagnostics_of(catalog, text, str(query)), json=json)
-
-
-def _tell(report: LintReport, diagnostics: Mapping[str, Sequence[Diagnostic]], *, json: bool) -> NoReturn:
-    if json:
-        print_json(report)
-    else:
-        print_lines(report.lines(diagnostics))
+        if schema is not None:
+            catalog = compile_schema(read_source(schema), str(schema))
+            schema_source = SchemaSource.file(str(schema))
+        else:
+            with invocation.open_storage() as graph:
+                catalog = graph.snapshot(branch).catalog
+            schema_source = SchemaSource.graph(invocation.target.uri)
+        text, path = read_source(query), str(query)
+        report = lint_queries(catalog, text, query_path=path, schema_source=schema_source, pedantic=pedantic)
+        diagnostics = diagnostics_of(catalog, text, path)
+    invocation.print(report, report.lines(diagnostics))
     raise Exit(report.exit_code)

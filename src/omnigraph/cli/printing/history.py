@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         CommitReceipt,
         CommitSummary,
         Endpoints,
+        EntityChange,
         EntityCounts,
     )
 
@@ -337,6 +338,15 @@ def change_style(line: str) -> str:
     if line.startswith("  + "):
         return "green"
     return "red" if line.startswith("  - ") else "dim" if word.endswith(":") and word else ""
+
+
+_SIGNS = {Operation.INSERT: "+", Operation.UPDATE: "~", Operation.DELETE: "-"}
+
+
+def describe_entity(change: EntityChange) -> str:
+    """An entity that differs, behind the mark of its operation."""
+    ends = f" {change.src} -> {change.dst}" if change.src is not None else ""
+    return f"{_SIGNS[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
 
 
 def diff_style(line: str) -> str:

@@ -28,7 +28,6 @@ from omnigraph.api.values import (
     text_width,
 )
 from omnigraph.cli.config import Defaults
-from omnigraph.cli.params import ReadPoint
 from omnigraph.cli.printing.output import print_lines, print_text
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def show_profiled(
     source: str,
     name: str | None,
     given: Mapping[str, Any],
-    point: ReadPoint,
+    point: Mapping[str, Any],
     printer: ReadPrinter,
 ) -> None:
     from omnigraph.engine.query.read import ReadOptions
