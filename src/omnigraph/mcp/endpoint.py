@@ -27,8 +27,8 @@ from omnigraph.language.source import did_you_mean
 from omnigraph.mcp import guide
 from omnigraph.mcp.graph import Access, Terms
 from omnigraph.mcp.guide import GUIDE, catalog_of, readable
-from omnigraph.mcp.stored_queries import query_tools
-from omnigraph.mcp.tool import Toolcall, shorten
+from omnigraph.mcp.stored_queries import QueryTool, query_tools
+from omnigraph.mcp.tool import Tool, shorten
 from omnigraph.mcp.tools import TOOLS
 
 _MOST_EXACT: Final = 2**53 - 1
@@ -176,18 +176,15 @@ class _Handlers:
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         access, terms, name = self._access_of(context), self._terms, params.name
         given = params.arguments or {}
-        tool = self._tools.get(name)
         try:
             _refuse_lone_surrogates(given)
-            if tool is not None:
-                decoded = tool.decode(given)
-                run = lambda graph: tool.run(Toolcall(graph, terms, access.actor), decoded)  # noqa: E731
-                return tool_result(await access.run(run, writes=tool.writes))
-            queries = await access.run(partial(query_tools, read_only=terms.read_only), writes=False)
-            if (stored := queries.get(name)) is None:
-                raise NotFoundError(self._no_tool(name, queries))
-            invoke = lambda graph: stored.run(Toolcall(graph, terms, access.actor), given)  # noqa: E731
-            return tool_result(await access.run(invoke, writes=stored.writes))
+            tool: Tool | QueryTool | None = self._tools.get(name)
+            if tool is None:
+                queries = await access.run(partial(query_tools, read_only=terms.read_only), writes=False)
+                if (tool := queries.get(name)) is None:
+                    raise NotFoundError(self._no_tool(name, queries))
+            run = tool.bind(given)
+            return tool_result(await access.run(lambda graph: run(graph, terms, access.actor), writes=tool.writes))
         except Exception as error:
             return error_result(error, name, terms)
 
