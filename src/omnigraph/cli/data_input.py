@@ -54,10 +54,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 def names_data(text: str) -> bool:
     """Whether a text is the name of a data file, which no graph has: by its ending, or by that below a compression."""
-    stem, ending = os.path.splitext(text.lower())
-    if ending in _COMPRESSED:
-        ending = os.path.splitext(stem)[1]
-    return ending in {*_BY_SUFFIX, ".ndjson", ".jsonl"} and not os.path.isdir(text)
+    return _suffix(text) in {*_BY_SUFFIX, ".ndjson", ".jsonl"} and not os.path.isdir(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +87,7 @@ class DataInput:
             return "is a pattern that only Spark understands"
         if self.format is not DataFormat.GRAPH and any(map(_adds_columns, _matches(self.path))):
             return "has directories that add columns to their files"
-        files = self.files()
-        if packed := next((file for file in files if file.lower().endswith(_ONLY_SPARK)), None):
+        if packed := next((file for file in self.files() if file.lower().endswith(_ONLY_SPARK)), None):
             return f"holds '{packed}', which only Spark unpacks" if packed != self.path else "is compressed"
         return None
 
@@ -108,12 +104,10 @@ class DataInput:
         from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 
         usual = "\t" if _suffix(file) == ".tsv" else ","
-        found = CsvDialect(
-            delimiter=usual if self.delimiter is None else self.delimiter,
-            encoding="utf-8" if self.encoding is None else self.encoding,
-        )
-        found.check()
-        return found
+        delimiter = usual if self.delimiter is None else self.delimiter
+        dialect = CsvDialect(delimiter=delimiter, encoding="utf-8" if self.encoding is None else self.encoding)
+        dialect.check()
+        return dialect
 
     @property
     def row_format(self) -> str:
@@ -215,10 +209,8 @@ def _by_name(path: str) -> DataFormat:
 
 def _suffix(path: str) -> str:
     """The last extension, below one that says how the file is compressed."""
-    path = path.lower()
-    for compressed in _COMPRESSED:
-        path = path.removesuffix(compressed)
-    return os.path.splitext(path)[1]
+    stem, ending = os.path.splitext(path.lower())
+    return os.path.splitext(stem)[1] if ending in _COMPRESSED else ending
 
 
 def _matches(path: str) -> list[str]:

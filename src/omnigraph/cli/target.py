@@ -167,11 +167,9 @@ def refuse_inside_cluster(uri: str) -> None:
     """Refuse a location of the shape `<root>/graphs/<id>.omni` when the root holds a cluster."""
     from omnigraph.cluster.storage_root import enclosing_cluster
 
-    cluster = enclosing_cluster(uri)
-    if cluster is not None:
-        raise ConflictError(
-            f"'{uri}' is inside cluster '{cluster}'; declare it there and run `omnigraph cluster apply`"
-        )
+    if (cluster := enclosing_cluster(uri)) is not None:
+        advice = "declare it there and run `omnigraph cluster apply`"
+        raise ConflictError(f"'{uri}' is inside cluster '{cluster}'; {advice}")
 
 
 def open_graph(target: StoreScope) -> Graph:

@@ -28,19 +28,7 @@ from omnigraph.cli.params import (
     uri_argument,
     uri_argument_or_option,
 )
-from omnigraph.cli.printing.history import (
-    block_lines,
-    change_style,
-    dag_style,
-    describe_branch,
-    describe_entity,
-    diff_style,
-    draw,
-    feed_lines,
-    format_counts,
-    newest_first,
-    reachable,
-)
+from omnigraph.cli.printing import history
 from omnigraph.cli.printing.output import print_lines
 from omnigraph.cli.printing.progress import entities, working, writing
 from omnigraph.cli.target import Invocation, pass_invocation
@@ -66,12 +54,12 @@ def list_(invocation: Invocation, branch: str, limit: int | None, dag: bool) -> 
 
     with invocation.open() as graph:
         if dag:
-            print_lines(draw(reachable(graph, branch, limit)), dag_style)
+            print_lines(history.draw(history.reachable(graph, branch, limit)), history.dag_style)
             return
         if not invocation.json and sys.stdout.isatty():
-            print_lines(describe_branch(graph, branch, limit), dag_style)
+            print_lines(history.describe_branch(graph, branch, limit), history.dag_style)
             return
-        commits = newest_first(graph, branch, limit)
+        commits = history.newest_first(graph, branch, limit)
     lines = []
     for commit in commits:
         actor = f" actor={commit.actor_id}" if commit.actor_id is not None else ""
@@ -99,7 +87,7 @@ def _commit_lines(shown: CommitSummary) -> Iterator[str]:
     if shown.changes is None:
         yield "changes: can't be counted any more, cleanup has reclaimed the data"
     for type_key, counts in sorted((shown.changes or {}).items()):
-        yield f"  {type_key}: {format_counts(counts)}"
+        yield f"  {type_key}: {history.format_counts(counts)}"
 
 
 @commit_argument
@@ -119,7 +107,7 @@ def changes(
         while page_token is None and (following := shown.next_page_token) is not None:
             page = graph.changes.page(commit_id, scope=scope, page_token=following, max_changes=limit)
             shown = CommitChangesPage(shown.cause, (*shown.changes, *page.changes), page.next_page_token)
-    invocation.print(shown, block_lines(shown.cause, shown.changes), change_style)
+    invocation.print(shown, history.block_lines(shown.cause, shown.changes), history.change_style)
     if shown.next_page_token is not None and not invocation.json:
         print_lines(["", f"next_page_token: {shown.next_page_token}"])
 
@@ -166,7 +154,7 @@ def poll(
         while (following := poll.next_page_token) is not None:
             page = graph.changes.poll(branch=branch, page_token=following, scope=scope, max_changes=limit)
             poll = poll.followed_by(page)
-    invocation.print(poll, feed_lines(poll.blocks), change_style)
+    invocation.print(poll, history.feed_lines(poll.blocks), history.change_style)
     if not invocation.json:
         print_lines(["", f"cursor: {poll.cursor}", f"caught_up: {str(poll.caught_up).lower()}"])
 
@@ -199,7 +187,7 @@ def baseline(invocation: Invocation, out: Path, branch: str, scope: ChangeScope)
 def diff(invocation: Invocation, before: str, after: str, scope: ChangeScope) -> None:
     with invocation.open() as graph, working("comparing states"):
         changes = graph.diff(_state(graph, before), _state(graph, after), scope)
-    invocation.print(changes, _diff_lines(changes), diff_style)
+    invocation.print(changes, _diff_lines(changes), history.diff_style)
 
 
 def _state(graph: GraphApi, text: str) -> str:
@@ -209,6 +197,6 @@ def _state(graph: GraphApi, text: str) -> str:
 
 
 def _diff_lines(diff: ChangeSet) -> Iterator[str]:
-    yield from map(describe_entity, diff.changes)
+    yield from map(history.describe_entity, diff.changes)
     totals = ", ".join(count_noun(diff.count(op), op) for op in Operation)
     yield f"{totals} from version {diff.from_graph_manifest_version} to {diff.to_graph_manifest_version}"

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -61,13 +62,10 @@ def _lines(report: DoctorReport) -> Iterator[str]:
         yield f"{check.status:<8} {check.name:<12} {check.found}"
         if check.remedy is not None:
             yield f"{'':21} → {check.remedy}"
-    broken, warnings = (
-        sum(check.status is status for check in report.checks) for status in (Health.BROKEN, Health.WARNING)
-    )
-    if report.ok and not warnings:
-        yield f"omnigraph {report.version}: everything is in order"
-    else:
-        yield f"omnigraph {report.version}: {broken} broken, {count_noun(warnings, 'warning')}"
+    health = Counter(check.status for check in report.checks)
+    problems = f"{health[Health.BROKEN]} broken, {count_noun(health[Health.WARNING], 'warning')}"
+    in_order = health[Health.OK] == len(report.checks)
+    yield f"omnigraph {report.version}: {'everything is in order' if in_order else problems}"
 
 
 def _style(line: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from omnigraph.api.governance import AccessRequest
     from omnigraph.cluster.serving import ClusterPolicy
+    from omnigraph.graph import Graph
     from omnigraph.language.catalog import Catalog
     from omnigraph.language.query.row_filter import Visibility
     from omnigraph.policy.explanation import RowVisibility
@@ -149,7 +150,10 @@ def explain(
     found = explained(gate, actor, request)
     lines = list(found.lines())
     if type_name is not None and found.decision.allowed:
-        lines += _row_visibility(bundle, gate, actor, request, schema, type_name, row, id).lines()
+        if row is not None:
+            lines += _explain_given(bundle, gate, actor, request, schema, type_name, row).lines()
+        else:
+            lines += _explain_stored(bundle, gate, actor, request, type_name, str(id)).lines()
     print_lines(lines)
 
 
@@ -172,52 +176,49 @@ def _catalog(bundle: ChosenBundle, schema: Path | None, branch: str | None = Non
         from omnigraph.language.schema.compile import compile_schema
 
         return compile_schema(read_source(schema), str(schema))
-    import omnigraph
-
-    with omnigraph.open(_graph_uri(bundle, "--schema <file>, or ")) as graph:
+    with _open_graph(bundle, "--schema <file>, or ") as graph:
         return graph.snapshot(branch).catalog
 
 
-def _graph_uri(bundle: ChosenBundle, otherwise: str = "") -> str:
-    if bundle.graph_uri is None:
-        raise UsageError(f"rows have a schema: give {otherwise}a graph with --cluster <dir|uri> --graph <id>")
-    return bundle.graph_uri
-
-
-def _row_visibility(
-    bundle: ChosenBundle,
-    gate: PolicyGate,
-    actor: str,
-    request: AccessRequest,
-    schema: Path | None,
-    type_name: str,
-    row: str | None,
-    id: str | None,
-) -> RowVisibility:
-    from omnigraph.policy.explanation import row_visibility
-
-    if row is not None:
-        catalog = _catalog(bundle, schema, request.branch)
-        gate.bind_schema(catalog)
-        type_ = catalog.type_named(type_name)
-        from omnigraph.engine.query.visibility import shows_row
-
-        # A row that is only given has no ends: of an edge, its own properties count.
-        values = json_object(row, "--row", "it must be a JSON object of properties")
-        return row_visibility(
-            gate, actor, request, catalog, type_, lambda visibility: shows_row(visibility.of(type_), values)
-        )
+def _open_graph(bundle: ChosenBundle, otherwise: str = "") -> Graph:
     import omnigraph
 
-    with omnigraph.open(_graph_uri(bundle)) as graph:
+    if bundle.graph_uri is None:
+        raise UsageError(f"rows have a schema: give {otherwise}a graph with --cluster <dir|uri> --graph <id>")
+    return omnigraph.open(bundle.graph_uri)
+
+
+def _explain_given(
+    bundle: ChosenBundle, gate: PolicyGate, actor: str, request: AccessRequest, schema: Path | None, name: str, row: str
+) -> RowVisibility:
+    """Whether the actor sees a row that is only given. It has no ends: of an edge, its own properties count."""
+    from omnigraph.engine.query.visibility import shows_row
+    from omnigraph.policy.explanation import row_visibility
+
+    catalog = _catalog(bundle, schema, request.branch)
+    gate.bind_schema(catalog)
+    type_ = catalog.type_named(name)
+    values = json_object(row, "--row", "it must be a JSON object of properties")
+    return row_visibility(
+        gate, actor, request, catalog, type_, lambda visibility: shows_row(visibility.of(type_), values)
+    )
+
+
+def _explain_stored(
+    bundle: ChosenBundle, gate: PolicyGate, actor: str, request: AccessRequest, name: str, id: str
+) -> RowVisibility:
+    """Whether the actor sees a row of the graph."""
+    from omnigraph.policy.explanation import row_visibility
+
+    with _open_graph(bundle) as graph:
         state = graph.snapshot(request.branch)
         gate.bind_schema(state.catalog)
-        type_ = state.catalog.type_named(type_name)
-        if state.entity(type_.type_key, str(id)) is None:
-            raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{id}' on branch '{state.branch}'")
+        type_ = state.catalog.type_named(name)
         key, branch = type_.type_key, state.branch
+        if state.entity(key, id) is None:
+            raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{id}' on branch '{branch}'")
 
         def shows(visibility: Visibility) -> bool:
-            return graph._restricted_to(visibility).entity(key, str(id), branch=branch) is not None
+            return graph._restricted_to(visibility).entity(key, id, branch=branch) is not None
 
         return row_visibility(gate, actor, request, state.catalog, type_, shows)

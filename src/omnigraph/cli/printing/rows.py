@@ -40,8 +40,6 @@ _BETWEEN_COLUMNS = 3
 
 def fitting_width(output: ReadOutput, terminal: int, widest: int) -> int:
     """The largest width, up to `widest`, at which capping every column makes a row fit; narrow columns keep theirs."""
-    from omnigraph.api.values import cell_text, one_line, text_width
-
     columns = columns_of(output)
     longest = [
         max(text_width(one_line(text)) for text in (name, *(cell_text(row.get(name)) for row in output.rows)))
@@ -67,7 +65,6 @@ class ReadPrinter:
         return cls(format or ReadFormat(defaults.output or ReadFormat.TABLE), defaults)
 
     def show(self, result: QueryRows) -> None:
-
         output = result.read_output()
         widest = self.defaults.table_max_column_width
         if sys.stdout.isatty():
@@ -139,9 +136,6 @@ def _headline(output: ReadOutput) -> str:
     return f"{count_noun(output.row_count, 'row')} from {where} via {output.query_name}"
 
 
-# ---- table ----------------------------------------------------------------------------------------------
-
-
 def _table(output: ReadOutput, style: TableStyle) -> str:
     columns = columns_of(output)
     if not columns:
@@ -179,9 +173,6 @@ def _wrap(text: str, width: int) -> list[str]:
     return [*lines, text]
 
 
-# ---- the others -----------------------------------------------------------------------------------------
-
-
 def _kv(output: ReadOutput) -> str:
     columns = columns_of(output)
     blocks = [
@@ -203,10 +194,6 @@ def _jsonl(output: ReadOutput) -> str:
     return "\n".join(map(compact_json, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
 
 
-def _ndjson(output: ReadOutput) -> str:
-    return "\n".join(map(compact_json, output.rows))
-
-
 def _json(output: ReadOutput) -> str:
     from omnigraph.api import wire
 
@@ -216,7 +203,7 @@ def _json(output: ReadOutput) -> str:
 _RENDERERS: Final[dict[ReadFormat, Callable[[ReadOutput], str]]] = {
     ReadFormat.KV: _kv,
     ReadFormat.CSV: _csv,
-    ReadFormat.NDJSON: _ndjson,
+    ReadFormat.NDJSON: lambda output: "\n".join(map(compact_json, output.rows)),
     ReadFormat.JSONL: _jsonl,
     ReadFormat.JSON: _json,
 }
