@@ -32,29 +32,23 @@ _read: object = None
 
 
 def read_source(path: Path) -> str:
-    """The text of a `.pg` or `.gq` file, without a byte order mark. Line ends are kept: the languages know both."""
-    if path == STDIN:
-        return read_stdin()
+    """The text of a `.pg` or `.gq` file, without a byte order mark. Line ends are kept: the languages know both. A
+    second read of stdin is an error, because it would get nothing."""
+    global _read
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        if path != STDIN:
+            return path.read_bytes().decode("utf-8-sig")
+        if _read is sys.stdin:
+            raise BadRequestError("stdin (-) can be given for one file only")
+        _read = sys.stdin
+        return sys.stdin.buffer.read().decode("utf-8-sig")
     except FileNotFoundError:
         raise NotFoundError(f"'{path}' does not exist") from None
+    except UnicodeDecodeError as error:
+        where = "stdin" if path == STDIN else f"'{path}'"
+        raise BadRequestError(f"{where} is not UTF-8 text (byte {error.start})") from error
     except OSError as error:
         raise BadRequestError(f"can't read '{path}': {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadRequestError(f"'{path}' is not UTF-8 text (byte {error.start})") from error
-
-
-def read_stdin() -> str:
-    """All of stdin as text. A second read is an error, because it would get nothing."""
-    global _read
-    if _read is sys.stdin:
-        raise BadRequestError("stdin (-) can be given for one file only")
-    _read = sys.stdin
-    try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadRequestError(f"stdin is not UTF-8 text (byte {error.start})") from error
 
 
 def write_source(path: Path, text: str) -> None:

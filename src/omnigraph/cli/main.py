@@ -140,7 +140,7 @@ def _command(row: Command) -> click.Command:
         hidden=row.hidden,
         context_settings={"show_default": True},
     )
-    command = build(function)
+    command = build(click.make_pass_decorator(Invocation)(function))
     command.row = row
     return command
 

@@ -381,10 +381,6 @@ class Invocation:
             print_lines(lines, style)
 
 
-pass_invocation = click.make_pass_decorator(Invocation)
-"""Pass the invocation to a command as its first argument."""
-
-
 def complete_names(_ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names that the operator configuration has for servers, clusters or profiles, for the shell."""
     with suppress(OmniGraphError):

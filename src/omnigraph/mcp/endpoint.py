@@ -115,27 +115,23 @@ def resources_of(graph: GraphApi, *, read_only: bool) -> list[types.Resource]:
 
 def resource_at(graph: GraphApi, uri: str, *, read_only: bool) -> types.TextResourceContents:
     """The content at an address. Raises `NotFoundError` where there is nothing."""
-    kind, *rest = (unquote(part) for part in uri.removeprefix(_SCHEME).split("/"))
-    if not uri.startswith(_SCHEME):
-        kind = ""
-    match kind, rest:
-        case "guide", []:
-            return types.TextResourceContents(uri=uri, mime_type=_MARKDOWN, text=GUIDE)
-        case "schema", []:
-            return types.TextResourceContents(uri=uri, mime_type=_TEXT, text=graph.schema.show())
-        case "schema", [branch, *more]:
-            text = graph.schema.show("/".join([branch, *more]))
-            return types.TextResourceContents(uri=uri, mime_type=_TEXT, text=text)
-        case "queries", [name]:
-            for tool in query_tools(graph, read_only=read_only).values():
-                if tool.query.name == name:
-                    return types.TextResourceContents(uri=uri, mime_type=_JSON, text=wire.encode(tool.query).decode())
-        case "entity", [type_name, entity_id]:
+    path = uri.removeprefix(_SCHEME) if uri.startswith(_SCHEME) else ""
+    mime_type, text = _JSON, None
+    match [unquote(part) for part in path.split("/")]:
+        case ["guide"]:
+            mime_type, text = _MARKDOWN, GUIDE
+        case ["schema", *branch]:
+            mime_type, text = _TEXT, graph.schema.show("/".join(branch) if branch else None)
+        case ["queries", name]:
+            queries = (tool.query for tool in query_tools(graph, read_only=read_only).values())
+            text = next((wire.encode(query).decode() for query in queries if query.name == name), None)
+        case ["entity", type_name, entity_id]:
             type_ = catalog_of(graph.schema.show()).type_named(type_name)
             if (found := graph.entity(type_.type_key, entity_id)) is not None:
                 text = wire.encode(readable(type_, found)).decode()
-                return types.TextResourceContents(uri=uri, mime_type=_JSON, text=text)
-    raise NotFoundError(f"there is no resource '{uri}'")
+    if text is None:
+        raise NotFoundError(f"there is no resource '{uri}'")
+    return types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
 
 
 Context: TypeAlias = ServerRequestContext[Any, Any]

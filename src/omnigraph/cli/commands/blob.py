@@ -14,7 +14,7 @@ from omnigraph.api.enums import EntityKind
 from omnigraph.cli.inputs import STDIN
 from omnigraph.cli.params import ValueChoice, combine, file_option, json_option, read_point_options, uri_argument
 from omnigraph.cli.printing.progress import reading
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 _U64 = 2**64 - 1
@@ -46,7 +46,6 @@ blob_arguments = combine(
 @click.option("--offset", type=click.IntRange(min=0), help="Start at byte N.", metavar="N")
 @click.option("--length", type=click.IntRange(min=0), help="Read at most N bytes.", metavar="N")
 @file_option("--out", help="Write to a file; - is stdout.")
-@pass_invocation
 def get(
     invocation: Invocation,
     address: BlobAddress,
@@ -73,7 +72,6 @@ def get(
 @uri_argument
 @read_point_options
 @json_option
-@pass_invocation
 def stat(invocation: Invocation, address: BlobAddress, point: dict[str, Any]) -> None:
     from omnigraph.api import wire
 

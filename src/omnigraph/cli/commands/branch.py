@@ -17,7 +17,7 @@ from omnigraph.cli.params import UsageError, complete_branch, file_option, json_
 from omnigraph.cli.printing.history import branch_heads, describe_entity, head_lines
 from omnigraph.cli.printing.output import print_warning
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.target import Invocation, StoreScope, pass_invocation
+from omnigraph.cli.target import Invocation, StoreScope
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     shell_complete=complete_branch,
 )
 @json_option
-@pass_invocation
 def create(invocation: Invocation, name: str, source: str) -> None:
     with invocation.open_to_write() as graph:
         created = graph.create_branch(name, source=source, actor=invocation.write_actor())
@@ -49,7 +48,6 @@ def create(invocation: Invocation, name: str, source: str) -> None:
     help="Also show the head of each branch, its date and author, and its distance from main.",
 )
 @json_option
-@pass_invocation
 def list_(invocation: Invocation, verbose: bool) -> None:
     from omnigraph.api.branches import BranchHeads, BranchList
 
@@ -76,7 +74,6 @@ def list_(invocation: Invocation, verbose: bool) -> None:
 @click.argument("name", help="The branch.", shell_complete=complete_branch)
 @uri_argument_or_option
 @json_option
-@pass_invocation
 def delete(invocation: Invocation, name: str) -> None:
     invocation.echo()
     invocation.require_consent("branch delete")
@@ -107,7 +104,6 @@ def delete(invocation: Invocation, name: str) -> None:
 )
 @file_option("--resolutions", help="A JSON file that resolves conflicts by kind or entity.")
 @json_option
-@pass_invocation
 def merge(
     invocation: Invocation,
     source: str,

@@ -16,7 +16,7 @@ from click.exceptions import Exit
 from omnigraph.cli.params import json_option
 from omnigraph.cli.printing import cluster_reports
 from omnigraph.cli.printing.output import report_style
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ config_option = click.option("--config", default=".", help="The directory of clu
 
 @config_option
 @json_option
-@pass_invocation
 def validate(invocation: Invocation, config: str) -> None:
     from omnigraph.cluster.commands.plan import validate as run
 
@@ -37,7 +36,6 @@ def validate(invocation: Invocation, config: str) -> None:
 
 @config_option
 @json_option
-@pass_invocation
 def plan(invocation: Invocation, config: str) -> None:
     from omnigraph.cluster.commands.plan import plan as run
 
@@ -48,7 +46,6 @@ def plan(invocation: Invocation, config: str) -> None:
 
 @config_option
 @json_option
-@pass_invocation
 def apply(invocation: Invocation, config: str) -> None:
     from omnigraph.cluster.commands.apply import apply as run
 
@@ -59,7 +56,6 @@ def apply(invocation: Invocation, config: str) -> None:
 @click.argument("resource", help="What is to be deleted, such as graph.kb.")
 @config_option
 @json_option
-@pass_invocation
 def approve(invocation: Invocation, resource: str, config: str) -> None:
     approver = invocation.actor
     if approver is None:
@@ -73,7 +69,6 @@ def approve(invocation: Invocation, resource: str, config: str) -> None:
 @config_option
 @click.option("--revision", type=click.IntRange(min=1), help="An earlier state, by its number.", metavar="N")
 @json_option
-@pass_invocation
 def status(invocation: Invocation, config: str, revision: int | None) -> None:
     from omnigraph.cluster.commands.status import status as run
 
@@ -83,7 +78,6 @@ def status(invocation: Invocation, config: str, revision: int | None) -> None:
 
 @config_option
 @json_option
-@pass_invocation
 def refresh(invocation: Invocation, config: str) -> None:
     from omnigraph.cluster.commands.refresh import refresh as run
 
@@ -93,7 +87,6 @@ def refresh(invocation: Invocation, config: str) -> None:
 
 @config_option
 @json_option
-@pass_invocation
 def import_(invocation: Invocation, config: str) -> None:
     from omnigraph.cluster.commands.refresh import import_ as run
 
@@ -104,7 +97,6 @@ def import_(invocation: Invocation, config: str) -> None:
 @click.argument("lock_id", help="The lock's id, as `cluster status` shows it.")
 @config_option
 @json_option
-@pass_invocation
 def force_unlock(invocation: Invocation, lock_id: str, config: str) -> None:
     from omnigraph.cluster.commands.status import force_unlock as run
 
@@ -115,7 +107,6 @@ def force_unlock(invocation: Invocation, lock_id: str, config: str) -> None:
 @config_option
 @click.option("--limit", type=click.IntRange(min=1), default=20, help="At most so many.", metavar="N")
 @json_option
-@pass_invocation
 def history(invocation: Invocation, config: str, limit: int) -> None:
     from omnigraph.cluster.commands.status import history as run
 

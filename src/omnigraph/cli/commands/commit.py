@@ -31,7 +31,7 @@ from omnigraph.cli.params import (
 from omnigraph.cli.printing import history
 from omnigraph.cli.printing.output import print_lines
 from omnigraph.cli.printing.progress import entities, working, writing
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ commit_argument = click.argument("commit_id", help="The commit.", metavar="ID")
 @click.option("--limit", type=click.IntRange(min=1), help="List only the newest N commits.", metavar="N")
 @click.option("--dag", is_flag=True, help="Draw the history with its merges. A bare --graph means the same.")
 @json_option
-@pass_invocation
 def list_(invocation: Invocation, branch: str, limit: int | None, dag: bool) -> None:
     at_most_one(("--dag", dag), ("--json", invocation.json))
     from omnigraph.api.history import CommitList
@@ -71,7 +70,6 @@ def list_(invocation: Invocation, branch: str, limit: int | None, dag: bool) -> 
 @commit_argument
 @uri_argument_or_option
 @json_option
-@pass_invocation
 def show(invocation: Invocation, commit_id: str) -> None:
     with invocation.open() as graph:
         shown = graph.describe_commit(commit_id)
@@ -96,7 +94,6 @@ def _commit_lines(shown: CommitSummary) -> Iterator[str]:
 @click.option("--page-token", help="Show only this page.", metavar="TOKEN")
 @change_scope_options
 @json_option
-@pass_invocation
 def changes(
     invocation: Invocation, commit_id: str, limit: int | None, page_token: str | None, scope: ChangeScope
 ) -> None:
@@ -115,7 +112,6 @@ def changes(
 @uri_argument
 @read_point_options
 @json_option
-@pass_invocation
 def snapshot(invocation: Invocation, point: dict[str, Any]) -> None:
     with invocation.open() as graph:
         output = graph.listing(**point)
@@ -139,7 +135,6 @@ def snapshot(invocation: Invocation, point: dict[str, Any]) -> None:
 @limit_option
 @change_scope_options
 @json_option
-@pass_invocation
 def poll(
     invocation: Invocation,
     branch: str,
@@ -164,7 +159,6 @@ def poll(
 @branch_option
 @change_scope_options
 @json_option
-@pass_invocation
 def baseline(invocation: Invocation, out: Path, branch: str, scope: ChangeScope) -> None:
     if sys.platform == "win32":  # it has no such locks and renames
         raise BadRequestError("a baseline can't be installed safely on this platform; run this on Linux or macOS")
@@ -183,7 +177,6 @@ def baseline(invocation: Invocation, out: Path, branch: str, scope: ChangeScope)
 @uri_argument_or_option
 @change_scope_options
 @json_option
-@pass_invocation
 def diff(invocation: Invocation, before: str, after: str, scope: ChangeScope) -> None:
     with invocation.open() as graph, working("comparing states"):
         changes = graph.diff(_state(graph, before), _state(graph, after), scope)

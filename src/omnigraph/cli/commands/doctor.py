@@ -27,7 +27,7 @@ from omnigraph.api.values import count_noun
 from omnigraph.cli.config import OperatorConfig, active_profile_name, load_config
 from omnigraph.cli.params import json_option, uri_argument
 from omnigraph.cli.printing.reports import Check, DoctorReport, Health
-from omnigraph.cli.target import ClusterScope, Invocation, ServerScope, open_served, pass_invocation
+from omnigraph.cli.target import ClusterScope, Invocation, ServerScope, open_served
 from omnigraph.errors import OmniGraphError, PolicyError, UnauthorizedError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ _WAIT_SECONDS: Final = 10
 
 @uri_argument
 @json_option
-@pass_invocation
 def doctor(invocation: Invocation) -> None:
     checks = [
         check_python(sys.version_info[:3]),

@@ -13,7 +13,7 @@ from omnigraph.cli.inputs import STDIN
 from omnigraph.cli.params import UsageError, at_most_one, json_option
 from omnigraph.cli.printing.output import print_json, print_note
 from omnigraph.cli.printing.progress import reading
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.language.source import did_you_mean
 
@@ -37,7 +37,6 @@ STREAM: Final = str(STDIN)
     metavar="[TYPE:]FIELD=VALUE",
 )
 @json_option
-@pass_invocation
 def embed(
     invocation: Invocation,
     seed: str | None,

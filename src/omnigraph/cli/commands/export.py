@@ -14,7 +14,7 @@ from omnigraph.api.values import count_noun
 from omnigraph.cli.params import Engine, UsageError, choice_option, read_point_options, types_option, uri_argument
 from omnigraph.cli.printing.output import print_lines, print_warning
 from omnigraph.cli.printing.progress import entities, stages, steps, writing
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 
 if TYPE_CHECKING:
     from omnigraph.api.queries import ByteWriter
@@ -45,7 +45,6 @@ _LOCAL_FILES = (Format.PARQUET, Format.ARROW, Format.CSV)
 @click.option("--epoch", is_flag=True, help="Write dates and times of NDJSON as days and milliseconds since 1970.")
 @click.option("--force", is_flag=True, help="Replace files that are in --out already.")
 @click.option("--jsonl", is_flag=True, hidden=True)
-@pass_invocation
 def export(
     invocation: Invocation,
     point: dict[str, Any],

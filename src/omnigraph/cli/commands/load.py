@@ -21,7 +21,7 @@ from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, 
 from omnigraph.cli.params import UsageError, branch_option, choice_option, json_option, uri_argument
 from omnigraph.cli.printing.output import print_note, print_warning
 from omnigraph.cli.printing.progress import reading, stages
-from omnigraph.cli.target import Invocation, ServerScope, open_graph, pass_invocation, storage_needed
+from omnigraph.cli.target import Invocation, ServerScope, open_graph, storage_needed
 from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
@@ -79,7 +79,6 @@ _PIECE_BYTES = 1 << 20
     "--embed", is_flag=True, help="Compute every missing @embed vector, not only those declared on_write=true."
 )
 @json_option
-@pass_invocation
 def load(
     invocation: Invocation,
     mode: LoadMode,
@@ -233,7 +232,6 @@ def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) 
 @branch_option
 @click.option("--from", "base", default="main", help="Create a missing branch from this one.", metavar="BASE")
 @json_option
-@pass_invocation
 def ingest(invocation: Invocation, data: str, mode: LoadMode, branch: str, base: str) -> None:
     print_warning("`omnigraph ingest` is deprecated; use `omnigraph load --mode <mode>`")
     target = invocation.target

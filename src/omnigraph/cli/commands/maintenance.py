@@ -20,7 +20,7 @@ from omnigraph.cli.params import (
     uri_argument,
 )
 from omnigraph.cli.printing.progress import stages, steps
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 @branch_option
 @choice_option("--engine", Engine, default="local", help="spark rewrites and indexes large tables on executors.")
 @json_option
-@pass_invocation
 def optimize(invocation: Invocation, branch: str, engine: Engine) -> None:
     with invocation.maintain_storage() as graph:
         if engine is Engine.SPARK:
@@ -50,7 +49,6 @@ def optimize(invocation: Invocation, branch: str, engine: Engine) -> None:
 @click.option("--confirm", is_flag=True, help="Repair; without it, only look.")
 @click.option("--force", is_flag=True, help="With --confirm: also take over suspicious changes.")
 @json_option
-@pass_invocation
 def repair(invocation: Invocation, confirm: bool, force: bool) -> None:
     if force and not confirm:
         raise UsageError("--force only goes with --confirm; look at the preview first")
@@ -69,7 +67,6 @@ def repair(invocation: Invocation, confirm: bool, force: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Count what would go, per type; remove nothing.")
 @click.option("--confirm", is_flag=True, help="Remove it.")
 @json_option
-@pass_invocation
 def cleanup(invocation: Invocation, keep: int | None, older_than: str | None, dry_run: bool, confirm: bool) -> None:
     if keep is None and older_than is None:
         raise BadRequestError("cleanup requires at least one of --keep or --older-than")

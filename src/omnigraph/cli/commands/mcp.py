@@ -14,7 +14,7 @@ import click
 from omnigraph.cli.commands.serve import address, host_flag, open_graph
 from omnigraph.cli.inputs import read_source
 from omnigraph.cli.params import UsageError, file_option, uri_argument
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 
@@ -48,7 +48,6 @@ _EXTRAS: Final = {
     help="A further name by which --http may be called; may be repeated.",
     metavar="NAME",
 )
-@pass_invocation
 def mcp(
     invocation: Invocation,
     http: str | None,

@@ -21,7 +21,7 @@ from omnigraph.cli.inputs import STDIN, read_source
 from omnigraph.cli.params import at_most_one, json_option, uri_argument
 from omnigraph.cli.printing.output import print_json_line, print_lines
 from omnigraph.cli.printing.progress import active_ui, stages
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 
 if TYPE_CHECKING:
     from omnigraph.api.service.pipeline import StageEvent
@@ -46,7 +46,6 @@ file_argument = click.argument(
 @click.option("--force", is_flag=True, help="Run even if this input was loaded before.")
 @click.option("--run-key", help="The name of the run: a second run of this name loads nothing.", metavar="KEY")
 @json_option
-@pass_invocation
 def run(
     invocation: Invocation,
     file: Path,
@@ -81,7 +80,6 @@ def run(
 @file_argument
 @uri_argument
 @json_option
-@pass_invocation
 def validate(invocation: Invocation, file: Path) -> None:
     from omnigraph.api.service.pipeline import PipelineValidated
     from omnigraph.pipeline import validate as validate_pipeline
@@ -95,7 +93,6 @@ def validate(invocation: Invocation, file: Path) -> None:
 @file_argument
 @uri_argument
 @json_option
-@pass_invocation
 def explain(invocation: Invocation, file: Path) -> None:
     from omnigraph.pipeline import explain as explain_pipeline
 

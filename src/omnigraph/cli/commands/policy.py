@@ -13,7 +13,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.cli.inputs import json_object, read_source
 from omnigraph.cli.params import UsageError, at_most_one, file_option
 from omnigraph.cli.printing.output import print_lines, print_text
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ schema_option = file_option(
 
 @bundle_option
 @schema_option
-@pass_invocation
 def validate(invocation: Invocation, file: Path | None, schema: Path | None) -> None:
     bundle = chosen_bundle(invocation, file)
     gate = bundle.gate()
@@ -100,7 +99,6 @@ def validate(invocation: Invocation, file: Path | None, schema: Path | None) -> 
 
 @file_option("--tests", required=True, help="The test cases: requests and expected decisions.")
 @bundle_option
-@pass_invocation
 def try_cases(invocation: Invocation, tests: Path, file: Path | None) -> None:
     from omnigraph.policy.explanation import read_cases, run_cases
 
@@ -119,7 +117,6 @@ def try_cases(invocation: Invocation, tests: Path, file: Path | None) -> None:
 @click.option("--type", "type_name", help="Also explain a row of this type.", metavar="TYPE")
 @click.option("--row", help="The row's properties, as JSON.", metavar="JSON")
 @click.option("--id", help="The id of a row of the graph.", metavar="ID")
-@pass_invocation
 def explain(
     invocation: Invocation,
     actor: str,
@@ -159,7 +156,6 @@ def explain(
 
 @bundle_option
 @click.option("--cedar", is_flag=True, help="Print the Cedar schema and policies it becomes.")
-@pass_invocation
 def show(invocation: Invocation, file: Path | None, cedar: bool) -> None:
     bundle = chosen_bundle(invocation, file)
     if not cedar:

@@ -44,7 +44,6 @@ from omnigraph.cli.target import (
     StoreScope,
     open_graph,
     open_served,
-    pass_invocation,
     server_scope,
 )
 from omnigraph.errors import BadRequestError, PolicyError
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
 @json_option
 @click.option("--explain", is_flag=True, help="Show the plan; run nothing.")
 @click.option("--profile-query", is_flag=True, help="Also show what each operator did, on stderr.")
-@pass_invocation
 def query(
     invocation: Invocation,
     name: str | None,
@@ -106,7 +104,6 @@ def query(
 @branch_option
 @click.option("--if-commit", help="Only if the branch is at this commit; else exit 4.", metavar="COMMIT")
 @json_option
-@pass_invocation
 def mutate(
     invocation: Invocation,
     name: str | None,
@@ -133,7 +130,6 @@ def mutate(
 @branch_option
 @file_option("--query", "queries", multiple=True, help="A .gq file whose queries can be called; may be repeated.")
 @format_option
-@pass_invocation
 def shell(invocation: Invocation, branch: str, queries: tuple[Path, ...], format: ReadFormat | None) -> None:
     from omnigraph.cli.shell_session import Session
     from omnigraph.cli.shell_terminal import converse, is_interactive, run_piped
@@ -158,7 +154,6 @@ def shell(invocation: Invocation, branch: str, queries: tuple[Path, ...], format
 
 
 @json_option
-@pass_invocation
 def list_(invocation: Invocation) -> None:
     from omnigraph.api.service.cluster import DeclaredQueries
 
@@ -174,7 +169,6 @@ def list_(invocation: Invocation) -> None:
 
 
 @json_option
-@pass_invocation
 def validate(invocation: Invocation) -> None:
     from omnigraph.cluster.commands.status import validate_queries
 
@@ -203,7 +197,6 @@ def _head(uri: str) -> Iterator[Snapshot]:
 @parameter_options
 @format_option
 @json_option
-@pass_invocation
 def alias(
     invocation: Invocation, name: str, args: tuple[str, ...], parameters: Parameters, format: ReadFormat | None
 ) -> None:

@@ -11,13 +11,12 @@ from omnigraph.cli.inputs import read_source
 from omnigraph.cli.params import branch_option, file_option, json_option, read_point_options, uri_argument
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.target import Invocation, StoreScope, open_graph, pass_invocation, refuse_inside_cluster
+from omnigraph.cli.target import Invocation, StoreScope, open_graph, refuse_inside_cluster
 
 
 @uri_argument
 @read_point_options
 @json_option
-@pass_invocation
 def show(invocation: Invocation, point: dict[str, Any]) -> None:
     from omnigraph.api.schema import SchemaSource
 
@@ -35,7 +34,6 @@ def show(invocation: Invocation, point: dict[str, Any]) -> None:
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard drops: history is purged with them.")
 @json_option
-@pass_invocation
 def plan(invocation: Invocation, desired: Path, accepted: Path | None, branch: str, allow_data_loss: bool) -> None:
     invocation.instead_of_graph("--from", accepted)
     from omnigraph.api.schema import SchemaPlanOutput
@@ -70,7 +68,6 @@ def plan(invocation: Invocation, desired: Path, accepted: Path | None, branch: s
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Drop hard: history is purged with what is dropped.")
 @json_option
-@pass_invocation
 def apply(invocation: Invocation, desired: Path, branch: str, allow_data_loss: bool) -> None:
     from omnigraph.language.schema.compile import declare_schema
 
@@ -98,7 +95,6 @@ def apply(invocation: Invocation, desired: Path, branch: str, allow_data_loss: b
 @file_option("--schema", required=True, help="The schema, a .pg file.")
 @uri_argument
 @click.option("--force", is_flag=True, help="Take a place that an interrupted init left behind; never a graph.")
-@pass_invocation
 def init(invocation: Invocation, schema: Path, force: bool) -> None:
     from omnigraph.language.schema.compile import accept_schema
 

@@ -13,7 +13,7 @@ import click
 from click.exceptions import Exit
 
 from omnigraph.cli.params import Decorator, GroupedOption, UsageError, at_most_one, combine, uri_argument
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 from omnigraph.server.settings import (
@@ -109,7 +109,6 @@ limit_options = combine(
     metavar="N",
 )
 @limit_options
-@pass_invocation
 def serve(
     invocation: Invocation,
     bind: str,

@@ -20,7 +20,7 @@ from omnigraph import __version__
 from omnigraph.cli.config import active_profile_name, forget_token, store_token
 from omnigraph.cli.params import COMPLETION_VARIABLE, json_option
 from omnigraph.cli.printing.output import print_note, print_text
-from omnigraph.cli.target import Invocation, open_served, pass_invocation
+from omnigraph.cli.target import Invocation, open_served
 from omnigraph.errors import BadRequestError, ConflictError
 
 _README = "README.md"
@@ -31,7 +31,6 @@ _SECTION = re.compile(r"^## (?P<title>[^\n]+)$|^```sh\n(?P<commands>.*?)^```$", 
     "directory", type=click.Path(path_type=Path), help="Where to write the files; created if missing.", metavar="DIR"
 )
 @json_option
-@pass_invocation
 def quickstart(invocation: Invocation, directory: Path) -> None:
     from omnigraph.cli.printing.reports import NextCommands, Quickstart
 
@@ -74,25 +73,23 @@ def _write(directory: Path, files: dict[str, bytes]) -> None:
 
 
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), help="The shell.")
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
+def completion(_: Invocation, shell: str) -> None:
     from click.shell_completion import get_completion_class
 
-    script = get_completion_class(shell)
+    script, root = get_completion_class(shell), click.get_current_context().find_root()
     assert script is not None, "Click knows the three shells"
-    print_text(script(ctx.find_root().command, {}, "omnigraph", COMPLETION_VARIABLE).source())
+    print_text(script(root.command, {}, "omnigraph", COMPLETION_VARIABLE).source())
 
 
 INTERNAL_SCHEMA_VERSION = 6
 
 
-def version() -> None:
+def version(_: Invocation) -> None:
     print(f"omnigraph {__version__}")
     print(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
 
 
 @json_option
-@pass_invocation
 def list_profiles(invocation: Invocation) -> None:
     from omnigraph.cli.printing.reports import ListedProfile
 
@@ -121,7 +118,6 @@ def list_profiles(invocation: Invocation) -> None:
 
 @click.argument("name", required=False, help="The profile; the active one if omitted.")
 @json_option
-@pass_invocation
 def show_profile(invocation: Invocation, name: str | None) -> None:
     from msgspec import structs
 
@@ -160,7 +156,6 @@ name_argument = click.argument("name", help="The server, as the configuration ca
 @name_argument
 @click.option("--token", help="The token; else one line of stdin.", metavar="TOKEN")
 @json_option
-@pass_invocation
 def login(invocation: Invocation, name: str, token: str | None) -> None:
     from omnigraph.cli.printing.reports import LoggedIn
 
@@ -177,7 +172,6 @@ def login(invocation: Invocation, name: str, token: str | None) -> None:
 
 @name_argument
 @json_option
-@pass_invocation
 def logout(invocation: Invocation, name: str) -> None:
     from omnigraph.cli.printing.reports import LoggedOut
 
@@ -195,7 +189,6 @@ def _read_token() -> str:
 
 
 @json_option
-@pass_invocation
 def list_graphs(invocation: Invocation) -> None:
     from omnigraph.api.service.cluster import GraphList
 

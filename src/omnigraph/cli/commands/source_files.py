@@ -7,7 +7,7 @@ from __future__ import annotations
 import difflib
 import os.path
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +19,7 @@ from click.exceptions import Exit
 from omnigraph.cli.inputs import STDIN, read_source, write_source
 from omnigraph.cli.params import UsageError, choice_option, file_option, json_option, uri_argument
 from omnigraph.cli.printing.output import diff_style, report_style
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class _Outcome:
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
 @choice_option("--language", Language, help="The language of stdin; guessed when omitted.")
 @click.option("--json", is_flag=True, help="Print the outcome per file as JSON.")
-@pass_invocation
 def fmt(invocation: Invocation, paths: tuple[Path, ...], check: bool, diff: bool, language: Language | None) -> None:
     outcomes = [_format(path, language) for path in _sources(paths)]
     for outcome in outcomes:
@@ -103,36 +102,26 @@ def _sources(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def _format(path: Path, language: Language | None) -> _Outcome:
-    try:
-        text = read_source(path)
-        format_text = _formatter(_language_of(path) if path != STDIN else language or _guess(text))
-        return _Outcome(path, text, format_text(text, "<stdin>" if path == STDIN else str(path)))
-    except OmniGraphError as error:
-        return _Outcome(path, error=error)
-
-
-def _language_of(path: Path) -> Language:
-    try:
-        return Language(path.suffix.removeprefix("."))
-    except ValueError:
-        raise BadRequestError(f"'{path}' is neither a .pg nor a .gq file") from None
-
-
-def _guess(text: str) -> Language:
-    """A query file begins with `query`; everything else is read as a schema."""
     from omnigraph.language.source import structure_of
 
-    return Language.GQ if structure_of(text).split(None, 1)[:1] == ["query"] else Language.PG
+    try:
+        text, name = read_source(path), "<stdin>" if path == STDIN else str(path)
+        if path != STDIN and path.suffix not in (".pg", ".gq"):
+            raise BadRequestError(f"'{path}' is neither a .pg nor a .gq file")
+        if path != STDIN:
+            language = Language(path.suffix.removeprefix("."))
+        elif language is None:
+            # A query file begins with `query`; everything else is read as a schema.
+            language = Language.GQ if structure_of(text).split(None, 1)[:1] == ["query"] else Language.PG
+        if language is Language.GQ:
+            from omnigraph.language.query.formatter import format_queries
 
+            return _Outcome(path, text, format_queries(text, name))
+        from omnigraph.language.schema.formatter import format_schema
 
-def _formatter(language: Language) -> Callable[[str, str], str]:
-    if language is Language.GQ:
-        from omnigraph.language.query.formatter import format_queries
-
-        return format_queries
-    from omnigraph.language.schema.formatter import format_schema
-
-    return format_schema
+        return _Outcome(path, text, format_schema(text, name))
+    except OmniGraphError as error:
+        return _Outcome(path, error=error)
 
 
 @file_option("--query", help="The .gq file to check.")
@@ -141,7 +130,6 @@ def _formatter(language: Language) -> Callable[[str, str], str]:
 @click.option("--branch", default="main", help="The branch whose schema counts.", metavar="NAME")
 @click.option("--pedantic", is_flag=True, help="Also warn of nullable properties that no update sets (L201).")
 @json_option
-@pass_invocation
 def lint(invocation: Invocation, query: Path | None, schema: Path | None, branch: str, pedantic: bool) -> None:
     invocation.instead_of_graph("--schema", schema)
     from omnigraph.language.lint import SchemaSource, diagnostics_of, lint_queries, lint_schema

@@ -63,24 +63,12 @@ def _text(form: Any, indent: int | None = None) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def is_colour() -> bool:
-    """On a terminal, unless its owner wants no colours (https://no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 def print_lines(lines: Iterable[str], style: Style = report_style) -> None:
-    """Lines for a person: coloured on a terminal, plain otherwise."""
-    if not is_colour():
-        for line in lines:
-            print(line)
-        return
+    """Lines for a person: coloured on a terminal, unless its owner wants no colours (https://no-color.org)."""
+    is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     for line in lines:
-        print(_colour(line, style(line)))
-
-
-def _colour(line: str, style: str) -> str:
-    codes = ";".join(str(_CODES[word]) for word in style.split())
-    return f"\x1b[{codes}m{line}\x1b[0m" if codes else line
+        codes = ";".join(str(_CODES[word]) for word in style(line).split()) if is_coloured else ""
+        print(f"\x1b[{codes}m{line}\x1b[0m" if codes else line)
 
 
 def print_text(text: str) -> None:
