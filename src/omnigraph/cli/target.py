@@ -125,16 +125,6 @@ def server_scope(given: str, graph: str | None, config: OperatorConfig) -> Serve
     return ServerScope(given, base if graph is None else f"{base}/graphs/{quote(graph, safe='')}", graph)
 
 
-def _explicit_store(uri: str, command: Command, flags: GlobalFlags) -> StoreScope:
-    if command.capability is Capability.DIRECT:
-        _refuse_server_uri(uri, command)
-    if uri.startswith(("http://", "https://")):
-        raise BadRequestError(f"'{uri}' is a server: it must be addressed with --server <url>")
-    if flags.graph is not None:
-        raise BadRequestError(f"'{uri}' is already a single graph; leave --graph out")
-    return StoreScope(uri)
-
-
 def _refuse_server_uri(uri: str, command: Command) -> None:
     if uri.startswith(("http://", "https://")):
         raise BadRequestError(f"`{command.label}` needs direct storage access; '{uri}' is a server, not a storage URI")
@@ -246,7 +236,13 @@ class Invocation:
         if len(given) > 1:
             raise BadRequestError(f"{' and '.join(given)} are mutually exclusive; address the graph one way")
         if (uri := self.uri or flags.store) is not None:
-            return _explicit_store(uri, self.command, flags)
+            if self.command.capability is Capability.DIRECT:
+                _refuse_server_uri(uri, self.command)
+            if uri.startswith(("http://", "https://")):
+                raise BadRequestError(f"'{uri}' is a server: it must be addressed with --server <url>")
+            if flags.graph is not None:
+                raise BadRequestError(f"'{uri}' is already a single graph; leave --graph out")
+            return StoreScope(uri)
         binding = _find_binding(flags, config) or _find_default(flags, config)
         if binding is None:
             raise BadRequestError(self._nothing_addressed())

@@ -114,11 +114,7 @@ def hints(title: str | None, *, writes: bool, destructive: bool = False) -> type
     if not writes:
         return types.ToolAnnotations(title=title, read_only_hint=True, open_world_hint=False)
     return types.ToolAnnotations(
-        title=title,
-        read_only_hint=False,
-        destructive_hint=destructive,
-        idempotent_hint=False,
-        open_world_hint=False,
+        title=title, read_only_hint=False, destructive_hint=destructive, idempotent_hint=False, open_world_hint=False
     )
 
 
@@ -330,6 +326,5 @@ IfCommit: TypeAlias = Annotated[
     str | None, Meta(description="Only if the branch is at this commit; nothing is written otherwise.")
 ]
 IdempotencyKey: TypeAlias = Annotated[
-    str | None,
-    Meta(description="A name of your own for this write: repeating the call with it never writes twice."),
+    str | None, Meta(description="A name of your own for this write: repeating the call with it never writes twice.")
 ]

@@ -15,19 +15,8 @@ import click
 
 from omnigraph.api.enums import Operation
 from omnigraph.api.values import count_noun
+from omnigraph.cli import params
 from omnigraph.cli.inputs import STDIN, replacing
-from omnigraph.cli.params import (
-    UsageError,
-    at_most_one,
-    branch_option,
-    change_scope_options,
-    file_option,
-    json_option,
-    limit_option,
-    read_point_options,
-    uri_argument,
-    uri_argument_or_option,
-)
 from omnigraph.cli.printing import history
 from omnigraph.cli.printing.output import print_lines
 from omnigraph.cli.printing.progress import entities, working, writing
@@ -42,13 +31,13 @@ if TYPE_CHECKING:
 commit_argument = click.argument("commit_id", help="The commit.", metavar="ID")
 
 
-@uri_argument_or_option
-@branch_option
+@params.uri_argument_or_option
+@params.branch_option
 @click.option("--limit", type=click.IntRange(min=1), help="List only the newest N commits.", metavar="N")
 @click.option("--dag", is_flag=True, help="Draw the history with its merges. A bare --graph means the same.")
-@json_option
+@params.json_option
 def list_(invocation: Invocation, branch: str, limit: int | None, dag: bool) -> None:
-    at_most_one(("--dag", dag), ("--json", invocation.json))
+    params.at_most_one(("--dag", dag), ("--json", invocation.json))
     from omnigraph.api.history import CommitList
 
     with invocation.open() as graph:
@@ -68,8 +57,8 @@ def list_(invocation: Invocation, branch: str, limit: int | None, dag: bool) -> 
 
 
 @commit_argument
-@uri_argument_or_option
-@json_option
+@params.uri_argument_or_option
+@params.json_option
 def show(invocation: Invocation, commit_id: str) -> None:
     with invocation.open() as graph:
         shown = graph.describe_commit(commit_id)
@@ -89,11 +78,11 @@ def _commit_lines(shown: CommitSummary) -> Iterator[str]:
 
 
 @commit_argument
-@uri_argument_or_option
-@limit_option
+@params.uri_argument_or_option
+@params.limit_option
 @click.option("--page-token", help="Show only this page.", metavar="TOKEN")
-@change_scope_options
-@json_option
+@params.change_scope_options
+@params.json_option
 def changes(
     invocation: Invocation, commit_id: str, limit: int | None, page_token: str | None, scope: ChangeScope
 ) -> None:
@@ -109,9 +98,9 @@ def changes(
         print_lines(["", f"next_page_token: {shown.next_page_token}"])
 
 
-@uri_argument
-@read_point_options
-@json_option
+@params.uri_argument
+@params.read_point_options
+@params.json_option
 def snapshot(invocation: Invocation, point: dict[str, Any]) -> None:
     with invocation.open() as graph:
         output = graph.listing(**point)
@@ -128,22 +117,17 @@ def snapshot(invocation: Invocation, point: dict[str, Any]) -> None:
     invocation.print(output, lines)
 
 
-@uri_argument_or_option
-@branch_option
+@params.uri_argument_or_option
+@params.branch_option
 @click.option("--cursor", help="The cursor that the last poll returned.", metavar="CURSOR")
 @click.option("--start", help="now, beginning, or after:<commit>.  [default: now]", metavar="now|beginning|after:ID")
-@limit_option
-@change_scope_options
-@json_option
+@params.limit_option
+@params.change_scope_options
+@params.json_option
 def poll(
-    invocation: Invocation,
-    branch: str,
-    cursor: str | None,
-    start: str | None,
-    limit: int | None,
-    scope: ChangeScope,
+    invocation: Invocation, branch: str, cursor: str | None, start: str | None, limit: int | None, scope: ChangeScope
 ) -> None:
-    at_most_one(("--cursor", cursor), ("--start", start))
+    params.at_most_one(("--cursor", cursor), ("--start", start))
     with invocation.open() as graph, working("reading changes"):
         poll = graph.changes.poll(branch=branch, cursor=cursor, start=start, scope=scope, max_changes=limit)
         while (following := poll.next_page_token) is not None:
@@ -154,16 +138,16 @@ def poll(
         print_lines(["", f"cursor: {poll.cursor}", f"caught_up: {str(poll.caught_up).lower()}"])
 
 
-@file_option("--out", required=True, help="The file to write.")
-@uri_argument_or_option
-@branch_option
-@change_scope_options
-@json_option
+@params.file_option("--out", required=True, help="The file to write.")
+@params.uri_argument_or_option
+@params.branch_option
+@params.change_scope_options
+@params.json_option
 def baseline(invocation: Invocation, out: Path, branch: str, scope: ChangeScope) -> None:
     if sys.platform == "win32":  # it has no such locks and renames
         raise BadRequestError("a baseline can't be installed safely on this platform; run this on Linux or macOS")
     if out == STDIN:
-        raise UsageError("--out takes a file: the cursor is printed to stdout once the file is in place")
+        raise params.UsageError("--out takes a file: the cursor is printed to stdout once the file is in place")
     with invocation.open() as graph:
         total = partial(entities, graph, types=scope.types, kinds=scope.kinds, branch=branch)
         with replacing(out) as file, writing(file, total, "writing") as lines:
@@ -174,9 +158,9 @@ def baseline(invocation: Invocation, out: Path, branch: str, scope: ChangeScope)
 
 @click.argument("before", help="A branch, a commit, or branch@version.", metavar="FROM")
 @click.argument("after", help="A branch, a commit, or branch@version.", metavar="TO")
-@uri_argument_or_option
-@change_scope_options
-@json_option
+@params.uri_argument_or_option
+@params.change_scope_options
+@params.json_option
 def diff(invocation: Invocation, before: str, after: str, scope: ChangeScope) -> None:
     with invocation.open() as graph, working("comparing states"):
         changes = graph.diff(_state(graph, before), _state(graph, after), scope)

@@ -78,8 +78,8 @@ def _style(line: str) -> str:
 def check_python(running: tuple[int, ...]) -> Check:
     number = ".".join(map(str, running))
     if running < LOWEST_PYTHON:
-        return Check.broken("python", f"this is Python {number}", "install Python 3.11 or newer")
-    return Check.fine("python", number)
+        return Check("python", Health.BROKEN, f"this is Python {number}", "install Python 3.11 or newer")
+    return Check("python", Health.OK, number)
 
 
 def _installed_version(package: str) -> str | None:
@@ -93,11 +93,11 @@ def check_packages(version_of: Callable[[str], str | None]) -> Check:
     versions = {name: version_of(name) for name in NEEDED}
     missing = [name for name, number in versions.items() if number is None]
     if missing:
-        return Check.broken("packages", f"missing: {', '.join(missing)}", "pip install --upgrade omnigraph")
+        return Check("packages", Health.BROKEN, f"missing: {', '.join(missing)}", "pip install --upgrade omnigraph")
     lance = versions["pylance"] or ""
     if not lance.startswith("14."):
-        return Check.broken("packages", f"pylance is {lance}", "pip install 'pylance>=14,<15'")
-    return Check.fine("packages", ", ".join(f"{name} {number}" for name, number in versions.items()))
+        return Check("packages", Health.BROKEN, f"pylance is {lance}", "pip install 'pylance>=14,<15'")
+    return Check("packages", Health.OK, ", ".join(f"{name} {number}" for name, number in versions.items()))
 
 
 def check_java(environment: Mapping[str, str], *, needed: bool) -> Check:
@@ -106,13 +106,13 @@ def check_java(environment: Mapping[str, str], *, needed: bool) -> Check:
     java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
     number = _java_version(java) if java else None
     if number is not None and number >= LOWEST_JAVA:
-        return Check.fine("java", f"{number}, {java}")
+        return Check("java", Health.OK, f"{number}, {java}")
     state = f"{java} is Java {number}" if number is not None else f"JAVA_HOME is '{home}'" if home else "not found"
     if not needed:
-        return Check.fine("java", f"{state}; only Spark needs it, and pyspark is not installed")
+        return Check("java", Health.OK, f"{state}; only Spark needs it, and pyspark is not installed")
     package = f"openjdk-{LOWEST_JAVA}-jre-headless"
     remedy = f"install Java {LOWEST_JAVA} or newer (Debian: apt install {package}), or set JAVA_HOME"
-    return Check.doubtful("java", f"{state}; pipelines and other work on Spark can't start", remedy)
+    return Check("java", Health.WARNING, f"{state}; pipelines and other work on Spark can't start", remedy)
 
 
 def _java_version(java: str) -> int | None:
@@ -130,13 +130,13 @@ def check_config() -> Check:
     try:
         config = load_config()
     except OmniGraphError as error:
-        return Check.broken("config", str(error), "correct the file; docs/user/cli.md lists its keys")
+        return Check("config", Health.BROKEN, str(error), "correct the file; docs/user/cli.md lists its keys")
     if not config.path.exists():
-        return Check.fine("config", f"none ({config.path})")
+        return Check("config", Health.OK, f"none ({config.path})")
     flaw = next((profile.flaw for profile in config.profiles.values() if profile.flaw is not None), None)
     if flaw is not None:
-        return Check.doubtful("config", flaw, f"correct {config.path}")
-    return Check.fine("config", f"{config.path}: {len(config.profiles)} profiles, {len(config.servers)} servers")
+        return Check("config", Health.WARNING, flaw, f"correct {config.path}")
+    return Check("config", Health.OK, f"{config.path}: {len(config.profiles)} profiles, {len(config.servers)} servers")
 
 
 # ---- the graph that the command line addresses
@@ -167,7 +167,7 @@ def _check_storage(uri: str) -> Iterator[Check]:
     if _nearest_existing(location) == location and Objects(location).exists(_GRAPH):
         yield _check_graph(uri)
     else:
-        yield Check.fine("graph", f"none at {uri} yet", f"omnigraph init --schema FILE --store {uri} makes one")
+        yield Check("graph", Health.OK, f"none at {uri} yet", f"omnigraph init --schema FILE --store {uri} makes one")
 
 
 def _check_cluster(scope: ClusterScope) -> Iterator[Check]:
@@ -179,9 +179,9 @@ def _check_cluster(scope: ClusterScope) -> Iterator[Check]:
         graphs = [applied.graph_uri(graph_id) for graph_id in applied.select_graphs(scope.graph)]
     except OmniGraphError as error:
         remedy = "check the address; `omnigraph cluster status` shows the applied resources"
-        yield Check.broken("cluster", str(error).removeprefix("ERROR "), remedy)
+        yield Check("cluster", Health.BROKEN, str(error).removeprefix("ERROR "), remedy)
         return
-    yield Check.fine("cluster", f"{scope.root}: {count_noun(len(graphs), 'graph')}")
+    yield Check("cluster", Health.OK, f"{scope.root}: {count_noun(len(graphs), 'graph')}")
     yield from map(_check_store, graphs[:1])
     yield from map(_check_graph, graphs)
 
@@ -198,10 +198,10 @@ def _check_store(uri: str) -> Check:
         objects = Objects(_nearest_existing(location))
         has_graph = objects.location == location and objects.exists(_GRAPH)
         probe_create_if_absent(objects, f"{'__manifest/probe-' if has_graph else '.omnigraph-probe-'}{new_ulid()}")
-        return Check.fine("store", f"{objects.location.uri}: create-if-absent works")
+        return Check("store", Health.OK, f"{objects.location.uri}: create-if-absent works")
     except OmniGraphError as error:
         remedy = "check the address, its credentials (AWS_* for s3://) and permissions"
-        return Check.broken("store", str(error), remedy)
+        return Check("store", Health.BROKEN, str(error), remedy)
 
 
 def _nearest_existing(location: Location) -> Location:
@@ -219,9 +219,9 @@ def _check_graph(uri: str) -> Check:
     try:
         with omnigraph.open(uri) as graph:
             branches = count_noun(len(graph.list_branches()), "branch", "branches")
-            return Check.fine("graph", f"opens; main is at version {graph.version_of()}, {branches}")
+            return Check("graph", Health.OK, f"opens; main is at version {graph.version_of()}, {branches}")
     except OmniGraphError as error:
-        return Check.broken("graph", str(error), f"omnigraph repair --store {uri} explains damage")
+        return Check("graph", Health.BROKEN, str(error), f"omnigraph repair --store {uri} explains damage")
 
 
 def _check_server(scope: ServerScope, config: OperatorConfig) -> Iterator[Check]:
@@ -230,13 +230,15 @@ def _check_server(scope: ServerScope, config: OperatorConfig) -> Iterator[Check]
         with urlopen(f"{base}/healthz", timeout=_WAIT_SECONDS) as response:
             health = json_text.loads(response.read())
     except HTTPError as error:
-        yield Check.broken("server", f"{base} answers with {error.code}", "check the URL: is it an OmniGraph server?")
+        yield Check(
+            "server", Health.BROKEN, f"{base} answers with {error.code}", "check the URL: is it an OmniGraph server?"
+        )
         return
     except (URLError, OSError, ValueError) as error:
         message = f"{base} does not answer: {getattr(error, 'reason', error)}"
-        yield Check.broken("server", message, "check the URL, the network, and that the server is running")
+        yield Check("server", Health.BROKEN, message, "check the URL, the network, and that the server is running")
         return
-    yield Check.fine("server", f"{base} answers: {json_text.dumps(health)}")
+    yield Check("server", Health.OK, f"{base} answers: {json_text.dumps(health)}")
     yield _check_access(scope, config)
 
 
@@ -244,15 +246,17 @@ def _check_access(scope: ServerScope, config: OperatorConfig) -> Check:
     try:
         with open_served(scope, config, _WAIT_SECONDS) as graph:
             if scope.names_graph:
-                return Check.fine("access", f"the graph opens; main is at version {graph.version_of()}")
+                return Check("access", Health.OK, f"the graph opens; main is at version {graph.version_of()}")
             ids = [each.graph_id for each in graph.list_graphs()]
-            return Check.fine("access", f"{count_noun(len(ids), 'graph')}: {', '.join(ids)}")
+            return Check("access", Health.OK, f"{count_noun(len(ids), 'graph')}: {', '.join(ids)}")
     except UnauthorizedError as error:
         remedy = "store a token with `omnigraph login NAME`, or set OMNIGRAPH_BEARER_TOKEN"
-        return Check.broken("access", str(error), remedy)
+        return Check("access", Health.BROKEN, str(error), remedy)
     except PolicyError as error:
         if not scope.names_graph:
-            return Check.fine("access", "the server accepts the token and lists no graphs for it")
-        return Check.doubtful("access", str(error), "ask the maintainer of the graph's policy")
+            return Check("access", Health.OK, "the server accepts the token and lists no graphs for it")
+        return Check("access", Health.WARNING, str(error), "ask the maintainer of the graph's policy")
     except OmniGraphError as error:
-        return Check.broken("access", str(error), "check the name of the graph; `omnigraph graphs list` shows them")
+        return Check(
+            "access", Health.BROKEN, str(error), "check the name of the graph; `omnigraph graphs list` shows them"
+        )

@@ -125,11 +125,7 @@ def _entities(receipt: LoadReceipt) -> str:
 
 
 def _load_served(
-    invocation: Invocation,
-    inputs: list[DataInput],
-    type_name: str | None,
-    engine: LoadEngine,
-    where: dict[str, Any],
+    invocation: Invocation, inputs: list[DataInput], type_name: str | None, engine: LoadEngine, where: dict[str, Any]
 ) -> LoadReceipt:
     """The load of one file, or of stdin, by a server, which gets the bytes as they are read."""
     first = inputs[0]

@@ -10,15 +10,7 @@ import click
 from click.exceptions import Exit
 
 from omnigraph.api.values import count_noun
-from omnigraph.cli.params import (
-    Engine,
-    UsageError,
-    at_most_one,
-    branch_option,
-    choice_option,
-    json_option,
-    uri_argument,
-)
+from omnigraph.cli import params
 from omnigraph.cli.printing.progress import stages, steps
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
@@ -27,13 +19,15 @@ if TYPE_CHECKING:
     from omnigraph.api.maintenance import CleanupReport, OptimizeReport, RepairReport
 
 
-@uri_argument
-@branch_option
-@choice_option("--engine", Engine, default="local", help="spark rewrites and indexes large tables on executors.")
-@json_option
-def optimize(invocation: Invocation, branch: str, engine: Engine) -> None:
+@params.uri_argument
+@params.branch_option
+@params.choice_option(
+    "--engine", params.Engine, default="local", help="spark rewrites and indexes large tables on executors."
+)
+@params.json_option
+def optimize(invocation: Invocation, branch: str, engine: params.Engine) -> None:
     with invocation.maintain_storage() as graph:
-        if engine is Engine.SPARK:
+        if engine is params.Engine.SPARK:
             from omnigraph.pipeline import optimize_on_spark
 
             with stages("starting Spark") as stage_progress:
@@ -45,13 +39,13 @@ def optimize(invocation: Invocation, branch: str, engine: Engine) -> None:
     invocation.print(report, _optimize_lines(report), _style)
 
 
-@uri_argument
+@params.uri_argument
 @click.option("--confirm", is_flag=True, help="Repair; without it, only look.")
 @click.option("--force", is_flag=True, help="With --confirm: also take over suspicious changes.")
-@json_option
+@params.json_option
 def repair(invocation: Invocation, confirm: bool, force: bool) -> None:
     if force and not confirm:
-        raise UsageError("--force only goes with --confirm; look at the preview first")
+        raise params.UsageError("--force only goes with --confirm; look at the preview first")
     with invocation.maintain_storage() as graph, steps("repair") as progress:
         report = invocation.name_graph(graph.maintenance.repair(confirm=confirm, force=force, progress=progress))
     invocation.print(report, _repair_lines(report), _style)
@@ -61,16 +55,16 @@ def repair(invocation: Invocation, confirm: bool, force: bool) -> None:
         raise Exit(BadRequestError.exit_code)  # the report is the output; a second object would not parse
 
 
-@uri_argument
+@params.uri_argument
 @click.option("--keep", type=click.IntRange(min=0), help="Keep this many of the newest versions.", metavar="N")
 @click.option("--older-than", help="Remove only what is older: N[s|m|h|d|w].", metavar="DURATION")
 @click.option("--dry-run", is_flag=True, help="Count what would go, per type; remove nothing.")
 @click.option("--confirm", is_flag=True, help="Remove it.")
-@json_option
+@params.json_option
 def cleanup(invocation: Invocation, keep: int | None, older_than: str | None, dry_run: bool, confirm: bool) -> None:
     if keep is None and older_than is None:
         raise BadRequestError("cleanup requires at least one of --keep or --older-than")
-    at_most_one(("--dry-run", dry_run), ("--confirm", confirm))
+    params.at_most_one(("--dry-run", dry_run), ("--confirm", confirm))
     from omnigraph.api.maintenance import duration
 
     age = None if older_than is None else duration(older_than)

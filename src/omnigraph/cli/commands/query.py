@@ -15,6 +15,7 @@ import click
 from click.exceptions import Exit
 
 from omnigraph.api.enums import ReadFormat
+from omnigraph.cli import params
 from omnigraph.cli.config import Alias, list_names
 from omnigraph.cli.inputs import (
     Parameters,
@@ -25,27 +26,10 @@ from omnigraph.cli.inputs import (
     query_name,
     query_options,
 )
-from omnigraph.cli.params import (
-    UsageError,
-    at_most_one,
-    branch_option,
-    file_option,
-    format_option,
-    json_option,
-    read_point_options,
-    uri_argument,
-)
 from omnigraph.cli.printing.output import print_lines, print_warning
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
-from omnigraph.cli.target import (
-    Invocation,
-    ServerScope,
-    StoreScope,
-    open_graph,
-    open_served,
-    server_scope,
-)
+from omnigraph.cli.target import Invocation, ServerScope, StoreScope, open_graph, open_served, server_scope
 from omnigraph.errors import BadRequestError, PolicyError
 
 if TYPE_CHECKING:
@@ -56,12 +40,12 @@ if TYPE_CHECKING:
 
 
 @click.argument("name", required=False, help="The query in the source, or a stored one.")
-@uri_argument
+@params.uri_argument
 @query_options
 @parameter_options
-@read_point_options
-@format_option
-@json_option
+@params.read_point_options
+@params.format_option
+@params.json_option
 @click.option("--explain", is_flag=True, help="Show the plan; run nothing.")
 @click.option("--profile-query", is_flag=True, help="Also show what each operator did, on stderr.")
 def query(
@@ -74,12 +58,14 @@ def query(
     explain: bool,
     profile_query: bool,
 ) -> None:
-    at_most_one(("--format", format), ("--json", invocation.json))
+    params.at_most_one(("--format", format), ("--json", invocation.json))
     name = query_name(invocation, name, source, "query")
     printer = ReadPrinter.chosen(ReadFormat.JSON if invocation.json else format, invocation.config.defaults)
     if source is None:
         if explain or profile_query:
-            raise UsageError("--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'")
+            raise params.UsageError(
+                "--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'"
+            )
         with open_stored(invocation, str(name), "query") as server, working("running the query"):
             given = parameters.of_stored(server, str(name))
             rows = cast("QueryRows", server.invoke(str(name), given, **point, expect_mutation=False))
@@ -98,12 +84,12 @@ def query(
 
 
 @click.argument("name", required=False, help="The mutation in the source, or a stored one.")
-@uri_argument
+@params.uri_argument
 @query_options
 @parameter_options
-@branch_option
+@params.branch_option
 @click.option("--if-commit", help="Only if the branch is at this commit; else exit 4.", metavar="COMMIT")
-@json_option
+@params.json_option
 def mutate(
     invocation: Invocation,
     name: str | None,
@@ -126,10 +112,12 @@ def mutate(
     invocation.print(receipt, lines if receipt.actor_id is None else [*lines, f"actor_id: {receipt.actor_id}"])
 
 
-@uri_argument
-@branch_option
-@file_option("--query", "queries", multiple=True, help="A .gq file whose queries can be called; may be repeated.")
-@format_option
+@params.uri_argument
+@params.branch_option
+@params.file_option(
+    "--query", "queries", multiple=True, help="A .gq file whose queries can be called; may be repeated."
+)
+@params.format_option
 def shell(invocation: Invocation, branch: str, queries: tuple[Path, ...], format: ReadFormat | None) -> None:
     from omnigraph.cli.shell_session import Session
     from omnigraph.cli.shell_terminal import converse, is_interactive, run_piped
@@ -153,7 +141,7 @@ def shell(invocation: Invocation, branch: str, queries: tuple[Path, ...], format
     raise Exit(code)
 
 
-@json_option
+@params.json_option
 def list_(invocation: Invocation) -> None:
     from omnigraph.api.service.cluster import DeclaredQueries
 
@@ -168,7 +156,7 @@ def list_(invocation: Invocation) -> None:
     invocation.print(listed, listed.lines())
 
 
-@json_option
+@params.json_option
 def validate(invocation: Invocation) -> None:
     from omnigraph.cluster.commands.status import validate_queries
 
@@ -195,12 +183,12 @@ def _head(uri: str) -> Iterator[Snapshot]:
 @click.argument("name", help="The alias, of the configuration.")
 @click.argument("args", nargs=-1, required=False, help="Its parameters, in their declared order.")
 @parameter_options
-@format_option
-@json_option
+@params.format_option
+@params.json_option
 def alias(
     invocation: Invocation, name: str, args: tuple[str, ...], parameters: Parameters, format: ReadFormat | None
 ) -> None:
-    at_most_one(("--format", format), ("--json", invocation.json))
+    params.at_most_one(("--format", format), ("--json", invocation.json))
     config = invocation.config
     if (declared := config.aliases.get(name)) is None:
         raise BadRequestError(f"unknown alias '{name}'; defined aliases: {list_names(config.aliases)}")

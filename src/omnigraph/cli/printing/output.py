@@ -21,14 +21,7 @@ Style = Callable[[str], str]
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 """The words a style is made of, as terminals know them."""
 
-_REPORT = {
-    "OK": "green",
-    "ERROR": "bold red",
-    "WARN": "yellow",
-    "INFO": "dim",
-    "would": "yellow",
-    "formatted": "green",
-}
+_REPORT = {"OK": "green", "ERROR": "bold red", "WARN": "yellow", "INFO": "dim", "would": "yellow", "formatted": "green"}
 
 
 def report_style(line: str) -> str:

@@ -325,13 +325,7 @@ def search(
 
 
 def _hits(
-    call: Toolcall,
-    point: PinnedPoint,
-    type_: NodeType,
-    ranking: str,
-    text: str,
-    limit: int,
-    properties: Sequence[str],
+    call: Toolcall, point: PinnedPoint, type_: NodeType, ranking: str, text: str, limit: int, properties: Sequence[str]
 ) -> Result:
     def write(whole: bool) -> GeneratedQuery:
         return search_query(type_, ranking, text, limit, properties if whole else ())
