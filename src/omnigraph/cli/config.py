@@ -235,21 +235,19 @@ def credentials_path() -> Path:
 
 
 def token_for(url: str, config: OperatorConfig, environment: Mapping[str, str] = os.environ) -> str | None:
-    """What proves to a URL who we are: what is kept for its server, else what the environment has for all."""
-    server = _server_of(url, config)
+    """The token for a URL: the stored one of its server, else the one that the environment has for all.
+
+    The server is the declared one whose URL is the longest beginning of this one, as a whole or up to a slash.
+    """
+    bases = {name: base.rstrip("/") for name, base in config.servers.items()}
+    matching = [name for name, base in bases.items() if url == base or url.startswith(f"{base}/")]
+    server = max(matching, key=lambda name: len(bases[name]), default=None)
     if server is not None:
         variable = f"OMNIGRAPH_TOKEN_{server.upper().replace('-', '_')}"
         kept = _nonblank(environment.get(variable)) or _nonblank(stored_tokens().get(server))
         if kept is not None:
             return kept
     return _nonblank(environment.get("OMNIGRAPH_BEARER_TOKEN"))
-
-
-def _server_of(url: str, config: OperatorConfig) -> str | None:
-    """The declared server whose URL is the longest beginning of this one, as a whole or up to a slash."""
-    found = {name: base.rstrip("/") for name, base in config.servers.items()}
-    fitting = [name for name, base in found.items() if url == base or url.startswith(f"{base}/")]
-    return max(fitting, key=lambda name: len(found[name]), default=None)
 
 
 def _nonblank(value: str | None) -> str | None:
@@ -272,7 +270,6 @@ def store_token(server: str, token: str) -> Path:
 
 
 def forget_token(server: str) -> Path:
-    """Delete the token of a server."""
     path = credentials_path()
     return _replace_token(server, []) if path.exists() else path
 

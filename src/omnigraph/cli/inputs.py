@@ -185,7 +185,6 @@ parameter_options = combine(
 
 
 def describe_affected(receipt: MutationReceipt) -> str:
-    """How many entities a mutation changed, for a person."""
     return f"{count_noun(receipt.affected_nodes, 'node')}, {count_noun(receipt.affected_edges, 'edge')}"
 
 

@@ -357,25 +357,14 @@ def legend() -> str:
         lines.append(f"  {capability:<8} {_DESCRIBED[capability][1]}")
         names = [f"{family} {'|'.join(words)}" if words else family for family, words in families.items()]
         # A large family may continue on the next line, after a bar.
-        wrapped = textwrap.wrap(
-            ", ".join(names).replace("|", "| "),
-            width=78,
-            initial_indent=" " * 11,
-            subsequent_indent=" " * 11,
-            break_on_hyphens=False,
-        )
+        text, indent = ", ".join(names).replace("|", "| "), " " * 11
+        wrapped = textwrap.wrap(text, 78, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
         lines += [line.replace("| ", "|") for line in wrapped]
     return "\n".join(lines) + "\n"
 
 
-_OLD_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("read",): ("query",),
-    ("change",): ("mutate",),
-    ("check",): ("lint",),
-    ("query", "lint"): ("lint",),
-    ("query", "check"): ("lint",),
-}
-_SYNONYMS: dict[tuple[str, ...], tuple[str, ...]] = {("schema", "get"): ("schema", "show")}
+_OLD_NAMES = {"read": "query", "change": "mutate", "check": "lint", "query lint": "lint", "query check": "lint"}
+_SYNONYMS = {"schema get": "schema show"}
 
 
 def current_name(arguments: Sequence[str]) -> tuple[list[str], str | None]:
@@ -383,10 +372,11 @@ def current_name(arguments: Sequence[str]) -> tuple[list[str], str | None]:
 
     Only the first two words are looked at, so that a file or a branch may be called like an old command.
     """
-    if tuple(arguments[:1]) == ("help",):
-        return [*arguments[1:], "--help"], None
+    words = list(arguments)
+    if words[:1] == ["help"]:
+        return [*words[1:], "--help"], None
     for old, new in (_OLD_NAMES | _SYNONYMS).items():
-        if tuple(arguments[: len(old)]) == old:
-            note = f"`omnigraph {' '.join(old)}` is deprecated; use `omnigraph {' '.join(new)}`"
-            return [*new, *arguments[len(old) :]], note if old in _OLD_NAMES else None
-    return list(arguments), None
+        if words[: (length := len(old.split()))] == old.split():
+            note = f"`omnigraph {old}` is deprecated; use `omnigraph {new}`" if old in _OLD_NAMES else None
+            return [*new.split(), *words[length:]], note
+    return words, None

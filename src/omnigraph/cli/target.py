@@ -117,7 +117,6 @@ def _scope(binding: _Binding, config: OperatorConfig) -> Scope:
 
 
 def server_scope(given: str, graph: str | None, config: OperatorConfig) -> ServerScope:
-    """A server by its name or URL, and a graph on it."""
     base = given if "://" in given else config.servers.get(given)
     if base is None:
         raise BadRequestError(f"unknown server '{given}'; defined servers: {list_names(config.servers)}")
@@ -299,12 +298,6 @@ class Invocation:
             raise UsageError("say where the graph goes: --store <uri> (a path, file:// or s3://)")
         _refuse_server_uri(uri, self.command)
         return uri
-
-    def server(self) -> ServerScope:
-        """The server that a served command addresses."""
-        scope = self.scope()
-        assert isinstance(scope, ServerScope), "the resolution lets a served command have nothing else"
-        return scope
 
     def cluster(self) -> ClusterScope:
         """The cluster that a flag or a profile names, with the graph of it that was named."""

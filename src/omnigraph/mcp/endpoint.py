@@ -135,16 +135,15 @@ def resource_at(graph: GraphApi, uri: str, *, read_only: bool) -> types.TextReso
 
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
+Page: TypeAlias = types.PaginatedRequestParams | None
 AccessOf: TypeAlias = Callable[[Context], Access]
-
-NAME: Final = "omnigraph"
 
 
 def protocol_server(access_of: AccessOf, terms: Terms) -> Server[Any]:
     """A server over whatever graphs `access_of` finds."""
     handlers = _Handlers(access_of, terms)
     return Server(
-        NAME,
+        "omnigraph",
         version=__version__,
         title="OmniGraph",
         instructions=guide.READ_ONLY if terms.read_only else guide.INSTRUCTIONS,
@@ -164,7 +163,7 @@ class _Handlers:
         self._terms = terms
         self._tools = {name: tool for name, tool in TOOLS.items() if not (terms.read_only and tool.writes)}
 
-    async def list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def list_tools(self, context: Context, params: Page) -> types.ListToolsResult:
         stored = await self._read(context, partial(query_tools, read_only=self._terms.read_only))
         offered = [*self._tools.values(), *stored.values()]
         return types.ListToolsResult(tools=[tool.describe() for tool in offered])
@@ -184,26 +183,20 @@ class _Handlers:
         except Exception as error:
             return error_result(error, name, terms)
 
-    async def list_resources(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
+    async def list_resources(self, context: Context, params: Page) -> types.ListResourcesResult:
         found = await self._read(context, partial(resources_of, read_only=self._terms.read_only))
         return types.ListResourcesResult(resources=found)
 
-    async def list_templates(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
+    async def list_templates(self, context: Context, params: Page) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=list(TEMPLATES))
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        content = partial(resource_at, uri=params.uri, read_only=self._terms.read_only)
-        return types.ReadResourceResult(contents=[await self._read(context, content)])
+        content = await self._read(context, partial(resource_at, uri=params.uri, read_only=self._terms.read_only))
+        return types.ReadResourceResult(contents=[content])
 
-    async def list_prompts(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListPromptsResult:
+    async def list_prompts(self, context: Context, params: Page) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=list(self._prompts().values()))
 
     async def get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:

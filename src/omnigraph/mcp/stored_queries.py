@@ -84,8 +84,8 @@ class QueryTool:
         for name, argument in self.controls.items():
             properties[argument] = {"type": "string"}
             if argument != name:  # explained only under a name that no other tool has
-                (control, *_) = get_args((_WRITE_CONTROLS if query.mutation else _READ_CONTROLS)[name])[1:]
-                properties[argument]["description"] = control.description
+                _, explanation = get_args((_WRITE_CONTROLS if query.mutation else _READ_CONTROLS)[name])
+                properties[argument]["description"] = explanation.description
         return types.Tool(
             name=self.name,
             description="\n".join(lines),
@@ -99,7 +99,6 @@ class QueryTool:
         )
 
     def bind(self, given: Mapping[str, Any]) -> Callable[[GraphApi, Terms, str | None], Result]:
-        """The call with these arguments."""
         return partial(self._run, given)
 
     def _run(self, given: Mapping[str, Any], graph: GraphApi, terms: Terms, actor: str | None) -> Result:
@@ -118,8 +117,8 @@ class QueryTool:
             )
             members: Result = wire.to_builtins(receipt)
             return members
-        asked = {name: value for name, value in given.items() if name != self.controls["continuation"]}
-        position = PagePosition.of(self.name, asked, controls["continuation"])
+        request = {name: value for name, value in given.items() if name != self.controls["continuation"]}
+        position = PagePosition.of(self.name, request, controls["continuation"])
         point = PinnedPoint.of(controls["branch"], controls["snapshot"], position)
         rows = graph.invoke(self.query.name, params, **point.keywords)
         assert not isinstance(rows, MutationReceipt), "a stored query stays what it was listed as"

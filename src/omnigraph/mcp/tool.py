@@ -69,8 +69,9 @@ class Tool:
             fields = msgspec.structs.fields(self.arguments)
             known = ", ".join(f"{field.encode_name}{'' if field.required else '?'}" for field in fields)
             raise RequestShapeError(f"{self.name}: {error}; its arguments are: {known or 'none'}") from None
-        keywords = msgspec.structs.asdict(arguments)
-        position = PagePosition.of(self.name, msgspec.to_builtins(arguments), keywords.pop("continuation", None))
+        keywords, request = msgspec.structs.asdict(arguments), msgspec.to_builtins(arguments)
+        keywords.pop("continuation", None)
+        position = PagePosition.of(self.name, request, request.pop("continuation", None))
         return lambda graph, terms, actor: self.function(Toolcall(graph, terms, actor, position), **keywords)
 
     def describe(self) -> types.Tool:
@@ -111,11 +112,8 @@ def tool(
 
 def hints(title: str | None, *, writes: bool, destructive: bool = False) -> types.ToolAnnotations:
     """What clients use to decide whether they ask a person for consent. Nothing outside the graph is changed."""
-    if not writes:
-        return types.ToolAnnotations(title=title, read_only_hint=True, open_world_hint=False)
-    return types.ToolAnnotations(
-        title=title, read_only_hint=False, destructive_hint=destructive, idempotent_hint=False, open_world_hint=False
-    )
+    of_writes = {"destructive_hint": destructive, "idempotent_hint": False} if writes else {}
+    return types.ToolAnnotations(title=title, read_only_hint=not writes, open_world_hint=False, **of_writes)
 
 
 @functools.cache
@@ -161,8 +159,7 @@ class PagePosition:
 
     @classmethod
     def of(cls, tool: str, arguments: Mapping[str, Any], continuation: str | None) -> PagePosition:
-        members = {name: value for name, value in arguments.items() if name != "continuation"}
-        first = cls(hashlib.sha256(msgspec.json.encode([tool, members], order="sorted")).digest())
+        first = cls(hashlib.sha256(msgspec.json.encode([tool, arguments], order="sorted")).digest())
         if continuation is None:
             return first
         match = _TOKEN.fullmatch(continuation.strip())

@@ -47,7 +47,7 @@ def list_(invocation: Invocation, branch: str, limit: int | None, dag: bool) -> 
         if not invocation.json and sys.stdout.isatty():
             print_lines(history.describe_branch(graph, branch, limit), history.dag_style)
             return
-        commits = history.newest_first(graph, branch, limit)
+        commits = list(history.list_line(graph.commits, branch, limit))
     lines = []
     for commit in commits:
         actor = f" actor={commit.actor_id}" if commit.actor_id is not None else ""

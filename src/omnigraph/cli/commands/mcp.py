@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.commands.serve import address, host_flag, open_graph
+from omnigraph.cli.commands.serve import address, host_flag, name_missing_extra, open_graph
 from omnigraph.cli.inputs import read_source
 from omnigraph.cli.params import UsageError, file_option, uri_argument
 from omnigraph.cli.target import Invocation
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from omnigraph.mcp.connections import DirectAccess
 
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
-_EXTRAS: Final = {
-    **dict.fromkeys(("mcp", "mcp_types", "anyio", "pydantic"), "mcp"),
-    **dict.fromkeys(("starlette", "uvicorn", "h11", "prometheus_client", "cedarpy"), "server"),
-}
 
 
 @uri_argument
@@ -67,7 +63,7 @@ def mcp(
         raise UsageError("--allowed-host is about --http; stdin and stdout are the caller's own")
     place = None if http is None else _bind_address(http, unauthenticated)
     texts = [(str(path), read_source(path)) for path in queries]
-    with _what_is_installed(), ExitStack() as opened:
+    with name_missing_extra("this"), ExitStack() as opened:
         from omnigraph.mcp.connections import serve_http, serve_stdio
         from omnigraph.mcp.graph import Terms
 
@@ -125,14 +121,3 @@ def _bind_address(bind: str, unauthenticated: bool) -> tuple[str, int]:
             "which asks for tokens and offers /graphs/<id>/mcp, or add --unauthenticated if that is what you want"
         )
     return host, port
-
-
-@contextmanager
-def _what_is_installed() -> Iterator[None]:
-    """Say which extra has what is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in _EXTRAS:
-            raise
-        raise BadRequestError(f"this needs {error.name}; pip install 'omnigraph[{_EXTRAS[error.name]}]'") from None

@@ -6,8 +6,9 @@ import dataclasses
 import math
 import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.exceptions import Exit
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
 DEFAULT_BIND = "127.0.0.1:8080"
-_NEEDED = {"uvicorn", "h11", "starlette", "prometheus_client"}
+_EXTRAS: Final = {
+    **dict.fromkeys(("mcp", "mcp_types", "anyio", "pydantic"), "mcp"),
+    **dict.fromkeys(("starlette", "uvicorn", "h11", "prometheus_client", "cedarpy"), "server"),
+}
 
 
 def _limit_option(field: dataclasses.Field[Any]) -> Decorator:
@@ -155,7 +159,10 @@ def serve(
     )
     if settings.unauthenticated and not _names_tokens() and (refusal := refusal_of_public(settings)) is not None:
         raise UsageError(refusal)
-    raise Exit(_run(settings))
+    with name_missing_extra("serving"):
+        from omnigraph.server.runtime.supervisor import serve as run
+        from omnigraph.server.runtime.worker import Program
+    raise Exit(run(settings, Program(open_graph)))
 
 
 def _names_tokens() -> bool:
@@ -165,19 +172,18 @@ def _names_tokens() -> bool:
     return any(os.environ.get(name, "").strip() for name in SOURCES)
 
 
-def _run(settings: Settings) -> int:
+@contextmanager
+def name_missing_extra(what: str) -> Iterator[None]:
+    """Say which extra has the package that is missing."""
     try:
-        from omnigraph.server.runtime.supervisor import serve as run
-        from omnigraph.server.runtime.worker import Program
+        yield
     except ModuleNotFoundError as error:
-        if error.name in _NEEDED:
-            raise BadRequestError(f"serving needs {error.name}; pip install 'omnigraph[server]'") from None
-        raise
-    return run(settings, Program(open_graph))
+        if error.name not in _EXTRAS:
+            raise
+        raise BadRequestError(f"{what} needs {error.name}; pip install 'omnigraph[{_EXTRAS[error.name]}]'") from None
 
 
 def host_flag(name: str) -> str:
-    """A value of --allowed-host."""
     if not name or any(character in name for character in "/*@ ,"):
         raise UsageError(f"--allowed-host takes a name or an address, such as graphs.example.org (got '{name}')")
     return name

@@ -20,7 +20,7 @@ from omnigraph import __version__
 from omnigraph.cli.config import active_profile_name, forget_token, store_token
 from omnigraph.cli.params import COMPLETION_VARIABLE, json_option
 from omnigraph.cli.printing.output import print_note, print_text
-from omnigraph.cli.target import Invocation, open_served
+from omnigraph.cli.target import Invocation, ServerScope, open_served
 from omnigraph.errors import BadRequestError, ConflictError
 
 _README = "README.md"
@@ -94,7 +94,8 @@ def list_profiles(invocation: Invocation) -> None:
     from omnigraph.cli.printing.reports import ListedProfile
 
     config, active = invocation.config, active_profile_name()
-    rows = []
+    rows, lines = [], []
+    width = max(map(len, config.profiles), default=0)
     for name, profile in sorted(config.profiles.items()):
         kind, target = ("invalid", None) if profile.flaw is not None else profile.binding
         row = ListedProfile(
@@ -108,11 +109,9 @@ def list_profiles(invocation: Invocation) -> None:
             active=name == active,
         )
         rows.append(row)
-    lines, width = [], max((len(row.name) for row in rows), default=0)
-    for row in rows:
         graph = f" (graph {row.default_graph})" if row.default_graph else ""
         described = row.binding + graph if row.valid else f"invalid: {row.error}"
-        lines.append(f"{'*' if row.active else ' '} {row.name:<{width}}  {described}")
+        lines.append(f"{'*' if row.active else ' '} {name:<{width}}  {described}")
     invocation.print(rows, lines or [f"no profiles in {config.path}"])
 
 
@@ -192,6 +191,8 @@ def _read_token() -> str:
 def list_graphs(invocation: Invocation) -> None:
     from omnigraph.api.service.cluster import GraphList
 
-    with open_served(invocation.server(), invocation.config) as server:
+    scope = invocation.scope()
+    assert isinstance(scope, ServerScope), "the resolution lets a served command have nothing else"
+    with open_served(scope, invocation.config) as server:
         graphs = server.list_graphs()
     invocation.print(GraphList(tuple(graphs)), [f"{graph.graph_id}\t{graph.uri}" for graph in graphs])

@@ -95,13 +95,8 @@ _PAGE = 200
 _MAIN = "main"
 
 
-def newest_first(graph: GraphApi, branch: str, limit: int | None) -> list[CommitReceipt]:
-    """The branch's own line of history, the inherited part included."""
-    return list(_line(graph.commits, branch, limit))
-
-
-def _line(listed: Callable[..., Any], branch: str, limit: int | None = None) -> Iterator[Any]:
-    """The commits of a branch, page by page, as a method of a graph lists them."""
+def list_line(listed: Callable[..., Any], branch: str, limit: int | None = None) -> Iterator[Any]:
+    """The branch's own line of history, newest first, the inherited part included, as a method of a graph lists it."""
     before, left = None, sys.maxsize if limit is None else limit
     while left > 0:
         page = listed(branch, limit=min(left, _PAGE), before=before)
@@ -113,12 +108,12 @@ def _line(listed: Callable[..., Any], branch: str, limit: int | None = None) -> 
 
 def describe_branch(graph: GraphApi, branch: str, limit: int | None) -> Iterator[str]:
     """The same line for a person, as `reachable` describes each commit."""
-    return map(_text, _line(partial(graph.commit_history, exact=False), branch, limit))
+    return map(_text, list_line(partial(graph.commit_history, exact=False), branch, limit))
 
 
 def reachable(graph: GraphApi, branch: str, limit: int | None) -> list[Node]:
     """The branch's line and everything that was merged into it, children before parents."""
-    line: list[CommitSummary] = list(_line(partial(graph.commit_history, exact=False), branch, limit))
+    line: list[CommitSummary] = list(list_line(partial(graph.commit_history, exact=False), branch, limit))
     found = {commit.graph_commit_id: commit for commit in line}
     merged = [commit.merged_parent_commit_id for commit in line if commit.merged_parent_commit_id is not None]
     while merged and (limit is None or len(found) < limit):
@@ -165,9 +160,6 @@ def _text(commit: CommitSummary) -> str:
     return text if commit.message is None else f"{text} {one_line(commit.message)}"
 
 
-# Branches
-
-
 def branch_heads(graph: GraphApi, names: Sequence[str]) -> list[BranchHead]:
     """The newest commit of each branch, and how far its line is from main's."""
     from omnigraph.api.branches import BranchHead
@@ -198,7 +190,7 @@ class _Line:
     """The commits of a branch, newest first, listed only as far as somebody looks."""
 
     def __init__(self, graph: GraphApi, branch: str) -> None:
-        self._rest = _line(graph.commits, branch)
+        self._rest = list_line(graph.commits, branch)
         self._known: list[CommitReceipt] = []
 
     @cached_property
@@ -297,7 +289,6 @@ def change_lines(change: ChangeRecord) -> Iterator[str]:
 
 
 def change_style(line: str) -> str:
-    """By the operation, or by the mark of a property."""
     word = line.split(" ", 1)[0]
     operations = {"insert": "bold green", "update": "bold yellow", "delete": "bold red"}
     properties = {"  + ": "green", "  - ": "red"}
@@ -314,7 +305,6 @@ def describe_entity(change: EntityChange) -> str:
 
 
 def diff_style(line: str) -> str:
-    """By the mark at the beginning of a line."""
     return {"+ ": "green", "~ ": "yellow", "- ": "red"}.get(line[:2], "dim")
 
 

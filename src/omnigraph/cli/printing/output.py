@@ -32,7 +32,6 @@ def report_style(line: str) -> str:
 
 
 def diff_style(line: str) -> str:
-    """By the mark of a unified diff."""
     if line.startswith(("---", "+++")):
         return "bold"
     return {"-": "red", "+": "green", "@": "cyan"}.get(line[:1], "")
@@ -83,13 +82,12 @@ _debugging = False
 
 
 def show_traces(wanted: bool) -> None:
-    """Print the traceback of failures, or don't."""
     global _debugging
     _debugging = wanted
 
 
 def report_failure(error: BaseException) -> int:
-    """Say what went wrong; the answer is the exit code for it."""
+    """Say what went wrong, and return the exit code for it."""
     if _debugging:
         traceback.print_exception(error)
     if isinstance(error, OmniGraphError | UsageError):
