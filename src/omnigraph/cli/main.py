@@ -27,9 +27,10 @@ from omnigraph.cli.params import (
     UsageError,
     at_most_one,
     split_global_flags,
+    uri_parameters,
 )
 from omnigraph.cli.printing.output import describe_fault, print_json, print_json_line, report_failure, show_traces
-from omnigraph.cli.registry import COMMANDS, FAMILIES, Command, check_flags, current_name, legend
+from omnigraph.cli.registry import COMMANDS, FAMILIES, Capability, Command, check_flags, current_name, legend
 from omnigraph.cli.target import Invocation, branch_names, complete_names
 from omnigraph.errors import BadRequestError, OmniGraphError
 
@@ -142,6 +143,9 @@ def _command(row: Command) -> click.Command:
     )
     command = build(click.make_pass_decorator(Invocation)(function))
     command.row = row
+    if row.capability in (Capability.ANY, Capability.DIRECT):
+        with_option = row.path.partition(" ")[0] in ("branch", "commit", "changes", "diff")
+        command.params += uri_parameters(with_option=with_option)
     return command
 
 

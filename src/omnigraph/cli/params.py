@@ -145,17 +145,15 @@ json_option = click.option("--json", "json", is_flag=True, help="Print JSON.")
 branch_option = click.option(
     "--branch", default="main", help="The branch.", metavar="NAME", shell_complete=complete_branch
 )
-# A graph is named with --store; that its URI may also be an argument, or the value of --uri, is for old scripts.
-# The URI and --json are passed to the `Invocation` of a command, not to its function.
-uri_argument = click.argument("uri", cls=HiddenArgument, required=False)
 types_option = click.option("--type", "types", multiple=True, help="Only this type; may be repeated.", metavar="TYPE")
 limit_option = click.option("--limit", type=click.IntRange(min=1), help="Changes per page.", metavar="N")
 format_option = choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
 
 
-def uri_argument_or_option(function: F) -> F:
-    """The URI of a graph as an argument or with --uri."""
-    return uri_argument(click.option("--uri", "uri_option", hidden=True)(function))
+def uri_parameters(*, with_option: bool) -> list[click.Parameter]:
+    """The URI of a graph as an argument, and with --uri. They are for old scripts: a graph is named with --store."""
+    option = [click.Option(["--uri", "uri_option"], hidden=True)] if with_option else []
+    return [HiddenArgument(["uri"], required=False), *option]
 
 
 def combine(name: str, make: Callable[..., Any], **options: Decorator) -> Decorator:

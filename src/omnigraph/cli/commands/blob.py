@@ -12,7 +12,7 @@ import click
 
 from omnigraph.api.enums import EntityKind
 from omnigraph.cli.inputs import STDIN
-from omnigraph.cli.params import ValueChoice, combine, file_option, json_option, read_point_options, uri_argument
+from omnigraph.cli.params import ValueChoice, combine, file_option, json_option, read_point_options
 from omnigraph.cli.printing.progress import reading
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
@@ -41,7 +41,6 @@ blob_arguments = combine(
 
 
 @blob_arguments
-@uri_argument
 @read_point_options
 @click.option("--offset", type=click.IntRange(min=0), help="Start at byte N.", metavar="N")
 @click.option("--length", type=click.IntRange(min=0), help="Read at most N bytes.", metavar="N")
@@ -69,7 +68,6 @@ def get(
 
 
 @blob_arguments
-@uri_argument
 @read_point_options
 @json_option
 def stat(invocation: Invocation, address: BlobAddress, point: dict[str, Any]) -> None:

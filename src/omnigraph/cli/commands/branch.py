@@ -13,7 +13,7 @@ from click.exceptions import Exit
 from omnigraph.api.enums import Operation
 from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import json_object, read_source
-from omnigraph.cli.params import UsageError, complete_branch, file_option, json_option, uri_argument_or_option
+from omnigraph.cli.params import UsageError, complete_branch, file_option, json_option
 from omnigraph.cli.printing.history import branch_heads, describe_entity, head_lines
 from omnigraph.cli.printing.output import print_warning
 from omnigraph.cli.printing.progress import working
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 @click.argument("name", help="The branch.")
-@uri_argument_or_option
 @click.option(
     "--from",
     "source",
@@ -41,7 +40,6 @@ def create(invocation: Invocation, name: str, source: str) -> None:
     invocation.print(invocation.name_graph(created), [f"created branch {created.name} from {created.source}"])
 
 
-@uri_argument_or_option
 @click.option(
     "--verbose",
     is_flag=True,
@@ -72,7 +70,6 @@ def list_(invocation: Invocation, verbose: bool) -> None:
 
 
 @click.argument("name", help="The branch.", shell_complete=complete_branch)
-@uri_argument_or_option
 @json_option
 def delete(invocation: Invocation, name: str) -> None:
     invocation.echo()
@@ -83,7 +80,6 @@ def delete(invocation: Invocation, name: str) -> None:
 
 
 @click.argument("source", help="The branch to merge.", shell_complete=complete_branch)
-@uri_argument_or_option
 @click.option(
     "--into", default="main", help="The branch to merge into.", metavar="TARGET", shell_complete=complete_branch
 )

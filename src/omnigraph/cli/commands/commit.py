@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 commit_argument = click.argument("commit_id", help="The commit.", metavar="ID")
 
 
-@params.uri_argument_or_option
 @params.branch_option
 @click.option("--limit", type=click.IntRange(min=1), help="List only the newest N commits.", metavar="N")
 @click.option("--dag", is_flag=True, help="Draw the history with its merges. A bare --graph means the same.")
@@ -57,7 +56,6 @@ def list_(invocation: Invocation, branch: str, limit: int | None, dag: bool) -> 
 
 
 @commit_argument
-@params.uri_argument_or_option
 @params.json_option
 def show(invocation: Invocation, commit_id: str) -> None:
     with invocation.open() as graph:
@@ -78,7 +76,6 @@ def _commit_lines(shown: CommitSummary) -> Iterator[str]:
 
 
 @commit_argument
-@params.uri_argument_or_option
 @params.limit_option
 @click.option("--page-token", help="Show only this page.", metavar="TOKEN")
 @params.change_scope_options
@@ -98,7 +95,6 @@ def changes(
         print_lines(["", f"next_page_token: {shown.next_page_token}"])
 
 
-@params.uri_argument
 @params.read_point_options
 @params.json_option
 def snapshot(invocation: Invocation, point: dict[str, Any]) -> None:
@@ -117,7 +113,6 @@ def snapshot(invocation: Invocation, point: dict[str, Any]) -> None:
     invocation.print(output, lines)
 
 
-@params.uri_argument_or_option
 @params.branch_option
 @click.option("--cursor", help="The cursor that the last poll returned.", metavar="CURSOR")
 @click.option("--start", help="now, beginning, or after:<commit>.  [default: now]", metavar="now|beginning|after:ID")
@@ -139,7 +134,6 @@ def poll(
 
 
 @params.file_option("--out", required=True, help="The file to write.")
-@params.uri_argument_or_option
 @params.branch_option
 @params.change_scope_options
 @params.json_option
@@ -158,7 +152,6 @@ def baseline(invocation: Invocation, out: Path, branch: str, scope: ChangeScope)
 
 @click.argument("before", help="A branch, a commit, or branch@version.", metavar="FROM")
 @click.argument("after", help="A branch, a commit, or branch@version.", metavar="TO")
-@params.uri_argument_or_option
 @params.change_scope_options
 @params.json_option
 def diff(invocation: Invocation, before: str, after: str, scope: ChangeScope) -> None:

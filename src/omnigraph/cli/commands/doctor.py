@@ -25,7 +25,7 @@ from click.exceptions import Exit
 from omnigraph import __version__
 from omnigraph.api.values import count_noun
 from omnigraph.cli.config import OperatorConfig, active_profile_name, load_config
-from omnigraph.cli.params import json_option, uri_argument
+from omnigraph.cli.params import json_option
 from omnigraph.cli.printing.reports import Check, DoctorReport, Health
 from omnigraph.cli.target import ClusterScope, Invocation, ServerScope, open_served
 from omnigraph.errors import OmniGraphError, PolicyError, UnauthorizedError
@@ -40,7 +40,6 @@ _GRAPH: Final = "__manifest/graph.json"
 _WAIT_SECONDS: Final = 10
 
 
-@uri_argument
 @json_option
 def doctor(invocation: Invocation) -> None:
     checks = [

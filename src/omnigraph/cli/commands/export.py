@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from omnigraph.api.values import count_noun
-from omnigraph.cli.params import Engine, UsageError, choice_option, read_point_options, types_option, uri_argument
+from omnigraph.cli.params import Engine, UsageError, choice_option, read_point_options, types_option
 from omnigraph.cli.printing.output import print_lines, print_warning
 from omnigraph.cli.printing.progress import entities, stages, steps, writing
 from omnigraph.cli.target import Invocation
@@ -32,7 +32,6 @@ class Format(StrEnum):
 _LOCAL_FILES = (Format.PARQUET, Format.ARROW, Format.CSV)
 
 
-@uri_argument
 @read_point_options
 @types_option
 @choice_option(

@@ -18,7 +18,7 @@ import click
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.values import count_noun
 from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, excess, names_data
-from omnigraph.cli.params import UsageError, branch_option, choice_option, json_option, uri_argument
+from omnigraph.cli.params import UsageError, branch_option, choice_option, json_option
 from omnigraph.cli.printing.output import print_note, print_warning
 from omnigraph.cli.printing.progress import reading, stages
 from omnigraph.cli.target import Invocation, ServerScope, open_graph, storage_needed
@@ -56,7 +56,6 @@ _PIECE_BYTES = 1 << 20
     required=True,
     help="append refuses existing ids, merge replaces those entities, overwrite replaces whole types.",
 )
-@uri_argument
 @data_option
 @branch_option
 @click.option("--from", "base", help="Create a missing branch from this one.", metavar="BASE")
@@ -223,7 +222,6 @@ def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) 
 
 
 @click.option("--data", required=True, help="The records; - is stdin.", metavar="FILE")
-@uri_argument
 @choice_option("--mode", LoadMode, default="merge", help="What to do with existing ids.")
 @branch_option
 @click.option("--from", "base", default="main", help="Create a missing branch from this one.", metavar="BASE")

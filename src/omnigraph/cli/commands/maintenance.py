@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from omnigraph.api.maintenance import CleanupReport, OptimizeReport, RepairReport
 
 
-@params.uri_argument
 @params.branch_option
 @params.choice_option(
     "--engine", params.Engine, default="local", help="spark rewrites and indexes large tables on executors."
@@ -39,7 +38,6 @@ def optimize(invocation: Invocation, branch: str, engine: params.Engine) -> None
     invocation.print(report, _optimize_lines(report), _style)
 
 
-@params.uri_argument
 @click.option("--confirm", is_flag=True, help="Repair; without it, only look.")
 @click.option("--force", is_flag=True, help="With --confirm: also take over suspicious changes.")
 @params.json_option
@@ -55,7 +53,6 @@ def repair(invocation: Invocation, confirm: bool, force: bool) -> None:
         raise Exit(BadRequestError.exit_code)  # the report is the output; a second object would not parse
 
 
-@params.uri_argument
 @click.option("--keep", type=click.IntRange(min=0), help="Keep this many of the newest versions.", metavar="N")
 @click.option("--older-than", help="Remove only what is older: N[s|m|h|d|w].", metavar="DURATION")
 @click.option("--dry-run", is_flag=True, help="Count what would go, per type; remove nothing.")

@@ -13,7 +13,7 @@ import click
 
 from omnigraph.cli.commands.serve import address, host_flag, name_missing_extra, open_graph
 from omnigraph.cli.inputs import read_source
-from omnigraph.cli.params import UsageError, file_option, uri_argument
+from omnigraph.cli.params import UsageError, file_option
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
-@uri_argument
 @click.option("--http", help="Serve http://ADDR:PORT/mcp instead of stdin and stdout.", metavar="ADDR:PORT")
 @file_option("--queries", multiple=True, help="Offer the queries of this .gq file as tools; may be repeated.")
 @click.option("--read-only", is_flag=True, help="Offer no tool that writes.")

@@ -18,7 +18,7 @@ import click
 
 from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import STDIN, read_source
-from omnigraph.cli.params import at_most_one, json_option, uri_argument
+from omnigraph.cli.params import at_most_one, json_option
 from omnigraph.cli.printing.output import print_json_line, print_lines
 from omnigraph.cli.printing.progress import active_ui, stages
 from omnigraph.cli.target import Invocation
@@ -39,7 +39,6 @@ file_argument = click.argument(
 
 
 @file_argument
-@uri_argument
 @click.option("--branch", help="The branch, instead of the one in the file.", metavar="NAME")
 @click.option("--mode", help="append, merge or overwrite, instead of the mode in the file.", metavar="MODE")
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
@@ -78,7 +77,6 @@ def run(
 
 
 @file_argument
-@uri_argument
 @json_option
 def validate(invocation: Invocation, file: Path) -> None:
     from omnigraph.api.service.pipeline import PipelineValidated
@@ -91,7 +89,6 @@ def validate(invocation: Invocation, file: Path) -> None:
 
 
 @file_argument
-@uri_argument
 @json_option
 def explain(invocation: Invocation, file: Path) -> None:
     from omnigraph.pipeline import explain as explain_pipeline

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 
 @click.argument("name", required=False, help="The query in the source, or a stored one.")
-@params.uri_argument
 @query_options
 @parameter_options
 @params.read_point_options
@@ -84,7 +83,6 @@ def query(
 
 
 @click.argument("name", required=False, help="The mutation in the source, or a stored one.")
-@params.uri_argument
 @query_options
 @parameter_options
 @params.branch_option
@@ -112,7 +110,6 @@ def mutate(
     invocation.print(receipt, lines if receipt.actor_id is None else [*lines, f"actor_id: {receipt.actor_id}"])
 
 
-@params.uri_argument
 @params.branch_option
 @params.file_option(
     "--query", "queries", multiple=True, help="A .gq file whose queries can be called; may be repeated."

@@ -8,13 +8,12 @@ from typing import Any
 import click
 
 from omnigraph.cli.inputs import read_source
-from omnigraph.cli.params import branch_option, file_option, json_option, read_point_options, uri_argument
+from omnigraph.cli.params import branch_option, file_option, json_option, read_point_options
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, open_graph, refuse_inside_cluster
 
 
-@uri_argument
 @read_point_options
 @json_option
 def show(invocation: Invocation, point: dict[str, Any]) -> None:
@@ -29,7 +28,6 @@ def show(invocation: Invocation, point: dict[str, Any]) -> None:
 
 
 @file_option("--schema", "desired", required=True, help="The desired schema, a .pg file.")
-@uri_argument
 @file_option("--from", "accepted", help="Plan offline, from this .pg file.")
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard drops: history is purged with them.")
@@ -64,7 +62,6 @@ def plan(invocation: Invocation, desired: Path, accepted: Path | None, branch: s
 
 
 @file_option("--schema", "desired", required=True, help="The desired schema, a .pg file.")
-@uri_argument
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Drop hard: history is purged with what is dropped.")
 @json_option
@@ -93,7 +90,6 @@ def apply(invocation: Invocation, desired: Path, branch: str, allow_data_loss: b
 
 
 @file_option("--schema", required=True, help="The schema, a .pg file.")
-@uri_argument
 @click.option("--force", is_flag=True, help="Take a place that an interrupted init left behind; never a graph.")
 def init(invocation: Invocation, schema: Path, force: bool) -> None:
     from omnigraph.language.schema.compile import accept_schema

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.exceptions import Exit
 
-from omnigraph.cli.params import Decorator, GroupedOption, UsageError, at_most_one, combine, uri_argument
+from omnigraph.cli.params import Decorator, GroupedOption, UsageError, at_most_one, combine
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
@@ -84,7 +84,6 @@ limit_options = combine(
 """A flag per field of `ServerLimits`."""
 
 
-@uri_argument
 @click.option("--bind", default=DEFAULT_BIND, help="Where to listen; port 0 takes a free one.", metavar="ADDR:PORT")
 @click.option("--unauthenticated", is_flag=True, help="Let everybody do everything; else OMNIGRAPH_UNAUTHENTICATED.")
 @click.option(

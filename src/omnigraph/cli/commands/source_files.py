@@ -17,7 +17,7 @@ import click
 from click.exceptions import Exit
 
 from omnigraph.cli.inputs import STDIN, read_source
-from omnigraph.cli.params import UsageError, choice_option, file_option, json_option, uri_argument
+from omnigraph.cli.params import UsageError, choice_option, file_option, json_option
 from omnigraph.cli.printing.output import diff_style, report_style
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
@@ -128,7 +128,6 @@ def _format(path: Path, language: Language | None) -> _Outcome:
 
 
 @file_option("--query", help="The .gq file to check.")
-@uri_argument
 @file_option("--schema", help="Check against this .pg file, offline.")
 @click.option("--branch", default="main", help="The branch whose schema counts.", metavar="NAME")
 @click.option("--pedantic", is_flag=True, help="Also warn of nullable properties that no update sets (L201).")
