@@ -18,7 +18,7 @@ import click
 
 from omnigraph.api.values import count_noun
 from omnigraph.cli.config import replace_file
-from omnigraph.cli.params import UsageError, at_most_one, combine, file_option
+from omnigraph.cli.params import UsageError, at_most_one, combine, file_option, repeatable_option
 from omnigraph.cli.target import Invocation, StoreScope, open_served
 from omnigraph.errors import BadRequestError, CompileError, ConflictError, NotFoundError
 
@@ -175,11 +175,8 @@ parameter_options = combine(
     Parameters.parse,
     params=click.option("--params", help="Parameters, a JSON object.", metavar="JSON"),
     params_file=file_option("--params-file", help="A file with the parameters; - is stdin."),
-    param=click.option(
-        "--param",
-        multiple=True,
-        help="A parameter, read as the type that the query declares; may be repeated.",
-        metavar="NAME=VALUE",
+    param=repeatable_option(
+        "--param", help="A parameter, read as the type that the query declares", metavar="NAME=VALUE"
     ),
 )
 

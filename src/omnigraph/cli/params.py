@@ -129,6 +129,11 @@ def choice_option(name: str, choices: type[StrEnum], **attributes: Any) -> Calla
     return click.option(name, type=ValueChoice(choices), **attributes)
 
 
+def repeatable_option(*declarations: str, help: str, **attributes: Any) -> Callable[[F], F]:
+    """An option that may be given several times, as its help says."""
+    return click.option(*declarations, multiple=True, help=f"{help}; may be repeated.", **attributes)
+
+
 def file_option(name: str, *declarations: str, **attributes: Any) -> Callable[[F], F]:
     """An option whose value is a path, `-` included."""
     attributes.setdefault("metavar", "FILE")
@@ -145,7 +150,7 @@ json_option = click.option("--json", "json", is_flag=True, help="Print JSON.")
 branch_option = click.option(
     "--branch", default="main", help="The branch.", metavar="NAME", shell_complete=complete_branch
 )
-types_option = click.option("--type", "types", multiple=True, help="Only this type; may be repeated.", metavar="TYPE")
+types_option = repeatable_option("--type", "types", help="Only this type", metavar="TYPE")
 limit_option = click.option("--limit", type=click.IntRange(min=1), help="Changes per page.", metavar="N")
 format_option = choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
 

@@ -249,7 +249,7 @@ _ROWS: Final = (
     _row("cluster refresh", "cluster.refresh",
          "Record the resources as they are now, whatever was recorded before", _CONFIG,
          "omnigraph cluster refresh --config ."),
-    _row("cluster import", "cluster.import_", "Create the ledger of a cluster from the graphs that exist", _CONFIG,
+    _row("cluster import", "cluster.refresh", "Create the ledger of a cluster from the graphs that exist", _CONFIG,
          "omnigraph cluster import --config ."),
     _row("cluster force-unlock", "cluster.force_unlock", "Remove the lock of a command that has died", _CONFIG,
          "omnigraph cluster force-unlock LOCK --config ."),

@@ -86,15 +86,11 @@ class QueryTool:
             if argument != name:  # explained only under a name that no other tool has
                 _, explanation = get_args((_WRITE_CONTROLS if query.mutation else _READ_CONTROLS)[name])
                 properties[argument]["description"] = explanation.description
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         return types.Tool(
             name=self.name,
             description="\n".join(lines),
-            input_schema={
-                "type": "object",
-                "properties": properties,
-                "required": required,
-                "additionalProperties": False,
-            },
+            input_schema=schema,
             annotations=hints(None, writes=query.mutation, destructive=query.mutation),
         )
 

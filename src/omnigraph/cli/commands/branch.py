@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,15 @@ from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import json_object, read_source
 from omnigraph.cli.params import UsageError, complete_branch, file_option, json_option
 from omnigraph.cli.printing.history import branch_heads, describe_entity, head_lines
-from omnigraph.cli.printing.output import print_warning
+from omnigraph.cli.printing.output import print_warning, style_by
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
     from omnigraph.api.branches import MergeConflict, MergePreview, Resolutions
+
+kind_option = partial(click.option, multiple=True, metavar="KIND")
 
 
 @click.argument("name", help="The branch.")
@@ -86,18 +89,8 @@ def delete(invocation: Invocation, name: str) -> None:
 @click.option("--delete-branch", is_flag=True, help="Delete the source afterwards.")
 @click.option("--preview", is_flag=True, help="Show what would change and what conflicts; do nothing.")
 @click.option("--exit-code", is_flag=True, help="With --preview: exit 1 when something conflicts.")
-@click.option(
-    "--ours",
-    multiple=True,
-    help="Resolve this kind of conflict (or all) with the entity of the target.",
-    metavar="KIND",
-)
-@click.option(
-    "--theirs",
-    multiple=True,
-    help="Resolve this kind of conflict (or all) with the entity of the source.",
-    metavar="KIND",
-)
+@kind_option("--ours", help="Resolve this kind of conflict (or all) with the entity of the target.")
+@kind_option("--theirs", help="Resolve this kind of conflict (or all) with the entity of the source.")
 @file_option("--resolutions", help="A JSON file that resolves conflicts by kind or entity.")
 @json_option
 def merge(
@@ -180,5 +173,4 @@ def _value_lines(conflict: MergeConflict) -> Iterator[str]:
         yield f"      {each.property}: {shown}"
 
 
-def _preview_style(line: str) -> str:
-    return {"  + ": "green", "  ~ ": "yellow", "  - ": "red", "  ! ": "bold red"}.get(line[:4], "")
+_preview_style = style_by({"  + ": "green", "  ~ ": "yellow", "  - ": "red", "  ! ": "bold red"})

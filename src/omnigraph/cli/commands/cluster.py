@@ -79,17 +79,9 @@ def status(invocation: Invocation, config: str, revision: int | None) -> None:
 @config_option
 @json_option
 def refresh(invocation: Invocation, config: str) -> None:
-    from omnigraph.cluster.commands.refresh import refresh as run
+    from omnigraph.cluster.commands import refresh as commands
 
-    report = run(config, read_pipeline_text, actor=invocation.config.actor)
-    _print(invocation, report, cluster_reports.refresh_lines(report, for_review=_is_for_review(invocation)))
-
-
-@config_option
-@json_option
-def import_(invocation: Invocation, config: str) -> None:
-    from omnigraph.cluster.commands.refresh import import_ as run
-
+    run = commands.import_ if invocation.command.path == "cluster import" else commands.refresh
     report = run(config, read_pipeline_text, actor=invocation.config.actor)
     _print(invocation, report, cluster_reports.refresh_lines(report, for_review=_is_for_review(invocation)))
 

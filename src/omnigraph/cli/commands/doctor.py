@@ -26,6 +26,7 @@ from omnigraph import __version__
 from omnigraph.api.values import count_noun
 from omnigraph.cli.config import OperatorConfig, active_profile_name, load_config
 from omnigraph.cli.params import json_option
+from omnigraph.cli.printing.output import style_by
 from omnigraph.cli.printing.reports import Check, DoctorReport, Health
 from omnigraph.cli.target import ClusterScope, Invocation, ServerScope, open_served
 from omnigraph.errors import OmniGraphError, PolicyError, UnauthorizedError
@@ -66,9 +67,7 @@ def _lines(report: DoctorReport) -> Iterator[str]:
     yield f"omnigraph {report.version}: {'everything is in order' if in_order else problems}"
 
 
-def _style(line: str) -> str:
-    styles = {"ok": "green", "warning": "yellow", "broken": "bold red"}
-    return styles.get(line.split(" ", 1)[0], "dim" if line.lstrip().startswith("→") else "")
+_style = style_by({"ok ": "green", "warning ": "yellow", "broken ": "bold red", " ": "dim"})
 
 
 # ---- this machine

@@ -10,7 +10,7 @@ import click
 
 from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import STDIN
-from omnigraph.cli.params import UsageError, at_most_one, json_option
+from omnigraph.cli.params import UsageError, at_most_one, json_option, repeatable_option
 from omnigraph.cli.printing.output import print_json, print_note
 from omnigraph.cli.printing.progress import reading
 from omnigraph.cli.target import Invocation
@@ -29,13 +29,8 @@ STREAM: Final = str(STDIN)
 @click.option("--spec", help="Which fields of which types are embedded, at which dimension.", metavar="JSON")
 @click.option("--clean", is_flag=True, help="Remove vectors instead.")
 @click.option("--reembed-all", is_flag=True, help="Embed every selected record, whether it has a vector or not.")
-@click.option("--type", "types", multiple=True, help="Only records of this type; may be repeated.", metavar="TYPE")
-@click.option(
-    "--select",
-    multiple=True,
-    help="Embed the records again whose field has this value; may be repeated.",
-    metavar="[TYPE:]FIELD=VALUE",
-)
+@repeatable_option("--type", "types", help="Only records of this type", metavar="TYPE")
+@repeatable_option("--select", help="Embed the records again whose field has this value", metavar="[TYPE:]FIELD=VALUE")
 @json_option
 def embed(
     invocation: Invocation,

@@ -13,7 +13,7 @@ import click
 
 from omnigraph.cli.commands.serve import address, host_flag, name_missing_extra, open_graph
 from omnigraph.cli.inputs import read_source
-from omnigraph.cli.params import UsageError, file_option
+from omnigraph.cli.params import UsageError, file_option, repeatable_option
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
@@ -37,12 +37,7 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
     metavar="N",
 )
 @click.option("--unauthenticated", is_flag=True, help="Let --http listen where other machines reach it.")
-@click.option(
-    "--allowed-host",
-    multiple=True,
-    help="A further name by which --http may be called; may be repeated.",
-    metavar="NAME",
-)
+@repeatable_option("--allowed-host", help="A further name by which --http may be called", metavar="NAME")
 def mcp(
     invocation: Invocation,
     http: str | None,

@@ -15,17 +15,8 @@ import click
 from click.exceptions import Exit
 
 from omnigraph.api.enums import ReadFormat
-from omnigraph.cli import params
+from omnigraph.cli import inputs, params
 from omnigraph.cli.config import Alias, list_names
-from omnigraph.cli.inputs import (
-    Parameters,
-    describe_affected,
-    json_or_text,
-    open_stored,
-    parameter_options,
-    query_name,
-    query_options,
-)
 from omnigraph.cli.printing.output import print_lines, print_warning
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
@@ -40,8 +31,8 @@ if TYPE_CHECKING:
 
 
 @click.argument("name", required=False, help="The query in the source, or a stored one.")
-@query_options
-@parameter_options
+@inputs.query_options
+@inputs.parameter_options
 @params.read_point_options
 @params.format_option
 @params.json_option
@@ -51,21 +42,21 @@ def query(
     invocation: Invocation,
     name: str | None,
     source: str | None,
-    parameters: Parameters,
+    parameters: inputs.Parameters,
     point: dict[str, Any],
     format: ReadFormat | None,
     explain: bool,
     profile_query: bool,
 ) -> None:
     params.at_most_one(("--format", format), ("--json", invocation.json))
-    name = query_name(invocation, name, source, "query")
+    name = inputs.query_name(invocation, name, source, "query")
     printer = ReadPrinter.chosen(ReadFormat.JSON if invocation.json else format, invocation.config.defaults)
     if source is None:
         if explain or profile_query:
             raise params.UsageError(
                 "--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'"
             )
-        with open_stored(invocation, str(name), "query") as server, working("running the query"):
+        with inputs.open_stored(invocation, str(name), "query") as server, working("running the query"):
             given = parameters.of_stored(server, str(name))
             rows = cast("QueryRows", server.invoke(str(name), given, **point, expect_mutation=False))
         printer.show(rows)
@@ -83,8 +74,8 @@ def query(
 
 
 @click.argument("name", required=False, help="The mutation in the source, or a stored one.")
-@query_options
-@parameter_options
+@inputs.query_options
+@inputs.parameter_options
 @params.branch_option
 @click.option("--if-commit", help="Only if the branch is at this commit; else exit 4.", metavar="COMMIT")
 @params.json_option
@@ -92,13 +83,13 @@ def mutate(
     invocation: Invocation,
     name: str | None,
     source: str | None,
-    parameters: Parameters,
+    parameters: inputs.Parameters,
     branch: str,
     if_commit: str | None,
 ) -> None:
-    name = query_name(invocation, name, source, "mutation")
+    name = inputs.query_name(invocation, name, source, "mutation")
     if source is None:
-        with open_stored(invocation, str(name), "mutation") as server, working("changing the graph"):
+        with inputs.open_stored(invocation, str(name), "mutation") as server, working("changing the graph"):
             given = parameters.of_stored(server, str(name))
             done = server.invoke(str(name), given, branch=branch, if_commit=if_commit, expect_mutation=True)
             receipt = cast("MutationReceipt", done)
@@ -106,7 +97,7 @@ def mutate(
         with invocation.open() as graph, working("changing the graph"):
             actor, given = invocation.write_actor(), parameters.of_source(source, name)
             receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=actor)
-    lines = [f"changed {receipt.branch} via {receipt.query_name}: {describe_affected(receipt)}"]
+    lines = [f"changed {receipt.branch} via {receipt.query_name}: {inputs.describe_affected(receipt)}"]
     invocation.print(receipt, lines if receipt.actor_id is None else [*lines, f"actor_id: {receipt.actor_id}"])
 
 
@@ -179,11 +170,11 @@ def _head(uri: str) -> Iterator[Snapshot]:
 
 @click.argument("name", help="The alias, of the configuration.")
 @click.argument("args", nargs=-1, required=False, help="Its parameters, in their declared order.")
-@parameter_options
+@inputs.parameter_options
 @params.format_option
 @params.json_option
 def alias(
-    invocation: Invocation, name: str, args: tuple[str, ...], parameters: Parameters, format: ReadFormat | None
+    invocation: Invocation, name: str, args: tuple[str, ...], parameters: inputs.Parameters, format: ReadFormat | None
 ) -> None:
     params.at_most_one(("--format", format), ("--json", invocation.json))
     config = invocation.config
@@ -203,4 +194,4 @@ def _positional(declared: Alias, texts: Sequence[str]) -> dict[str, Any]:
         names = f" ({', '.join(declared.args)})" if declared.args else ""
         takes = f"{len(declared.args)} positional arg(s){names}"
         raise BadRequestError(f"alias '{declared.name}' takes {takes}, got {len(texts)}")
-    return {name: json_or_text(text) for name, text in zip(declared.args, texts, strict=False)}
+    return {name: inputs.json_or_text(text) for name, text in zip(declared.args, texts, strict=False)}

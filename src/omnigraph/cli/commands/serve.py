@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.exceptions import Exit
 
-from omnigraph.cli.params import Decorator, GroupedOption, UsageError, at_most_one, combine
+from omnigraph.cli.params import Decorator, GroupedOption, UsageError, at_most_one, combine, repeatable_option
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
@@ -89,11 +89,8 @@ limit_options = combine(
 @click.option(
     "--insecure-public", is_flag=True, help="Listen at a public address without tokens; else OMNIGRAPH_INSECURE_PUBLIC."
 )
-@click.option(
-    "--allowed-host",
-    multiple=True,
-    help="A further name by which a server without tokens may be called; may be repeated.",
-    metavar="NAME",
+@repeatable_option(
+    "--allowed-host", help="A further name by which a server without tokens may be called", metavar="NAME"
 )
 @click.option(
     "--require-all-graphs", is_flag=True, help="Do not start without every graph; else OMNIGRAPH_REQUIRE_ALL_GRAPHS."
@@ -101,7 +98,7 @@ limit_options = combine(
 @click.option("--workers", type=click.IntRange(min=1, max=1024), default=1, help="Processes that serve.", metavar="N")
 @click.option("--maintain", is_flag=True, help="Compact and clean up in the background, in one of the workers.")
 @click.option("--watch", is_flag=True, help="Serve what is applied to the cluster later, too; else OMNIGRAPH_WATCH.")
-@click.option("--allow-origin", multiple=True, help="Let pages of this origin call; may be repeated.", metavar="ORIGIN")
+@repeatable_option("--allow-origin", help="Let pages of this origin call", metavar="ORIGIN")
 @click.option("--mcp-read-only", is_flag=True, help="Offer agents no tool that writes.")
 @click.option("--mcp-allow-main", is_flag=True, help="Let agents' mutations go to main, where the rules do.")
 @click.option(

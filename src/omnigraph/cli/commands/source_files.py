@@ -18,7 +18,7 @@ from click.exceptions import Exit
 
 from omnigraph.cli.inputs import STDIN, read_source
 from omnigraph.cli.params import UsageError, choice_option, file_option, json_option
-from omnigraph.cli.printing.output import diff_style, report_style
+from omnigraph.cli.printing.output import report_style, unified_diff_style
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
@@ -70,7 +70,7 @@ def fmt(invocation: Invocation, paths: tuple[Path, ...], check: bool, diff: bool
             except OSError as error:
                 raise BadRequestError(f"can't write '{outcome.path}': {error.strerror}") from error
     lines = _lines(outcomes, check=check, diff=diff)
-    invocation.print(_report(outcomes), lines, diff_style if diff else report_style)
+    invocation.print(_report(outcomes), lines, unified_diff_style if diff else report_style)
     failed = any(outcome.error is not None for outcome in outcomes)
     raise Exit(1 if failed or (check and any(outcome.changed for outcome in outcomes)) else 0)
 

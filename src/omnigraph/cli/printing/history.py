@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.api.values import one_line
+from omnigraph.cli.printing.output import style_by
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -304,8 +305,7 @@ def describe_entity(change: EntityChange) -> str:
     return f"{_SIGNS[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
 
 
-def diff_style(line: str) -> str:
-    return {"+ ": "green", "~ ": "yellow", "- ": "red"}.get(line[:2], "dim")
+diff_style = style_by({"+ ": "green", "~ ": "yellow", "- ": "red"}, otherwise="dim")
 
 
 def _value(value: object) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from omnigraph.cli.params import UsageError
@@ -31,10 +31,12 @@ def report_style(line: str) -> str:
     return "cyan" if line.startswith("- ") else _REPORT.get(line.split(" ", 1)[0], "")
 
 
-def diff_style(line: str) -> str:
-    if line.startswith(("---", "+++")):
-        return "bold"
-    return {"-": "red", "+": "green", "@": "cyan"}.get(line[:1], "")
+def style_by(table: Mapping[str, str], otherwise: str = "") -> Style:
+    """A style by the beginning of a line: that of the first entry that fits."""
+    return lambda line: next((style for beginning, style in table.items() if line.startswith(beginning)), otherwise)
+
+
+unified_diff_style = style_by({"---": "bold", "+++": "bold", "-": "red", "+": "green", "@": "cyan"})
 
 
 def print_json(form: Any) -> None:

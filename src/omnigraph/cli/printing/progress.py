@@ -30,27 +30,19 @@ _NARROW: Final = 70
 
 def _amount_columns(unit: str | None) -> list[ProgressColumn]:
     """How much is done of bytes or other items, and the rate; nothing where nobody knows."""
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        ProgressColumn,
-        Task,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich import progress
     from rich.text import Text
 
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
+    class Rate(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
             return Text(f"{task.speed or 0:,.0f}/s")
 
     if unit is None:
         return []
-    done: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), Rate())
+    done: tuple[ProgressColumn, ...] = (progress.MofNCompleteColumn(), Rate())
     if unit == "bytes":
-        done = (DownloadColumn(), TransferSpeedColumn())
-    return [BarColumn(), *done, TimeRemainingColumn()]
+        done = (progress.DownloadColumn(), progress.TransferSpeedColumn())
+    return [progress.BarColumn(), *done, progress.TimeRemainingColumn()]
 
 
 class _Line:

@@ -15,18 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from omnigraph.api import values
 from omnigraph.api.enums import CellLayout, ReadFormat
-from omnigraph.api.values import (
-    cell_text,
-    compact_json,
-    count_noun,
-    csv_line,
-    cut_to_width,
-    first_piece,
-    one_line,
-    pad,
-    text_width,
-)
 from omnigraph.cli.config import Defaults
 from omnigraph.cli.printing.output import print_lines, print_text
 
@@ -42,7 +32,10 @@ def fitting_width(output: ReadOutput, terminal: int, widest: int) -> int:
     """The largest width, up to `widest`, at which capping every column makes a row fit; narrow columns keep theirs."""
     columns = columns_of(output)
     longest = [
-        max(text_width(one_line(text)) for text in (name, *(cell_text(row.get(name)) for row in output.rows)))
+        max(
+            values.text_width(values.one_line(text))
+            for text in (name, *(values.cell_text(row.get(name)) for row in output.rows))
+        )
         for name in columns
     ]
     room = terminal - _BETWEEN_COLUMNS * (len(columns) - 1)
@@ -130,13 +123,16 @@ def render_read(output: ReadOutput, format_: ReadFormat, style: TableStyle | Non
             lines = [_headline(output), *([] if output.rows else [NO_ROWS])]
             for number, row in enumerate(output.rows, start=1):
                 lines += [""] if number > 1 else []
-                lines += [f"row {number}", *(f"{column}: {cell_text(row.get(column))}" for column in columns)]
+                lines += [f"row {number}", *(f"{column}: {values.cell_text(row.get(column))}" for column in columns)]
         case ReadFormat.CSV if columns:
-            lines = [csv_line(columns), *(csv_line([row.get(column) for column in columns]) for row in output.rows)]
+            lines = [
+                values.csv_line(columns),
+                *(values.csv_line([row.get(column) for column in columns]) for row in output.rows),
+            ]
         case ReadFormat.NDJSON:
-            lines = list(map(compact_json, output.rows))
+            lines = list(map(values.compact_json, output.rows))
         case ReadFormat.JSONL:
-            lines = list(map(compact_json, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
+            lines = list(map(values.compact_json, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
         case ReadFormat.JSON:
             lines = [json.dumps(wire.to_builtins(output), ensure_ascii=False, indent=2)]
     return "".join(f"{line}\n" for line in lines)
@@ -150,16 +146,16 @@ def columns_of(output: ReadOutput) -> list[str]:
 def _headline(output: ReadOutput) -> str:
     target = output.target
     where = f"branch {target.branch}" if target.branch else f"snapshot {target.snapshot}"
-    return f"{count_noun(output.row_count, 'row')} from {where} via {output.query_name}"
+    return f"{values.count_noun(output.row_count, 'row')} from {where} via {output.query_name}"
 
 
 def _table(output: ReadOutput, columns: Sequence[str], style: TableStyle) -> list[str]:
     if not columns:
         return [_headline(output), NO_ROWS]
-    cells = [[one_line(cell_text(row.get(column))) for column in columns] for row in output.rows]
-    headers = [one_line(column) for column in columns]
+    cells = [[values.one_line(values.cell_text(row.get(column))) for column in columns] for row in output.rows]
+    headers = [values.one_line(column) for column in columns]
     cap = max(_NARROWEST_COLUMN, style.max_column_width)
-    widths = [min(cap, max(text_width(line[i]) for line in (headers, *cells))) for i in range(len(columns))]
+    widths = [min(cap, max(values.text_width(line[i]) for line in (headers, *cells))) for i in range(len(columns))]
     lines = [_headline(output), *_row_lines(headers, widths, style), "-+-".join("-" * width for width in widths)]
     for row in cells:
         lines += _row_lines(row, widths, style)
@@ -170,7 +166,9 @@ def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -
     pieces = [_fit(cell, width, style.cell_layout) for cell, width in zip(cells, widths, strict=True)]
     height = max(len(piece) for piece in pieces)
     return [
-        " | ".join(pad(piece[i] if i < len(piece) else "", width) for piece, width in zip(pieces, widths, strict=True))
+        " | ".join(
+            values.pad(piece[i] if i < len(piece) else "", width) for piece, width in zip(pieces, widths, strict=True)
+        )
         for i in range(height)
     ]
 
@@ -178,10 +176,10 @@ def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -
 def _fit(text: str, width: int, layout: CellLayout) -> list[str]:
     """The text in lines of a width, or its beginning."""
     if layout is CellLayout.TRUNCATE:
-        return [text] if text_width(text) <= width else [cut_to_width(text, width - 1) + "…"]
+        return [text] if values.text_width(text) <= width else [values.cut_to_width(text, width - 1) + "…"]
     lines = []
-    while text_width(text) > width:
-        piece = cut_to_width(text, width) or first_piece(text)
+    while values.text_width(text) > width:
+        piece = values.cut_to_width(text, width) or values.first_piece(text)
         lines.append(piece)
         text = text[len(piece) :]
     return [*lines, text]
