@@ -199,7 +199,6 @@ DELETES_OTHER_OBJECTS = {
     "storage/local_disk.py": "its own temporary files",
     "storage/log/write_guard.py": "its own probes",
     "cli/config.py": "its own temporary files",
-    "cli/inputs.py": "its own temporary files",
     "engine/export.py": "its own temporary files",
     "cluster/state_ledger.py": "the lock of a command that ended",
     "cluster/commands/status.py": "a lock that somebody breaks",

@@ -11,33 +11,16 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from omnigraph.errors import BadRequestError
 
 FORMATS = ("table", "kv", "csv", "ndjson", "jsonl", "json")
 LAYOUTS = ("truncate", "wrap")
-
-_ANYTHING: dict[str, Any] = {"*": None}
-_KNOWN: dict[str, Any] = {
-    "operator": {"actor": None},
-    "defaults": {
-        "output": None,
-        "table_max_column_width": None,
-        "table_cell_layout": None,
-        "server": None,
-        "store": None,
-        "default_graph": None,
-    },
-    "servers": {"*": {"url": None}},
-    "clusters": {"*": {"root": None}},
-    "profiles": {"*": {"server": None, "cluster": None, "store": None, "default_graph": None}},
-    "aliases": {"*": {"server": None, "query": None, "graph": None, "args": None, "params": _ANYTHING, "format": None}},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +47,13 @@ class Profile:
     def bindings(self) -> list[tuple[str, str]]:
         kinds = (("server", self.server), ("cluster", self.cluster), ("store", self.store))
         return [(kind, target) for kind, target in kinds if target is not None]
+
+    @property
+    def binding(self) -> tuple[str, str]:
+        """The one binding. Raises when the profile can't be used."""
+        if self.flaw is not None:
+            raise BadRequestError(self.flaw)
+        return self.bindings[0]
 
     @property
     def flaw(self) -> str | None:
@@ -128,10 +118,7 @@ def load_config() -> OperatorConfig:
         return OperatorConfig(path)
     except OSError as error:
         raise BadRequestError(f"could not read operator config '{path}': {error.strerror}") from error
-    document = _Document(path, _parse(path, text))
-    for dotted in _unknown_keys(document.root, _KNOWN):
-        print(f"warning: unknown key '{dotted}' in operator config '{path}'", file=sys.stderr)
-    return _config(document)
+    return _read_config(_Section(path, "", _parse(path, text)))
 
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
@@ -150,76 +137,79 @@ def _parse(path: Path, text: bytes) -> dict[str, Any]:
     return parsed
 
 
-def _unknown_keys(given: object, known: dict[str, Any], above: str = "") -> Iterator[str]:
-    if not isinstance(given, dict):
-        return
-    for key, value in given.items():
-        dotted = f"{above}{key}"
-        if key not in known and "*" not in known:
-            yield dotted
-        elif (below := known.get(key, known.get("*"))) is not None:
-            yield from _unknown_keys(value, below, f"{dotted}.")
-
-
 @dataclass(frozen=True, slots=True)
-class _Document:
-    """Typed access to the parsed file; a value of the wrong type is an error with its dotted path."""
+class _Section:
+    """Typed access to a mapping of the file; a value of the wrong type is an error with its dotted path."""
 
     path: Path
-    root: dict[str, Any]
+    name: str
+    values: dict[str, Any]
 
-    def error(self, dotted: str, expected: str) -> BadRequestError:
-        return BadRequestError(f"operator config '{self.path}': {dotted} must be {expected}")
+    def dotted(self, key: str) -> str:
+        return f"{self.name}.{key}" if self.name else key
 
-    def section(self, within: dict[str, Any], key: str, dotted: str) -> dict[str, Any]:
-        value = within.get(key)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise self.error(dotted, "a mapping")
-        return value
+    def error(self, key: str, expected: str) -> BadRequestError:
+        return BadRequestError(f"operator config '{self.path}': {self.dotted(key)} must be {expected}")
 
-    def text(self, within: dict[str, Any], key: str, above: str) -> str | None:
-        value = within.get(key)
+    def section(self, key: str, *known: str) -> _Section:
+        """The mapping of a key. With `known` keys, others are warned of."""
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, dict):
+            raise self.error(key, "a mapping")
+        section = _Section(self.path, self.dotted(key), value or {})
+        section.warn_of_unknown(known)
+        return section
+
+    def warn_of_unknown(self, known: Sequence[str]) -> None:
+        for key in self.values if known else ():
+            if key not in known:
+                unknown = self.dotted(key)
+                print(f"warning: unknown key '{unknown}' in operator config '{self.path}'", file=sys.stderr)
+
+    def sections(self, key: str, *known: str) -> dict[str, _Section]:
+        """The mappings of a mapping, by their names."""
+        named = self.section(key)
+        return {name: named.section(name, *known) for name in named.values}
+
+    def text(self, key: str, allowed: Sequence[str] = ()) -> str | None:
+        value = self.values.get(key)
         if value is not None and not isinstance(value, str):
-            raise self.error(f"{above}.{key}", "text")
-        return value.strip() or None if value is not None else None
+            raise self.error(key, "text")
+        value = (value or "").strip() or None
+        if value is not None and allowed and value not in allowed:
+            raise self.error(key, "one of " + ", ".join(allowed))
+        return value
 
-    def choice(self, within: dict[str, Any], key: str, above: str, allowed: tuple[str, ...]) -> str | None:
-        value = self.text(within, key, above)
-        if value is not None and value not in allowed:
-            raise self.error(f"{above}.{key}", "one of " + ", ".join(allowed))
+    def required(self, key: str) -> str:
+        if (value := self.text(key)) is None:
+            raise self.error(key, "given")
         return value
 
 
-def _config(document: _Document) -> OperatorConfig:
-    root = document.root
-    operator = document.section(root, "operator", "operator")
+def _read_config(root: _Section) -> OperatorConfig:
+    root.warn_of_unknown(("operator", "defaults", "servers", "clusters", "profiles", "aliases"))
+    scopes = ("server", "cluster", "store", "default_graph")
+    alias = ("server", "query", "graph", "args", "params", "format")
     return OperatorConfig(
-        path=document.path,
-        actor=document.text(operator, "actor", "operator"),
-        defaults=_defaults(document),
-        servers=_read_names(document, "servers", "url"),
-        clusters=_read_names(document, "clusters", "root"),
-        profiles={name: _profile(document, name) for name in document.section(root, "profiles", "profiles")},
-        aliases={name: _alias(document, name) for name in document.section(root, "aliases", "aliases")},
+        path=root.path,
+        actor=root.section("operator", "actor").text("actor"),
+        defaults=_read_defaults(root.section("defaults", *(each.name for each in fields(Defaults)))),
+        servers={name: each.required("url") for name, each in root.sections("servers", "url").items()},
+        clusters={name: each.required("root") for name, each in root.sections("clusters", "root").items()},
+        profiles={
+            name: Profile(name, *map(each.text, scopes)) for name, each in root.sections("profiles", *scopes).items()
+        },
+        aliases={name: _read_alias(name, each) for name, each in root.sections("aliases", *alias).items()},
     )
 
 
-def _defaults(document: _Document) -> Defaults:
-    given = document.section(document.root, "defaults", "defaults")
-    width = given.get("table_max_column_width", 80)
+def _read_defaults(section: _Section) -> Defaults:
+    width = section.values.get("table_max_column_width", 80)
     if not isinstance(width, int) or isinstance(width, bool) or width < 1:
-        raise document.error("defaults.table_max_column_width", "a positive integer")
-    defaults = Defaults(
-        output=document.choice(given, "output", "defaults", FORMATS),
-        table_max_column_width=width,
-        table_cell_layout=document.choice(given, "table_cell_layout", "defaults", LAYOUTS) or "truncate",
-        server=document.text(given, "server", "defaults"),
-        store=document.text(given, "store", "defaults"),
-        default_graph=document.text(given, "default_graph", "defaults"),
-    )
-    where = f"operator config '{document.path}'"
+        raise section.error("table_max_column_width", "a positive integer")
+    output, layout = section.text("output", FORMATS), section.text("table_cell_layout", LAYOUTS) or "truncate"
+    defaults = Defaults(output, width, layout, *map(section.text, ("server", "store", "default_graph")))
+    where = f"operator config '{section.path}'"
     if defaults.server is not None and defaults.store is not None:
         raise BadRequestError(f"{where}: defaults binds one entity; keep either defaults.server or defaults.store")
     if defaults.store is not None and defaults.default_graph is not None:
@@ -227,42 +217,13 @@ def _defaults(document: _Document) -> Defaults:
     return defaults
 
 
-def _read_names(document: _Document, section: str, key: str) -> dict[str, str]:
-    found = {}
-    for name in document.section(document.root, section, section):
-        entry = document.section(document.root[section], name, f"{section}.{name}")
-        value = document.text(entry, key, f"{section}.{name}")
-        if value is None:
-            raise document.error(f"{section}.{name}.{key}", "given")
-        found[name] = value
-    return found
-
-
-def _profile(document: _Document, name: str) -> Profile:
-    above = f"profiles.{name}"
-    given = document.section(document.root["profiles"], name, above)
-    keys = ("server", "cluster", "store", "default_graph")
-    return Profile(name, **{key: document.text(given, key, above) for key in keys})
-
-
-def _alias(document: _Document, name: str) -> Alias:
-    above = f"aliases.{name}"
-    given = document.section(document.root["aliases"], name, above)
-    server, query = (document.text(given, key, above) for key in ("server", "query"))
-    if server is None or query is None:
-        raise document.error(f"{above}.{'server' if server is None else 'query'}", "given")
-    args = given.get("args") or []
+def _read_alias(name: str, section: _Section) -> Alias:
+    server, query = section.required("server"), section.required("query")
+    args = section.values.get("args") or []
     if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
-        raise document.error(f"{above}.args", "a list of parameter names")
-    return Alias(
-        name,
-        server,
-        query,
-        document.text(given, "graph", above),
-        tuple(args),
-        document.section(given, "params", f"{above}.params"),
-        document.choice(given, "format", above, FORMATS),
-    )
+        raise section.error("args", "a list of parameter names")
+    params = section.section("params").values
+    return Alias(name, server, query, section.text("graph"), tuple(args), params, section.text("format", FORMATS))
 
 
 _SECTION = re.compile(r"\s*\[(?P<name>[^\]]*)\]\s*(#.*)?")
@@ -274,8 +235,13 @@ def credentials_path() -> Path:
 
 
 def token_for(url: str, config: OperatorConfig, environment: Mapping[str, str] = os.environ) -> str | None:
-    """What proves to a URL who we are: what is kept for its server, else what the environment has for all."""
-    server = _server_of(url, config)
+    """The token for a URL: the stored one of its server, else the one that the environment has for all.
+
+    The server is the declared one whose URL is the longest beginning of this one, as a whole or up to a slash.
+    """
+    bases = {name: base.rstrip("/") for name, base in config.servers.items()}
+    matching = [name for name, base in bases.items() if url == base or url.startswith(f"{base}/")]
+    server = max(matching, key=lambda name: len(bases[name]), default=None)
     if server is not None:
         variable = f"OMNIGRAPH_TOKEN_{server.upper().replace('-', '_')}"
         kept = _nonblank(environment.get(variable)) or _nonblank(stored_tokens().get(server))
@@ -284,27 +250,14 @@ def token_for(url: str, config: OperatorConfig, environment: Mapping[str, str] =
     return _nonblank(environment.get("OMNIGRAPH_BEARER_TOKEN"))
 
 
-def _server_of(url: str, config: OperatorConfig) -> str | None:
-    """The declared server whose URL is the longest beginning of this one, as a whole or up to a slash."""
-    found = {name: base.rstrip("/") for name, base in config.servers.items()}
-    fitting = [name for name, base in found.items() if url == base or url.startswith(f"{base}/")]
-    return max(fitting, key=lambda name: len(found[name]), default=None)
-
-
 def _nonblank(value: str | None) -> str | None:
     return (value or "").strip() or None
 
 
 def stored_tokens() -> dict[str, str]:
     """The tokens of the file, by server; none without a file."""
-    tokens: dict[str, str] = {}
-    section = None
-    for line in _lines(credentials_path()):
-        if (heading := _SECTION.fullmatch(line)) is not None:
-            section = heading["name"].strip()
-        elif section is not None and (entry := _ENTRY.fullmatch(line)) is not None:
-            tokens[section] = _unquote(entry["value"])
-    return tokens
+    entries = ((server, _ENTRY.fullmatch(line)) for server, line in _lines(credentials_path()) if server is not None)
+    return {server: _unquote(entry["value"]) for server, entry in entries if entry is not None}
 
 
 def store_token(server: str, token: str) -> Path:
@@ -313,55 +266,55 @@ def store_token(server: str, token: str) -> Path:
         raise BadRequestError(f"'{server}' can't be the name of a server")
     if not token.isprintable():
         raise BadRequestError("the token must be one line of printable characters")
-    path = credentials_path()
-    _replace(path, [*_without(path, server), f"[{server}]\n", f"token = {token}\n"])
-    return path
+    return _replace_token(server, [f"[{server}]", f"token = {token}"])
 
 
 def forget_token(server: str) -> Path:
-    """Keep none for a server any more."""
     path = credentials_path()
-    if path.exists():
-        _replace(path, _without(path, server))
+    return _replace_token(server, []) if path.exists() else path
+
+
+def _replace_token(server: str, lines: Sequence[str]) -> Path:
+    path = credentials_path()
+    kept = [line for section, line in _lines(path) if section != server]
+    with replace_file(path) as file:
+        file.writelines(f"{line}\n".encode() for line in (*kept, *lines))
     return path
 
 
-def _without(path: Path, server: str) -> list[str]:
-    """The lines of the file that are of other servers."""
-    kept, section = [], None
-    for line in _lines(path):
-        if (heading := _SECTION.fullmatch(line)) is not None:
-            section = heading["name"].strip()
-        if section != server:
-            kept.append(f"{line}\n")
-    return kept
-
-
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> Iterator[tuple[str | None, str]]:
+    """The lines of the file, each with the server whose section it is in."""
     try:
         with path.open(encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
             if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise BadRequestError(f"'{path}' holds tokens and others may open it; run chmod 600 '{path}'")
-            return file.read().splitlines()
+            lines = file.read().splitlines()
     except FileNotFoundError:
-        return []
+        return
     except UnicodeDecodeError:
         raise BadRequestError(f"'{path}' is not UTF-8 text") from None
     except OSError as error:
         raise BadRequestError(f"can't read '{path}': {error.strerror}") from error
+    server = None
+    for line in lines:
+        if (heading := _SECTION.fullmatch(line)) is not None:
+            server = heading["name"].strip()
+        yield server, line
 
 
-def _replace(path: Path, lines: list[str]) -> None:
-    """Replace the file at once: a concurrent reader sees the old file or the new one."""
+@contextmanager
+def replace_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of `path` when the block ends: a concurrent reader sees the old file or
+    the new one. It is its owner's alone, and is removed when the block fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".credentials.", dir=path.parent)  # made for its owner alone
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
         raise BadRequestError(f"can't write '{path}': {error.strerror}") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(lines)
+        with os.fdopen(handle, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

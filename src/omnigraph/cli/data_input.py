@@ -54,10 +54,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 def names_data(text: str) -> bool:
     """Whether a text is the name of a data file, which no graph has: by its ending, or by that below a compression."""
-    stem, ending = os.path.splitext(text.lower())
-    if ending in _COMPRESSED:
-        ending = os.path.splitext(stem)[1]
-    return ending in {*_BY_SUFFIX, ".ndjson", ".jsonl"} and not os.path.isdir(text)
+    return _suffix(text) in {*_BY_SUFFIX, ".ndjson", ".jsonl"} and not os.path.isdir(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +87,7 @@ class DataInput:
             return "is a pattern that only Spark understands"
         if self.format is not DataFormat.GRAPH and any(map(_adds_columns, _matches(self.path))):
             return "has directories that add columns to their files"
-        files = self.files()
-        if packed := next((file for file in files if file.lower().endswith(_ONLY_SPARK)), None):
+        if packed := next((file for file in self.files() if file.lower().endswith(_ONLY_SPARK)), None):
             return f"holds '{packed}', which only Spark unpacks" if packed != self.path else "is compressed"
         return None
 
@@ -108,12 +104,10 @@ class DataInput:
         from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 
         usual = "\t" if _suffix(file) == ".tsv" else ","
-        found = CsvDialect(
-            delimiter=usual if self.delimiter is None else self.delimiter,
-            encoding="utf-8" if self.encoding is None else self.encoding,
-        )
-        found.check()
-        return found
+        delimiter = usual if self.delimiter is None else self.delimiter
+        dialect = CsvDialect(delimiter=delimiter, encoding="utf-8" if self.encoding is None else self.encoding)
+        dialect.check()
+        return dialect
 
     @property
     def row_format(self) -> str:
@@ -121,7 +115,6 @@ class DataInput:
         return "ndjson" if self.format is DataFormat.JSON else self.format.value
 
     def for_spark(self) -> BulkInput:
-        """The input as Spark takes it."""
         from omnigraph.pipeline import BulkInput
 
         if self.given == STDIN:
@@ -172,15 +165,17 @@ def data_inputs(
 def excess(files: Sequence[str], format: DataFormat, limits: Limits) -> str | None:
     """What local files have too much of for one process, in words; None where only reading them can tell."""
     if format is DataFormat.PARQUET:
-        return _parquet_excess(files, limits)
+        rows, size = _parquet_size(files)
+        return _beyond(rows, "rows", limits.rows) or _beyond(size, "bytes", limits.bytes)
     size = sum(os.path.getsize(file) for file in files)
-    if size > limits.bytes:
-        return f"has {size:,} bytes, more than the {limits.bytes:,} of an in-process load"
+    if size <= limits.rows:  # a line takes a byte at least, so that most files need not be counted
+        return _beyond(size, "bytes", limits.bytes)
     plain = [file for file in files if not file.lower().endswith(_COMPRESSED)]
-    # A line takes a byte at least, so most files need not be counted.
-    if size > limits.rows and (lines := sum(map(_count_lines, plain))) > limits.rows:
-        return f"has {lines:,} lines, more than the {limits.rows:,} of an in-process load"
-    return None
+    return _beyond(size, "bytes", limits.bytes) or _beyond(sum(map(_count_lines, plain)), "lines", limits.rows)
+
+
+def _beyond(count: int, unit: str, most: int) -> str | None:
+    return None if count <= most else f"has {count:,} {unit}, more than the {most:,} of an in-process load"
 
 
 def _require_files(path: str) -> None:
@@ -198,27 +193,20 @@ def _require_files(path: str) -> None:
 
 
 def _format_of(path: str) -> DataFormat:
-    if not os.path.isdir(path):
-        return _by_name(path)
-    found = sorted({_by_name(file) for file in _files_in(path)})
-    if len(found) > 1:
+    files = _files_in(path) if os.path.isdir(path) else [path]
+    formats = sorted({_BY_SUFFIX.get(_suffix(file), DataFormat.GRAPH) for file in files})
+    if len(formats) > 1:
         raise BadRequestError(
-            f"'{path}' holds files of several formats ({', '.join(found)}); load them one by one, "
+            f"'{path}' holds files of several formats ({', '.join(formats)}); load them one by one, "
             "or describe them in a pipeline file (`omnigraph pipeline run`)"
         )
-    return found[0]
-
-
-def _by_name(path: str) -> DataFormat:
-    return _BY_SUFFIX.get(_suffix(path), DataFormat.GRAPH)
+    return formats[0]
 
 
 def _suffix(path: str) -> str:
     """The last extension, below one that says how the file is compressed."""
-    path = path.lower()
-    for compressed in _COMPRESSED:
-        path = path.removesuffix(compressed)
-    return os.path.splitext(path)[1]
+    stem, ending = os.path.splitext(path.lower())
+    return os.path.splitext(stem)[1] if ending in _COMPRESSED else ending
 
 
 def _matches(path: str) -> list[str]:
@@ -253,8 +241,8 @@ def _spark_path(path: str) -> str:
     return whole if _is_pattern(path) else re.sub(r"([*?{}\[\]\\])", r"\\\1", whole)
 
 
-def _parquet_excess(files: Sequence[str], limits: Limits) -> str | None:
-    """What the footers of Parquet files say, without reading a row. A broken file is reported by its reader."""
+def _parquet_size(files: Sequence[str]) -> tuple[int, int]:
+    """Rows and bytes by the footers of Parquet files, without reading a row. Its reader reports a broken file."""
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
@@ -263,12 +251,10 @@ def _parquet_excess(files: Sequence[str], limits: Limits) -> str | None:
         try:
             footer = pq.read_metadata(file)
         except (OSError, ArrowException):
-            return None
+            return 0, 0
         rows += footer.num_rows
         size += sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
-    if rows > limits.rows:
-        return f"has {rows:,} rows, more than the {limits.rows:,} of an in-process load"
-    return f"has {size:,} bytes, more than the {limits.bytes:,} of an in-process load" if size > limits.bytes else None
+    return rows, size
 
 
 def _count_lines(path: str) -> int:

@@ -8,24 +8,21 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
 from omnigraph.api.values import count_noun
-from omnigraph.cli.params import Function, ReadPoint, UsageError, at_most_one, file_option
-from omnigraph.cli.printing.progress import working
+from omnigraph.cli.config import replace_file
+from omnigraph.cli.params import UsageError, at_most_one, combine, file_option, repeatable_option
 from omnigraph.cli.target import Invocation, StoreScope, open_served
 from omnigraph.errors import BadRequestError, CompileError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph import QueryRows
     from omnigraph.api.load import MutationReceipt
     from omnigraph.client import RemoteGraph
 
@@ -35,36 +32,23 @@ _read: object = None
 
 
 def read_source(path: Path) -> str:
-    """The text of a `.pg` or `.gq` file, without a byte order mark. Line ends are kept: the languages know both."""
-    if path == STDIN:
-        return read_stdin()
+    """The text of a `.pg` or `.gq` file, without a byte order mark. Line ends are kept: the languages know both. A
+    second read of stdin is an error, because it would get nothing."""
+    global _read
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        if path != STDIN:
+            return path.read_bytes().decode("utf-8-sig")
+        if _read is sys.stdin:
+            raise BadRequestError("stdin (-) can be given for one file only")
+        _read = sys.stdin
+        return sys.stdin.buffer.read().decode("utf-8-sig")
     except FileNotFoundError:
         raise NotFoundError(f"'{path}' does not exist") from None
+    except UnicodeDecodeError as error:
+        where = "stdin" if path == STDIN else f"'{path}'"
+        raise BadRequestError(f"{where} is not UTF-8 text (byte {error.start})") from error
     except OSError as error:
         raise BadRequestError(f"can't read '{path}': {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadRequestError(f"'{path}' is not UTF-8 text (byte {error.start})") from error
-
-
-def read_stdin() -> str:
-    """All of stdin as text. A second read is an error, because it would get nothing."""
-    global _read
-    if _read is sys.stdin:
-        raise BadRequestError("stdin (-) can be given for one file only")
-    _read = sys.stdin
-    try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadRequestError(f"stdin is not UTF-8 text (byte {error.start})") from error
-
-
-def write_source(path: Path, text: str) -> None:
-    try:
-        path.write_bytes(text.encode("utf-8"))
-    except OSError as error:
-        raise BadRequestError(f"can't write '{path}': {error.strerror}") from error
 
 
 def json_object(text: str, where: str, what: str) -> dict[str, Any]:
@@ -84,54 +68,61 @@ def json_object(text: str, where: str, what: str) -> dict[str, Any]:
     return given
 
 
+def json_or_text(text: str) -> Any:
+    """The value that a text spells in JSON, else the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 _TEXTS: Final = frozenset({"string", "date", "datetime", "blob"})
 """Types whose values are texts, and need no quotes."""
 
 
-def name_and_uri(name: str | None, uri: str | None) -> tuple[str | None, str | None]:
-    """The arguments of a query told apart, in any order: a name is an identifier, and a graph's URI is not, unless both
-    are there."""
+def query_name(invocation: Invocation, name: str | None, source: str | None, kind: str) -> str | None:
+    """The name of the query to run. The name and the graph's URI may be given in any order: a name is an identifier,
+    and a URI is not, unless both are there. Without a source, it is the name of a stored query, and required."""
+    uri = invocation.uri
     if (file := next((each for each in (uri, name) if each is not None and each.endswith(".gq")), None)) is not None:
         raise UsageError(f"Got unexpected extra argument(s) ({file}); a file of queries is given with --query")
-    if name is None or (uri is not None and (name.isidentifier() or not uri.isidentifier())):
-        return name, uri
-    return (name, None) if name.isidentifier() else (uri, name)
-
-
-def query_source(name: str | None, file: Path | None, text: str | None, *, kind: str) -> str | None:
-    """The ad-hoc source; None where a name means a stored query, which only a server has."""
-    at_most_one(("--query", file), ("--query-string", text))
-    if text is not None:
-        if not text.strip():
-            raise BadRequestError("--query-string must not be empty")
-        return text
-    if file is not None:
-        return read_source(file)
-    if name is None:
+    if name is not None and not name.isidentifier() and (uri is None or uri.isidentifier()):
+        name, uri = uri, name
+    if name is None and source is None:
         raise BadRequestError(f"provide a {kind} name, or the {kind} itself with --query <file> or -e '<gq>'")
-    return None
+    invocation.uri, invocation.query_name = uri, name
+    return name
 
 
-def open_stored(invocation: Invocation, name: str, kind: str, uri: str | None = None) -> RemoteGraph:
+def _read_query(query: Path | None, query_string: str | None) -> str | None:
+    at_most_one(("--query", query), ("--query-string", query_string))
+    if query is not None:
+        return read_source(query)
+    if query_string is not None and not query_string.strip():
+        raise BadRequestError("--query-string must not be empty")
+    return query_string
+
+
+query_options = combine(
+    "source",
+    _read_query,
+    query=file_option("--query", help="A .gq file that holds the query."),
+    query_string=click.option("-e", "--query-string", help="The query itself.", metavar="GQ"),
+)
+"""The text of an ad-hoc query; None where a name means a stored query, which only a server has."""
+
+
+def open_stored(invocation: Invocation, name: str, kind: str) -> RemoteGraph:
     """The graph whose server has a query of this name."""
-    target = invocation.target(uri)
+    target = invocation.target
     if isinstance(target, StoreScope):
         raise BadRequestError(
             f"by-name invocation needs a server: '{name}' would be a stored {kind}; "
             "on storage, give the source with --query <file> or -e '<gq>'"
         )
     if kind == "mutation":
-        invocation.actor_of(target)
+        invocation.write_actor()  # refuses --as
     return open_served(target, invocation.config)
-
-
-def stored_rows(
-    invocation: Invocation, name: str, given: Parameters, point: ReadPoint, uri: str | None = None
-) -> QueryRows:
-    """The rows of a read that the server has under this name."""
-    with open_stored(invocation, name, "query", uri) as graph, working("running the query"):
-        rows = graph.invoke(name, given.of_stored(graph, name), **point, expect_mutation=False)
-    return cast("QueryRows", rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +133,13 @@ class Parameters:
     texts: dict[str, str]
 
     @classmethod
-    def parse(cls, text: str | None, file: Path | None, named: Sequence[str]) -> Parameters:
-        at_most_one(("--params", text), ("--params-file", file))
-        where = "--params" if file is None else f"'{file}'"
-        text = text if file is None else read_source(file)
+    def parse(cls, params: str | None, params_file: Path | None, param: Sequence[str]) -> Parameters:
+        at_most_one(("--params", params), ("--params-file", params_file))
+        where = "--params" if params_file is None else f"'{params_file}'"
+        text = params if params_file is None else read_source(params_file)
         values = {} if text is None else json_object(text, where, "params must be a JSON object")
         texts: dict[str, str] = {}
-        for each in named:
+        for each in param:
             name, assigned, value = each.removeprefix("$").partition("=")
             if not assigned or not name:
                 raise UsageError(f"--param takes NAME=VALUE, not '{each}'")
@@ -159,113 +150,68 @@ class Parameters:
 
     def of_source(self, source: str, name: str | None) -> dict[str, Any]:
         """The values for a query of a text; an error in the text is raised when it is run."""
-        if not self.texts:
-            return self.values
-        return self._read(_declared_types(source, name))
+        return self._read(_declared_types(source, name)) if self.texts else self.values
 
     def of_stored(self, graph: RemoteGraph, name: str) -> dict[str, Any]:
         """The values for a query that a server has under this name, which is asked for its types."""
         if not self.texts:
             return self.values
-        found = next((query for query in graph.stored_queries().queries if query.name == name), None)
-        return self._read({} if found is None else {parameter.name: parameter.kind for parameter in found.params})
+        stored = next((query for query in graph.stored_queries().queries if query.name == name), None)
+        return self._read({} if stored is None else {parameter.name: parameter.kind for parameter in stored.params})
 
     def _read(self, types: Mapping[str, str]) -> dict[str, Any]:
-        return {**self.values, **{name: _parse_value(name, text, types.get(name)) for name, text in self.texts.items()}}
+        values = dict(self.values)
+        for name, text in self.texts.items():
+            type_ = types.get(name)
+            try:
+                values[name] = text if type_ is None or type_.lower() in _TEXTS else json.loads(text)
+            except (ValueError, RecursionError):
+                raise BadRequestError(f"--param {name}: expected {type_} as JSON writes it, got '{text}'") from None
+        return values
 
 
-query_file_option = file_option("--query", help="A .gq file that holds the query.")
-query_string_option = click.option("-e", "--query-string", help="The query itself.", metavar="GQ")
-
-
-def parameter_options(function: Function) -> Function:
-    """--params, --params-file and --param, passed on as `parameters`."""
-
-    @click.option("--params", help="Parameters, a JSON object.", metavar="JSON")
-    @file_option("--params-file", help="A file with the parameters; - is stdin.")
-    @click.option(
-        "--param",
-        multiple=True,
-        help="A parameter, read as the type that the query declares; may be repeated.",
-        metavar="NAME=VALUE",
-    )
-    @wraps(function)
-    def command(
-        *arguments: Any, params: str | None, params_file: Path | None, param: tuple[str, ...], **options: Any
-    ) -> None:
-        function(*arguments, parameters=Parameters.parse(params, params_file, param), **options)
-
-    return command
+parameter_options = combine(
+    "parameters",
+    Parameters.parse,
+    params=click.option("--params", help="Parameters, a JSON object.", metavar="JSON"),
+    params_file=file_option("--params-file", help="A file with the parameters; - is stdin."),
+    param=repeatable_option(
+        "--param", help="A parameter, read as the type that the query declares", metavar="NAME=VALUE"
+    ),
+)
 
 
 def describe_affected(receipt: MutationReceipt) -> str:
-    """How many entities a mutation changed, for a person."""
     return f"{count_noun(receipt.affected_nodes, 'node')}, {count_noun(receipt.affected_edges, 'edge')}"
-
-
-def _parse_value(name: str, text: str, type_: str | None) -> Any:
-    if type_ is None or type_.lower() in _TEXTS:
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise BadRequestError(f"--param {name}: expected {type_} as JSON writes it, got '{text}'") from None
-
-
-def refuse_where_unsafe() -> None:
-    """Locks and renames as they are needed here exist on POSIX only."""
-    if sys.platform == "win32":
-        raise BadRequestError("a baseline can't be installed safely on this platform; run this on Linux or macOS")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not."""
-    with _lock(path), _temporary(path) as (file, temporary):
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-        installed = os.fstat(file.fileno()).st_ino
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
-        if path.stat().st_ino != installed:
-            raise ConflictError(f"'{path}' was replaced by somebody else meanwhile; run the command again")
+    """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not.
 
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """One installer at a time. The lock file stays: removing it would let two hold a lock of the same name."""
+    One installer runs at a time. The lock file stays: removing it would let two hold a lock of the same name. Locks and
+    renames as they are needed here exist on POSIX only.
+    """
     import fcntl
 
     try:
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise BadRequestError(f"can't write to '{path.parent}': {error.strerror}") from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with replace_file(path) as file:
+            yield file
+            installed = os.fstat(file.fileno()).st_ino
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        if path.stat().st_ino != installed:
+            raise ConflictError(f"'{path}' was replaced by somebody else meanwhile; run the command again")
     finally:
-        os.close(handle)
-
-
-@contextmanager
-def _temporary(path: Path) -> Iterator[tuple[BinaryIO, str]]:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file, temporary
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        os.close(lock)
 
 
 def _declared_types(source: str, name: str | None) -> dict[str, str]:

@@ -25,10 +25,12 @@ from omnigraph.cli.params import (
     GroupedOption,
     HiddenArgument,
     UsageError,
+    at_most_one,
     split_global_flags,
+    uri_parameters,
 )
 from omnigraph.cli.printing.output import describe_fault, print_json, print_json_line, report_failure, show_traces
-from omnigraph.cli.registry import COMMANDS, FAMILIES, Command, check_flags, current_name, legend
+from omnigraph.cli.registry import COMMANDS, FAMILIES, Capability, Command, check_flags, current_name, legend
 from omnigraph.cli.target import Invocation, branch_names, complete_names
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.process import PROCESS
@@ -43,20 +45,23 @@ _GIVEN_WITH: Final = {
 
 
 class RegisteredCommand(click.Command):
-    """A command of the registry. It refuses global flags that it would ignore, before it does anything."""
+    """A command of the registry. It refuses global flags that it would ignore, before it does anything. The graph and
+    --json belong to its `Invocation`, and not to the arguments of its function."""
 
     row: Command
 
     def invoke(self, ctx: click.Context) -> Any:
         flags = ctx.find_object(GlobalFlags) or GlobalFlags()
+        uri, uri_option, json = (ctx.params.pop(name, None) for name in ("uri", "uri_option", "json"))
         try:
             check_flags(self.row, flags)
-            ctx.obj = Invocation(self.row, flags)
+            at_most_one(("URI", uri), ("--uri", uri_option))
+            ctx.obj = Invocation(self.row, flags, uri if uri_option is None else uri_option, json=bool(json))
             return super().invoke(ctx)
         except (click.ClickException, Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:
-            if ctx.params.get("json") or (self.row.path == "query" and ctx.params.get("format") == ReadFormat.JSON):
+            if json or (self.row.path == "query" and ctx.params.get("format") == ReadFormat.JSON):
                 # A pipeline prints an object per line, everything else one object.
                 print_error(error, in_lines=self.row.path == "pipeline run")
             raise
@@ -137,8 +142,11 @@ def _command(row: Command) -> click.Command:
         hidden=row.hidden,
         context_settings={"show_default": True},
     )
-    command = build(function)
+    command = build(click.make_pass_decorator(Invocation)(function))
     command.row = row
+    if row.capability in (Capability.ANY, Capability.DIRECT):
+        with_option = row.path.partition(" ")[0] in ("branch", "commit", "changes", "diff")
+        command.params += uri_parameters(with_option=with_option)
     return command
 
 

@@ -1,7 +1,7 @@
 """The global flags, and the options that several commands share, so that they read alike in every help text.
 
-Commands decorate their functions with them. A decorator that stands for several options passes one value on: the point
-to read at, the scope of changes. Nothing here opens a graph, and a command never parses a global flag itself.
+Commands decorate their functions with them. Options that are combined pass one value on: the point to read at, the
+scope of changes. Nothing here opens a graph, and a command never parses a global flag itself.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from omnigraph.api.enums import EntityKind, Operation, ReadFormat
+
+if TYPE_CHECKING:
+    from omnigraph.api.history import ChangeScope
 
 COMPLETION_VARIABLE = "_OMNIGRAPH_COMPLETE"
 """The scripts of `omnigraph completion` set it to ask for candidates."""
@@ -27,6 +30,7 @@ WITHOUT_VALUE = ("--yes", "--quiet", "--debug")
 _BARE: dict[tuple[str, ...], str] = {("commit", "list", "--graph"): "--dag"}
 
 Function = Callable[..., None]
+Decorator = Callable[[Function], Function]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -125,6 +129,11 @@ def choice_option(name: str, choices: type[StrEnum], **attributes: Any) -> Calla
     return click.option(name, type=ValueChoice(choices), **attributes)
 
 
+def repeatable_option(*declarations: str, help: str, **attributes: Any) -> Callable[[F], F]:
+    """An option that may be given several times, as its help says."""
+    return click.option(*declarations, multiple=True, help=f"{help}; may be repeated.", **attributes)
+
+
 def file_option(name: str, *declarations: str, **attributes: Any) -> Callable[[F], F]:
     """An option whose value is a path, `-` included."""
     attributes.setdefault("metavar", "FILE")
@@ -141,64 +150,45 @@ json_option = click.option("--json", "json", is_flag=True, help="Print JSON.")
 branch_option = click.option(
     "--branch", default="main", help="The branch.", metavar="NAME", shell_complete=complete_branch
 )
-# A graph is named with --store; that its URI may also be an argument, or the value of --uri, is for old scripts.
-uri_argument = click.argument("uri", cls=HiddenArgument, required=False)
-types_option = click.option("--type", "types", multiple=True, help="Only this type; may be repeated.", metavar="TYPE")
+types_option = repeatable_option("--type", "types", help="Only this type", metavar="TYPE")
 limit_option = click.option("--limit", type=click.IntRange(min=1), help="Changes per page.", metavar="N")
 format_option = choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
 
 
-def uri_argument_or_option(function: Function) -> Function:
-    """The URI of a graph as an argument or with --uri, passed on as `uri`."""
-
-    @uri_argument
-    @click.option("--uri", "uri_option", hidden=True)
-    @wraps(function)
-    def command(*arguments: Any, uri: str | None, uri_option: str | None, **options: Any) -> None:
-        at_most_one(("URI", uri), ("--uri", uri_option))
-        function(*arguments, uri=uri if uri_option is None else uri_option, **options)
-
-    return command
+def uri_parameters(*, with_option: bool) -> list[click.Parameter]:
+    """The URI of a graph as an argument, and with --uri. They are for old scripts: a graph is named with --store."""
+    option = [click.Option(["--uri", "uri_option"], hidden=True)] if with_option else []
+    return [HiddenArgument(["uri"], required=False), *option]
 
 
-class ReadPoint(TypedDict):
-    """The keywords of every method that reads: which snapshot of the graph it reads."""
+def combine(name: str, make: Callable[..., Any], **options: Decorator) -> Decorator:
+    """Several options, by the names of their values, that a command gets as the one value that `make` makes of them."""
 
-    branch: str | None
-    snapshot: str | None
-    version: int | None
-    at: datetime | None
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def command(*arguments: Any, **values: Any) -> None:
+            value = make(**{each: values.pop(each) for each in options})
+            function(*arguments, **{name: value}, **values)
+
+        decorated: Function = command
+        for option in reversed(options.values()):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
 def read_point(
-    branch: str | None, snapshot: str | None = None, version: int | None = None, at: str | None = None
-) -> ReadPoint:
-    """Check that the options name one snapshot; without any of them it is the head of main."""
+    branch: str | None = None, snapshot: str | None = None, at_version: int | None = None, at: str | None = None
+) -> dict[str, Any]:
+    """The point that the options name, as the keywords of every method that reads; without options, the head of main.
+
+    They are those of `ReadPoint`, which is not imported here: a command line that is refused must not pay for it.
+    """
     at_most_one(("--branch", branch), ("--snapshot", snapshot))
-    at_most_one(("--snapshot", snapshot), ("--at-version", version), ("--at", at))
+    at_most_one(("--snapshot", snapshot), ("--at-version", at_version), ("--at", at))
     name = None if snapshot is not None else "main" if branch is None else branch
-    return ReadPoint(branch=name, snapshot=snapshot, version=version, at=None if at is None else _parse_time(at))
-
-
-def read_point_options(function: Function) -> Function:
-    """--branch, --snapshot, --at-version and --at, passed on as `point`."""
-
-    @click.option("--branch", help="Read this branch.  [default: main]", metavar="NAME", shell_complete=complete_branch)
-    @click.option("--snapshot", help="Read the graph as of this commit.", metavar="COMMIT")
-    @click.option("--at-version", type=int, help="Read the branch as of this version.", metavar="N")
-    @click.option("--at", help="Read the branch as of this time, in ISO 8601; UTC if it names no zone.", metavar="TIME")
-    @wraps(function)
-    def command(
-        *arguments: Any,
-        branch: str | None,
-        snapshot: str | None,
-        at_version: int | None,
-        at: str | None,
-        **options: Any,
-    ) -> None:
-        function(*arguments, point=read_point(branch, snapshot, at_version, at), **options)
-
-    return command
+    return {"branch": name, "snapshot": snapshot, "version": at_version, "at": None if at is None else _parse_time(at)}
 
 
 def _parse_time(text: str) -> datetime:
@@ -209,18 +199,30 @@ def _parse_time(text: str) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def change_scope_options(function: Function) -> Function:
-    """--kind, --type and --op, passed on as `scope`."""
+read_point_options = combine(
+    "point",
+    read_point,
+    branch=click.option(
+        "--branch", help="Read this branch.  [default: main]", metavar="NAME", shell_complete=complete_branch
+    ),
+    snapshot=click.option("--snapshot", help="Read the graph as of this commit.", metavar="COMMIT"),
+    at_version=click.option("--at-version", type=int, help="Read the branch as of this version.", metavar="N"),
+    at=click.option(
+        "--at", help="Read the branch as of this time, in ISO 8601; UTC if it names no zone.", metavar="TIME"
+    ),
+)
 
-    @choice_option("--kind", EntityKind, multiple=True, help="Only this kind; may be repeated.")
-    @types_option
-    @choice_option("--op", Operation, multiple=True, help="Only this operation; may be repeated.")
-    @wraps(function)
-    def command(
-        *arguments: Any, kind: tuple[str, ...], types: tuple[str, ...], op: tuple[str, ...], **options: Any
-    ) -> None:
-        from omnigraph.api.history import ChangeScope
 
-        function(*arguments, scope=ChangeScope.of(kinds=kind, types=types, ops=op), **options)
+def _change_scope(kind: tuple[str, ...], types: tuple[str, ...], op: tuple[str, ...]) -> ChangeScope:
+    from omnigraph.api.history import ChangeScope
 
-    return command
+    return ChangeScope.of(kinds=kind, types=types, ops=op)
+
+
+change_scope_options = combine(
+    "scope",
+    _change_scope,
+    kind=choice_option("--kind", EntityKind, multiple=True, help="Only this kind; may be repeated."),
+    types=types_option,
+    op=choice_option("--op", Operation, multiple=True, help="Only this operation; may be repeated."),
+)

@@ -26,6 +26,16 @@ class Capability(StrEnum):
     LOCAL = "local"
 
 
+_DESCRIBED: Final = {
+    Capability.ANY: ("data", "data of a graph, served or in storage"),
+    Capability.SERVED: ("served", "needs a server"),
+    Capability.DIRECT: ("direct (storage-native)", "works on storage or on files"),
+    Capability.CONTROL: ("cluster control", "a cluster and its policies"),
+    Capability.LOCAL: ("local", "addresses no graph"),
+}
+"""What messages call the commands of a capability, and the meaning that the legend gives."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """One command. `function` is `module.function` below `omnigraph.cli.commands`; `flags` are the global flags that it
@@ -85,24 +95,20 @@ def _row(
     return Command(path, function, summary, *access, examples, details, hidden)
 
 
-def _access(capability: Capability, *flags: str) -> Access:
-    return capability, flags
-
-
-_READ: Final = _access(Capability.ANY, "server", "graph", "store", "profile")
-_WRITE: Final = _access(Capability.ANY, "server", "graph", "store", "as", "profile")
-_MAINTENANCE: Final = _access(Capability.DIRECT, "cluster", "graph", "store", "profile")
-_CLUSTER: Final = _access(Capability.CONTROL, "cluster", "graph", "profile")
-_STORED_QUERIES: Final = _access(Capability.CONTROL, "server", "cluster", "graph", "profile")
-_SERVER: Final = _access(Capability.SERVED, "server", "profile")
-_AGENTS: Final = _access(Capability.ANY, "server", "cluster", "graph", "store", "as", "profile")
-_DOCTOR: Final = _access(Capability.ANY, "server", "cluster", "graph", "store", "profile")
-_STORE: Final = _access(Capability.DIRECT, "store")
-_STORE_OR_CLUSTER: Final = _access(Capability.DIRECT, "cluster", "store")
-_PIPELINE_RUN: Final = _access(Capability.DIRECT, "cluster", "store", "as")
-_APPLY: Final = _access(Capability.CONTROL, "as")
-_CONFIG: Final = _access(Capability.CONTROL)
-_LOCAL: Final = _access(Capability.LOCAL)
+_READ: Access = (Capability.ANY, ("server", "graph", "store", "profile"))
+_WRITE: Access = (Capability.ANY, ("server", "graph", "store", "as", "profile"))
+_MAINTENANCE: Access = (Capability.DIRECT, ("cluster", "graph", "store", "profile"))
+_CLUSTER: Access = (Capability.CONTROL, ("cluster", "graph", "profile"))
+_STORED_QUERIES: Access = (Capability.CONTROL, ("server", "cluster", "graph", "profile"))
+_SERVER: Access = (Capability.SERVED, ("server", "profile"))
+_AGENTS: Access = (Capability.ANY, ("server", "cluster", "graph", "store", "as", "profile"))
+_DOCTOR: Access = (Capability.ANY, ("server", "cluster", "graph", "store", "profile"))
+_STORE: Access = (Capability.DIRECT, ("store",))
+_STORE_OR_CLUSTER: Access = (Capability.DIRECT, ("cluster", "store"))
+_PIPELINE_RUN: Access = (Capability.DIRECT, ("cluster", "store", "as"))
+_APPLY: Access = (Capability.CONTROL, ("as",))
+_CONFIG: Access = (Capability.CONTROL, ())
+_LOCAL: Access = (Capability.LOCAL, ())
 
 # fmt: off
 _ROWS: Final = (
@@ -111,8 +117,7 @@ _ROWS: Final = (
          "omnigraph quickstart first",
          details="It never overwrites a file. It prints the next commands; the README.md that it writes explains"
                  " them."),
-    _row("init", "schema.init",
-         "Create a graph at the location that --store names", _STORE,
+    _row("init", "schema.init", "Create a graph at the location that --store names", _STORE,
          "omnigraph init --schema schema.pg --store new.omni",
          "omnigraph init --schema schema.pg --store s3://bucket/team.omni",
          details="It creates parent directories, and refuses a location that already holds a graph."),
@@ -189,15 +194,13 @@ _ROWS: Final = (
          details="It changes nothing. A plan that can't be applied is still shown, with exit code 0."),
     _row("schema apply", "schema.apply", "Change the schema, and the data with it, in one commit", _WRITE,
          "omnigraph schema apply --store team.omni --schema schema.pg --allow-data-loss"),
-    _row("pipeline run", "pipeline.run",
-         "Run a pipeline as one commit", _PIPELINE_RUN,
+    _row("pipeline run", "pipeline.run", "Run a pipeline as one commit", _PIPELINE_RUN,
          "omnigraph pipeline run ingest.yaml", "omnigraph pipeline run ingest.yaml --dry-run --json"),
     _row("pipeline validate", "pipeline.validate",
          "Check a pipeline file, and against the schema of its graph if the graph exists", _STORE_OR_CLUSTER,
          "omnigraph pipeline validate ingest.yaml",
          details="It does not start Spark."),
-    _row("pipeline explain", "pipeline.explain",
-         "Show the steps of a run without running it", _STORE_OR_CLUSTER,
+    _row("pipeline explain", "pipeline.explain", "Show the steps of a run without running it", _STORE_OR_CLUSTER,
          "omnigraph pipeline explain ingest.yaml",
          details="It reads schemas, not rows."),
     _row("optimize", "maintenance.optimize",
@@ -222,8 +225,7 @@ _ROWS: Final = (
     _row("fmt", "source_files.fmt", "Format schema (.pg) and query (.gq) files in place", _LOCAL,
          "omnigraph fmt schema.pg queries", "omnigraph fmt . --check --diff",
          details="Only the layout changes; every comment is kept."),
-    _row("graphs list", "setup.list_graphs",
-         "List the graphs of a server, if you may know them", _SERVER,
+    _row("graphs list", "setup.list_graphs", "List the graphs of a server, if you may know them", _SERVER,
          "omnigraph graphs list --server https://graphs.example.com"),
     _row("alias", "query.alias", "Run a stored query of a server by an alias from the configuration", _LOCAL,
          "omnigraph alias staff kb"),
@@ -239,8 +241,7 @@ _ROWS: Final = (
          details="It changes nothing."),
     _row("cluster apply", "cluster.apply", "Apply the configuration to the cluster", _APPLY,
          "omnigraph cluster apply --config . --as lea"),
-    _row("cluster approve", "cluster.approve",
-         "Approve a deletion, for the plan as it is now", _APPLY,
+    _row("cluster approve", "cluster.approve", "Approve a deletion, for the plan as it is now", _APPLY,
          "omnigraph cluster approve graph.team --config . --as lea"),
     _row("cluster status", "cluster.status",
          "Show the applied resources and the last commit of each pipeline", _CONFIG,
@@ -248,7 +249,7 @@ _ROWS: Final = (
     _row("cluster refresh", "cluster.refresh",
          "Record the resources as they are now, whatever was recorded before", _CONFIG,
          "omnigraph cluster refresh --config ."),
-    _row("cluster import", "cluster.import_", "Create the ledger of a cluster from the graphs that exist", _CONFIG,
+    _row("cluster import", "cluster.refresh", "Create the ledger of a cluster from the graphs that exist", _CONFIG,
          "omnigraph cluster import --config ."),
     _row("cluster force-unlock", "cluster.force_unlock", "Remove the lock of a command that has died", _CONFIG,
          "omnigraph cluster force-unlock LOCK --config ."),
@@ -274,16 +275,14 @@ _ROWS: Final = (
                  "row. The exit code is 0 for allow and for deny."),
     _row("policy show", "policy.show", "Print a bundle, or the Cedar policies made from it", _CLUSTER,
          "omnigraph policy show --file policy.yaml --cedar"),
-    _row("profile list", "setup.list_profiles",
-         "List the profiles; OMNIGRAPH_PROFILE selects the active one", _LOCAL,
+    _row("profile list", "setup.list_profiles", "List the profiles; OMNIGRAPH_PROFILE selects the active one", _LOCAL,
          "omnigraph profile list"),
     _row("profile show", "setup.show_profile", "Show what a profile addresses", _LOCAL,
          "omnigraph profile show", "omnigraph profile show team --json"),
     _row("serve", "serve.serve",
          "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP", _STORE_OR_CLUSTER,
          "omnigraph serve --cluster .", "omnigraph serve --store team.omni --unauthenticated --bind 127.0.0.1:8080"),
-    _row("mcp", "mcp.mcp",
-         "Offer a graph to agents as tools (Model Context Protocol)", _AGENTS,
+    _row("mcp", "mcp.mcp", "Offer a graph to agents as tools (Model Context Protocol)", _AGENTS,
          "omnigraph mcp --store team.omni --queries queries/team.gq --read-only"),
     _row("doctor", "doctor.doctor",
          "Check this machine and the addressed graph, and suggest how to fix problems", _DOCTOR,
@@ -302,14 +301,6 @@ _ROWS: Final = (
 # fmt: on
 COMMANDS: Final = {row.path: row for row in _ROWS}
 
-_CLASS = {
-    Capability.ANY: "data",
-    Capability.SERVED: "served",
-    Capability.DIRECT: "direct (storage-native)",
-    Capability.CONTROL: "cluster control",
-    Capability.LOCAL: "local",
-}
-
 _SELECTS = {
     "server": "--server selects a graph behind a server",
     "cluster": "--cluster selects a cluster",
@@ -319,33 +310,20 @@ _SELECTS = {
     "profile": "--profile selects a profile of the operator configuration",
 }
 
-_MEANING = {
-    Capability.ANY: "data of a graph, served or in storage",
-    Capability.SERVED: "needs a server",
-    Capability.DIRECT: "works on storage or on files",
-    Capability.CONTROL: "a cluster and its policies",
-    Capability.LOCAL: "addresses no graph",
-}
-
 
 def check_flags(command: Command, flags: GlobalFlags) -> None:
-    """Refuse the first flag that the command would ignore."""
-    if command.path == "alias":
-        _refuse_all(flags)
-    for flag, _ in flags.addressing():
-        if flag not in command.flags:
-            kind = f"`{command.label}` is a {_CLASS[command.capability]} command"
-            message = f"{kind}; {_SELECTS[flag]} and does not apply. {_remedy(command)}"
-            raise BadRequestError(message.rstrip())
-
-
-def _refuse_all(flags: GlobalFlags) -> None:
-    """An alias declares its own server and graph, so every flag that would declare them again is named."""
+    """Refuse the first flag that the command would ignore. An alias declares its own server and graph, so that all of
+    them are named."""
     present = dict(flags.addressing())
-    names = [f"--{flag}" for flag in ("server", "graph", "store", "cluster", "profile", "as") if flag in present]
-    if names:
+    if command.path == "alias" and present:
+        names = [f"--{flag}" for flag in ("server", "graph", "store", "cluster", "profile", "as") if flag in present]
         uses = "`alias` uses the server, graph, and stored query of its declaration"
         raise BadRequestError(f"{uses}; leave out {', '.join(names)}")
+    for flag in present:
+        if flag not in command.flags:
+            kind = f"`{command.label}` is a {_DESCRIBED[command.capability][0]} command"
+            message = f"{kind}; {_SELECTS[flag]} and does not apply. {_remedy(command)}"
+            raise BadRequestError(message.rstrip())
 
 
 def _remedy(command: Command) -> str:
@@ -376,28 +354,17 @@ def legend() -> str:
             if command.capability is capability and not command.hidden:
                 family, _, second = command.path.partition(" ")
                 families.setdefault(family, []).extend([second] if second else [])
-        lines.append(f"  {capability:<8} {_MEANING[capability]}")
+        lines.append(f"  {capability:<8} {_DESCRIBED[capability][1]}")
         names = [f"{family} {'|'.join(words)}" if words else family for family, words in families.items()]
         # A large family may continue on the next line, after a bar.
-        wrapped = textwrap.wrap(
-            ", ".join(names).replace("|", "| "),
-            width=78,
-            initial_indent=" " * 11,
-            subsequent_indent=" " * 11,
-            break_on_hyphens=False,
-        )
+        text, indent = ", ".join(names).replace("|", "| "), " " * 11
+        wrapped = textwrap.wrap(text, 78, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
         lines += [line.replace("| ", "|") for line in wrapped]
     return "\n".join(lines) + "\n"
 
 
-_OLD_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("read",): ("query",),
-    ("change",): ("mutate",),
-    ("check",): ("lint",),
-    ("query", "lint"): ("lint",),
-    ("query", "check"): ("lint",),
-}
-_SYNONYMS: dict[tuple[str, ...], tuple[str, ...]] = {("schema", "get"): ("schema", "show")}
+_OLD_NAMES = {"read": "query", "change": "mutate", "check": "lint", "query lint": "lint", "query check": "lint"}
+_SYNONYMS = {"schema get": "schema show"}
 
 
 def current_name(arguments: Sequence[str]) -> tuple[list[str], str | None]:
@@ -405,10 +372,11 @@ def current_name(arguments: Sequence[str]) -> tuple[list[str], str | None]:
 
     Only the first two words are looked at, so that a file or a branch may be called like an old command.
     """
-    if tuple(arguments[:1]) == ("help",):
-        return [*arguments[1:], "--help"], None
+    words = list(arguments)
+    if words[:1] == ["help"]:
+        return [*words[1:], "--help"], None
     for old, new in (_OLD_NAMES | _SYNONYMS).items():
-        if tuple(arguments[: len(old)]) == old:
-            note = f"`omnigraph {' '.join(old)}` is deprecated; use `omnigraph {' '.join(new)}`"
-            return [*new, *arguments[len(old) :]], note if old in _OLD_NAMES else None
-    return list(arguments), None
+        if words[: (length := len(old.split()))] == old.split():
+            note = f"`omnigraph {old}` is deprecated; use `omnigraph {new}`" if old in _OLD_NAMES else None
+            return [*new.split(), *words[length:]], note
+    return words, None

@@ -11,14 +11,15 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.api.enums import ReadFormat
 from omnigraph.api.graph import GraphApi
-from omnigraph.cli.inputs import describe_affected, json_object, read_source
-from omnigraph.cli.params import ReadPoint, UsageError, read_point
+from omnigraph.api.queries import ReadPoint
+from omnigraph.cli.inputs import describe_affected, json_object, json_or_text, read_source
+from omnigraph.cli.params import UsageError, read_point
 from omnigraph.cli.printing.output import print_lines, print_text
 from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
 from omnigraph.errors import BadRequestError, OmniGraphError
@@ -27,7 +28,6 @@ from omnigraph.language.query.parser import parse_queries
 from omnigraph.language.query.syntax import Query
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.language.source import did_you_mean, structure_of
-from omnigraph.storage.identifiers import MAIN
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import QueryRows
@@ -61,11 +61,11 @@ class Statement:
         self._lines.append(line)
         if not self._is_complete(line):
             return None
-        taken, self._lines = self.text.strip(), []
-        if taken.startswith(":"):
-            return taken
-        # The semicolon is the shell's, not the language's.
-        return taken[: structure_of(taken).rstrip().rfind(";")] if _ends_here(taken) else taken
+        statement = self.rest() or ""
+        structure = structure_of(statement).rstrip()
+        if statement.startswith(":") or not structure.endswith(";"):
+            return statement
+        return statement[: len(structure) - 1]  # the semicolon is the shell's, not the language's
 
     def rest(self) -> str | None:
         """What was begun and never completed: nothing more will come."""
@@ -75,24 +75,14 @@ class Statement:
     def _is_complete(self, line: str) -> bool:
         if self.text.lstrip().startswith(":"):
             return True
-        if self.is_empty:
+        structure = structure_of(self.text).rstrip()
+        if not structure.strip():
             return False
-        if not line.strip() or _ends_here(self.text):
+        if not line.strip() or structure.endswith(";"):
             return True
-        structure = structure_of(self.text)
-        if _depth(structure) > 0:
+        if sum(map(structure.count, _OPEN)) > sum(map(structure.count, _CLOSED)):
             return False
-        if structure.split(None, 1)[0] == "query":
-            return "{" in structure
-        return len(self._lines) == 1
-
-
-def _ends_here(text: str) -> bool:
-    return structure_of(text).rstrip().endswith(";")
-
-
-def _depth(structure: str) -> int:
-    return sum(structure.count(sign) for sign in _OPEN) - sum(structure.count(sign) for sign in _CLOSED)
+        return "{" in structure if structure.split(None, 1)[0] == "query" else len(self._lines) == 1
 
 
 def statements(lines: Iterable[str]) -> Iterator[str]:
@@ -110,12 +100,6 @@ def as_query(text: str) -> str:
     return f"query shell() {{ {text} }}" if _BODY.match(structure_of(text).lstrip()) else text
 
 
-def as_call(text: str) -> tuple[str, str] | None:
-    """The name of a query and what is behind it, if that is what the text can be."""
-    found = _CALL.fullmatch(text.strip())
-    return None if found is None or found[1] == "query" else (found[1], found[2])
-
-
 KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "as", "desc", "asc", "insert", "update", "delete"),
     *("set", "where", "and", "or", "contains", "starts_with", "nearest", "bm25", "rrf", "search", "fuzzy"),
@@ -127,7 +111,7 @@ _INTO = re.compile(r"\b(?:insert|update|delete)\s+([A-Za-z_]\w*)[^}]*$")
 
 @dataclass
 class Names:
-    """Where names come from. Each is asked for when it is needed, and remembered by who gives it."""
+    """The sources of names. Each is asked when it is needed, and remembers what it gave."""
 
     schema: Callable[[], str]
     branches: Callable[[], Sequence[str]]
@@ -135,65 +119,56 @@ class Names:
     commands: Mapping[str, Sequence[str]]
     """The commands of the shell, with the words that may follow each."""
 
-    _compiled: tuple[str, Catalog | None] = ("", None)
+    _compiled: tuple[str, Catalog] | None = None
 
     def complete(self, before: str, word: str) -> list[str]:
-        """What `word` may become, after the text that stands before it in the statement."""
+        """What `word` may become, after the text before it in the statement."""
         return sorted(name for name in self._fitting(before, word) if name.startswith(word))
 
     def _fitting(self, before: str, word: str) -> Iterable[str]:
-        said = before.split()
-        if not said and word.startswith(":"):
+        words = before.split()
+        if not words and word.startswith(":"):
             return self.commands
-        if said and said[0] in self.commands and said[0] not in (":explain", ":profile"):
-            if said[0] == ":branch":
-                return [*self.branches(), *self.commands[":branch"]]
-            return self.commands[said[0]] or self._types()
-        if "." in word and word.startswith("$"):
-            variable, _, _ = word.partition(".")
-            return [f"{variable}.{name}" for name in self._properties_of(variable[1:], before)]
-        if word.startswith("$"):
+        if words and words[0] in self.commands and words[0] not in (":explain", ":profile"):
+            branches = self.branches() if words[0] == ":branch" else ()
+            return [*branches, *self.commands[words[0]]] or _types(self._catalog())
+        if word.startswith("$") and "." not in word:
             return [f"${name}" for name, _ in _BOUND.findall(before)]
+        catalog = self._catalog()
+        if word.startswith("$"):
+            variable, _, _ = word.partition(".")
+            bound = dict(_BOUND.findall(before)).get(variable[1:])
+            any_type = (name for type_ in catalog.types() for name in type_.properties)
+            return [f"{variable}.{name}" for name in (any_type if bound is None else _properties(catalog, bound))]
         if (into := _INTO.search(before)) is not None:
-            return self._properties_of_type(into[1])
-        offered = [*KEYWORDS, *self._types(), *self._edges(), *(self.queries() if not said else ())]
+            return _properties(catalog, into[1])
+        # A traversal spells edges with a small initial.
+        edges = [name[:1].lower() + name[1:] for name in catalog.edges]
+        offered = [*KEYWORDS, *_types(catalog), *edges, *(self.queries() if not words else ())]
         pinned = _BOUND.search(before.rpartition("{")[0].rpartition("\n")[2])
         if pinned is not None and before.rstrip().endswith(("{", ",")):
-            offered += self._properties_of_type(pinned[2])
+            offered += _properties(catalog, pinned[2])
         return offered
 
-    def _catalog(self) -> Catalog | None:
+    def _catalog(self) -> Catalog:
+        """The schema as it is now; an empty one while it does not compile."""
         try:
             text = self.schema()
-            if text != self._compiled[0]:
+            if self._compiled is None or text != self._compiled[0]:
                 self._compiled = (text, compile_schema(text))
+            return self._compiled[1]
         except OmniGraphError:
-            return None
-        return self._compiled[1]
+            return compile_schema("")
 
-    def _types(self) -> list[str]:
-        catalog = self._catalog()
-        return [] if catalog is None else [*catalog.nodes, *catalog.edges, *catalog.interfaces]
 
-    def _edges(self) -> list[str]:
-        """As a traversal spells them: with a small initial."""
-        catalog = self._catalog()
-        return [] if catalog is None else [name[:1].lower() + name[1:] for name in catalog.edges]
+def _types(catalog: Catalog) -> list[str]:
+    return [*catalog.nodes, *catalog.edges, *catalog.interfaces]
 
-    def _properties_of(self, variable: str, before: str) -> list[str]:
-        bound = dict(_BOUND.findall(before)).get(variable)
-        if bound is not None:
-            return self._properties_of_type(bound)
-        catalog = self._catalog()
-        return [] if catalog is None else [name for type_ in catalog.types() for name in type_.properties]
 
-    def _properties_of_type(self, name: str) -> list[str]:
-        catalog = self._catalog()
-        if catalog is None:
-            return []
-        # An edge is spelled with a small initial where it is walked.
-        found = catalog.nodes.get(name) or catalog.interfaces.get(name) or catalog.edge_named(name)
-        return [] if found is None else list(found.properties)
+def _properties(catalog: Catalog, name: str) -> list[str]:
+    # An edge is spelled with a small initial where it is walked.
+    type_ = catalog.nodes.get(name) or catalog.interfaces.get(name) or catalog.edge_named(name)
+    return [] if type_ is None else list(type_.properties)
 
 
 HELP = """\
@@ -235,18 +210,17 @@ class Leaving(Exception):  # noqa: N818  (no error: somebody said goodbye)
     """The session is over."""
 
 
-@dataclass
 class Session:
-    graph: GraphApi
-    printer: ReadPrinter
-    actor: str | None = None
-    branch: str = MAIN
-    point: ReadPoint = field(default_factory=lambda: read_point(MAIN))
-    params: dict[str, Any] = field(default_factory=dict)
-    known: dict[str, Known] = field(default_factory=dict)
+    """The graph, the branch or the past of it that is read, the values of parameters, and the queries by name."""
 
-    def __post_init__(self) -> None:
-        self.point = read_point(self.branch)
+    def __init__(self, graph: GraphApi, printer: ReadPrinter, actor: str | None, branch: str) -> None:
+        self.graph = graph
+        self.printer = printer
+        self.actor = actor
+        self.branch = branch
+        self.point = ReadPoint(branch)
+        self.params: dict[str, Any] = {}
+        self.known: dict[str, Known] = {}
         self._commands: dict[str, Callable[[str], None]] = {
             ":at": self._at,
             ":branch": self._branch,
@@ -261,17 +235,13 @@ class Session:
         }
         offered: dict[str, tuple[str, ...]] = dict.fromkeys(self._commands, ())
         offered |= {":format": tuple(ReadFormat), ":branch": ("create",), ":at": ("now",)}
-        self.names = Names(
-            schema=lambda: self.graph.schema.show(self.branch),
-            branches=self.graph.list_branches,
-            queries=lambda: self.known,
-            commands=offered,
-        )
+        schema = lambda: graph.schema.show(self.branch)  # noqa: E731
+        self.names = Names(schema, graph.list_branches, lambda: self.known, offered)
 
     @property
     def prompt(self) -> str:
         point = self.point
-        past = point["snapshot"] or point["version"] or (point["at"] and point["at"].isoformat())
+        past = point.snapshot or point.version or (point.at and point.at.isoformat())
         return f"{self.branch}@{past}> " if past else f"{self.branch}> "
 
     def run(self, statement: str) -> None:
@@ -285,41 +255,39 @@ class Session:
                 raise BadRequestError(f"there is no {name}; {hint or ':help lists the commands'}")
             command(rest.strip())
             return
-        known, given = self._asked(statement)
+        known, given = self._find_query(statement)
         if known.is_mutation:
             self._mutate(known, given)
         elif known.source is None:
-            rows = self._server().invoke(known.name, given, **self.point, expect_mutation=False)
+            rows = self._server().invoke(known.name, given, **self.point.keywords, expect_mutation=False)
             self.printer.show(cast("QueryRows", rows))
         else:
-            self.printer.show(self.graph.query(known.source, known.name, given, **self.point))
+            self.printer.show(self.graph.query(known.source, known.name, given, **self.point.keywords))
 
-    def _asked(self, text: str) -> tuple[Known, dict[str, Any]]:
-        """What a text asks for, and values for its parameters."""
-        called = as_call(text)
-        if called is not None and called[0] in self.known:
-            known = self.known[called[0]]
-            return known, self._values_for(known) | _arguments(called[1])
-        source = as_query(text)
-        if called is not None and source == text:
+    def _find_query(self, text: str) -> tuple[Known, dict[str, Any]]:
+        """The query that a text asks for, and values for its parameters."""
+        source, arguments = as_query(text), {}
+        call = _CALL.fullmatch(text.strip())
+        name = None if call is None or call[1] == "query" else call[1]
+        if call is not None and name in self.known:
+            known, arguments = self.known[name], _arguments(call[2])
+        elif name is not None and source == text:
             names = f"; :queries FILE takes some: {', '.join(sorted(self.known)) or 'there are none yet'}"
-            raise BadRequestError(f"'{called[0]}' is not a query that can be called{names}")
-        queries = parse_queries(source).queries
-        if len(queries) != 1:
-            raise BadRequestError("one query at a time; :queries FILE takes those of a file")
-        known = Known.of(queries[0], source)
-        return known, self._values_for(known)
+            raise BadRequestError(f"'{name}' is not a query that can be called{names}")
+        else:
+            queries = parse_queries(source).queries
+            if len(queries) != 1:
+                raise BadRequestError("one query at a time; :queries FILE takes those of a file")
+            known = Known.of(queries[0], source)
+        values = {name: self.params[name] for name in known.parameters if name in self.params}
+        return known, values | arguments
 
-    def _asked_text(self, text: str) -> tuple[str, str, dict[str, Any]]:
+    def _find_source(self, text: str) -> tuple[str, str, dict[str, Any]]:
         """The same where the text of the query is needed."""
-        known, given = self._asked(text)
+        known, given = self._find_query(text)
         if known.source is None:
             raise BadRequestError(f"the text of '{known.name}' is the server's; write the read itself")
         return known.source, known.name, given
-
-    def _values_for(self, known: Known) -> dict[str, Any]:
-        """The values of the session that the query has parameters for."""
-        return {name: self.params[name] for name in known.parameters if name in self.params}
 
     def _server(self) -> RemoteGraph:
         from omnigraph.client import RemoteGraph
@@ -328,11 +296,11 @@ class Session:
         return self.graph
 
     def _mutate(self, known: Known, given: dict[str, Any]) -> None:
-        if self.point != read_point(self.branch):
+        if not self.point.is_head:
             raise BadRequestError("the past can't be changed; :at now goes back to the branch")
         if known.source is None:
-            answer = self._server().invoke(known.name, given, branch=self.branch, expect_mutation=True)
-            receipt = cast("MutationReceipt", answer)
+            done = self._server().invoke(known.name, given, branch=self.branch, expect_mutation=True)
+            receipt = cast("MutationReceipt", done)
         else:
             receipt = self.graph.mutate(known.source, known.name, given, branch=self.branch, actor=self.actor)
         print_lines([f"changed {receipt.branch}: {describe_affected(receipt)}"])
@@ -340,19 +308,19 @@ class Session:
     # ---- commands
 
     def _at(self, where: str) -> None:
-        point = read_point(self.branch)
-        # Looked up now, and not at the next read: a state that is not there is no place to be.
+        point = ReadPoint(self.branch)
+        # It is looked up now, and not at the next read: nobody can be at a snapshot that does not exist.
         if where.isdigit():
             newest = self.graph.version_of(self.branch)
             if not 1 <= int(where) <= newest:
                 raise BadRequestError(f"branch '{self.branch}' has the versions 1 to {newest}")
-            point = read_point(self.branch, version=int(where))
-        elif _is_commit(where):
+            point = ReadPoint(self.branch, version=int(where))
+        elif len(where) == 26 and where.isalnum():
+            point = ReadPoint(snapshot=where)
             self.graph.version_of(snapshot=where)
-            point = read_point(None, where)
         elif where not in ("", "now"):
-            point = read_point(self.branch, at=where)
-            self.graph.version_of(self.branch, at=point["at"])
+            point = ReadPoint(**read_point(self.branch, at=where))
+            self.graph.version_of(self.branch, at=point.at)
         self.point = point
 
     def _branch(self, name: str) -> None:
@@ -368,15 +336,15 @@ class Session:
             hint = did_you_mean(name, branches)
             raise BadRequestError(f"branch '{name}' not found; {hint or f':branch create {name} makes it'}")
         self.branch = name
-        self.point = read_point(name)
+        self.point = ReadPoint(name)
 
     def _explain(self, text: str) -> None:
-        source, name, given = self._asked_text(text)
-        print_lines(self.graph.explain(source, name, given, **self.point), lambda _: "")
+        source, name, given = self._find_source(text)
+        print_lines(self.graph.explain(source, name, given, **self.point.keywords), lambda _: "")
 
     def _profile(self, text: str) -> None:
-        source, name, given = self._asked_text(text)
-        show_profiled(self.graph, source, name, given, self.point, self.printer)
+        source, name, given = self._find_source(text)
+        show_profiled(self.graph, source, name, given, self.point.keywords, self.printer)
 
     def _format(self, name: str) -> None:
         if not name:
@@ -420,10 +388,6 @@ class Session:
         raise Leaving
 
 
-def _is_commit(text: str) -> bool:
-    return len(text) == 26 and text.isalnum()
-
-
 def _arguments(text: str) -> dict[str, Any]:
     """`{"name": "Ada"}`, or `name=Ada age=36`: values are JSON where they can be, else text."""
     if not text or text.startswith("{"):
@@ -437,10 +401,7 @@ def _arguments(text: str) -> dict[str, Any]:
         name, equals, value = word.partition("=")
         if not equals:
             raise BadRequestError(f"'{word}' is not an argument; write name=value, or a JSON object")
-        try:
-            given[name.removeprefix("$")] = json.loads(value)
-        except (ValueError, RecursionError):
-            given[name.removeprefix("$")] = value
+        given[name.removeprefix("$")] = json_or_text(value)
     return given
 
 

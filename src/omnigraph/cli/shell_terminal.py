@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from time import perf_counter
 
 from omnigraph.cli.config import operator_directory
@@ -65,9 +64,7 @@ def run_piped(session: Session) -> int:
         for statement in statements(sys.stdin):
             try:
                 session.run(statement)
-            except Leaving:
-                raise
-            except BrokenPipeError:
+            except (Leaving, BrokenPipeError):
                 raise
             except Exception as error:
                 code = max(code, report_failure(error))
@@ -84,16 +81,18 @@ def _line_editing(session: Session, statement: Statement) -> Iterator[None]:
         yield
         return
     history = operator_directory() / "shell_history"
-    _recall(history)
-    found: list[str] = []
+    readline.set_history_length(_REMEMBERED_LINES)
+    with suppress(OSError):
+        readline.read_history_file(history)
+    offered: list[str] = []
 
     def complete(word: str, number: int) -> str | None:
         if number == 0:
             before = readline.get_line_buffer()[: readline.get_begidx()]
             # Whatever goes wrong here must not spoil what is being typed.
             with suppress(Exception):
-                found[:] = session.names.complete(f"{statement.text}\n{before}".lstrip("\n"), word)
-        return found[number] if number < len(found) else None
+                offered[:] = session.names.complete(f"{statement.text}\n{before}".lstrip("\n"), word)
+        return offered[number] if number < len(offered) else None
 
     readline.set_completer(complete)
     readline.set_completer_delims(_DELIMITERS)
@@ -103,24 +102,9 @@ def _line_editing(session: Session, statement: Statement) -> Iterator[None]:
         yield
     finally:
         readline.set_completer(None)
-        _remember(history)
-
-
-def _recall(history: Path) -> None:
-    import readline
-
-    readline.set_history_length(_REMEMBERED_LINES)
-    with suppress(OSError):
-        readline.read_history_file(history)
-
-
-def _remember(history: Path) -> None:
-    """Queries may hold what others should not see, so the file is the operator's alone."""
-    import readline
-
-    try:
-        history.parent.mkdir(parents=True, exist_ok=True)
-        history.touch(mode=0o600)
-        readline.write_history_file(history)
-    except OSError as error:
-        print(f"warning: the history was not kept in '{history}': {error.strerror}", file=sys.stderr)
+        try:
+            history.parent.mkdir(parents=True, exist_ok=True)
+            history.touch(mode=0o600)  # queries may hold what others should not see
+            readline.write_history_file(history)
+        except OSError as error:
+            print(f"warning: the history was not kept in '{history}': {error.strerror}", file=sys.stderr)

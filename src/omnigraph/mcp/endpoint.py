@@ -27,8 +27,8 @@ from omnigraph.language.source import did_you_mean
 from omnigraph.mcp import guide
 from omnigraph.mcp.graph import Access, Terms
 from omnigraph.mcp.guide import GUIDE, catalog_of, readable
-from omnigraph.mcp.stored_queries import query_tools
-from omnigraph.mcp.tool import Toolcall, shorten
+from omnigraph.mcp.stored_queries import QueryTool, query_tools
+from omnigraph.mcp.tool import Tool, shorten
 from omnigraph.mcp.tools import TOOLS
 
 _MOST_EXACT: Final = 2**53 - 1
@@ -115,40 +115,35 @@ def resources_of(graph: GraphApi, *, read_only: bool) -> list[types.Resource]:
 
 def resource_at(graph: GraphApi, uri: str, *, read_only: bool) -> types.TextResourceContents:
     """The content at an address. Raises `NotFoundError` where there is nothing."""
-    kind, *rest = (unquote(part) for part in uri.removeprefix(_SCHEME).split("/"))
-    if not uri.startswith(_SCHEME):
-        kind = ""
-    match kind, rest:
-        case "guide", []:
-            return types.TextResourceContents(uri=uri, mime_type=_MARKDOWN, text=GUIDE)
-        case "schema", []:
-            return types.TextResourceContents(uri=uri, mime_type=_TEXT, text=graph.schema.show())
-        case "schema", [branch, *more]:
-            text = graph.schema.show("/".join([branch, *more]))
-            return types.TextResourceContents(uri=uri, mime_type=_TEXT, text=text)
-        case "queries", [name]:
-            for tool in query_tools(graph, read_only=read_only).values():
-                if tool.query.name == name:
-                    return types.TextResourceContents(uri=uri, mime_type=_JSON, text=wire.encode(tool.query).decode())
-        case "entity", [type_name, entity_id]:
+    path = uri.removeprefix(_SCHEME) if uri.startswith(_SCHEME) else ""
+    mime_type, text = _JSON, None
+    match [unquote(part) for part in path.split("/")]:
+        case ["guide"]:
+            mime_type, text = _MARKDOWN, GUIDE
+        case ["schema", *branch]:
+            mime_type, text = _TEXT, graph.schema.show("/".join(branch) if branch else None)
+        case ["queries", name]:
+            queries = (tool.query for tool in query_tools(graph, read_only=read_only).values())
+            text = next((wire.encode(query).decode() for query in queries if query.name == name), None)
+        case ["entity", type_name, entity_id]:
             type_ = catalog_of(graph.schema.show()).type_named(type_name)
             if (found := graph.entity(type_.type_key, entity_id)) is not None:
                 text = wire.encode(readable(type_, found)).decode()
-                return types.TextResourceContents(uri=uri, mime_type=_JSON, text=text)
-    raise NotFoundError(f"there is no resource '{uri}'")
+    if text is None:
+        raise NotFoundError(f"there is no resource '{uri}'")
+    return types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
 
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
+Page: TypeAlias = types.PaginatedRequestParams | None
 AccessOf: TypeAlias = Callable[[Context], Access]
-
-NAME: Final = "omnigraph"
 
 
 def protocol_server(access_of: AccessOf, terms: Terms) -> Server[Any]:
     """A server over whatever graphs `access_of` finds."""
     handlers = _Handlers(access_of, terms)
     return Server(
-        NAME,
+        "omnigraph",
         version=__version__,
         title="OmniGraph",
         instructions=guide.READ_ONLY if terms.read_only else guide.INSTRUCTIONS,
@@ -168,7 +163,7 @@ class _Handlers:
         self._terms = terms
         self._tools = {name: tool for name, tool in TOOLS.items() if not (terms.read_only and tool.writes)}
 
-    async def list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def list_tools(self, context: Context, params: Page) -> types.ListToolsResult:
         stored = await self._read(context, partial(query_tools, read_only=self._terms.read_only))
         offered = [*self._tools.values(), *stored.values()]
         return types.ListToolsResult(tools=[tool.describe() for tool in offered])
@@ -176,41 +171,32 @@ class _Handlers:
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         access, terms, name = self._access_of(context), self._terms, params.name
         given = params.arguments or {}
-        tool = self._tools.get(name)
         try:
             _refuse_lone_surrogates(given)
-            if tool is not None:
-                decoded = tool.decode(given)
-                run = lambda graph: tool.run(Toolcall(graph, terms, access.actor), decoded)  # noqa: E731
-                return tool_result(await access.run(run, writes=tool.writes))
-            queries = await access.run(partial(query_tools, read_only=terms.read_only), writes=False)
-            if (stored := queries.get(name)) is None:
-                raise NotFoundError(self._no_tool(name, queries))
-            invoke = lambda graph: stored.run(Toolcall(graph, terms, access.actor), given)  # noqa: E731
-            return tool_result(await access.run(invoke, writes=stored.writes))
+            tool: Tool | QueryTool | None = self._tools.get(name)
+            if tool is None:
+                queries = await access.run(partial(query_tools, read_only=terms.read_only), writes=False)
+                if (tool := queries.get(name)) is None:
+                    raise NotFoundError(self._no_tool(name, queries))
+            run = tool.bind(given)
+            return tool_result(await access.run(lambda graph: run(graph, terms, access.actor), writes=tool.writes))
         except Exception as error:
             return error_result(error, name, terms)
 
-    async def list_resources(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
+    async def list_resources(self, context: Context, params: Page) -> types.ListResourcesResult:
         found = await self._read(context, partial(resources_of, read_only=self._terms.read_only))
         return types.ListResourcesResult(resources=found)
 
-    async def list_templates(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
+    async def list_templates(self, context: Context, params: Page) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=list(TEMPLATES))
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        content = partial(resource_at, uri=params.uri, read_only=self._terms.read_only)
-        return types.ReadResourceResult(contents=[await self._read(context, content)])
+        content = await self._read(context, partial(resource_at, uri=params.uri, read_only=self._terms.read_only))
+        return types.ReadResourceResult(contents=[content])
 
-    async def list_prompts(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListPromptsResult:
+    async def list_prompts(self, context: Context, params: Page) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=list(self._prompts().values()))
 
     async def get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:

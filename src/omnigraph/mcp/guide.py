@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
 import mcp_types as types
 
+from omnigraph.dates import format_date, format_datetime
 from omnigraph.language.catalog import Cardinality, Catalog, EdgeType, NodeType, Property, TableType
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.language.types import Scalar
@@ -133,10 +133,6 @@ def traversal_name(edge: EdgeType) -> str:
     return edge.name[0].lower() + edge.name[1:]
 
 
-_FIRST_DAY: Final = date(1970, 1, 1)
-_FIRST_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def readable(
     type_: TableType, entity: Mapping[str, Any], wanted: Collection[str] = (), *, nulls: bool = True
 ) -> dict[str, Any]:
@@ -154,16 +150,6 @@ def _value(prop: Property | None, value: Any, whole: bool) -> Any:
     if kind.is_blob:
         return value if whole or not value.startswith("base64:") else "(Blob)"
     if kind.scalar in (Scalar.DATE, Scalar.DATETIME):
-        return [_moment(kind.scalar, each) for each in value] if kind.list else _moment(kind.scalar, value)
+        spell = format_date if kind.scalar is Scalar.DATE else format_datetime
+        return list(map(spell, value)) if kind.list else spell(value)
     return value
-
-
-def _moment(scalar: Scalar, count: int) -> Any:
-    """A day or a moment as ISO text. What Python's calendar does not reach stays a number."""
-    try:
-        if scalar is Scalar.DATE:
-            return (_FIRST_DAY + timedelta(days=count)).isoformat()
-        moment = _FIRST_MOMENT + timedelta(milliseconds=count)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return count

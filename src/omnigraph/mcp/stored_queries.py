@@ -7,10 +7,10 @@ for all of them (`branch`, `continuation`, ...) are explained once, by the instr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final, cast, get_args
 
 import mcp_types as types
 
@@ -20,9 +20,21 @@ from omnigraph.api.load import MutationReceipt
 from omnigraph.api.queries import ParamDescriptor, StoredQueries, StoredQuery
 from omnigraph.errors import BadRequestError, ConflictError, PolicyError, RequestShapeError
 from omnigraph.language.query.compile import compile_queries, describe_parameters
-from omnigraph.mcp.graph import Rows
+from omnigraph.mcp.graph import Rows, Terms
 from omnigraph.mcp.guide import catalog_of
-from omnigraph.mcp.tool import PagePosition, PinnedPoint, Toolcall, hints
+from omnigraph.mcp.tool import (
+    Branch,
+    Continuation,
+    IdempotencyKey,
+    IfCommit,
+    PagePosition,
+    PinnedPoint,
+    Result,
+    Snapshot,
+    Toolcall,
+    WriteBranch,
+    hints,
+)
 from omnigraph.mcp.tools import TOOLS
 from omnigraph.mcp.tools.queries import page_of_rows
 
@@ -36,16 +48,8 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
     "datetime": {"type": "string", "format": "date-time"},
     "blob": {"type": "string"},
 }
-_READ_CONTROLS: Final[dict[str, str]] = {
-    "branch": "The branch to read; main when left out.",
-    "snapshot": "A commit id: read exactly this snapshot instead of a branch's head.",
-    "continuation": "From the previous answer; the other arguments must be repeated unchanged.",
-}
-_WRITE_CONTROLS: Final[dict[str, str]] = {
-    "branch": "The branch that is changed; one that branch_create made.",
-    "if_commit": "Only if the branch is at this commit; nothing is written otherwise.",
-    "idempotency_key": "A name of your own for this write: repeating the call with it never writes twice.",
-}
+_READ_CONTROLS: Final = {"branch": Branch, "snapshot": Snapshot, "continuation": Continuation}
+_WRITE_CONTROLS: Final = {"branch": WriteBranch, "if_commit": IfCommit, "idempotency_key": IdempotencyKey}
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME: Final = 64
 
@@ -61,6 +65,13 @@ class QueryTool:
     def writes(self) -> bool:
         return self.query.mutation
 
+    @property
+    def controls(self) -> dict[str, str]:
+        """The arguments about the call and how they are named: a parameter of the query keeps the name it shares."""
+        taken = {param.name for param in self.query.params}
+        names = _WRITE_CONTROLS if self.query.mutation else _READ_CONTROLS
+        return {name: f"_{name}" if name in taken else name for name in names}
+
     def describe(self) -> types.Tool:
         query = self.query
         lines = [query.description or f"The stored {'mutation' if query.mutation else 'query'} {query.name}."]
@@ -68,65 +79,56 @@ class QueryTool:
             lines.append(query.instruction)
         required = [param.name for param in query.params if not param.nullable]
         if query.mutation:
-            required.append(self._control("branch"))
-        controls = {self._control(name): self._control_schema(name) for name in self._controls()}
+            required.append(self.controls["branch"])
+        properties = {param.name: _schema(param) for param in query.params}
+        for name, argument in self.controls.items():
+            properties[argument] = {"type": "string"}
+            if argument != name:  # explained only under a name that no other tool has
+                _, explanation = get_args((_WRITE_CONTROLS if query.mutation else _READ_CONTROLS)[name])
+                properties[argument]["description"] = explanation.description
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         return types.Tool(
             name=self.name,
             description="\n".join(lines),
-            input_schema={
-                "type": "object",
-                "properties": {param.name: _schema(param) for param in query.params} | controls,
-                "required": required,
-                "additionalProperties": False,
-            },
+            input_schema=schema,
             annotations=hints(None, writes=query.mutation, destructive=query.mutation),
         )
 
-    def run(self, call: Toolcall, given: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, given: Mapping[str, Any]) -> Callable[[GraphApi, Terms, str | None], Result]:
+        return partial(self._run, given)
+
+    def _run(self, given: Mapping[str, Any], graph: GraphApi, terms: Terms, actor: str | None) -> Result:
         declared = {param.name for param in self.query.params}
-        controls = {name: given.get(self._control(name)) for name in self._controls()}
+        controls = {name: given.get(argument) for name, argument in self.controls.items()}
         self._check(given, declared, controls)
         params = {name: value for name, value in given.items() if name in declared}
-        graph = call.graph
         if self.query.mutation:
             receipt = graph.invoke(
                 self.query.name,
                 params,
-                branch=call.terms.writable(controls["branch"] or ""),
+                branch=terms.writable(controls["branch"] or ""),
                 if_commit=controls["if_commit"],
-                actor=call.actor,
+                actor=actor,
                 idempotency_key=controls["idempotency_key"],
             )
-            members: dict[str, Any] = wire.to_builtins(receipt)
+            members: Result = wire.to_builtins(receipt)
             return members
-        asked = {name: value for name, value in given.items() if name != self._control("continuation")}
-        position = PagePosition.of(self.name, asked, controls["continuation"])
+        request = {name: value for name, value in given.items() if name != self.controls["continuation"]}
+        position = PagePosition.of(self.name, request, controls["continuation"])
         point = PinnedPoint.of(controls["branch"], controls["snapshot"], position)
         rows = graph.invoke(self.query.name, params, **point.keywords)
         assert not isinstance(rows, MutationReceipt), "a stored query stays what it was listed as"
-        return page_of_rows(call, position, point, rows)
-
-    def _controls(self) -> Mapping[str, str]:
-        return _WRITE_CONTROLS if self.query.mutation else _READ_CONTROLS
-
-    def _control(self, name: str) -> str:
-        """What an argument about the call is called: a parameter of the query that has its name keeps it."""
-        return f"_{name}" if any(param.name == name for param in self.query.params) else name
-
-    def _control_schema(self, name: str) -> dict[str, Any]:
-        """Explained only under a name that no other tool has."""
-        explanation = {} if self._control(name) == name else {"description": self._controls()[name]}
-        return {"type": "string", **explanation}
+        return page_of_rows(Toolcall(graph, terms, actor, position), point, rows)
 
     def _check(self, given: Mapping[str, Any], declared: set[str], controls: Mapping[str, Any]) -> None:
-        known = [*sorted(declared), *(self._control(name) for name in controls)]
+        known = [*sorted(declared), *self.controls.values()]
         if strangers := sorted(set(given) - set(known)):
             raise RequestShapeError(
                 f"{self.name}: unknown argument '{strangers[0]}'; its arguments are: {', '.join(known)}"
             )
         for name, value in controls.items():
             if value is not None and not isinstance(value, str):
-                raise RequestShapeError(f"{self.name}: '{self._control(name)}' must be a string")
+                raise RequestShapeError(f"{self.name}: '{self.controls[name]}' must be a string")
 
 
 def query_tools(graph: GraphApi, *, read_only: bool) -> dict[str, QueryTool]:
@@ -171,7 +173,7 @@ def with_query_files(graph: GraphApi, texts: Iterable[tuple[str, str]]) -> Graph
 
     Raises when a query does not fit the schema of main, or when two have one name.
     """
-    return cast(GraphApi, _WithQueryFiles(graph, texts))  # whatever it has not itself, it has from the graph
+    return cast(GraphApi, _WithQueryFiles(graph, texts))  # everything else comes from the graph
 
 
 class _WithQueryFiles:
@@ -199,27 +201,18 @@ class _WithQueryFiles:
         name: str,
         params: Mapping[str, Any] | None = None,
         *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
+        **point: Any,
     ) -> Rows | MutationReceipt:
         entry = next((each for each in self._entries.queries if each.name == name), None)
         if entry is None:
             raise BadRequestError(f"there is no stored query '{name}'")
+        source = self._sources[name]
         if not entry.mutation:
-            return self._graph.stream(
-                self._sources[name], name, params, branch=branch, snapshot=snapshot, version=version, at=at
-            )
+            return self._graph.stream(source, name, params, **point)
+        branch = point.get("branch")
         return self._graph.mutate(
-            self._sources[name],
-            name,
-            params,
-            branch=branch,
-            if_commit=if_commit,
-            actor=actor,
-            idempotency_key=idempotency_key,
+            source, name, params, branch=branch, if_commit=if_commit, actor=actor, idempotency_key=idempotency_key
         )

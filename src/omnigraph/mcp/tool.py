@@ -1,4 +1,4 @@
-"""One tool of an agent: its description, the struct of its arguments, and pages of results within a budget.
+"""One tool of an agent: its description, its arguments, and pages of results within a budget.
 
 The modules of `mcp.tools` and `mcp.stored_queries` are built from it. Nothing is kept between pages: a continuation is
 short, because a model has to repeat it, and names the commits that the first page read and how many items were
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 
 import mcp_types as types
 import msgspec
@@ -29,75 +30,101 @@ from omnigraph.mcp.graph import Rows, Terms
 from omnigraph.mcp.guide import catalog_of
 
 
-class Arguments(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The arguments of a tool. An unknown argument is refused: an agent that misspelled one would never learn why it
-    had no effect."""
-
-
 @dataclass(frozen=True, slots=True)
 class Toolcall:
-    """One call of a tool: the graph, the terms of the endpoint, and the actor of writes."""
+    """One call of a tool: the graph, the terms of the endpoint, the actor of writes, and the page that is asked for."""
 
     graph: GraphApi
     terms: Terms
-    actor: str | None = None
+    actor: str | None
+    position: PagePosition
+
+    def page(
+        self, head: Mapping[str, Any], name: str, items: Iterable[Any], pins: Callable[[], Iterable[str]] = tuple
+    ) -> dict[str, Any]:
+        return self.position.page(self.terms, head, name, items, pins)
+
+
+Result: TypeAlias = dict[str, Any]
+"""The members of the result of a tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`run` returns the members of the result. A tool that writes is not offered in read-only mode."""
+    """A function as a tool. One that writes is not offered in read-only mode."""
 
     name: str
     title: str
     description: str
-    arguments: type[Arguments]
-    run: Callable[[Toolcall, Any], dict[str, Any]]
-    writes: bool = False
-    destructive: bool = False
+    arguments: type[Struct]
+    function: Callable[..., Result]
+    writes: bool
+    destructive: bool
 
-    def decode(self, arguments: dict[str, Any] | None) -> Arguments:
+    def bind(self, given: dict[str, Any]) -> Callable[[GraphApi, Terms, str | None], Result]:
+        """The call with these arguments, which are checked at once."""
         try:
-            return msgspec.convert(arguments or {}, self.arguments)
+            arguments = msgspec.convert(given, self.arguments)
         except msgspec.ValidationError as error:
-            known = ", ".join(
-                f"{f.encode_name}{'' if f.required else '?'}" for f in msgspec.structs.fields(self.arguments)
-            )
+            fields = msgspec.structs.fields(self.arguments)
+            known = ", ".join(f"{field.encode_name}{'' if field.required else '?'}" for field in fields)
             raise RequestShapeError(f"{self.name}: {error}; its arguments are: {known or 'none'}") from None
+        keywords, request = msgspec.structs.asdict(arguments), msgspec.to_builtins(arguments)
+        keywords.pop("continuation", None)
+        position = PagePosition.of(self.name, request, request.pop("continuation", None))
+        return lambda graph, terms, actor: self.function(Toolcall(graph, terms, actor, position), **keywords)
 
     def describe(self) -> types.Tool:
         return types.Tool(
             name=self.name,
             title=self.title,
             description=self.description,
-            input_schema=input_schema(self.arguments),
+            input_schema=_input_schema(self.arguments),
             annotations=hints(self.title, writes=self.writes, destructive=self.destructive),
         )
 
 
+def tool(
+    title: str, *, writes: bool = False, destructive: bool = False, paged: bool = True
+) -> Callable[[Callable[..., Result]], Tool]:
+    """A tool with the name of the function, whose docstring describes it and whose keywords are its arguments.
+
+    A tool that reads in pages also has the argument `continuation`. An unknown argument is refused: an agent that
+    misspelled one would never learn why it had no effect.
+    """
+
+    def make(function: Callable[..., Result]) -> Tool:
+        annotations = get_type_hints(function, include_extras=True)
+        fields: list[Any] = []
+        for parameter in list(inspect.signature(function).parameters.values())[1:]:
+            default = () if parameter.default is parameter.empty else (parameter.default,)
+            fields.append((parameter.name, annotations[parameter.name], *default))
+        if paged and not writes:
+            fields.append(("continuation", Continuation, None))
+        arguments = msgspec.defstruct(
+            function.__name__, fields, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+        )
+        description = " ".join((function.__doc__ or "").split())
+        return Tool(function.__name__, title, description, arguments, function, writes, destructive)
+
+    return make
+
+
 def hints(title: str | None, *, writes: bool, destructive: bool = False) -> types.ToolAnnotations:
     """What clients use to decide whether they ask a person for consent. Nothing outside the graph is changed."""
-    if not writes:
-        return types.ToolAnnotations(title=title, read_only_hint=True, open_world_hint=False)
-    return types.ToolAnnotations(
-        title=title,
-        read_only_hint=False,
-        destructive_hint=destructive,
-        idempotent_hint=False,
-        open_world_hint=False,
-    )
+    of_writes = {"destructive_hint": destructive, "idempotent_hint": False} if writes else {}
+    return types.ToolAnnotations(title=title, read_only_hint=not writes, open_world_hint=False, **of_writes)
 
 
 @functools.cache
-def input_schema(arguments: type[Arguments]) -> dict[str, Any]:
+def _input_schema(arguments: type[Struct]) -> dict[str, Any]:
     """The JSON schema of a struct of arguments, in one piece."""
-    (schema,), components = msgspec.json.schema_components([arguments])
-    name = schema["$ref"].rpartition("/")[2]
-    whole = components.pop(name)
+    _, components = msgspec.json.schema_components([arguments])
+    whole = components.pop(arguments.__name__)
     if components:
-        raise AssertionError(f"the arguments {name} are not flat: {', '.join(components)}")
-    return {"type": "object", "properties": _argument_schemas(whole["properties"]), "additionalProperties": False} | (
-        {"required": whole["required"]} if whole.get("required") else {}
-    )
+        raise AssertionError(f"the arguments of {arguments.__name__} are not flat: {', '.join(components)}")
+    schema = {"type": "object", "properties": _argument_schemas(whole["properties"]), "additionalProperties": False}
+    return schema | ({"required": whole["required"]} if whole.get("required") else {})
 
 
 def _argument_schemas(properties: dict[str, Any]) -> dict[str, Any]:
@@ -131,9 +158,8 @@ class PagePosition:
     delivered: int = 0
 
     @classmethod
-    def of(cls, tool: str, arguments: Any, continuation: str | None) -> PagePosition:
-        members = {name: value for name, value in msgspec.to_builtins(arguments).items() if name != "continuation"}
-        first = cls(hashlib.sha256(msgspec.json.encode([tool, members], order="sorted")).digest())
+    def of(cls, tool: str, arguments: Mapping[str, Any], continuation: str | None) -> PagePosition:
+        first = cls(hashlib.sha256(msgspec.json.encode([tool, arguments], order="sorted")).digest())
         if continuation is None:
             return first
         match = _TOKEN.fullmatch(continuation.strip())
@@ -145,10 +171,6 @@ class PagePosition:
             f"continuation '{continuation[:80]}' does not belong to this call; repeat the arguments of the first "
             "call exactly and add the continuation of its answer, or leave the continuation out to start again"
         )
-
-    @property
-    def pin(self) -> str | None:
-        return self.pins[0] if self.pins else None
 
     def token(self, pins: Iterable[str], delivered: int) -> str:
         """The continuation after so many items, with a digest that detects a letter that was copied wrong."""
@@ -169,7 +191,8 @@ class PagePosition:
         room = terms.max_bytes - len(wire.encode(head))
         taken: list[Any] = []
         remaining = islice(items, self.delivered, None)
-        for item, size in _with_sizes(remaining):
+        for item in map(wire.to_builtins, remaining):
+            size = len(msgspec.json.encode(item)) + 1
             if taken and size > room:
                 return {
                     **head,
@@ -182,12 +205,6 @@ class PagePosition:
             taken.append(item)
             room -= size
         return {**head, name: taken}
-
-
-def _with_sizes(items: Iterable[Any]) -> Iterator[tuple[Any, int]]:
-    for item in items:
-        built = wire.to_builtins(item)
-        yield built, len(msgspec.json.encode(built)) + 1
 
 
 def shorten(item: Any, room: int) -> Any:
@@ -301,17 +318,10 @@ Params: TypeAlias = Annotated[
 QueryName: TypeAlias = Annotated[
     str | None, Meta(description="Which query of the text; needed only if it holds several.")
 ]
-IdempotencyKey: TypeAlias = Annotated[
-    str | None,
-    Meta(description="A name of your own for this write: repeating the call with it never writes twice."),
+WriteBranch: TypeAlias = Annotated[str, Meta(description="The branch that is changed; one that branch_create made.")]
+IfCommit: TypeAlias = Annotated[
+    str | None, Meta(description="Only if the branch is at this commit; nothing is written otherwise.")
 ]
-
-
-class ReadArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The arguments of a tool that reads one snapshot."""
-
-    branch: Branch = None
-    snapshot: Snapshot = None
-
-    def point(self, position: PagePosition | None = None) -> PinnedPoint:
-        return PinnedPoint.of(self.branch, self.snapshot, position)
+IdempotencyKey: TypeAlias = Annotated[
+    str | None, Meta(description="A name of your own for this write: repeating the call with it never writes twice.")
+]

@@ -6,92 +6,76 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 
 from omnigraph.api.enums import EntityKind
 from omnigraph.cli.inputs import STDIN
-from omnigraph.cli.params import ReadPoint, ValueChoice, file_option, json_option, read_point_options, uri_argument
-from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.params import ValueChoice, combine, file_option, json_option, read_point_options
 from omnigraph.cli.printing.progress import reading
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 _U64 = 2**64 - 1
 _READ_BYTES = 4 << 20
 
-entity_argument = click.argument("entity", type=ValueChoice(EntityKind), help="node or edge.")
-type_argument = click.argument("type_name", help="The type.", metavar="TYPE")
-id_argument = click.argument("id", help="The entity's id.")
-property_argument = click.argument("property", help="The blob property.")
+
+class BlobAddress(NamedTuple):
+    """The property that holds a blob, as `read_blob` takes it."""
+
+    entity: EntityKind
+    type_name: str
+    id: str
+    property: str
 
 
-@entity_argument
-@type_argument
-@id_argument
-@property_argument
-@uri_argument
+blob_arguments = combine(
+    "address",
+    BlobAddress,
+    entity=click.argument("entity", type=ValueChoice(EntityKind), help="node or edge."),
+    type_name=click.argument("type_name", help="The type.", metavar="TYPE"),
+    id=click.argument("id", help="The entity's id."),
+    property=click.argument("property", help="The blob property."),
+)
+
+
+@blob_arguments
 @read_point_options
 @click.option("--offset", type=click.IntRange(min=0), help="Start at byte N.", metavar="N")
 @click.option("--length", type=click.IntRange(min=0), help="Read at most N bytes.", metavar="N")
 @file_option("--out", help="Write to a file; - is stdout.")
-@pass_invocation
 def get(
     invocation: Invocation,
-    entity: EntityKind,
-    type_name: str,
-    id: str,
-    property: str,
-    uri: str | None,
-    point: ReadPoint,
+    address: BlobAddress,
+    point: dict[str, Any],
     offset: int | None,
     length: int | None,
     out: Path | None,
 ) -> None:
-    out = None if out == STDIN else out
     if length == 0:
         raise BadRequestError("Blob range --length must be greater than zero")
     if (offset or 0) + (length or 0) > _U64:
         raise BadRequestError("Blob range overflows u64")
-    _, graph = invocation.open(uri)
-    with graph:
-        blob = graph.read_blob(entity.value, type_name, id, property, **point)
+    with invocation.open() as graph:
+        blob = graph.read_blob(*address, **point)
         if (size := blob.description.size) is None:
             raise blob.description.not_downloaded()
         start, end = _range(offset, length, size)
         pieces = (blob.read_range(at, min(at + _READ_BYTES, end)) for at in range(start, end, _READ_BYTES))
-        with reading(f"{type_name} {id}", end - start) as advance:
-            _deliver(map(advance, pieces), end - start, out)
+        with reading(f"{address.type_name} {address.id}", end - start) as advance:
+            _deliver(map(advance, pieces), end - start, None if out == STDIN else out)
 
 
-@entity_argument
-@type_argument
-@id_argument
-@property_argument
-@uri_argument
+@blob_arguments
 @read_point_options
 @json_option
-@pass_invocation
-def stat(
-    invocation: Invocation,
-    entity: EntityKind,
-    type_name: str,
-    id: str,
-    property: str,
-    uri: str | None,
-    point: ReadPoint,
-    json: bool,
-) -> None:
+def stat(invocation: Invocation, address: BlobAddress, point: dict[str, Any]) -> None:
     from omnigraph.api import wire
 
-    _, graph = invocation.open(uri)
-    with graph:
-        description = graph.read_blob(entity.value, type_name, id, property, **point).description
-    if json:
-        print_json(description)
-    else:
-        print_lines(_flat_lines(wire.to_builtins(description)))
+    with invocation.open() as graph:
+        description = graph.read_blob(*address, **point).description
+    invocation.print(description, _flat_lines(wire.to_builtins(description)))
 
 
 def _flat_lines(members: dict[str, Any], above: str = "") -> Iterator[str]:

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
+from omnigraph.api.enums import Operation
 from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import json_object, read_source
-from omnigraph.cli.params import UsageError, complete_branch, file_option, json_option, uri_argument_or_option
-from omnigraph.cli.printing.history import branch_heads, head_lines
-from omnigraph.cli.printing.output import print_json, print_lines, print_warning
+from omnigraph.cli.params import UsageError, complete_branch, file_option, json_option
+from omnigraph.cli.printing.history import branch_heads, describe_entity, head_lines
+from omnigraph.cli.printing.output import print_warning, style_by
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.target import Invocation, StoreScope, pass_invocation
+from omnigraph.cli.target import Invocation, StoreScope
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
-    from omnigraph.api.branches import BranchHead, MergeConflict, MergePreview, Resolutions
+    from omnigraph.api.branches import MergeConflict, MergePreview, Resolutions
+
+kind_option = partial(click.option, multiple=True, metavar="KIND")
 
 
 @click.argument("name", help="The branch.")
-@uri_argument_or_option
 @click.option(
     "--from",
     "source",
@@ -34,98 +37,65 @@ if TYPE_CHECKING:
     shell_complete=complete_branch,
 )
 @json_option
-@pass_invocation
-def create(invocation: Invocation, name: str, uri: str | None, source: str, json: bool) -> None:
-    target, graph = invocation.open_to_write(uri)
-    with graph:
-        created = graph.create_branch(name, source=source, actor=invocation.actor_of(target))
-    if json:
-        from msgspec.structs import replace
-
-        print_json(replace(created, uri=target.uri))
-    else:
-        print_lines([f"created branch {created.name} from {created.source}"])
+def create(invocation: Invocation, name: str, source: str) -> None:
+    with invocation.open_to_write() as graph:
+        created = graph.create_branch(name, source=source, actor=invocation.write_actor())
+    invocation.print(invocation.name_graph(created), [f"created branch {created.name} from {created.source}"])
 
 
-@uri_argument_or_option
 @click.option(
     "--verbose",
     is_flag=True,
     help="Also show the head of each branch, its date and author, and its distance from main.",
 )
 @json_option
-@pass_invocation
-def list_(invocation: Invocation, uri: str | None, verbose: bool, json: bool) -> None:
+def list_(invocation: Invocation, verbose: bool) -> None:
     from omnigraph.api.branches import BranchHeads, BranchList
 
-    target = invocation.target(uri)
-    heads: list[BranchHead] = []
-    if isinstance(target, StoreScope) and not verbose:
-        names = _names_in_log(target)
+    target = invocation.target
+    if verbose:
+        with invocation.open() as graph:
+            heads = branch_heads(graph, graph.list_branches())
+        report = BranchHeads(tuple(head.name for head in heads), tuple(heads))
+        invocation.print(report, head_lines(heads))
+        return
+    if isinstance(target, StoreScope):
+        # Names are in the log alone, so that no table is opened and no Lance is loaded.
+        from omnigraph.storage.location import Location
+        from omnigraph.storage.log.branches import LogRoot
+
+        with closing(LogRoot.open(Location.parse(target.uri))) as root:
+            names = root.branches.names()
     else:
-        with invocation.open_target(target) as graph:
+        with invocation.open() as graph:
             names = graph.list_branches()
-            heads = branch_heads(graph, names) if verbose else []
-    if json:
-        print_json(BranchHeads(tuple(names), tuple(heads)) if verbose else BranchList(tuple(names)))
-    else:
-        print_lines(head_lines(heads) if verbose else names)
-
-
-def _names_in_log(target: StoreScope) -> list[str]:
-    """Names are in the log alone, so that no table is opened and no Lance is loaded."""
-    from omnigraph.storage.location import Location
-    from omnigraph.storage.log.branches import LogRoot
-
-    with closing(LogRoot.open(Location.parse(target.uri))) as root:
-        return root.branches.names()
+    invocation.print(BranchList(tuple(names)), names)
 
 
 @click.argument("name", help="The branch.", shell_complete=complete_branch)
-@uri_argument_or_option
 @json_option
-@pass_invocation
-def delete(invocation: Invocation, name: str, uri: str | None, json: bool) -> None:
-    target = invocation.target(uri)
-    invocation.echo(target)
-    invocation.require_consent(target, "branch delete", json=json)
-    with invocation.open_target(target) as graph:
-        deleted = graph.delete_branch(name, actor=invocation.actor_of(target))
-    if json:
-        from msgspec.structs import replace
-
-        print_json(replace(deleted, uri=target.uri))
-    else:
-        print_lines([f"deleted branch {deleted.name}"])
+def delete(invocation: Invocation, name: str) -> None:
+    invocation.echo()
+    invocation.require_consent("branch delete")
+    with invocation.open() as graph:
+        deleted = graph.delete_branch(name, actor=invocation.write_actor())
+    invocation.print(invocation.name_graph(deleted), [f"deleted branch {deleted.name}"])
 
 
 @click.argument("source", help="The branch to merge.", shell_complete=complete_branch)
-@uri_argument_or_option
 @click.option(
     "--into", default="main", help="The branch to merge into.", metavar="TARGET", shell_complete=complete_branch
 )
 @click.option("--delete-branch", is_flag=True, help="Delete the source afterwards.")
 @click.option("--preview", is_flag=True, help="Show what would change and what conflicts; do nothing.")
 @click.option("--exit-code", is_flag=True, help="With --preview: exit 1 when something conflicts.")
-@click.option(
-    "--ours",
-    multiple=True,
-    help="Resolve this kind of conflict (or all) with the entity of the target.",
-    metavar="KIND",
-)
-@click.option(
-    "--theirs",
-    multiple=True,
-    help="Resolve this kind of conflict (or all) with the entity of the source.",
-    metavar="KIND",
-)
+@kind_option("--ours", help="Resolve this kind of conflict (or all) with the entity of the target.")
+@kind_option("--theirs", help="Resolve this kind of conflict (or all) with the entity of the source.")
 @file_option("--resolutions", help="A JSON file that resolves conflicts by kind or entity.")
 @json_option
-@pass_invocation
 def merge(
     invocation: Invocation,
     source: str,
-    uri: str | None,
     into: str,
     delete_branch: bool,
     preview: bool,
@@ -133,24 +103,18 @@ def merge(
     ours: tuple[str, ...],
     theirs: tuple[str, ...],
     resolutions: Path | None,
-    json: bool,
 ) -> None:
-    target = invocation.target(uri)
     settled = _resolutions(ours, theirs, resolutions)
     if exit_code and not preview:
         raise UsageError("--exit-code goes with --preview; a merge that conflicts always exits 1")
     if preview:
-        with invocation.open_target(target) as graph, working("comparing branches"):
+        with invocation.open() as graph, working("comparing branches"):
             planned = graph.preview_merge(source, into, resolutions=settled)
-        if json:
-            print_json(planned)
-        else:
-            print_lines(_preview_lines(planned), _preview_style)
+        invocation.print(planned, _preview_lines(planned), _preview_style)
         raise Exit(1 if exit_code and planned.conflicts else 0)
-    invocation.echo(target)
     try:
-        with invocation.open_target(target) as graph, working("merging"):
-            actor = invocation.actor_of(target)
+        with invocation.open_to_write() as graph, working("merging"):
+            actor = invocation.write_actor()
             merged = graph.merge(source, into, delete_branch=delete_branch, resolutions=settled, actor=actor)
     except MergeConflictsError as error:
         for conflict in error.conflicts:
@@ -161,11 +125,8 @@ def merge(
         raise
     if merged.branch_delete_error is not None:
         print_warning(f"merged, but could not delete branch '{source}': {merged.branch_delete_error}")
-    if json:
-        print_json(merged)
-        return
-    lines = [f"merged {source} into {into}: {merged.outcome}"]
-    print_lines(lines + ([f"deleted branch {source}"] if merged.branch_deleted else []))
+    deleted = [f"deleted branch {source}"] if merged.branch_deleted else []
+    invocation.print(merged, [f"merged {source} into {into}: {merged.outcome}", *deleted])
 
 
 def _resolutions(ours: Sequence[str], theirs: Sequence[str], file: Path | None) -> Resolutions:
@@ -186,12 +147,10 @@ def _resolutions(ours: Sequence[str], theirs: Sequence[str], file: Path | None) 
 
 def _preview_lines(planned: MergePreview) -> Iterator[str]:
     yield f"merging {planned.source} into {planned.target} would be: {planned.outcome}"
-    marks = {"insert": "+", "update": "~", "delete": "-"}
     for type_key, counts in planned.counts.items():
-        yield f"{type_key}: " + ", ".join(f"{counts[op]} {op}" for op in marks if counts[op])
+        yield f"{type_key}: " + ", ".join(f"{counts[op]} {op}" for op in Operation if counts[op])
     for change in planned.changes:
-        ends = f" {change.src} -> {change.dst}" if change.src is not None else ""
-        yield f"  {marks[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
+        yield f"  {describe_entity(change)}"
     if planned.conflicts:
         yield count_noun(len(planned.conflicts), "conflict")
         for conflict in planned.conflicts:
@@ -214,5 +173,4 @@ def _value_lines(conflict: MergeConflict) -> Iterator[str]:
         yield f"      {each.property}: {shown}"
 
 
-def _preview_style(line: str) -> str:
-    return {"  + ": "green", "  ~ ": "yellow", "  - ": "red", "  ! ": "bold red"}.get(line[:4], "")
+_preview_style = style_by({"  + ": "green", "  ~ ": "yellow", "  - ": "red", "  ! ": "bold red"})

@@ -14,8 +14,9 @@ import click
 from click.exceptions import Exit
 
 from omnigraph.cli.params import json_option
-from omnigraph.cli.printing.output import print_json, print_lines
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.printing import cluster_reports
+from omnigraph.cli.printing.output import report_style
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -26,108 +27,83 @@ config_option = click.option("--config", default=".", help="The directory of clu
 
 @config_option
 @json_option
-def validate(config: str, json: bool) -> None:
-    from omnigraph.cli.printing import cluster_reports
+def validate(invocation: Invocation, config: str) -> None:
     from omnigraph.cluster.commands.plan import validate as run
 
     report = run(config, read_pipeline_text)
-    _print(report, lambda: cluster_reports.validate_lines(report), json=json)
+    _print(invocation, report, cluster_reports.validate_lines(report))
 
 
 @config_option
 @json_option
-def plan(config: str, json: bool) -> None:
-    from omnigraph.cli.printing import cluster_reports
+def plan(invocation: Invocation, config: str) -> None:
     from omnigraph.cluster.commands.plan import plan as run
 
-    for_review = _is_for_review(json=json)
+    for_review = _is_for_review(invocation)
     planned = run(config, read_pipeline_text, for_review=for_review)
-    _print(planned.output, lambda: cluster_reports.plan_lines(planned, for_review=for_review), json=json)
+    _print(invocation, planned.output, cluster_reports.plan_lines(planned, for_review=for_review))
 
 
 @config_option
 @json_option
-@pass_invocation
-def apply(invocation: Invocation, config: str, json: bool) -> None:
-    from omnigraph.cli.printing import cluster_reports
+def apply(invocation: Invocation, config: str) -> None:
     from omnigraph.cluster.commands.apply import apply as run
 
     report = run(config, read_pipeline_text, actor=invocation.actor)
-    for_review = _is_for_review(json=json)
-    _print(report, lambda: cluster_reports.apply_lines(report, for_review=for_review), json=json)
+    _print(invocation, report, cluster_reports.apply_lines(report, for_review=_is_for_review(invocation)))
 
 
 @click.argument("resource", help="What is to be deleted, such as graph.kb.")
 @config_option
 @json_option
-@pass_invocation
-def approve(invocation: Invocation, resource: str, config: str, json: bool) -> None:
+def approve(invocation: Invocation, resource: str, config: str) -> None:
     approver = invocation.actor
     if approver is None:
         raise BadRequestError("`cluster approve` requires an approver: give --as <actor>, or set operator.actor")
-    from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.plan import approve as run
 
     report = run(config, resource, read_pipeline_text, approver=approver)
-    _print(report, lambda: cluster_reports.approve_lines(report), json=json)
+    _print(invocation, report, cluster_reports.approve_lines(report))
 
 
 @config_option
 @click.option("--revision", type=click.IntRange(min=1), help="An earlier state, by its number.", metavar="N")
 @json_option
-def status(config: str, revision: int | None, json: bool) -> None:
-    from omnigraph.cli.printing import cluster_reports
+def status(invocation: Invocation, config: str, revision: int | None) -> None:
     from omnigraph.cluster.commands.status import status as run
 
     report = run(config, revision)
-    for_review = _is_for_review(json=json)
-    _print(report, lambda: cluster_reports.status(report, for_review=for_review), json=json)
+    _print(invocation, report, cluster_reports.status(report, for_review=_is_for_review(invocation)))
 
 
 @config_option
 @json_option
-@pass_invocation
-def refresh(invocation: Invocation, config: str, json: bool) -> None:
-    _observe(invocation, "refresh", config, json=json)
+def refresh(invocation: Invocation, config: str) -> None:
+    from omnigraph.cluster.commands import refresh as commands
 
-
-@config_option
-@json_option
-@pass_invocation
-def import_(invocation: Invocation, config: str, json: bool) -> None:
-    _observe(invocation, "import", config, json=json)
-
-
-def _observe(invocation: Invocation, operation: str, config: str, *, json: bool) -> None:
-    from omnigraph.cli.printing import cluster_reports
-    from omnigraph.cluster.commands import refresh as refreshing
-
-    run = refreshing.refresh if operation == "refresh" else refreshing.import_
+    run = commands.import_ if invocation.command.path == "cluster import" else commands.refresh
     report = run(config, read_pipeline_text, actor=invocation.config.actor)
-    for_review = _is_for_review(json=json)
-    _print(report, lambda: cluster_reports.refresh_lines(report, for_review=for_review), json=json)
+    _print(invocation, report, cluster_reports.refresh_lines(report, for_review=_is_for_review(invocation)))
 
 
 @click.argument("lock_id", help="The lock's id, as `cluster status` shows it.")
 @config_option
 @json_option
-def force_unlock(lock_id: str, config: str, json: bool) -> None:
-    from omnigraph.cli.printing import cluster_reports
+def force_unlock(invocation: Invocation, lock_id: str, config: str) -> None:
     from omnigraph.cluster.commands.status import force_unlock as run
 
     report, lock = run(config, lock_id)
-    _print(report, lambda: cluster_reports.unlock_lines(report, lock), json=json)
+    _print(invocation, report, cluster_reports.unlock_lines(report, lock))
 
 
 @config_option
 @click.option("--limit", type=click.IntRange(min=1), default=20, help="At most so many.", metavar="N")
 @json_option
-def history(config: str, limit: int, json: bool) -> None:
-    from omnigraph.cli.printing import cluster_reports
+def history(invocation: Invocation, config: str, limit: int) -> None:
     from omnigraph.cluster.commands.status import history as run
 
     report = run(config, limit)
-    _print(report, lambda: cluster_reports.history(report), json=json)
+    _print(invocation, report, cluster_reports.history(report))
 
 
 def read_pipeline_text(text: str, path: str) -> Callable[[Catalog], None]:
@@ -141,19 +117,15 @@ def read_pipeline_text(text: str, path: str) -> Callable[[Catalog], None]:
     return lambda catalog: check_against(pipeline, catalog)
 
 
-def _print(report: Any, lines: Callable[[], Iterable[str]], *, json: bool) -> None:
-    from omnigraph.cli.printing.cluster_reports import style, wrap
-
-    if json:
-        print_json(report)
-    elif _is_for_review(json=json):
+def _print(invocation: Invocation, report: Any, lines: Iterable[str]) -> None:
+    style = report_style
+    if _is_for_review(invocation):
         columns = get_terminal_size().columns
-        print_lines([wrap(line, columns) for line in lines()], style)
-    else:
-        print_lines(lines())
+        lines, style = [cluster_reports.wrap(line, columns) for line in lines], cluster_reports.style
+    invocation.print(report, lines, style)
     if not report.ok:
         raise Exit(1)
 
 
-def _is_for_review(*, json: bool) -> bool:
-    return not json and sys.stdout.isatty()
+def _is_for_review(invocation: Invocation) -> bool:
+    return not invocation.json and sys.stdout.isatty()

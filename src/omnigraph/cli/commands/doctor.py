@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -24,11 +25,10 @@ from click.exceptions import Exit
 from omnigraph import __version__
 from omnigraph.api.values import count_noun
 from omnigraph.cli.config import OperatorConfig, active_profile_name, load_config
-from omnigraph.cli.params import GlobalFlags, json_option, uri_argument
-from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.params import json_option
+from omnigraph.cli.printing.output import style_by
 from omnigraph.cli.printing.reports import Check, DoctorReport, Health
-from omnigraph.cli.registry import Capability
-from omnigraph.cli.target import ClusterScope, Invocation, Request, ServerScope, open_served, pass_invocation, resolve
+from omnigraph.cli.target import ClusterScope, Invocation, ServerScope, open_served
 from omnigraph.errors import OmniGraphError, PolicyError, UnauthorizedError
 
 if TYPE_CHECKING:
@@ -41,10 +41,8 @@ _GRAPH: Final = "__manifest/graph.json"
 _WAIT_SECONDS: Final = 10
 
 
-@uri_argument
 @json_option
-@pass_invocation
-def doctor(invocation: Invocation, uri: str | None, json: bool) -> None:
+def doctor(invocation: Invocation) -> None:
     checks = [
         check_python(sys.version_info[:3]),
         check_packages(_installed_version),
@@ -52,12 +50,9 @@ def doctor(invocation: Invocation, uri: str | None, json: bool) -> None:
         check_config(),
     ]
     if checks[-1].status is not Health.BROKEN:
-        checks += _check_target(invocation, uri)
+        checks += _check_target(invocation)
     report = DoctorReport(all(check.status is not Health.BROKEN for check in checks), __version__, tuple(checks))
-    if json:
-        print_json(report)
-    else:
-        print_lines(_lines(report), _style)
+    invocation.print(report, _lines(report), _style)
     raise Exit(0 if report.ok else 1)
 
 
@@ -66,18 +61,13 @@ def _lines(report: DoctorReport) -> Iterator[str]:
         yield f"{check.status:<8} {check.name:<12} {check.found}"
         if check.remedy is not None:
             yield f"{'':21} → {check.remedy}"
-    broken, warnings = (
-        sum(check.status is status for check in report.checks) for status in (Health.BROKEN, Health.WARNING)
-    )
-    if report.ok and not warnings:
-        yield f"omnigraph {report.version}: everything is in order"
-    else:
-        yield f"omnigraph {report.version}: {broken} broken, {count_noun(warnings, 'warning')}"
+    health = Counter(check.status for check in report.checks)
+    problems = f"{health[Health.BROKEN]} broken, {count_noun(health[Health.WARNING], 'warning')}"
+    in_order = health[Health.OK] == len(report.checks)
+    yield f"omnigraph {report.version}: {'everything is in order' if in_order else problems}"
 
 
-def _style(line: str) -> str:
-    styles = {"ok": "green", "warning": "yellow", "broken": "bold red"}
-    return styles.get(line.split(" ", 1)[0], "dim" if line.lstrip().startswith("→") else "")
+_style = style_by({"ok ": "green", "warning ": "yellow", "broken ": "bold red", " ": "dim"})
 
 
 # ---- this machine
@@ -86,8 +76,8 @@ def _style(line: str) -> str:
 def check_python(running: tuple[int, ...]) -> Check:
     number = ".".join(map(str, running))
     if running < LOWEST_PYTHON:
-        return Check.broken("python", f"this is Python {number}", "install Python 3.11 or newer")
-    return Check.fine("python", number)
+        return Check("python", Health.BROKEN, f"this is Python {number}", "install Python 3.11 or newer")
+    return Check("python", Health.OK, number)
 
 
 def _installed_version(package: str) -> str | None:
@@ -101,11 +91,11 @@ def check_packages(version_of: Callable[[str], str | None]) -> Check:
     versions = {name: version_of(name) for name in NEEDED}
     missing = [name for name, number in versions.items() if number is None]
     if missing:
-        return Check.broken("packages", f"missing: {', '.join(missing)}", "pip install --upgrade omnigraph")
+        return Check("packages", Health.BROKEN, f"missing: {', '.join(missing)}", "pip install --upgrade omnigraph")
     lance = versions["pylance"] or ""
     if not lance.startswith("14."):
-        return Check.broken("packages", f"pylance is {lance}", "pip install 'pylance>=14,<15'")
-    return Check.fine("packages", ", ".join(f"{name} {number}" for name, number in versions.items()))
+        return Check("packages", Health.BROKEN, f"pylance is {lance}", "pip install 'pylance>=14,<15'")
+    return Check("packages", Health.OK, ", ".join(f"{name} {number}" for name, number in versions.items()))
 
 
 def check_java(environment: Mapping[str, str], *, needed: bool) -> Check:
@@ -114,13 +104,13 @@ def check_java(environment: Mapping[str, str], *, needed: bool) -> Check:
     java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
     number = _java_version(java) if java else None
     if number is not None and number >= LOWEST_JAVA:
-        return Check.fine("java", f"{number}, {java}")
+        return Check("java", Health.OK, f"{number}, {java}")
     state = f"{java} is Java {number}" if number is not None else f"JAVA_HOME is '{home}'" if home else "not found"
     if not needed:
-        return Check.fine("java", f"{state}; only Spark needs it, and pyspark is not installed")
+        return Check("java", Health.OK, f"{state}; only Spark needs it, and pyspark is not installed")
     package = f"openjdk-{LOWEST_JAVA}-jre-headless"
     remedy = f"install Java {LOWEST_JAVA} or newer (Debian: apt install {package}), or set JAVA_HOME"
-    return Check.doubtful("java", f"{state}; pipelines and other work on Spark can't start", remedy)
+    return Check("java", Health.WARNING, f"{state}; pipelines and other work on Spark can't start", remedy)
 
 
 def _java_version(java: str) -> int | None:
@@ -138,25 +128,24 @@ def check_config() -> Check:
     try:
         config = load_config()
     except OmniGraphError as error:
-        return Check.broken("config", str(error), "correct the file; docs/user/cli.md lists its keys")
+        return Check("config", Health.BROKEN, str(error), "correct the file; docs/user/cli.md lists its keys")
     if not config.path.exists():
-        return Check.fine("config", f"none ({config.path})")
+        return Check("config", Health.OK, f"none ({config.path})")
     flaw = next((profile.flaw for profile in config.profiles.values() if profile.flaw is not None), None)
     if flaw is not None:
-        return Check.doubtful("config", flaw, f"correct {config.path}")
-    return Check.fine("config", f"{config.path}: {len(config.profiles)} profiles, {len(config.servers)} servers")
+        return Check("config", Health.WARNING, flaw, f"correct {config.path}")
+    return Check("config", Health.OK, f"{config.path}: {len(config.profiles)} profiles, {len(config.servers)} servers")
 
 
 # ---- the graph that the command line addresses
 
 
-def _check_target(invocation: Invocation, uri: str | None) -> Iterator[Check]:
-    flags, config = invocation.flags, invocation.config
+def _check_target(invocation: Invocation) -> Iterator[Check]:
+    config = invocation.config
     defaults = (config.defaults.server, config.defaults.store, active_profile_name())
-    if uri is None and flags == GlobalFlags(yes=flags.yes, quiet=flags.quiet) and not any(defaults):
+    if invocation.uri is None and not any(invocation.flags.addressing()) and not any(defaults):
         return
-    # A local command works on every kind of scope.
-    scope = resolve(Request("doctor", Capability.LOCAL, flags, uri), config)
+    scope = invocation.scope(of_any_kind=True)
     if isinstance(scope, ServerScope):
         yield from _check_server(scope, config)
     elif isinstance(scope, ClusterScope):
@@ -176,7 +165,7 @@ def _check_storage(uri: str) -> Iterator[Check]:
     if _nearest_existing(location) == location and Objects(location).exists(_GRAPH):
         yield _check_graph(uri)
     else:
-        yield Check.fine("graph", f"none at {uri} yet", f"omnigraph init --schema FILE --store {uri} makes one")
+        yield Check("graph", Health.OK, f"none at {uri} yet", f"omnigraph init --schema FILE --store {uri} makes one")
 
 
 def _check_cluster(scope: ClusterScope) -> Iterator[Check]:
@@ -188,9 +177,9 @@ def _check_cluster(scope: ClusterScope) -> Iterator[Check]:
         graphs = [applied.graph_uri(graph_id) for graph_id in applied.select_graphs(scope.graph)]
     except OmniGraphError as error:
         remedy = "check the address; `omnigraph cluster status` shows the applied resources"
-        yield Check.broken("cluster", str(error).removeprefix("ERROR "), remedy)
+        yield Check("cluster", Health.BROKEN, str(error).removeprefix("ERROR "), remedy)
         return
-    yield Check.fine("cluster", f"{scope.root}: {count_noun(len(graphs), 'graph')}")
+    yield Check("cluster", Health.OK, f"{scope.root}: {count_noun(len(graphs), 'graph')}")
     yield from map(_check_store, graphs[:1])
     yield from map(_check_graph, graphs)
 
@@ -207,10 +196,10 @@ def _check_store(uri: str) -> Check:
         objects = Objects(_nearest_existing(location))
         has_graph = objects.location == location and objects.exists(_GRAPH)
         probe_create_if_absent(objects, f"{'__manifest/probe-' if has_graph else '.omnigraph-probe-'}{new_ulid()}")
-        return Check.fine("store", f"{objects.location.uri}: create-if-absent works")
+        return Check("store", Health.OK, f"{objects.location.uri}: create-if-absent works")
     except OmniGraphError as error:
         remedy = "check the address, its credentials (AWS_* for s3://) and permissions"
-        return Check.broken("store", str(error), remedy)
+        return Check("store", Health.BROKEN, str(error), remedy)
 
 
 def _nearest_existing(location: Location) -> Location:
@@ -228,41 +217,44 @@ def _check_graph(uri: str) -> Check:
     try:
         with omnigraph.open(uri) as graph:
             branches = count_noun(len(graph.list_branches()), "branch", "branches")
-            return Check.fine("graph", f"opens; main is at version {graph.version_of()}, {branches}")
+            return Check("graph", Health.OK, f"opens; main is at version {graph.version_of()}, {branches}")
     except OmniGraphError as error:
-        return Check.broken("graph", str(error), f"omnigraph repair --store {uri} explains damage")
+        return Check("graph", Health.BROKEN, str(error), f"omnigraph repair --store {uri} explains damage")
 
 
 def _check_server(scope: ServerScope, config: OperatorConfig) -> Iterator[Check]:
-    base = scope.url.partition("/graphs/")[0].rstrip("/")
+    base = scope.uri.partition("/graphs/")[0].rstrip("/")
     try:
         with urlopen(f"{base}/healthz", timeout=_WAIT_SECONDS) as response:
             health = json_text.loads(response.read())
     except HTTPError as error:
-        yield Check.broken("server", f"{base} answers with {error.code}", "check the URL: is it an OmniGraph server?")
+        yield Check(
+            "server", Health.BROKEN, f"{base} answers with {error.code}", "check the URL: is it an OmniGraph server?"
+        )
         return
     except (URLError, OSError, ValueError) as error:
         message = f"{base} does not answer: {getattr(error, 'reason', error)}"
-        yield Check.broken("server", message, "check the URL, the network, and that the server is running")
+        yield Check("server", Health.BROKEN, message, "check the URL, the network, and that the server is running")
         return
-    yield Check.fine("server", f"{base} answers: {json_text.dumps(health)}")
+    yield Check("server", Health.OK, f"{base} answers: {json_text.dumps(health)}")
     yield _check_access(scope, config)
 
 
 def _check_access(scope: ServerScope, config: OperatorConfig) -> Check:
-    names_graph = scope.graph is not None or scope.names_graph
     try:
         with open_served(scope, config, _WAIT_SECONDS) as graph:
-            if names_graph:
-                return Check.fine("access", f"the graph opens; main is at version {graph.version_of()}")
+            if scope.names_graph:
+                return Check("access", Health.OK, f"the graph opens; main is at version {graph.version_of()}")
             ids = [each.graph_id for each in graph.list_graphs()]
-            return Check.fine("access", f"{count_noun(len(ids), 'graph')}: {', '.join(ids)}")
+            return Check("access", Health.OK, f"{count_noun(len(ids), 'graph')}: {', '.join(ids)}")
     except UnauthorizedError as error:
         remedy = "store a token with `omnigraph login NAME`, or set OMNIGRAPH_BEARER_TOKEN"
-        return Check.broken("access", str(error), remedy)
+        return Check("access", Health.BROKEN, str(error), remedy)
     except PolicyError as error:
-        if not names_graph:
-            return Check.fine("access", "the server accepts the token and lists no graphs for it")
-        return Check.doubtful("access", str(error), "ask the maintainer of the graph's policy")
+        if not scope.names_graph:
+            return Check("access", Health.OK, "the server accepts the token and lists no graphs for it")
+        return Check("access", Health.WARNING, str(error), "ask the maintainer of the graph's policy")
     except OmniGraphError as error:
-        return Check.broken("access", str(error), "check the name of the graph; `omnigraph graphs list` shows them")
+        return Check(
+            "access", Health.BROKEN, str(error), "check the name of the graph; `omnigraph graphs list` shows them"
+        )

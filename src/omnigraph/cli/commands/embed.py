@@ -10,14 +10,15 @@ import click
 
 from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import STDIN
-from omnigraph.cli.params import UsageError, at_most_one, json_option
-from omnigraph.cli.printing.output import print_json, print_lines, print_note
+from omnigraph.cli.params import UsageError, at_most_one, json_option, repeatable_option
+from omnigraph.cli.printing.output import print_json, print_note
 from omnigraph.cli.printing.progress import reading
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.language.source import did_you_mean
 
 if TYPE_CHECKING:
-    from omnigraph.embeddings.files import EmbedSpec, Selection
+    from omnigraph.embeddings.files import EmbedJob, EmbedOutcome, EmbedSpec, Selection
 
 STREAM: Final = str(STDIN)
 
@@ -28,15 +29,11 @@ STREAM: Final = str(STDIN)
 @click.option("--spec", help="Which fields of which types are embedded, at which dimension.", metavar="JSON")
 @click.option("--clean", is_flag=True, help="Remove vectors instead.")
 @click.option("--reembed-all", is_flag=True, help="Embed every selected record, whether it has a vector or not.")
-@click.option("--type", "types", multiple=True, help="Only records of this type; may be repeated.", metavar="TYPE")
-@click.option(
-    "--select",
-    multiple=True,
-    help="Embed the records again whose field has this value; may be repeated.",
-    metavar="[TYPE:]FIELD=VALUE",
-)
+@repeatable_option("--type", "types", help="Only records of this type", metavar="TYPE")
+@repeatable_option("--select", help="Embed the records again whose field has this value", metavar="[TYPE:]FIELD=VALUE")
 @json_option
 def embed(
+    invocation: Invocation,
     seed: str | None,
     input: str | None,
     output: str | None,
@@ -45,16 +42,15 @@ def embed(
     reembed_all: bool,
     types: tuple[str, ...],
     select: tuple[str, ...],
-    json: bool,
 ) -> None:
     at_most_one(("--clean", clean), ("--reembed-all", reembed_all))
     _check_files(seed, input, output, spec)
-    if json and output == STREAM:
+    if invocation.json and output == STREAM:
         raise UsageError("--json and --output - would both be written to stdout")
 
     from omnigraph.embeddings.files import EmbedJob, Selection, Selector, embed_file, read_manifest, read_spec
 
-    selection = Selection(tuple(types or ()), tuple(map(Selector.of, select or ())))
+    selection = Selection(types, tuple(map(Selector.of, select)))
     mode = selection.mode(clean=clean, reembed_all=reembed_all)
     if seed is not None:
         job = read_manifest(seed)
@@ -67,8 +63,12 @@ def embed(
     size = os.path.getsize(job.input) if os.path.exists(job.input) else None
     with reading(os.path.basename(job.input), size) as advance:
         outcome = embed_file(job, selection, mode, os.environ, advance)
+    _print(invocation, job, outcome)
+
+
+def _print(invocation: Invocation, job: EmbedJob, outcome: EmbedOutcome) -> None:
     usage = outcome.usage
-    if json:
+    if invocation.json:
         from omnigraph.cli.printing.reports import EmbedReport
 
         print_json(
@@ -92,10 +92,7 @@ def embed(
         return
     done = f"embedded {count_noun(outcome.embedded, 'record')} (selected {outcome.selected}, cleaned {outcome.cleaned})"
     summary = f"{done} from {job.input} -> {job.output} [{outcome.mode} {job.spec.dimension}d]"
-    if job.output == STREAM:
-        print(summary, file=sys.stderr)
-    else:
-        print_lines([summary])
+    print(summary, file=sys.stderr if job.output == STREAM else sys.stdout)
     if usage.requests:
         tokens = "" if usage.tokens is None else f", {usage.tokens:,} tokens"
         asked = f"{usage.texts - usage.reused:,} of {usage.texts:,} texts"

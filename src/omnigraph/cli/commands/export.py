@@ -1,4 +1,4 @@
-"""`omnigraph export`: a state of the graph as files that others, or a fresh graph, can read."""
+"""`omnigraph export`: a snapshot of the graph as files that others, or a fresh graph, can read."""
 
 from __future__ import annotations
 
@@ -6,28 +6,18 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from omnigraph.api.values import count_noun
-from omnigraph.cli.params import (
-    Engine,
-    ReadPoint,
-    UsageError,
-    choice_option,
-    read_point_options,
-    types_option,
-    uri_argument,
-)
+from omnigraph.cli.params import Engine, UsageError, choice_option, read_point_options, types_option
 from omnigraph.cli.printing.output import print_lines, print_warning
 from omnigraph.cli.printing.progress import entities, stages, steps, writing
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph import GraphApi
-    from omnigraph.api.queries import ByteWriter, ExportedFile
-    from omnigraph.graph import Graph
+    from omnigraph.api.queries import ByteWriter
 
 
 class Format(StrEnum):
@@ -42,7 +32,6 @@ class Format(StrEnum):
 _LOCAL_FILES = (Format.PARQUET, Format.ARROW, Format.CSV)
 
 
-@uri_argument
 @read_point_options
 @types_option
 @choice_option(
@@ -55,11 +44,9 @@ _LOCAL_FILES = (Format.PARQUET, Format.ARROW, Format.CSV)
 @click.option("--epoch", is_flag=True, help="Write dates and times of NDJSON as days and milliseconds since 1970.")
 @click.option("--force", is_flag=True, help="Replace files that are in --out already.")
 @click.option("--jsonl", is_flag=True, hidden=True)
-@pass_invocation
 def export(
     invocation: Invocation,
-    uri: str | None,
-    point: ReadPoint,
+    point: dict[str, Any],
     types: tuple[str, ...],
     format: Format,
     out: str | None,
@@ -72,30 +59,30 @@ def export(
         print_warning("--jsonl is deprecated; NDJSON is what export writes")
     _check(engine, format, out, epoch=epoch, force=force)
     if out is None:
-        _, source = invocation.open(uri)
-        with source:
-            with _stdout(source, types, point) as lines:
-                source.export_to(lines, **point, types=types, epoch=epoch)
-            sys.stdout.buffer.flush()
+        _export_lines(invocation, types, point, epoch=epoch)
         return
-    _, graph = invocation.open_storage(uri)
-    with graph:
+    options: dict[str, Any] = {"format": format.value, "types": types, "force": force, **point}
+    with invocation.open_storage() as graph:
         if engine is Engine.SPARK:
-            files = _from_executors(graph, out, format, types, point, epoch=epoch, force=force)
+            from omnigraph.pipeline import export_types
+
+            with stages("starting Spark") as stage_progress:
+                files = export_types(None, graph, out, epoch=epoch, progress=stage_progress, **options)
         else:
             with steps("exporting") as progress:
-                chosen = types
-                files = graph.export_files(
-                    out, format=format.value, types=chosen, force=force, progress=progress, **point
-                )
+                files = graph.export_files(out, progress=progress, **options)
     print_lines(f"{file.path}: {count_noun(file.rows, 'entity', 'entities')}" for file in files)
 
 
-def _stdout(graph: GraphApi, types: Sequence[str], point: ReadPoint) -> AbstractContextManager[ByteWriter]:
-    """Stdout, with a progress bar when the lines themselves don't go to the terminal."""
-    if sys.stdout.isatty():
-        return nullcontext(sys.stdout.buffer)
-    return writing(sys.stdout.buffer, lambda: entities(graph, types=types, **point))
+def _export_lines(invocation: Invocation, types: Sequence[str], point: dict[str, Any], *, epoch: bool) -> None:
+    """NDJSON to stdout, with a progress bar when the lines themselves don't go to the terminal."""
+    with invocation.open() as graph:
+        bar: AbstractContextManager[ByteWriter] = nullcontext(sys.stdout.buffer)
+        if not sys.stdout.isatty():
+            bar = writing(sys.stdout.buffer, lambda: entities(graph, types=types, **point))
+        with bar as lines:
+            graph.export_to(lines, **point, types=types, epoch=epoch)
+        sys.stdout.buffer.flush()
 
 
 def _check(engine: Engine, format: Format, out: str | None, *, epoch: bool, force: bool) -> None:
@@ -114,22 +101,3 @@ def _check(engine: Engine, format: Format, out: str | None, *, epoch: bool, forc
         raise UsageError(f"--format {format} needs --engine spark")
     elif (out is None) is not (format is Format.NDJSON):
         raise UsageError("--out DIR goes with --format parquet, arrow or csv, and NDJSON goes to stdout")
-
-
-def _from_executors(
-    graph: Graph, out: str, format: Format, types: Sequence[str], point: ReadPoint, *, epoch: bool, force: bool
-) -> list[ExportedFile]:
-    from omnigraph.pipeline import export_types
-
-    with stages("starting Spark") as progress:
-        return export_types(
-            None,
-            graph,
-            out,
-            format=format.value,
-            types=types,
-            epoch=epoch,
-            force=force,
-            progress=progress,
-            **point,
-        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,10 @@ import click
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.values import count_noun
 from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, excess, names_data
-from omnigraph.cli.params import UsageError, branch_option, choice_option, json_option, uri_argument
-from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_warning
+from omnigraph.cli.params import UsageError, branch_option, choice_option, json_option
+from omnigraph.cli.printing.output import print_note, print_warning
 from omnigraph.cli.printing.progress import reading, stages
-from omnigraph.cli.target import Invocation, ServerScope, Target, open_graph, pass_invocation, storage_needed
+from omnigraph.cli.target import Invocation, ServerScope, open_graph, storage_needed
 from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ _PIECE_BYTES = 1 << 20
     required=True,
     help="append refuses existing ids, merge replaces those entities, overwrite replaces whole types.",
 )
-@uri_argument
 @data_option
 @branch_option
 @click.option("--from", "base", help="Create a missing branch from this one.", metavar="BASE")
@@ -79,11 +78,9 @@ _PIECE_BYTES = 1 << 20
     "--embed", is_flag=True, help="Compute every missing @embed vector, not only those declared on_write=true."
 )
 @json_option
-@pass_invocation
 def load(
     invocation: Invocation,
     mode: LoadMode,
-    uri: str | None,
     data: tuple[str, ...],
     branch: str,
     base: str | None,
@@ -93,64 +90,33 @@ def load(
     encoding: str | None,
     engine: LoadEngine,
     embed: bool,
-    json: bool,
 ) -> None:
-    if not data and uri is not None and names_data(uri):
-        data, uri = (uri,), None
+    if not data and invocation.uri is not None and names_data(invocation.uri):
+        data, invocation.uri = (invocation.uri,), None
     if not data:
         raise UsageError("Missing option '--data'.")
     inputs = data_inputs(data, format, type_name, delimiter, encoding)
-    target = invocation.target(uri)
-    invocation.echo(target)
+    target = invocation.target
+    invocation.echo()
     if mode is LoadMode.OVERWRITE:
-        invocation.require_consent(target, "load --mode overwrite", json=json)
-    where: dict[str, Any] = {
-        "mode": mode.value,
-        "branch": branch,
-        "base": base,
-        "embed": embed,
-        "actor": invocation.actor_of(target),
-    }
+        invocation.require_consent("load --mode overwrite")
+    actor = invocation.write_actor()
+    where: dict[str, Any] = {"mode": mode.value, "branch": branch, "base": base, "embed": embed, "actor": actor}
     if isinstance(target, ServerScope):
-        _tell_loaded(target, _load_served(invocation, target, inputs, type_name, engine, where), mode, json=json)
-        return
-    with open_graph(target) as graph:
-        receipt = None
-        if not _goes_to_spark(inputs, engine, graph.limits):
-            try:
-                receipt = _load_here(graph, inputs, type_name, where)
-            except ResourceLimitError as error:
-                first = inputs[0]
-                only_here = first.given == STDIN or first.format is DataFormat.ARROW
-                if engine is not LoadEngine.AUTO or only_here or not error.resource.startswith("load "):
-                    raise
-                print_note(f"{_describe(inputs)} is too large for an in-process load ({error}): loading on Spark")
-        if receipt is None:
-            from omnigraph.pipeline import load_on_spark
-
-            with stages("starting Spark") as progress:
-                bulk = [each.for_spark() for each in inputs]
-                receipt = load_on_spark(graph, bulk, type_name=type_name, progress=progress, **where)
-    _tell_loaded(target, receipt, mode, json=json)
-
-
-def _tell_loaded(target: Target, receipt: LoadReceipt, mode: LoadMode, *, json: bool) -> None:
+        receipt = _load_served(invocation, inputs, type_name, engine, where)
+    else:
+        with open_graph(target) as graph:
+            receipt = _load_stored(graph, inputs, type_name, engine, where)
     if receipt.commit is None:
         print_note("the data hold no records: no commit was made")
-    if json:
-        from omnigraph.api.load import LoadOutput
+    from omnigraph.api.load import LoadOutput
 
-        print_json(LoadOutput.of(target.uri, receipt))
-        return
     loaded = f"loaded {target.uri} on branch {receipt.branch} with {mode}: {_entities(receipt)}"
-    nodes, edges = (
-        count_noun(len(receipt.nodes_loaded), "node type"),
-        count_noun(len(receipt.edges_loaded), "edge type"),
-    )
-    lines = [f"{loaded} across {nodes} and {edges}"]
+    nodes, edges = (len(types) for types in (receipt.nodes_loaded, receipt.edges_loaded))
+    lines = [f"{loaded} across {count_noun(nodes, 'node type')} and {count_noun(edges, 'edge type')}"]
     if receipt.branch_created:
         lines.append(f"branch {receipt.branch} created from {receipt.base_branch}")
-    print_lines(lines)
+    invocation.print(LoadOutput.of(target.uri, receipt), lines)
 
 
 def _entities(receipt: LoadReceipt) -> str:
@@ -158,12 +124,7 @@ def _entities(receipt: LoadReceipt) -> str:
 
 
 def _load_served(
-    invocation: Invocation,
-    target: ServerScope,
-    inputs: list[DataInput],
-    type_name: str | None,
-    engine: LoadEngine,
-    where: dict[str, Any],
+    invocation: Invocation, inputs: list[DataInput], type_name: str | None, engine: LoadEngine, where: dict[str, Any]
 ) -> LoadReceipt:
     """The load of one file, or of stdin, by a server, which gets the bytes as they are read."""
     first = inputs[0]
@@ -176,12 +137,28 @@ def _load_served(
             "there are several files, and a server takes one at a time: load them one by one, or give the graph's "
             "storage with --store <uri>"
         )
-    source = _source(first)
-    with invocation.open_target(target) as graph:
-        if type_name is not None:
-            return _load_rows(graph, first, source, type_name, where)
-        with _pieces(source) as pieces:
-            return graph.load(pieces, **where)
+    with invocation.open() as graph:
+        return _load_one(graph, first, type_name, where)
+
+
+def _load_stored(
+    graph: Graph, inputs: list[DataInput], type_name: str | None, engine: LoadEngine, where: dict[str, Any]
+) -> LoadReceipt:
+    """The load in this process, or on Spark where the data or the caller ask for it."""
+    if not _goes_to_spark(inputs, engine, graph.limits):
+        try:
+            return _load_here(graph, inputs, type_name, where)
+        except ResourceLimitError as error:
+            first = inputs[0]
+            only_here = first.given == STDIN or first.format is DataFormat.ARROW
+            if engine is not LoadEngine.AUTO or only_here or not error.resource.startswith("load "):
+                raise
+            print_note(f"{_describe(inputs)} is too large for an in-process load ({error}): loading on Spark")
+    from omnigraph.pipeline import load_on_spark
+
+    with stages("starting Spark") as progress:
+        bulk = [each.for_spark() for each in inputs]
+        return load_on_spark(graph, bulk, type_name=type_name, progress=progress, **where)
 
 
 def _load_here(graph: Graph, inputs: list[DataInput], type_name: str | None, where: dict[str, Any]) -> LoadReceipt:
@@ -192,11 +169,7 @@ def _load_here(graph: Graph, inputs: list[DataInput], type_name: str | None, whe
     first = inputs[0]
     paths = [file for each in inputs for file in each.files()]
     if first.given == STDIN or len(paths) <= 1:
-        source = _source(first)
-        if type_name is not None:
-            return _load_rows(graph, first, source, type_name, where)
-        with _pieces(source) as pieces:
-            return graph.load(records_of(pieces), **where)
+        return _load_one(graph, first, type_name, where, records_of)
     files = InputFiles(paths)
     if type_name is None:
         with files.keep_positions(), reading(f"{len(paths)} files", None) as advance:
@@ -206,16 +179,20 @@ def _load_here(graph: Graph, inputs: list[DataInput], type_name: str | None, whe
         return graph.load(rows, type=type_name, **where)
 
 
-def _source(data: DataInput) -> str:
-    """Stdin, or the one file that an input comes to."""
-    if data.given == STDIN:
-        return STDIN
-    if not (files := data.files()):
+def _load_one(
+    graph: GraphApi,
+    data: DataInput,
+    type_name: str | None,
+    where: dict[str, Any],
+    records_of: Callable[[Iterator[bytes]], Any] = iter,
+) -> LoadReceipt:
+    """The load of stdin, or of the one file that an input comes to."""
+    source = STDIN if data.given == STDIN else next(iter(data.files()), None)
+    if source is None:
         raise NotFoundError(f"'{data.given}' does not exist any more")
-    return files[0]
-
-
-def _load_rows(graph: GraphApi, data: DataInput, source: str, type_name: str, where: dict[str, Any]) -> LoadReceipt:
+    if type_name is None:
+        with _pieces(source) as pieces:
+            return graph.load(records_of(pieces), **where)
     rows = sys.stdin.buffer if source == STDIN else source
     return graph.load(rows, type=type_name, format=data.row_format, csv=data.dialect(source), **where)
 
@@ -245,31 +222,22 @@ def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) 
 
 
 @click.option("--data", required=True, help="The records; - is stdin.", metavar="FILE")
-@uri_argument
 @choice_option("--mode", LoadMode, default="merge", help="What to do with existing ids.")
 @branch_option
 @click.option("--from", "base", default="main", help="Create a missing branch from this one.", metavar="BASE")
 @json_option
-@pass_invocation
-def ingest(
-    invocation: Invocation, data: str, uri: str | None, mode: LoadMode, branch: str, base: str, json: bool
-) -> None:
+def ingest(invocation: Invocation, data: str, mode: LoadMode, branch: str, base: str) -> None:
     print_warning("`omnigraph ingest` is deprecated; use `omnigraph load --mode <mode>`")
-    target = invocation.target(uri)
-    invocation.echo(target)
-    actor = invocation.actor_of(target)
-    with invocation.open_target(target) as graph, _pieces(data) as pieces:
+    target = invocation.target
+    invocation.echo()
+    actor = invocation.write_actor()
+    with invocation.open() as graph, _pieces(data) as pieces:
         receipt = graph.load_lenient(pieces, mode=mode.value, branch=branch, base=base, actor=actor)
     if receipt.values_nulled or receipt.values_dropped:
         print_warning(
             f"not everything was loaded: values of a wrong type that became null: {receipt.values_nulled}, "
             f"unknown or repeated members that were left out: {receipt.values_dropped}"
         )
-    if json:
-        from msgspec.structs import replace
-
-        print_json(replace(receipt, uri=target.uri))
-        return
     existed = "branch created" if receipt.branch_created else "branch exists"
     what = f"ingested {_entities(receipt)} from {target.uri} into branch {receipt.branch}"
     lines = [f"{what} from {base} with {mode} ({existed})"]
@@ -277,7 +245,7 @@ def ingest(
     lines += [f"  edge {name}: {count}" for name, count in sorted(receipt.edges_loaded.items())]
     if receipt.actor_id is not None:
         lines.append(f"actor_id: {receipt.actor_id}")
-    print_lines(lines)
+    invocation.print(invocation.name_graph(receipt), lines)
 
 
 @contextmanager

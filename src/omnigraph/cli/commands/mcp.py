@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.commands.serve import address, host_flag, open_graph
+from omnigraph.cli.commands.serve import address, host_flag, name_missing_extra, open_graph
 from omnigraph.cli.inputs import read_source
-from omnigraph.cli.params import UsageError, file_option, uri_argument
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.params import UsageError, file_option, repeatable_option
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 
@@ -22,13 +23,8 @@ if TYPE_CHECKING:
     from omnigraph.mcp.connections import DirectAccess
 
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
-_EXTRAS: Final = {
-    **dict.fromkeys(("mcp", "mcp_types", "anyio", "pydantic"), "mcp"),
-    **dict.fromkeys(("starlette", "uvicorn", "h11", "prometheus_client", "cedarpy"), "server"),
-}
 
 
-@uri_argument
 @click.option("--http", help="Serve http://ADDR:PORT/mcp instead of stdin and stdout.", metavar="ADDR:PORT")
 @file_option("--queries", multiple=True, help="Offer the queries of this .gq file as tools; may be repeated.")
 @click.option("--read-only", is_flag=True, help="Offer no tool that writes.")
@@ -41,16 +37,9 @@ _EXTRAS: Final = {
     metavar="N",
 )
 @click.option("--unauthenticated", is_flag=True, help="Let --http listen where other machines reach it.")
-@click.option(
-    "--allowed-host",
-    multiple=True,
-    help="A further name by which --http may be called; may be repeated.",
-    metavar="NAME",
-)
-@pass_invocation
+@repeatable_option("--allowed-host", help="A further name by which --http may be called", metavar="NAME")
 def mcp(
     invocation: Invocation,
-    uri: str | None,
     http: str | None,
     queries: tuple[Path, ...],
     read_only: bool,
@@ -63,16 +52,16 @@ def mcp(
         raise UsageError("--read-only and --allow-main contradict each other")
     if unauthenticated and http is None:
         raise UsageError("--unauthenticated is about --http; stdin and stdout are the caller's own")
-    names = [host_flag(name) for name in allowed_host or ()]
+    names = [host_flag(name) for name in allowed_host]
     if names and http is None:
         raise UsageError("--allowed-host is about --http; stdin and stdout are the caller's own")
     place = None if http is None else _bind_address(http, unauthenticated)
-    texts = [(str(path), read_source(path)) for path in queries or ()]
-    with _what_is_installed(), ExitStack() as opened:
+    texts = [(str(path), read_source(path)) for path in queries]
+    with name_missing_extra("this"), ExitStack() as opened:
         from omnigraph.mcp.connections import serve_http, serve_stdio
         from omnigraph.mcp.graph import Terms
 
-        access = _access(invocation, uri, texts, opened)
+        access = _access(invocation, texts, opened)
         terms = Terms(max_tokens=max_tokens, read_only=read_only, allow_main=allow_main)
         if place is None:
             serve_stdio(access, terms)
@@ -83,29 +72,20 @@ def mcp(
         hosts = Hosts(place[0], names)
         with bind(*place) as listener:
             listen(listener)
-            serve_http(
-                access,
-                terms,
-                listener,
-                lambda: announce(listener),
-                lambda application: with_hosts(application, hosts),
-            )
+            serve_http(access, terms, listener, lambda: announce(listener), partial(with_hosts, hosts=hosts))
 
 
-def _access(invocation: Invocation, uri: str | None, texts: list[tuple[str, str]], opened: ExitStack) -> DirectAccess:
+def _access(invocation: Invocation, texts: list[tuple[str, str]], opened: ExitStack) -> DirectAccess:
     """The graph that is addressed, and who writes to it: a server knows that by itself."""
     from omnigraph.mcp.connections import DirectAccess
     from omnigraph.mcp.stored_queries import with_query_files
 
-    if invocation.flags.cluster is not None and uri is None:
+    if invocation.flags.cluster is not None and invocation.uri is None:
         if texts:
             raise UsageError("--queries is for a graph without stored queries; a cluster declares its own")
         return DirectAccess(opened.enter_context(_open_cluster_graph(invocation)), invocation.actor)
-    scope, found = invocation.open(uri)
-    graph: GraphApi = opened.enter_context(found)
-    if texts:
-        graph = with_query_files(graph, texts)
-    return DirectAccess(graph, invocation.actor_of(scope))
+    graph: GraphApi = opened.enter_context(invocation.open())
+    return DirectAccess(with_query_files(graph, texts) if texts else graph, invocation.write_actor())
 
 
 @contextmanager
@@ -135,14 +115,3 @@ def _bind_address(bind: str, unauthenticated: bool) -> tuple[str, int]:
             "which asks for tokens and offers /graphs/<id>/mcp, or add --unauthenticated if that is what you want"
         )
     return host, port
-
-
-@contextmanager
-def _what_is_installed() -> Iterator[None]:
-    """Say which extra has what is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in _EXTRAS:
-            raise
-        raise BadRequestError(f"this needs {error.name}; pip install 'omnigraph[{_EXTRAS[error.name]}]'") from None

@@ -6,9 +6,10 @@ an applied pipeline stands for the file, and the cluster says where its graph is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -17,14 +18,14 @@ import click
 
 from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import STDIN, read_source
-from omnigraph.cli.params import at_most_one, json_option, uri_argument
-from omnigraph.cli.printing.output import print_json, print_json_line, print_lines
+from omnigraph.cli.params import at_most_one, json_option
+from omnigraph.cli.printing.output import print_json_line, print_lines
 from omnigraph.cli.printing.progress import active_ui, stages
-from omnigraph.cli.target import Invocation, applied_pipeline, pass_invocation
+from omnigraph.cli.target import Invocation
 
 if TYPE_CHECKING:
-    from omnigraph.api.service.pipeline import Progress, StageEvent
-    from omnigraph.cli.target import OpenPipeline
+    from omnigraph.api.service.pipeline import StageEvent
+    from omnigraph.cluster.serving import RunnablePipeline
     from omnigraph.embeddings.configuration import EmbeddingConfig
     from omnigraph.graph import Graph
     from omnigraph.pipeline import Pipeline
@@ -38,31 +39,27 @@ file_argument = click.argument(
 
 
 @file_argument
-@uri_argument
 @click.option("--branch", help="The branch, instead of the one in the file.", metavar="NAME")
 @click.option("--mode", help="append, merge or overwrite, instead of the mode in the file.", metavar="MODE")
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
 @click.option("--force", is_flag=True, help="Run even if this input was loaded before.")
 @click.option("--run-key", help="The name of the run: a second run of this name loads nothing.", metavar="KEY")
 @json_option
-@pass_invocation
 def run(
     invocation: Invocation,
     file: Path,
-    uri: str | None,
     branch: str | None,
     mode: str | None,
     dry_run: bool,
     force: bool,
     run_key: str | None,
-    json: bool,
 ) -> None:
     from omnigraph.pipeline import run as run_pipeline
 
-    with _resolve_run(invocation, file, uri) as meant, _progress(json=json) as progress:
+    with _find_pipeline(invocation, file) as meant, _progress(json=invocation.json) as progress:
         report = run_pipeline(
             meant.pipeline,
-            graph=meant.graph(invocation, branch),
+            graph=meant.governed(invocation, branch),
             embedding=meant.embedding,
             branch=branch,
             mode=mode,
@@ -72,7 +69,7 @@ def run(
             dry_run=dry_run,
             progress=progress,
         )
-    if json:
+    if invocation.json:
         # One object per line, so that stages and the result can be read as they come.
         print_json_line(report)
     else:
@@ -80,97 +77,109 @@ def run(
 
 
 @file_argument
-@uri_argument
 @json_option
-@pass_invocation
-def validate(invocation: Invocation, file: Path, uri: str | None, json: bool) -> None:
+def validate(invocation: Invocation, file: Path) -> None:
+    from omnigraph.api.service.pipeline import PipelineValidated
     from omnigraph.pipeline import validate as validate_pipeline
 
-    with _resolve_run(invocation, file, uri) as meant:
-        model = validate_pipeline(meant.pipeline, graph=meant.target)
-    if json:
-        from omnigraph.api.service.pipeline import PipelineValidated
-
-        print_json(PipelineValidated(str(file), model.name))
-    else:
-        print_lines(
-            [f"OK {file}: {count_noun(len(model.sources), 'source')}, {count_noun(len(model.mappings), 'mapping')}"]
-        )
+    with _find_pipeline(invocation, file) as meant:
+        model = validate_pipeline(meant.pipeline, graph=meant.graph)
+    parts = f"{count_noun(len(model.sources), 'source')}, {count_noun(len(model.mappings), 'mapping')}"
+    invocation.print(PipelineValidated(str(file), model.name), [f"OK {file}: {parts}"])
 
 
 @file_argument
-@uri_argument
 @json_option
-@pass_invocation
-def explain(invocation: Invocation, file: Path, uri: str | None, json: bool) -> None:
+def explain(invocation: Invocation, file: Path) -> None:
     from omnigraph.pipeline import explain as explain_pipeline
 
-    with _resolve_run(invocation, file, uri) as meant:
-        plan = explain_pipeline(meant.pipeline, graph=meant.target)
-    if json:
-        print_json(plan)
-    else:
-        print_lines(plan.lines())
+    with _find_pipeline(invocation, file) as meant:
+        plan = explain_pipeline(meant.pipeline, graph=meant.graph)
+    invocation.print(plan, plan.lines())
 
 
 @dataclass(frozen=True, slots=True)
 class _Meant:
-    """Which pipeline a command line means, and the graph it says to load. None: the file says it."""
+    """The pipeline that a command line means, and its graph; None where the file says it. Of an applied pipeline, the
+    graph is open, and `embedding` is what the cluster says for its texts."""
 
     pipeline: Pipeline
-    target: str | Graph | None
+    graph: str | Graph | None
     embedding: EmbeddingConfig | None = None
-    applied: OpenPipeline | None = None
+    applied: RunnablePipeline | None = None
 
-    def graph(self, invocation: Invocation, branch: str | None) -> str | Graph | None:
-        """What a run loads, as its actor may."""
-        return self.target if self.applied is None else self.applied.governed(invocation.actor, branch)
+    def governed(self, invocation: Invocation, branch: str | None) -> str | Graph | None:
+        """The graph as a run of this actor may change it, under the rules that the cluster has bound to it."""
+        from omnigraph.api.enums import PolicyAction
+        from omnigraph.api.governance import AccessRequest
+        from omnigraph.graph import Graph
+        from omnigraph.policy.gate import load_gate
+
+        if self.applied is None or (policy := self.applied.policy) is None:
+            return self.graph
+        assert isinstance(self.graph, Graph), "the graph of an applied pipeline is open"
+        gate = load_gate(policy.source, "graph", f"policy '{policy.name}'", self.applied.graph.graph_id)
+        gate = gate.bind_schema(self.graph.snapshot("main").catalog)
+        asked = AccessRequest(PolicyAction.CHANGE, (branch or self.pipeline.branch).strip())
+        return self.graph._with_gate(gate)._restricted_to(gate.visibility(invocation.actor, asked))
 
 
 @contextmanager
-def _resolve_run(invocation: Invocation, file: Path, uri: str | None) -> Iterator[_Meant]:
-    flags = invocation.flags
+def _find_pipeline(invocation: Invocation, file: Path) -> Iterator[_Meant]:
+    """The applied pipeline of that name; or that of a file, or of stdin, whose paths begin in the working directory."""
+    uri, flags = invocation.uri, invocation.flags
     at_most_one(("URI", uri), ("--cluster", flags.cluster), ("--store", flags.store))
-    if flags.cluster is None:
-        yield _Meant(_read(file), flags.store if uri is None else uri)
-        return
-    with applied_pipeline(invocation.cluster().root, str(file)) as applied:
-        yield _Meant(applied.model, applied.graph, applied.embedding, applied)
-
-
-def _read(file: Path) -> Pipeline:
-    """The pipeline of a file, or of stdin, whose paths are then relative to the working directory."""
     from omnigraph.pipeline import read_pipeline
 
+    if flags.cluster is not None:
+        with _open_applied(invocation.cluster().root, str(file)) as applied:
+            yield applied
+        return
     text = read_source(file)
     path = "stdin" if file == STDIN else str(file)
-    return read_pipeline(text, path=path, directory=str(file.absolute().parent))
+    pipeline = read_pipeline(text, path=path, directory=str(file.absolute().parent))
+    yield _Meant(pipeline, flags.store if uri is None else uri)
 
 
 @contextmanager
-def _progress(*, json: bool) -> Iterator[Progress]:
-    """A JSON line per finished stage, or live lines on a terminal."""
-    if json:
-        yield _JsonLines()
+def _open_applied(cluster: str, name: str) -> Iterator[_Meant]:
+    """A pipeline as it was applied, whatever its file says now. Its commits are made under its name in the cluster."""
+    import omnigraph
+    from omnigraph.cluster.serving import find_pipeline
+    from omnigraph.pipeline import read_pipeline
+
+    applied = find_pipeline(cluster, name)
+    text = applied.pipeline.source
+    model = replace(read_pipeline(text, path=f"{name}.yaml", directory=applied.directory), name=name)
+    profile = applied.graph.embedding
+    with omnigraph.open(applied.graph.uri, external_blobs=applied.graph.own_blobs()) as graph:
+        properties = [prop for node in graph.catalog.nodes.values() for prop in node.property_list]
+        embeds = bool(model.embed) or any(prop.is_embedded_on_write for prop in properties)
+        embedding = profile.resolve(os.environ) if profile is not None and embeds else None
+        yield _Meant(model, graph, embedding, applied)
+
+
+@contextmanager
+def _progress(*, json: bool) -> Iterator[Callable[[StageEvent], None]]:
+    """Live lines on a terminal; or a JSON line per stage as it ends. Spark's start is the first of these, with the
+    address of its UI when it has one."""
+    if not json:
+        with stages("starting Spark", transient=False) as show:
+            yield show
         return
-    with stages("starting Spark", transient=False) as show:
-        yield show
+    began: float | None = monotonic()
 
-
-class _JsonLines:
-    """Tells stages as they end. Spark's start is the first of them, with the address of its UI when it has one."""
-
-    def __init__(self) -> None:
-        self._began: float | None = monotonic()
-
-    def __call__(self, event: StageEvent) -> None:
-        if self._began is not None:
+    def print_stage(event: StageEvent) -> None:
+        nonlocal began
+        if began is not None:
             from omnigraph.api.service.pipeline import SparkStarted
 
-            print_json_line(SparkStarted("start", "done", round(monotonic() - self._began, 3), active_ui()))
-            self._began = None
+            print_json_line(SparkStarted("start", "done", round(monotonic() - began, 3), active_ui()))
+            began = None
         if event.seconds is not None:
             print_json_line(event)
+
+    yield print_stage
 
 
 def _style(line: str) -> str:

@@ -13,7 +13,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.cli.inputs import json_object, read_source
 from omnigraph.cli.params import UsageError, at_most_one, file_option
 from omnigraph.cli.printing.output import print_lines, print_text
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from omnigraph.api.governance import AccessRequest
     from omnigraph.cluster.serving import ClusterPolicy
-    from omnigraph.language.catalog import Catalog, TableType
+    from omnigraph.graph import Graph
+    from omnigraph.language.catalog import Catalog
     from omnigraph.language.query.row_filter import Visibility
-    from omnigraph.policy.explanation import Shows
     from omnigraph.policy.gate import PolicyGate
 
 
@@ -55,33 +55,29 @@ def chosen_bundle(invocation: Invocation, file: Path | None) -> ChosenBundle:
         name = file.name.removesuffix(file.suffix).removesuffix(".policy")
         return ChosenBundle(name, read_source(file), str(file), flags.graph or _NO_GRAPH)
     scope = invocation.cluster()
-    root, graph_id = scope.root, scope.graph
     from omnigraph.cluster.serving import read_serving
 
-    applied = read_serving(root)
-    policy = _select(applied.policies, graph_id, root)
-    uri = next((graph.uri for graph in applied.graphs if graph.graph_id == graph_id), None)
-    return ChosenBundle(policy.name, policy.source, f"policy '{policy.name}'", graph_id or _NO_GRAPH, uri)
+    applied = read_serving(scope.root)
+    policy = _select(applied.policies, scope.graph, scope.root)
+    uri = next((graph.uri for graph in applied.graphs if graph.graph_id == scope.graph), None)
+    return ChosenBundle(policy.name, policy.source, f"policy '{policy.name}'", scope.graph or _NO_GRAPH, uri)
 
 
 def _select(policies: Sequence[ClusterPolicy], graph_id: str | None, root: str) -> ClusterPolicy:
-    if graph_id is None:
-        if not policies:
-            raise NotFoundError(f"'{root}' has no applied policy bundles")
-        return _only(policies, "pass --graph <id> to select one")
-    of_graph = [policy for policy in policies if f"graph.{graph_id}" in policy.applies_to]
-    # A bundle of the cluster itself governs the listing of graphs; it is meant only where the graph has none.
-    found = of_graph or [policy for policy in policies if "cluster" in policy.applies_to]
+    found, missing = policies, f"'{root}' has no applied policy bundles"
+    advice = "pass --graph <id> to select one"
+    if graph_id is not None:
+        of_graph = [policy for policy in policies if f"graph.{graph_id}" in policy.applies_to]
+        # A bundle of the cluster itself governs the listing of graphs; it is meant only where the graph has none.
+        found = of_graph or [policy for policy in policies if "cluster" in policy.applies_to]
+        missing = f"no policy bundle is bound to graph '{graph_id}' or to the cluster scope of '{root}'"
+        advice = "one bundle per graph scope"
     if not found:
-        raise NotFoundError(f"no policy bundle is bound to graph '{graph_id}' or to the cluster scope of '{root}'")
-    return _only(found, "one bundle per graph scope")
-
-
-def _only(policies: Sequence[ClusterPolicy], advice: str) -> ClusterPolicy:
-    if len(policies) > 1:
-        names = ", ".join(sorted(policy.name for policy in policies))
+        raise NotFoundError(missing)
+    if len(found) > 1:
+        names = ", ".join(sorted(policy.name for policy in found))
         raise BadRequestError(f"several policy bundles apply ({names}): {advice}")
-    return policies[0]
+    return found[0]
 
 
 bundle_option = file_option("--file", help="A bundle file, instead of the applied bundle of a cluster.")
@@ -92,7 +88,6 @@ schema_option = file_option(
 
 @bundle_option
 @schema_option
-@pass_invocation
 def validate(invocation: Invocation, file: Path | None, schema: Path | None) -> None:
     bundle = chosen_bundle(invocation, file)
     gate = bundle.gate()
@@ -103,7 +98,6 @@ def validate(invocation: Invocation, file: Path | None, schema: Path | None) -> 
 
 @file_option("--tests", required=True, help="The test cases: requests and expected decisions.")
 @bundle_option
-@pass_invocation
 def try_cases(invocation: Invocation, tests: Path, file: Path | None) -> None:
     from omnigraph.policy.explanation import read_cases, run_cases
 
@@ -122,7 +116,6 @@ def try_cases(invocation: Invocation, tests: Path, file: Path | None) -> None:
 @click.option("--type", "type_name", help="Also explain a row of this type.", metavar="TYPE")
 @click.option("--row", help="The row's properties, as JSON.", metavar="JSON")
 @click.option("--id", help="The id of a row of the graph.", metavar="ID")
-@pass_invocation
 def explain(
     invocation: Invocation,
     actor: str,
@@ -138,21 +131,30 @@ def explain(
     from omnigraph.api.governance import AccessRequest
     from omnigraph.policy.explanation import explain as explained
 
-    _check_row_flags(type_name, row, id)
+    at_most_one(("--row", row), ("--id", id))
+    if (type_name is None) is not (row is None and id is None):
+        raise UsageError("a row is explained by its type and itself: give --type with --row or with --id")
+    try:
+        policy_action = PolicyAction(action.replace("-", "_"))
+    except ValueError:
+        known = ", ".join(action.replace("_", "-") for action in PolicyAction)
+        raise UsageError(f"unknown action '{action}'; use one of: {known}") from None
     # As every request does, without the white space around a name.
-    request = AccessRequest(_action(action), branch and branch.strip(), target_branch and target_branch.strip())
+    request = AccessRequest(policy_action, branch and branch.strip(), target_branch and target_branch.strip())
     bundle = chosen_bundle(invocation, file)
     gate = bundle.gate()
     found = explained(gate, actor, request)
     lines = list(found.lines())
     if type_name is not None and found.decision.allowed:
-        lines += _row_visibility(bundle, gate, actor, request, schema, type_name, row, id)
+        if row is not None:
+            lines += _explain_given(bundle, gate, actor, request, schema, type_name, row)
+        else:
+            lines += _explain_stored(bundle, gate, actor, request, type_name, str(id))
     print_lines(lines)
 
 
 @bundle_option
 @click.option("--cedar", is_flag=True, help="Print the Cedar schema and policies it becomes.")
-@pass_invocation
 def show(invocation: Invocation, file: Path | None, cedar: bool) -> None:
     bundle = chosen_bundle(invocation, file)
     if not cedar:
@@ -163,74 +165,55 @@ def show(invocation: Invocation, file: Path | None, cedar: bool) -> None:
     print_text(f"{SCHEMA}\n{bundle.gate().rules.text}")
 
 
-def _action(name: str) -> PolicyAction:
-    try:
-        return PolicyAction(name.replace("-", "_"))
-    except ValueError:
-        known = ", ".join(action.replace("_", "-") for action in PolicyAction)
-        raise UsageError(f"unknown action '{name}'; use one of: {known}") from None
-
-
-def _check_row_flags(type_name: str | None, row: str | None, id: str | None) -> None:
-    at_most_one(("--row", row), ("--id", id))
-    if (type_name is None) is not (row is None and id is None):
-        raise UsageError("a row is explained by its type and itself: give --type with --row or with --id")
-
-
 def _catalog(bundle: ChosenBundle, schema: Path | None, branch: str | None = None) -> Catalog:
     """The schema of a file, or that of the graph which the bundle was chosen for."""
     if schema is not None:
         from omnigraph.language.schema.compile import compile_schema
 
         return compile_schema(read_source(schema), str(schema))
-    import omnigraph
-
-    with omnigraph.open(_graph_uri(bundle, "--schema <file>, or ")) as graph:
+    with _open_graph(bundle, "--schema <file>, or ") as graph:
         return graph.snapshot(branch).catalog
 
 
-def _graph_uri(bundle: ChosenBundle, otherwise: str = "") -> str:
-    if bundle.graph_uri is None:
-        raise UsageError(f"rows have a schema: give {otherwise}a graph with --cluster <dir|uri> --graph <id>")
-    return bundle.graph_uri
-
-
-def _row_visibility(
-    bundle: ChosenBundle,
-    gate: PolicyGate,
-    actor: str,
-    request: AccessRequest,
-    schema: Path | None,
-    type_name: str,
-    row: str | None,
-    id: str | None,
-) -> tuple[str, ...]:
-    from omnigraph.policy.explanation import describe_row_visibility
-
-    if row is not None:
-        catalog = _catalog(bundle, schema, request.branch)
-        gate.bind_schema(catalog)
-        type_ = catalog.type_named(type_name)
-        return describe_row_visibility(gate, actor, request, catalog, type_, _shows_given(type_, row))
+def _open_graph(bundle: ChosenBundle, otherwise: str = "") -> Graph:
     import omnigraph
 
-    with omnigraph.open(_graph_uri(bundle)) as graph:
+    if bundle.graph_uri is None:
+        raise UsageError(f"rows have a schema: give {otherwise}a graph with --cluster <dir|uri> --graph <id>")
+    return omnigraph.open(bundle.graph_uri)
+
+
+def _explain_given(
+    bundle: ChosenBundle, gate: PolicyGate, actor: str, request: AccessRequest, schema: Path | None, name: str, row: str
+) -> tuple[str, ...]:
+    """Whether the actor sees a row that is only given. It has no ends: of an edge, its own properties count."""
+    from omnigraph.engine.query.visibility import shows_row
+    from omnigraph.policy.explanation import describe_row_visibility
+
+    catalog = _catalog(bundle, schema, request.branch)
+    gate.bind_schema(catalog)
+    type_ = catalog.type_named(name)
+    values = json_object(row, "--row", "it must be a JSON object of properties")
+    return describe_row_visibility(
+        gate, actor, request, catalog, type_, lambda visibility: shows_row(visibility.of(type_), values)
+    )
+
+
+def _explain_stored(
+    bundle: ChosenBundle, gate: PolicyGate, actor: str, request: AccessRequest, name: str, id: str
+) -> tuple[str, ...]:
+    """Whether the actor sees a row of the graph."""
+    from omnigraph.policy.explanation import describe_row_visibility
+
+    with _open_graph(bundle) as graph:
         state = graph.snapshot(request.branch)
         gate.bind_schema(state.catalog)
-        type_ = state.catalog.type_named(type_name)
-        if state.entity(type_.type_key, str(id)) is None:
-            raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{id}' on branch '{state.branch}'")
+        type_ = state.catalog.type_named(name)
         key, branch = type_.type_key, state.branch
+        if state.entity(key, id) is None:
+            raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{id}' on branch '{branch}'")
 
         def shows(visibility: Visibility) -> bool:
-            return graph._restricted_to(visibility).entity(key, str(id), branch=branch) is not None
+            return graph._restricted_to(visibility).entity(key, id, branch=branch) is not None
 
         return describe_row_visibility(gate, actor, request, state.catalog, type_, shows)
-
-
-def _shows_given(type_: TableType, row: str) -> Shows:
-    """A row that is only told has no ends: of an edge its own properties count."""
-    from omnigraph.engine.query.visibility import shows_row
-
-    values = json_object(row, "--row", "it must be a JSON object of properties")
-    return lambda visibility: shows_row(visibility.of(type_), values)

@@ -6,98 +6,65 @@ server by a name of the operator's own.
 
 from __future__ import annotations
 
-import json as json_text
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.exceptions import Exit
 
 from omnigraph.api.enums import ReadFormat
-from omnigraph.cli.config import Alias, OperatorConfig, list_names, load_config
-from omnigraph.cli.inputs import (
-    Parameters,
-    describe_affected,
-    name_and_uri,
-    open_stored,
-    parameter_options,
-    query_file_option,
-    query_source,
-    query_string_option,
-    stored_rows,
-)
-from omnigraph.cli.params import (
-    ReadPoint,
-    UsageError,
-    at_most_one,
-    branch_option,
-    choice_option,
-    file_option,
-    json_option,
-    read_point_options,
-    uri_argument,
-)
-from omnigraph.cli.printing.output import print_json, print_lines, print_warning
+from omnigraph.cli import inputs, params
+from omnigraph.cli.config import Alias, list_names
+from omnigraph.cli.printing.output import print_lines, print_warning
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
-from omnigraph.cli.target import (
-    Invocation,
-    ServerScope,
-    StoreScope,
-    open_graph,
-    open_served,
-    pass_invocation,
-    server_scope,
-)
+from omnigraph.cli.target import Invocation, ServerScope, StoreScope, open_graph, open_served, server_scope
 from omnigraph.errors import BadRequestError, PolicyError
 
 if TYPE_CHECKING:
     from omnigraph import Snapshot
+    from omnigraph.api.graph import QueryRows
     from omnigraph.api.load import MutationReceipt
     from omnigraph.cluster.state_ledger import AppliedState
 
 
 @click.argument("name", required=False, help="The query in the source, or a stored one.")
-@uri_argument
-@query_file_option
-@query_string_option
-@parameter_options
-@read_point_options
-@choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
-@json_option
+@inputs.query_options
+@inputs.parameter_options
+@params.read_point_options
+@params.format_option
+@params.json_option
 @click.option("--explain", is_flag=True, help="Show the plan; run nothing.")
 @click.option("--profile-query", is_flag=True, help="Also show what each operator did, on stderr.")
-@pass_invocation
 def query(
     invocation: Invocation,
     name: str | None,
-    uri: str | None,
-    query: Path | None,
-    query_string: str | None,
-    parameters: Parameters,
-    point: ReadPoint,
+    source: str | None,
+    parameters: inputs.Parameters,
+    point: dict[str, Any],
     format: ReadFormat | None,
-    json: bool,
     explain: bool,
     profile_query: bool,
 ) -> None:
-    at_most_one(("--format", format), ("--json", json))
-    name, uri = name_and_uri(name, uri)
-    source = query_source(name, query, query_string, kind="query")
-    invocation.query_name = name
-    printer = ReadPrinter.chosen(ReadFormat.JSON if json else format, invocation.config.defaults)
+    params.at_most_one(("--format", format), ("--json", invocation.json))
+    name = inputs.query_name(invocation, name, source, "query")
+    printer = ReadPrinter.chosen(ReadFormat.JSON if invocation.json else format, invocation.config.defaults)
     if source is None:
         if explain or profile_query:
-            raise UsageError("--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'")
-        printer.show(stored_rows(invocation, str(name), parameters, point, uri))
+            raise params.UsageError(
+                "--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'"
+            )
+        with inputs.open_stored(invocation, str(name), "query") as server, working("running the query"):
+            given = parameters.of_stored(server, str(name))
+            rows = cast("QueryRows", server.invoke(str(name), given, **point, expect_mutation=False))
+        printer.show(rows)
         return
     given = parameters.of_source(source, name)
-    _, graph = invocation.open(uri)
-    with graph:
+    with invocation.open() as graph:
         if explain:
-            print_lines(graph.explain(source, name, given, **point), _plain)
+            print_lines(graph.explain(source, name, given, **point), lambda _: "")
         elif profile_query:
             show_profiled(graph, source, name, given, point, printer)
         else:
@@ -106,86 +73,54 @@ def query(
             printer.show(rows)
 
 
-def _plain(line: str) -> str:
-    return ""
-
-
 @click.argument("name", required=False, help="The mutation in the source, or a stored one.")
-@uri_argument
-@query_file_option
-@query_string_option
-@parameter_options
-@branch_option
+@inputs.query_options
+@inputs.parameter_options
+@params.branch_option
 @click.option("--if-commit", help="Only if the branch is at this commit; else exit 4.", metavar="COMMIT")
-@json_option
-@pass_invocation
+@params.json_option
 def mutate(
     invocation: Invocation,
     name: str | None,
-    uri: str | None,
-    query: Path | None,
-    query_string: str | None,
-    parameters: Parameters,
+    source: str | None,
+    parameters: inputs.Parameters,
     branch: str,
     if_commit: str | None,
-    json: bool,
 ) -> None:
-    name, uri = name_and_uri(name, uri)
-    invocation.query_name = name
-    source = query_source(name, query, query_string, kind="mutation")
+    name = inputs.query_name(invocation, name, source, "mutation")
     if source is None:
-        receipt = _run_stored(invocation, str(name), parameters, branch, if_commit, uri)
+        with inputs.open_stored(invocation, str(name), "mutation") as server, working("changing the graph"):
+            given = parameters.of_stored(server, str(name))
+            done = server.invoke(str(name), given, branch=branch, if_commit=if_commit, expect_mutation=True)
+            receipt = cast("MutationReceipt", done)
     else:
-        target, graph = invocation.open(uri)
-        with graph, working("changing the graph"):
-            actor = invocation.actor_of(target)
-            given = parameters.of_source(source, name)
+        with invocation.open() as graph, working("changing the graph"):
+            actor, given = invocation.write_actor(), parameters.of_source(source, name)
             receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=actor)
-    if json:
-        print_json(receipt)
-        return
-    lines = [f"changed {receipt.branch} via {receipt.query_name}: {describe_affected(receipt)}"]
-    if receipt.actor_id is not None:
-        lines.append(f"actor_id: {receipt.actor_id}")
-    print_lines(lines)
+    lines = [f"changed {receipt.branch} via {receipt.query_name}: {inputs.describe_affected(receipt)}"]
+    invocation.print(receipt, lines if receipt.actor_id is None else [*lines, f"actor_id: {receipt.actor_id}"])
 
 
-def _run_stored(
-    invocation: Invocation, name: str, given: Parameters, branch: str, if_commit: str | None, uri: str | None
-) -> MutationReceipt:
-    """A mutation that the server has under this name."""
-    from omnigraph.api.load import MutationReceipt
-
-    with open_stored(invocation, name, "mutation", uri) as graph, working("changing the graph"):
-        receipt = graph.invoke(
-            name, given.of_stored(graph, name), branch=branch, if_commit=if_commit, expect_mutation=True
-        )
-    assert isinstance(receipt, MutationReceipt)
-    return receipt
-
-
-@uri_argument
-@branch_option
-@file_option("--query", "queries", multiple=True, help="A .gq file whose queries can be called; may be repeated.")
-@choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
-@pass_invocation
-def shell(
-    invocation: Invocation, uri: str | None, branch: str, queries: tuple[Path, ...], format: ReadFormat | None
-) -> None:
+@params.branch_option
+@params.file_option(
+    "--query", "queries", multiple=True, help="A .gq file whose queries can be called; may be repeated."
+)
+@params.format_option
+def shell(invocation: Invocation, branch: str, queries: tuple[Path, ...], format: ReadFormat | None) -> None:
     from omnigraph.cli.shell_session import Session
     from omnigraph.cli.shell_terminal import converse, is_interactive, run_piped
 
-    target, graph = invocation.open(uri)
-    with graph:
+    target = invocation.target
+    with invocation.open() as graph:
         printer = ReadPrinter.chosen(format, invocation.config.defaults)
-        session = Session(graph, printer, invocation.actor_of(target), branch.strip())
+        session = Session(graph, printer, invocation.write_actor(), branch.strip())
         graph.version_of(session.branch)  # a branch that is not there is better known before the first question
         if isinstance(target, ServerScope):
             try:
                 session.take_stored_queries()
             except PolicyError as error:
                 print_warning(f"the stored queries can't be listed: {error}")
-        for file in queries or ():
+        for file in queries:
             session.take_queries(file)
         if is_interactive():
             code = converse(session, f"omnigraph shell → {target.uri} ({target.access}); :help, or Ctrl-D to leave")
@@ -194,9 +129,8 @@ def shell(
     raise Exit(code)
 
 
-@json_option
-@pass_invocation
-def list_(invocation: Invocation, json: bool) -> None:
+@params.json_option
+def list_(invocation: Invocation) -> None:
     from omnigraph.api.service.cluster import DeclaredQueries
 
     server = invocation.server_of_queries()
@@ -206,29 +140,21 @@ def list_(invocation: Invocation, json: bool) -> None:
     else:
         from omnigraph.cluster.commands.status import list_queries
 
-        applied, graph_ids = _read_applied(invocation)
-        listed = list_queries(applied, graph_ids)
-    if json:
-        print_json(listed)
-    else:
-        print_lines(listed.lines())
+        listed = list_queries(*_read_applied(invocation))
+    invocation.print(listed, listed.lines())
 
 
-@json_option
-@pass_invocation
-def validate(invocation: Invocation, json: bool) -> None:
+@params.json_option
+def validate(invocation: Invocation) -> None:
     from omnigraph.cluster.commands.status import validate_queries
 
-    applied, graph_ids = _read_applied(invocation)
-    report = validate_queries(applied, graph_ids, _head)
-    if json:
-        print_json(report)
-    else:
-        print_lines(report.lines())
+    report = validate_queries(*_read_applied(invocation), _head)
+    invocation.print(report, report.lines())
     raise Exit(0 if report.ok else 1)
 
 
 def _read_applied(invocation: Invocation) -> tuple[AppliedState, list[str]]:
+    """The applied state of a cluster, and the ids of the graphs that are meant."""
     from omnigraph.cluster.state_ledger import read_applied
 
     scope = invocation.cluster()
@@ -244,38 +170,28 @@ def _head(uri: str) -> Iterator[Snapshot]:
 
 @click.argument("name", help="The alias, of the configuration.")
 @click.argument("args", nargs=-1, required=False, help="Its parameters, in their declared order.")
-@parameter_options
-@choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
-@json_option
-def alias(name: str, args: tuple[str, ...], parameters: Parameters, format: ReadFormat | None, json: bool) -> None:
-    at_most_one(("--format", format), ("--json", json))
-    config = load_config()
-    found = _find_alias(config, name)
-    shown = ReadFormat.JSON if json else format or (None if found.format is None else ReadFormat(found.format))
-    with open_served(server_scope(found.server, found.graph, config), config) as graph, working("running the query"):
-        given = {**found.params, **_positional(found, args or []), **parameters.of_stored(graph, found.query)}
-        rows = graph.invoke(found.query, given or None, expect_mutation=False)
-    ReadPrinter.chosen(shown, config.defaults).show(rows)  # type: ignore[arg-type]  # a mutation was refused
-
-
-def _find_alias(config: OperatorConfig, name: str) -> Alias:
-    if name not in config.aliases:
+@inputs.parameter_options
+@params.format_option
+@params.json_option
+def alias(
+    invocation: Invocation, name: str, args: tuple[str, ...], parameters: inputs.Parameters, format: ReadFormat | None
+) -> None:
+    params.at_most_one(("--format", format), ("--json", invocation.json))
+    config = invocation.config
+    if (declared := config.aliases.get(name)) is None:
         raise BadRequestError(f"unknown alias '{name}'; defined aliases: {list_names(config.aliases)}")
-    return config.aliases[name]
+    shown = ReadFormat.JSON if invocation.json else format or (declared.format and ReadFormat(declared.format))
+    scope = server_scope(declared.server, declared.graph, config)
+    with open_served(scope, config) as graph, working("running the query"):
+        given = {**declared.params, **_positional(declared, args), **parameters.of_stored(graph, declared.query)}
+        rows = cast("QueryRows", graph.invoke(declared.query, given or None, expect_mutation=False))
+    ReadPrinter.chosen(shown or None, config.defaults).show(rows)
 
 
-def _positional(found: Alias, given: Sequence[str]) -> dict[str, Any]:
+def _positional(declared: Alias, texts: Sequence[str]) -> dict[str, Any]:
     """Arguments by their declared names: JSON where it is, a text where it is not."""
-    if len(given) > len(found.args):
-        names = f" ({', '.join(found.args)})" if found.args else ""
-        raise BadRequestError(
-            f"alias '{found.name}' takes {len(found.args)} positional arg(s){names}, got {len(given)}"
-        )
-    return {name: _value(text) for name, text in zip(found.args, given, strict=False)}
-
-
-def _value(text: str) -> Any:
-    try:
-        return json_text.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    if len(texts) > len(declared.args):
+        names = f" ({', '.join(declared.args)})" if declared.args else ""
+        takes = f"{len(declared.args)} positional arg(s){names}"
+        raise BadRequestError(f"alias '{declared.name}' takes {takes}, got {len(texts)}")
+    return {name: inputs.json_or_text(text) for name, text in zip(declared.args, texts, strict=False)}

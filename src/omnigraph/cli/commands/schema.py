@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from omnigraph.cli.inputs import read_source
-from omnigraph.cli.params import ReadPoint, branch_option, file_option, json_option, read_point_options, uri_argument
+from omnigraph.cli.params import branch_option, file_option, json_option, read_point_options
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.target import Invocation, StoreScope, open_graph, pass_invocation, refuse_inside_cluster
+from omnigraph.cli.target import Invocation, StoreScope, open_graph, refuse_inside_cluster
 from omnigraph.process import PROCESS
 
 
-@uri_argument
 @read_point_options
 @json_option
-@pass_invocation
-def show(invocation: Invocation, uri: str | None, point: ReadPoint, json: bool) -> None:
+def show(invocation: Invocation, point: dict[str, Any]) -> None:
     from omnigraph.api.schema import SchemaSource
 
-    _, graph = invocation.open(uri)
-    with graph:
+    with invocation.open() as graph:
         source = graph.schema.show(**point)
-    if json:
+    if invocation.json:
         print_json(SchemaSource(source))
     else:
         print_text(source)
 
 
 @file_option("--schema", "desired", required=True, help="The desired schema, a .pg file.")
-@uri_argument
 @file_option("--from", "accepted", help="Plan offline, from this .pg file.")
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard drops: history is purged with them.")
 @json_option
-@pass_invocation
-def plan(
-    invocation: Invocation,
-    desired: Path,
-    uri: str | None,
-    accepted: Path | None,
-    branch: str,
-    allow_data_loss: bool,
-    json: bool,
-) -> None:
-    invocation.instead_of_graph("--from", accepted, uri)
+def plan(invocation: Invocation, desired: Path, accepted: Path | None, branch: str, allow_data_loss: bool) -> None:
+    invocation.instead_of_graph("--from", accepted)
     from omnigraph.api.schema import SchemaPlanOutput
     from omnigraph.language.schema.compile import accept_schema, declare_schema
     from omnigraph.language.schema.migration import evolve
@@ -58,69 +46,56 @@ def plan(
         before = accept_schema(read_source(accepted), planned_for)
         migration = evolve(before, after, allow_data_loss=allow_data_loss).plan
     else:
-        target = invocation.target(uri)
+        target = invocation.target
         planned_for = target.uri
         if isinstance(target, StoreScope):
             with open_graph(target) as graph:
                 before = graph.snapshot(branch).catalog
             migration = evolve(before, after, allow_data_loss=allow_data_loss).plan
         else:
-            with invocation.open_target(target) as served:
+            with invocation.open() as served:
                 migration = served.schema.plan(source, branch=branch, allow_data_loss=allow_data_loss)
     for note in migration.notes:
         print_note(note.render())
-    if json:
-        print_json(SchemaPlanOutput.of(planned_for, migration))
-        return
     lines = [f"schema plan for {planned_for}", f"supported: {'yes' if migration.supported else 'no'}"]
     lines += [f"- {step.line()}" for step in migration.steps] or ["no schema changes"]
-    print_lines(lines)
+    invocation.print(SchemaPlanOutput.of(planned_for, migration), lines)
 
 
 @file_option("--schema", "desired", required=True, help="The desired schema, a .pg file.")
-@uri_argument
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Drop hard: history is purged with what is dropped.")
 @json_option
-@pass_invocation
-def apply(
-    invocation: Invocation, desired: Path, uri: str | None, branch: str, allow_data_loss: bool, json: bool
-) -> None:
-    from msgspec.structs import replace
-
+def apply(invocation: Invocation, desired: Path, branch: str, allow_data_loss: bool) -> None:
     from omnigraph.language.schema.compile import declare_schema
 
-    target = invocation.target(uri)
+    target = invocation.target
     source = read_source(desired)
     declare_schema(source, str(desired))  # first, so that a mistake is shown with the name of the file
     if isinstance(target, StoreScope):
         refuse_inside_cluster(target.uri)
-    invocation.echo(target)
-    actor = invocation.actor_of(target)
-    with invocation.open_target(target) as graph, working("applying the schema"):
+    invocation.echo()
+    actor = invocation.write_actor()
+    with invocation.open() as graph, working("applying the schema"):
         applied = graph.schema.apply(source, branch=branch, allow_data_loss=allow_data_loss, actor=actor)
     for note in applied.notes:
         print_note(note.render())
-    if json:
-        print_json(replace(applied, uri=target.uri))
-        return
     lines = [
         f"schema apply for {target.uri}",
         f"supported: {'yes' if applied.supported else 'no'}",
         f"applied: {'yes' if applied.applied else 'no'}",
         f"graph_manifest_version: {applied.graph_manifest_version}",
     ]
-    print_lines(lines + ([f"- {step.line()}" for step in applied.steps] or ["no schema changes"]))
+    lines += [f"- {step.line()}" for step in applied.steps] or ["no schema changes"]
+    invocation.print(invocation.name_graph(applied), lines)
 
 
 @file_option("--schema", required=True, help="The schema, a .pg file.")
-@uri_argument
 @click.option("--force", is_flag=True, help="Take a place that an interrupted init left behind; never a graph.")
-@pass_invocation
-def init(invocation: Invocation, schema: Path, uri: str | None, force: bool) -> None:
+def init(invocation: Invocation, schema: Path, force: bool) -> None:
     from omnigraph.language.schema.compile import accept_schema
 
-    place = invocation.new_storage(uri)
+    place = invocation.new_storage()
     source = read_source(schema)
     accept_schema(source, str(schema))  # first, so that a mistake is shown with the name of the file
     refuse_inside_cluster(place)

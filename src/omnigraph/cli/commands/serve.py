@@ -6,15 +6,15 @@ import dataclasses
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.exceptions import Exit
 
-from omnigraph.cli.params import Function, GroupedOption, UsageError, at_most_one, uri_argument
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.params import Decorator, GroupedOption, UsageError, at_most_one, combine, repeatable_option
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 from omnigraph.server.settings import (
@@ -36,25 +36,13 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
 DEFAULT_BIND = "127.0.0.1:8080"
-_NEEDED = {"uvicorn", "h11", "starlette", "prometheus_client"}
+_EXTRAS: Final = {
+    **dict.fromkeys(("mcp", "mcp_types", "anyio", "pydantic"), "mcp"),
+    **dict.fromkeys(("starlette", "uvicorn", "h11", "prometheus_client", "cedarpy"), "server"),
+}
 
 
-def limit_options(function: Function) -> Function:
-    """A flag per field of `ServerLimits`, passed on as `limits`."""
-    limits = dataclasses.fields(ServerLimits)
-
-    @wraps(function)
-    def command(*arguments: Any, **options: Any) -> None:
-        values = {field.name: options.pop(field.name) for field in limits}
-        function(*arguments, limits=limits_of(values, os.environ), **options)
-
-    decorated: Function = command
-    for field in reversed(limits):
-        decorated = _limit_option(field)(decorated)
-    return decorated
-
-
-def _limit_option(field: dataclasses.Field[Any]) -> Callable[[Function], Function]:
+def _limit_option(field: dataclasses.Field[Any]) -> Decorator:
     is_whole = field.type == "int"
     environment = f"; else {field.metadata['environment']}" if field.metadata["environment"] else ""
     default = field.default if is_whole else f"{field.default:g}"
@@ -88,17 +76,21 @@ def limits_of(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Serve
     return ServerLimits(**chosen)
 
 
-@uri_argument
+limit_options = combine(
+    "limits",
+    lambda **flags: limits_of(flags, os.environ),
+    **{field.name: _limit_option(field) for field in dataclasses.fields(ServerLimits)},
+)
+"""A flag per field of `ServerLimits`."""
+
+
 @click.option("--bind", default=DEFAULT_BIND, help="Where to listen; port 0 takes a free one.", metavar="ADDR:PORT")
 @click.option("--unauthenticated", is_flag=True, help="Let everybody do everything; else OMNIGRAPH_UNAUTHENTICATED.")
 @click.option(
     "--insecure-public", is_flag=True, help="Listen at a public address without tokens; else OMNIGRAPH_INSECURE_PUBLIC."
 )
-@click.option(
-    "--allowed-host",
-    multiple=True,
-    help="A further name by which a server without tokens may be called; may be repeated.",
-    metavar="NAME",
+@repeatable_option(
+    "--allowed-host", help="A further name by which a server without tokens may be called", metavar="NAME"
 )
 @click.option(
     "--require-all-graphs", is_flag=True, help="Do not start without every graph; else OMNIGRAPH_REQUIRE_ALL_GRAPHS."
@@ -106,7 +98,7 @@ def limits_of(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Serve
 @click.option("--workers", type=click.IntRange(min=1, max=1024), default=1, help="Processes that serve.", metavar="N")
 @click.option("--maintain", is_flag=True, help="Compact and clean up in the background, in one of the workers.")
 @click.option("--watch", is_flag=True, help="Serve what is applied to the cluster later, too; else OMNIGRAPH_WATCH.")
-@click.option("--allow-origin", multiple=True, help="Let pages of this origin call; may be repeated.", metavar="ORIGIN")
+@repeatable_option("--allow-origin", help="Let pages of this origin call", metavar="ORIGIN")
 @click.option("--mcp-read-only", is_flag=True, help="Offer agents no tool that writes.")
 @click.option("--mcp-allow-main", is_flag=True, help="Let agents' mutations go to main, where the rules do.")
 @click.option(
@@ -117,10 +109,8 @@ def limits_of(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Serve
     metavar="N",
 )
 @limit_options
-@pass_invocation
 def serve(
     invocation: Invocation,
-    uri: str | None,
     bind: str,
     unauthenticated: bool,
     insecure_public: bool,
@@ -135,7 +125,7 @@ def serve(
     mcp_max_tokens: int,
     limits: ServerLimits,
 ) -> None:
-    flags = invocation.flags
+    flags, uri = invocation.flags, invocation.uri
     host, port = address(bind)
     at_most_one(("--cluster", flags.cluster), ("--store", flags.store), ("a URI", uri))
     store = flags.store or uri
@@ -154,25 +144,21 @@ def serve(
         port=port,
         unauthenticated=unauthenticated or is_set(UNAUTHENTICATED),
         insecure_public=insecure_public or is_set(INSECURE_PUBLIC),
-        allowed_hosts=tuple(host_flag(name) for name in allowed_host or ()),
+        allowed_hosts=tuple(host_flag(name) for name in allowed_host),
         require_all_graphs=require_all_graphs or is_set(REQUIRE_ALL_GRAPHS),
         workers=workers,
         maintain=maintain,
         watch=watch or is_set(WATCH),
-        allow_origins=tuple(allow_origin or ()),
+        allow_origins=allow_origin,
         agents=AgentSettings(read_only=mcp_read_only, allow_main=mcp_allow_main, max_tokens=mcp_max_tokens),
         limits=limits,
     )
     if settings.unauthenticated and not _names_tokens() and (refusal := refusal_of_public(settings)) is not None:
         raise UsageError(refusal)
-    raise Exit(_run(settings))
-
-
-def host_flag(name: str) -> str:
-    """A value of --allowed-host."""
-    if not name or any(character in name for character in "/*@ ,"):
-        raise UsageError(f"--allowed-host takes a name or an address, such as graphs.example.org (got '{name}')")
-    return name
+    with name_missing_extra("serving"):
+        from omnigraph.server.runtime.supervisor import serve as run
+        from omnigraph.server.runtime.worker import Program
+    raise Exit(run(settings, Program(open_graph)))
 
 
 def _names_tokens() -> bool:
@@ -182,15 +168,21 @@ def _names_tokens() -> bool:
     return any(os.environ.get(name, "").strip() for name in SOURCES)
 
 
-def _run(settings: Any) -> int:
+@contextmanager
+def name_missing_extra(what: str) -> Iterator[None]:
+    """Say which extra has the package that is missing."""
     try:
-        from omnigraph.server.runtime.supervisor import serve as run
-        from omnigraph.server.runtime.worker import Program
+        yield
     except ModuleNotFoundError as error:
-        if error.name in _NEEDED:
-            raise BadRequestError(f"serving needs {error.name}; pip install 'omnigraph[server]'") from None
-        raise
-    return run(settings, Program(open_graph))
+        if error.name not in _EXTRAS:
+            raise
+        raise BadRequestError(f"{what} needs {error.name}; pip install 'omnigraph[{_EXTRAS[error.name]}]'") from None
+
+
+def host_flag(name: str) -> str:
+    if not name or any(character in name for character in "/*@ ,"):
+        raise UsageError(f"--allowed-host takes a name or an address, such as graphs.example.org (got '{name}')")
+    return name
 
 
 def open_graph(uri: str, embedder: Embedder | None, external_blobs: ExternalBlobPolicy | None, limits: Limits) -> Graph:
@@ -201,7 +193,7 @@ def open_graph(uri: str, embedder: Embedder | None, external_blobs: ExternalBlob
 
 
 def address(bind: str, flag: str = "--bind") -> tuple[str, int]:
-    """The two parts of ADDR:PORT; an IPv6 address stands in brackets."""
+    """The two parts of ADDR:PORT; an IPv6 address is in brackets."""
     host, colon, port = bind.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -13,21 +13,15 @@ from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph import __version__
-from omnigraph.cli.config import active_profile_name, forget_token, load_config, store_token
+from omnigraph.cli.config import active_profile_name, forget_token, store_token
 from omnigraph.cli.params import COMPLETION_VARIABLE, json_option
-from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
-from omnigraph.cli.target import Invocation, open_served, pass_invocation
+from omnigraph.cli.printing.output import print_note, print_text
+from omnigraph.cli.target import Invocation, ServerScope, open_served
 from omnigraph.errors import BadRequestError, ConflictError
-
-if TYPE_CHECKING:
-    from omnigraph.cli.config import OperatorConfig, Profile
-    from omnigraph.cli.printing.reports import ListedProfile, Quickstart, ShownProfile
-
 
 _README = "README.md"
 _SECTION = re.compile(r"^## (?P<title>[^\n]+)$|^```sh\n(?P<commands>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -37,18 +31,23 @@ _SECTION = re.compile(r"^## (?P<title>[^\n]+)$|^```sh\n(?P<commands>.*?)^```$", 
     "directory", type=click.Path(path_type=Path), help="Where to write the files; created if missing.", metavar="DIR"
 )
 @json_option
-def quickstart(directory: Path, json: bool) -> None:
-    home = resources.files("omnigraph.cli.scaffold")
-    files = dict(_files(home))
+def quickstart(invocation: Invocation, directory: Path) -> None:
+    from omnigraph.cli.printing.reports import NextCommands, Quickstart
+
+    files = dict(_files(resources.files("omnigraph.cli.scaffold")))
     _write(directory, files)
-    report = _report(directory, files)
-    if json:
-        print_json(report)
-        return
+    sections: list[tuple[str, list[str]]] = []  # the commands of the README under its headings
+    for match in _SECTION.finditer(files[_README].decode()):
+        if match["title"] is not None:
+            sections.append((match["title"], []))
+        else:
+            sections[-1][1].extend(match["commands"].splitlines())
+    steps = tuple(NextCommands(title, tuple(commands)) for title, commands in sections)
     lines = [f"wrote {len(files)} files to {directory}; {_README} explains them", "", f"cd {directory}"]
-    for section in report.next:
-        lines += [f"# {section.title}", *section.commands]
-    print_lines(lines, lambda line: "dim" if line.startswith("#") else "")
+    for title, commands in sections:
+        lines += [f"# {title}", *commands]
+    report = Quickstart(str(directory), tuple(files), steps)
+    invocation.print(report, lines, lambda line: "dim" if line.startswith("#") else "")
 
 
 def _files(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
@@ -73,114 +72,81 @@ def _write(directory: Path, files: dict[str, bytes]) -> None:
         raise BadRequestError(f"can't write '{error.filename or directory}': {error.strerror}") from error
 
 
-def _report(directory: Path, files: dict[str, bytes]) -> Quickstart:
-    """The written files, and the commands of the README under its headings."""
-    from omnigraph.cli.printing.reports import NextCommands, Quickstart
-
-    sections: list[tuple[str, list[str]]] = []
-    for match in _SECTION.finditer(files[_README].decode()):
-        if match["title"] is not None:
-            sections.append((match["title"], []))
-        else:
-            sections[-1][1].extend(match["commands"].splitlines())
-    steps = tuple(NextCommands(title, tuple(commands)) for title, commands in sections)
-    return Quickstart(str(directory), tuple(files), steps)
-
-
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), help="The shell.")
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
+def completion(_: Invocation, shell: str) -> None:
     from click.shell_completion import get_completion_class
 
-    script = get_completion_class(shell)
+    script, root = get_completion_class(shell), click.get_current_context().find_root()
     assert script is not None, "Click knows the three shells"
-    print_text(script(ctx.find_root().command, {}, "omnigraph", COMPLETION_VARIABLE).source())
+    print_text(script(root.command, {}, "omnigraph", COMPLETION_VARIABLE).source())
 
 
 INTERNAL_SCHEMA_VERSION = 6
 
 
-def version() -> None:
+def version(_: Invocation) -> None:
     print(f"omnigraph {__version__}")
     print(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
 
 
 @json_option
-def list_profiles(json: bool) -> None:
-    config, active = load_config(), active_profile_name()
-    rows = [_row(profile, active) for _, profile in sorted(config.profiles.items())]
-    if json:
-        print_json(rows)
-        return
-    lines, width = [], max((len(row.name) for row in rows), default=0)
-    for row in rows:
+def list_profiles(invocation: Invocation) -> None:
+    from omnigraph.cli.printing.reports import ListedProfile
+
+    config, active = invocation.config, active_profile_name()
+    rows, lines = [], []
+    width = max(map(len, config.profiles), default=0)
+    for name, profile in sorted(config.profiles.items()):
+        kind, target = ("invalid", None) if profile.flaw is not None else profile.binding
+        row = ListedProfile(
+            name=name,
+            binding=", ".join(f"{kind}: {target}" for kind, target in profile.bindings),
+            scope_kind=kind,
+            target=target,
+            valid=profile.flaw is None,
+            error=profile.flaw,
+            default_graph=profile.default_graph,
+            active=name == active,
+        )
+        rows.append(row)
         graph = f" (graph {row.default_graph})" if row.default_graph else ""
         described = row.binding + graph if row.valid else f"invalid: {row.error}"
-        lines.append(f"{'*' if row.active else ' '} {row.name:<{width}}  {described}")
-    print_lines(lines or [f"no profiles in {config.path}"])
+        lines.append(f"{'*' if row.active else ' '} {name:<{width}}  {described}")
+    invocation.print(rows, lines or [f"no profiles in {config.path}"])
 
 
 @click.argument("name", required=False, help="The profile; the active one if omitted.")
 @json_option
-def show_profile(name: str | None, json: bool) -> None:
-    config = load_config()
-    name = name or active_profile_name()
-    profile = config.profile(name) if name is not None else None
-    if profile is not None and profile.flaw is not None:
-        raise BadRequestError(profile.flaw)
+def show_profile(invocation: Invocation, name: str | None) -> None:
     from msgspec import structs
 
-    shown = _describe(profile, config)
-    if json:
-        print_json(shown)
-    else:
-        print_lines([f"{key}: {value}" for key, value in structs.asdict(shown).items() if value is not None])
-
-
-def _row(profile: Profile, active: str | None) -> ListedProfile:
-    from omnigraph.cli.printing.reports import ListedProfile
-
-    valid = profile.flaw is None
-    kind, target = profile.bindings[0] if valid else ("invalid", None)
-    return ListedProfile(
-        name=profile.name,
-        binding=", ".join(f"{kind}: {target}" for kind, target in profile.bindings),
-        scope_kind=kind,
-        target=target,
-        valid=valid,
-        error=profile.flaw,
-        default_graph=profile.default_graph,
-        active=profile.name == active,
-    )
-
-
-def _describe(profile: Profile | None, config: OperatorConfig) -> ShownProfile:
     from omnigraph.cli.printing.reports import ShownProfile
 
+    config, name = invocation.config, name or active_profile_name()
     defaults = config.defaults
-    if profile is not None:
-        name, (kind, target), graph = profile.name, profile.bindings[0], profile.default_graph
+    if name is not None:
+        profile = config.profile(name)
+        (kind, target), graph = profile.binding, profile.default_graph
     else:
         name, graph = "(defaults)", defaults.default_graph
         bound = [("server", defaults.server), ("store", defaults.store)]
         kind, target = next(((k, t) for k, t in bound if t is not None), ("none", ""))
-    return ShownProfile(
+    # The endpoint is where the scope really points: the URL of a server, the root of a cluster, the storage itself.
+    endpoint: str | None = target or None
+    if kind == "server":
+        endpoint = config.servers.get(target, target if "://" in target else None)
+    elif kind == "cluster":
+        endpoint = config.clusters.get(target, target)
+    shown = ShownProfile(
         name=name,
         scope_kind=kind,
         target=target or None,
-        endpoint=_endpoint(kind, target, config),
+        endpoint=endpoint,
         default_graph=graph,
         output_format=defaults.output,
     )
-
-
-def _endpoint(kind: str, target: str, config: OperatorConfig) -> str | None:
-    """Where the scope really points: the URL of a server, the root of a cluster, the storage itself."""
-    if kind == "server":
-        return config.servers.get(target, target if "://" in target else None)
-    if kind == "cluster":
-        return config.clusters.get(target, target)
-    return target if kind == "store" else None
+    facts = structs.asdict(shown).items()
+    invocation.print(shown, [f"{key}: {value}" for key, value in facts if value is not None])
 
 
 name_argument = click.argument("name", help="The server, as the configuration calls it.")
@@ -189,36 +155,30 @@ name_argument = click.argument("name", help="The server, as the configuration ca
 @name_argument
 @click.option("--token", help="The token; else one line of stdin.", metavar="TOKEN")
 @json_option
-def login(name: str, token: str | None, json: bool) -> None:
-    given = (_asked_for() if token is None else token).strip()
-    if not given:
+def login(invocation: Invocation, name: str, token: str | None) -> None:
+    from omnigraph.cli.printing.reports import LoggedIn
+
+    token = (_read_token() if token is None else token).strip()
+    if not token:
         raise BadRequestError("no token provided; give --token, or write it to stdin")
-    config = load_config()
-    path = store_token(name, given)
+    config = invocation.config
+    path = store_token(name, token)
     declared = name in config.servers
     if not declared:
         print_note(f"no server is called '{name}' in {config.path}; declare it there to use the token")
-    if json:
-        from omnigraph.cli.printing.reports import LoggedIn
-
-        print_json(LoggedIn(name, str(path), declared))
-    else:
-        print_lines([f"stored credential for '{name}' in {path}"])
+    invocation.print(LoggedIn(name, str(path), declared), [f"stored credential for '{name}' in {path}"])
 
 
 @name_argument
 @json_option
-def logout(name: str, json: bool) -> None:
+def logout(invocation: Invocation, name: str) -> None:
+    from omnigraph.cli.printing.reports import LoggedOut
+
     path = forget_token(name)
-    if json:
-        from omnigraph.cli.printing.reports import LoggedOut
-
-        print_json(LoggedOut(name, str(path)))
-    else:
-        print_lines([f"removed credential for '{name}' from {path}"])
+    invocation.print(LoggedOut(name, str(path)), [f"removed credential for '{name}' from {path}"])
 
 
-def _asked_for() -> str:
+def _read_token() -> str:
     """One line, which a terminal does not show."""
     if sys.stdin.isatty():
         from getpass import getpass
@@ -228,13 +188,11 @@ def _asked_for() -> str:
 
 
 @json_option
-@pass_invocation
-def list_graphs(invocation: Invocation, json: bool) -> None:
+def list_graphs(invocation: Invocation) -> None:
     from omnigraph.api.service.cluster import GraphList
 
-    with open_served(invocation.server(), invocation.config) as server:
-        found = server.list_graphs()
-    if json:
-        print_json(GraphList(tuple(found)))
-    else:
-        print_lines(f"{graph.graph_id}\t{graph.uri}" for graph in found)
+    scope = invocation.scope()
+    assert isinstance(scope, ServerScope), "the resolution lets a served command have nothing else"
+    with open_served(scope, invocation.config) as server:
+        graphs = server.list_graphs()
+    invocation.print(GraphList(tuple(graphs)), [f"{graph.graph_id}\t{graph.uri}" for graph in graphs])

@@ -7,25 +7,23 @@ from __future__ import annotations
 import difflib
 import os.path
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
-from omnigraph.cli.inputs import STDIN, read_source, read_stdin, write_source
-from omnigraph.cli.params import UsageError, choice_option, file_option, json_option, uri_argument
-from omnigraph.cli.printing.output import diff_style, print_json, print_lines, report_style
-from omnigraph.cli.target import Invocation, pass_invocation
+from omnigraph.cli.inputs import STDIN, read_source
+from omnigraph.cli.params import UsageError, choice_option, file_option, json_option
+from omnigraph.cli.printing.output import report_style, unified_diff_style
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 if TYPE_CHECKING:
     from omnigraph.cli.printing.reports import FormatReport
-    from omnigraph.errors import Diagnostic
-    from omnigraph.language.lint import LintReport
 
 
 class Language(StrEnum):
@@ -59,19 +57,20 @@ class _Outcome:
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
 @choice_option("--language", Language, help="The language of stdin; guessed when omitted.")
 @click.option("--json", is_flag=True, help="Print the outcome per file as JSON.")
-def fmt(paths: tuple[Path, ...], check: bool, diff: bool, language: Language | None, json: bool) -> None:
+def fmt(invocation: Invocation, paths: tuple[Path, ...], check: bool, diff: bool, language: Language | None) -> None:
     outcomes = [_format(path, language) for path in _sources(paths)]
     for outcome in outcomes:
         if outcome.error is not None:
             print(f"Error: {outcome.error}", file=sys.stderr)
-        elif outcome.path == STDIN and not (check or diff or json):
+        elif outcome.path == STDIN and not (check or diff or invocation.json):
             sys.stdout.write(outcome.after)
         elif outcome.changed and not (check or diff) and outcome.path != STDIN:
-            write_source(outcome.path, outcome.after)
-    if json:
-        print_json(_report(outcomes))
-    else:
-        print_lines(_lines(outcomes, check=check, diff=diff), diff_style if diff else report_style)
+            try:
+                outcome.path.write_bytes(outcome.after.encode("utf-8"))
+            except OSError as error:
+                raise BadRequestError(f"can't write '{outcome.path}': {error.strerror}") from error
+    lines = _lines(outcomes, check=check, diff=diff)
+    invocation.print(_report(outcomes), lines, unified_diff_style if diff else report_style)
     failed = any(outcome.error is not None for outcome in outcomes)
     raise Exit(1 if failed or (check and any(outcome.changed for outcome in outcomes)) else 0)
 
@@ -106,81 +105,52 @@ def _sources(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def _format(path: Path, language: Language | None) -> _Outcome:
+    from omnigraph.language.source import structure_of
 
     try:
-        if path == STDIN:
-            text = read_stdin()
-            return _Outcome(path, text, _formatter(language or _guess(text))(text, "<stdin>"))
-        text = read_source(path)
-        return _Outcome(path, text, _formatter(_language_of(path))(text, str(path)))
+        text, name = read_source(path), "<stdin>" if path == STDIN else str(path)
+        if path != STDIN and path.suffix not in (".pg", ".gq"):
+            raise BadRequestError(f"'{path}' is neither a .pg nor a .gq file")
+        if path != STDIN:
+            language = Language(path.suffix.removeprefix("."))
+        elif language is None:
+            # A query file begins with `query`; everything else is read as a schema.
+            language = Language.GQ if structure_of(text).split(None, 1)[:1] == ["query"] else Language.PG
+        if language is Language.GQ:
+            from omnigraph.language.query.formatter import format_queries
+
+            return _Outcome(path, text, format_queries(text, name))
+        from omnigraph.language.schema.formatter import format_schema
+
+        return _Outcome(path, text, format_schema(text, name))
     except OmniGraphError as error:
         return _Outcome(path, error=error)
 
 
-def _language_of(path: Path) -> Language:
-    try:
-        return Language(path.suffix.removeprefix("."))
-    except ValueError:
-        raise BadRequestError(f"'{path}' is neither a .pg nor a .gq file") from None
-
-
-def _guess(text: str) -> Language:
-    """A query file begins with `query`; everything else is read as a schema."""
-    from omnigraph.language.source import structure_of
-
-    return Language.GQ if structure_of(text).split(None, 1)[:1] == ["query"] else Language.PG
-
-
-def _formatter(language: Language) -> Callable[[str, str], str]:
-    if language is Language.GQ:
-        from omnigraph.language.query.formatter import format_queries
-
-        return format_queries
-    from omnigraph.language.schema.formatter import format_schema
-
-    return format_schema
-
-
 @file_option("--query", help="The .gq file to check.")
-@uri_argument
 @file_option("--schema", help="Check against this .pg file, offline.")
 @click.option("--branch", default="main", help="The branch whose schema counts.", metavar="NAME")
 @click.option("--pedantic", is_flag=True, help="Also warn of nullable properties that no update sets (L201).")
 @json_option
-@pass_invocation
-def lint(
-    invocation: Invocation,
-    query: Path | None,
-    uri: str | None,
-    schema: Path | None,
-    branch: str,
-    pedantic: bool,
-    json: bool,
-) -> None:
-    invocation.instead_of_graph("--schema", schema, uri)
+def lint(invocation: Invocation, query: Path | None, schema: Path | None, branch: str, pedantic: bool) -> None:
+    invocation.instead_of_graph("--schema", schema)
     from omnigraph.language.lint import SchemaSource, diagnostics_of, lint_queries, lint_schema
     from omnigraph.language.schema.compile import compile_schema
 
     if query is None:
         if schema is None:
             raise UsageError("give the file to check: --query <file.gq>, or --schema <file.pg> for a schema alone")
-        _tell(*lint_schema(read_source(schema), str(schema)), json=json)
-    if schema is not None:
-        catalog = compile_schema(read_source(schema), str(schema))
-        schema_source = SchemaSource.file(str(schema))
+        report, diagnostics = lint_schema(read_source(schema), str(schema))
     else:
-        target, graph = invocation.open_storage(uri)
-        with graph:
-            catalog = graph.snapshot(branch).catalog
-        schema_source = SchemaSource.graph(target.uri)
-    text = read_source(query)
-    report = lint_queries(catalog, text, query_path=str(query), schema_source=schema_source, pedantic=pedantic)
-    _tell(report, diagnostics_of(catalog, text, str(query)), json=json)
-
-
-def _tell(report: LintReport, diagnostics: Mapping[str, Sequence[Diagnostic]], *, json: bool) -> NoReturn:
-    if json:
-        print_json(report)
-    else:
-        print_lines(report.lines(diagnostics))
+        if schema is not None:
+            catalog = compile_schema(read_source(schema), str(schema))
+            schema_source = SchemaSource.file(str(schema))
+        else:
+            with invocation.open_storage() as graph:
+                catalog = graph.snapshot(branch).catalog
+            schema_source = SchemaSource.graph(invocation.target.uri)
+        text, path = read_source(query), str(query)
+        report = lint_queries(catalog, text, query_path=path, schema_source=schema_source, pedantic=pedantic)
+        diagnostics = diagnostics_of(catalog, text, path)
+    invocation.print(report, report.lines(diagnostics))
     raise Exit(report.exit_code)

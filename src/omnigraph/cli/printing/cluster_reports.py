@@ -12,13 +12,12 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.api import wire
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
-from omnigraph.api.service import cluster as reports
 from omnigraph.api.values import count_noun
 from omnigraph.dates import format_datetime
 
 if TYPE_CHECKING:
+    from omnigraph.api.service import cluster as reports
     from omnigraph.cluster.commands.plan import PlanReview
 
 
@@ -26,25 +25,22 @@ _MARKS = {ResourceOperation.CREATE: "+", ResourceOperation.UPDATE: "~", Resource
 
 
 def validate_lines(report: reports.ClusterValidated) -> list[str]:
-    if not report.ok:
-        return ["cluster config invalid", *_findings(report.diagnostics)]
-    edges = len(report.dependencies)
-    head = f"cluster config valid: {len(report.resources)} resource(s), {edges} dependency edge(s)"
-    return [head, *_findings(report.diagnostics)]
+    resources, edges = len(report.resources), len(report.dependencies)
+    valid = f"cluster config valid: {resources} resource(s), {edges} dependency edge(s)"
+    return [valid if report.ok else "cluster config invalid", *map(str, report.diagnostics)]
 
 
 def plan_lines(plan: PlanReview, *, for_review: bool) -> list[str]:
     report = plan.output
-    lines = [f"cluster plan: {len(report.changes)} change(s), {len(report.approvals_required)} approval gate(s)"]
-    if not report.ok:
-        lines[0] = "cluster plan failed"
+    planned = f"cluster plan: {len(report.changes)} change(s), {len(report.approvals_required)} approval gate(s)"
+    lines = [planned if report.ok else "cluster plan failed"]
     for change in report.changes:
         lines.append(_change(change, for_review=for_review))
         lines += _steps(change, for_review=for_review)
         lines += _details(plan, change) if for_review else ()
     if report.ok and not report.changes:
         lines.append("  no changes")
-    return [*lines, *(_remarks(report) if for_review else ()), *_findings(report.diagnostics)]
+    return [*lines, *(_remarks(report) if for_review else ()), *map(str, report.diagnostics)]
 
 
 def _details(plan: PlanReview, change: reports.ClusterChange) -> list[str]:
@@ -92,17 +88,16 @@ def _steps(change: reports.ClusterChange, *, for_review: bool) -> list[str]:
         return []
     if for_review:
         return [f"      {step.line()}" for step in change.migration.steps] or ["      no steps: only its text changes"]
-    return [
-        f"      {json.dumps(wire.to_builtins(step), ensure_ascii=False, separators=(',', ':'))}"
-        for step in change.migration.steps
-    ]
+    from omnigraph.api import wire
+
+    steps = map(wire.to_builtins, change.migration.steps)
+    return [f"      {json.dumps(step, ensure_ascii=False, separators=(',', ':'))}" for step in steps]
 
 
 def apply_lines(report: reports.ClusterApplied, *, for_review: bool) -> list[str]:
     state = report.state_observations
-    lines = [f"cluster apply: {report.applied_count} applied, {report.deferred_count} deferred/blocked"]
-    if not report.ok:
-        lines[0] = "cluster apply failed"
+    applied = f"cluster apply: {report.applied_count} applied, {report.deferred_count} deferred/blocked"
+    lines = [applied if report.ok else "cluster apply failed"]
     for change in report.changes:
         said = (change.disposition or ChangeDisposition.APPLIED).capitalize()
         why = f": {change.reason}" if change.reason is not None else ""
@@ -110,16 +105,15 @@ def apply_lines(report: reports.ClusterApplied, *, for_review: bool) -> list[str
         if for_review:
             lines[-1] = lines[-1].replace("  ", f"  {_MARKS[change.operation]} ", 1)
     if state.state_found:
-        flags = f"converged: {_flag(report.converged)}, written: {_flag(report.state_written)}"
-        lines.append(f"  state: revision {state.state_revision}, {flags}")
-    return [*lines, *_findings(report.diagnostics)]
+        converged, written = (str(flag).lower() for flag in (report.converged, report.state_written))
+        lines.append(f"  state: revision {state.state_revision}, converged: {converged}, written: {written}")
+    return [*lines, *map(str, report.diagnostics)]
 
 
 def approve_lines(report: reports.ClusterApproved) -> list[str]:
-    if not report.ok:
-        return ["cluster approve failed", *_findings(report.diagnostics)]
-    head = f"cluster approve: {report.operation} {report.resource} approved by {report.approved_by}"
-    return [f"{head} (approval {report.approval_id})", *_findings(report.diagnostics)]
+    approved = f"cluster approve: {report.operation} {report.resource} approved by {report.approved_by}"
+    head = f"{approved} (approval {report.approval_id})" if report.ok else "cluster approve failed"
+    return [head, *map(str, report.diagnostics)]
 
 
 def status(report: reports.ClusterStatus, *, for_review: bool) -> list[str]:
@@ -138,7 +132,7 @@ def status(report: reports.ClusterStatus, *, for_review: bool) -> list[str]:
     elif report.ok or state.state_found:
         lines.append("  lock: not held")
     lines += [_pipeline(pipeline) for pipeline in report.pipelines]
-    return [*lines, *_statuses(report.resource_statuses, all_of_them=for_review), *_findings(report.diagnostics)]
+    return [*lines, *_statuses(report.resource_statuses, all_of_them=for_review), *map(str, report.diagnostics)]
 
 
 def _pipeline(pipeline: reports.AppliedPipeline) -> str:
@@ -154,31 +148,28 @@ def _pipeline(pipeline: reports.AppliedPipeline) -> str:
 
 def refresh_lines(report: reports.ClusterObserved, *, for_review: bool) -> list[str]:
     state = report.state_observations
-    head = f"cluster {report.operation}: revision {state.state_revision}, {state.resource_count} resource(s)"
-    if not report.ok:
-        head = f"cluster {report.operation} failed"
-    lines = [head, *_statuses(report.resource_statuses)]
+    seen = f": revision {state.state_revision}, {state.resource_count} resource(s)" if report.ok else " failed"
+    lines = [f"cluster {report.operation}{seen}", *_statuses(report.resource_statuses)]
     if for_review and report.ok and any("graph_missing" in s.conditions for s in report.resource_statuses.values()):
         lines.append("  the next apply makes what is missing")
-    return [*lines, *_findings(report.diagnostics)]
+    return [*lines, *map(str, report.diagnostics)]
 
 
 def unlock_lines(report: reports.ClusterUnlocked, lock: object) -> list[str]:
-    if not report.ok:
-        return ["cluster force-unlock failed", *_findings(report.diagnostics)]
-    return [f"cluster force-unlock: removed lock ({lock})", *_findings(report.diagnostics)]
+    head = f"cluster force-unlock: removed lock ({lock})" if report.ok else "cluster force-unlock failed"
+    return [head, *map(str, report.diagnostics)]
 
 
 def history(report: reports.ClusterHistory) -> list[str]:
     if not report.ok:
-        return ["cluster history failed", *_findings(report.diagnostics)]
+        return ["cluster history failed", *map(str, report.diagnostics)]
     lines = [f"cluster history: {count_noun(len(report.revisions), 'revision')}"]
     for revision in report.revisions:
         who = f" by {revision.actor}" if revision.actor is not None else ""
         what = f"{revision.operation or 'unknown'}{who}"
         lines.append(f"  {revision.state_revision}  {revision.written_at or '-'}  {what}")
         lines += [f"      {_MARKS[change.operation]} {change.resource}" for change in revision.changes]
-    return [*lines, *_findings(report.diagnostics)]
+    return [*lines, *map(str, report.diagnostics)]
 
 
 def _statuses(statuses: reports.Statuses, *, all_of_them: bool = False) -> list[str]:
@@ -188,14 +179,6 @@ def _statuses(statuses: reports.Statuses, *, all_of_them: bool = False) -> list[
         for address, said in sorted(statuses.items())
         if said.conditions or all_of_them
     ]
-
-
-def _findings(diagnostics: reports.Diagnostics) -> list[str]:
-    return [str(finding) for finding in diagnostics]
-
-
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
 
 
 _BY_MARK: Final = {"+": "green", "~": "yellow", "-": "red", "ERROR": "bold red", "WARN": "yellow"}

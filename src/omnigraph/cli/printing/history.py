@@ -11,14 +11,16 @@ import heapq
 import itertools
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.api.values import one_line
+from omnigraph.cli.printing.output import style_by
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
         ChangeRecord,
         CommitReceipt,
         CommitSummary,
-        Endpoints,
+        EntityChange,
         EntityCounts,
     )
 
@@ -54,20 +56,22 @@ def draw(nodes: Sequence[Node]) -> Iterator[str]:
         if node.id not in lanes:
             lanes.append(node.id)
         here = lanes.index(node.id)
-        while (double := _second(lanes, node.id)) is not None:
-            yield _joining(len(lanes), here, double)
+        while lanes.count(node.id) > 1:
+            double = lanes.index(node.id, here + 1)
+            yield _moving_left(len(lanes), double, joins=here)
             del lanes[double]
         marks = " ".join("*" if i == here else "|" for i in range(len(lanes)))
         yield f"{marks} {node.text}"
         parents = [parent for parent in node.parents if parent in known]
         if len(parents) > 1:
-            yield _forking(len(lanes), here)
+            # A new lane opens at the right; the lanes beyond make room.
+            yield "| " * here + "|\\" + " \\" * (len(lanes) - here - 1)
             lanes[here : here + 1] = parents[:2]
         elif parents:
             lanes[here] = parents[0]
         else:
             if here < len(lanes) - 1:
-                yield _closing(len(lanes), here)
+                yield _moving_left(len(lanes), here)
             del lanes[here]
 
 
@@ -77,36 +81,14 @@ def dag_style(line: str) -> str:
     return "cyan" if marks is not None and marks.end() == len(line) else ""
 
 
-def _second(lanes: Sequence[str], id: str) -> int | None:
-    first = lanes.index(id)
-    return lanes.index(id, first + 1) if id in lanes[first + 1 :] else None
-
-
-def _joining(lanes: int, left: int, right: int) -> str:
-    """Lane `right` ends in lane `left`; the lanes beyond move over."""
+def _moving_left(lanes: int, gone: int, joins: int | None = None) -> str:
+    """Lane `gone` has no more commits, or joins another lane; the lanes beyond move over."""
     cells = [" "] * (2 * lanes)
     for lane in range(lanes):
-        cells[2 * lane if lane < right else 2 * lane - 1] = "|" if lane < right else "/"
-    for gap in range(left, right - 1):
+        if lane != gone or joins is not None:
+            cells[2 * lane if lane < gone else 2 * lane - 1] = "|" if lane < gone else "/"
+    for gap in range(gone if joins is None else joins, gone - 1):
         cells[2 * gap + 1] = "_"
-    return "".join(cells).rstrip()
-
-
-def _forking(lanes: int, here: int) -> str:
-    """A new lane opens right of `here`; the lanes beyond make room."""
-    cells = [" "] * (2 * lanes + 1)
-    for lane in range(lanes):
-        cells[2 * lane if lane <= here else 2 * lane + 1] = "|" if lane <= here else "\\"
-    cells[2 * here + 1] = "\\"
-    return "".join(cells).rstrip()
-
-
-def _closing(lanes: int, here: int) -> str:
-    """Lane `here` has no more commits; the lanes beyond move over."""
-    cells = [" "] * (2 * lanes)
-    for lane in range(lanes):
-        if lane != here:
-            cells[2 * lane if lane < here else 2 * lane - 1] = "|" if lane < here else "/"
     return "".join(cells).rstrip()
 
 
@@ -114,37 +96,25 @@ _PAGE = 200
 _MAIN = "main"
 
 
-def newest_first(graph: GraphApi, branch: str, limit: int | None) -> list[CommitReceipt]:
-    """The branch's own line of history, the inherited part included."""
-    return list(itertools.islice(_line(graph.commits, branch, limit), limit))
-
-
-def _line(listed: Callable[..., Any], branch: str, limit: int | None) -> Iterator[Any]:
-    before: int | None = None
-    while True:
-        page = listed(branch, limit=_PAGE if limit is None else min(limit, _PAGE), before=before)
+def list_line(listed: Callable[..., Any], branch: str, limit: int | None = None) -> Iterator[Any]:
+    """The branch's own line of history, newest first, the inherited part included, as a method of a graph lists it."""
+    before, left = None, sys.maxsize if limit is None else limit
+    while left > 0:
+        page = listed(branch, limit=min(left, _PAGE), before=before)
         yield from page.commits
-        if page.next_version is None:
+        before, left = page.next_version, left - len(page.commits)
+        if before is None:
             return
-        before = page.next_version
 
 
 def describe_branch(graph: GraphApi, branch: str, limit: int | None) -> Iterator[str]:
-    """The same line for a person, as `reachable` tells of each commit."""
-    for commit in itertools.islice(_line(_history(graph), branch, limit), limit):
-        yield _text(commit)
-
-
-def _history(graph: GraphApi) -> Callable[..., Any]:
-    def listed(name: str, **page: Any) -> Any:
-        return graph.commit_history(name, exact=False, **page)
-
-    return listed
+    """The same line for a person, as `reachable` describes each commit."""
+    return map(_text, list_line(partial(graph.commit_history, exact=False), branch, limit))
 
 
 def reachable(graph: GraphApi, branch: str, limit: int | None) -> list[Node]:
     """The branch's line and everything that was merged into it, children before parents."""
-    line: list[CommitSummary] = list(itertools.islice(_line(_history(graph), branch, limit), limit))
+    line: list[CommitSummary] = list(list_line(partial(graph.commit_history, exact=False), branch, limit))
     found = {commit.graph_commit_id: commit for commit in line}
     merged = [commit.merged_parent_commit_id for commit in line if commit.merged_parent_commit_id is not None]
     while merged and (limit is None or len(found) < limit):
@@ -157,7 +127,7 @@ def reachable(graph: GraphApi, branch: str, limit: int | None) -> list[Node]:
             continue  # its branch is deleted; the merge commit still holds what it brought
         found[commit_id] = commit
         merged += _parents(commit)
-    return [_node(commit) for commit in _children_first(found)]
+    return [Node(each.graph_commit_id, tuple(_parents(each)), _text(each)) for each in _children_first(found)]
 
 
 def _parents(commit: CommitReceipt) -> list[str]:
@@ -178,10 +148,6 @@ def _children_first(found: dict[str, CommitSummary]) -> Iterator[CommitSummary]:
                 heapq.heappush(ready, (-found[parent].created_at, parent))
 
 
-def _node(commit: CommitSummary) -> Node:
-    return Node(commit.graph_commit_id, tuple(_parents(commit)), _text(commit))
-
-
 def _text(commit: CommitSummary) -> str:
     when = commit.created.strftime("%Y-%m-%d %H:%M")
     place = f"{commit.graph_branch or 'main'}@{commit.graph_manifest_version}"
@@ -193,9 +159,6 @@ def _text(commit: CommitSummary) -> str:
     changed = " ".join(f"{sign}{total}" for sign, total in zip("+~-", totals, strict=True) if total)
     text += f" ({changed})" if changed else ""
     return text if commit.message is None else f"{text} {one_line(commit.message)}"
-
-
-# Branches
 
 
 def branch_heads(graph: GraphApi, names: Sequence[str]) -> list[BranchHead]:
@@ -228,7 +191,7 @@ class _Line:
     """The commits of a branch, newest first, listed only as far as somebody looks."""
 
     def __init__(self, graph: GraphApi, branch: str) -> None:
-        self._rest = _line(graph.commits, branch, None)
+        self._rest = list_line(graph.commits, branch)
         self._known: list[CommitReceipt] = []
 
     @cached_property
@@ -284,23 +247,16 @@ _ABSENT = object()
 
 def feed_lines(blocks: Iterable[ChangeBlock]) -> Iterator[str]:
     """Blocks with a blank line between them."""
-    empty = True
-    for block in blocks:
-        if not empty:
+    number = 0
+    for number, block in enumerate(blocks, start=1):
+        if number > 1:
             yield ""
-        empty = False
         yield from block_lines(block.cause, block.changes)
-    if empty:
+    if not number:
         yield "(no new commits)"
 
 
 def block_lines(cause: ChangeCause, changes: Iterable[ChangeRecord]) -> Iterator[str]:
-    yield from cause_lines(cause)
-    for change in changes:
-        yield from change_lines(change)
-
-
-def cause_lines(cause: ChangeCause) -> Iterator[str]:
     facts = {
         "commit": cause.graph_commit_id,
         "branch": cause.authored_branch,
@@ -310,12 +266,16 @@ def cause_lines(cause: ChangeCause) -> Iterator[str]:
     }
     yield from (f"{label}: {value}" for label, value in facts.items() if value is not None)
     yield f"authored_at: {cause.authored.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"
+    for change in changes:
+        yield from change_lines(change)
 
 
 def change_lines(change: ChangeRecord) -> Iterator[str]:
     yield f"{change.op} {change.kind} {change.type_name} {change.id}"
+    images = [image for image in (change.before, change.after) if image is not None]
     if change.kind is EntityKind.EDGE:
-        yield f"  {_route([image.endpoints for image in (change.before, change.after) if image is not None])}"
+        ends = [f"{image.endpoints.source} -> {image.endpoints.target}" for image in images if image.endpoints]
+        yield f"  {' => '.join(dict.fromkeys(ends))}"
     old = {} if change.before is None else change.before.properties
     new = {} if change.after is None else change.after.properties
     if change.op is Operation.INSERT:
@@ -330,23 +290,22 @@ def change_lines(change: ChangeRecord) -> Iterator[str]:
 
 
 def change_style(line: str) -> str:
-    """By the operation, or by the mark of a property."""
     word = line.split(" ", 1)[0]
-    if word in ("insert", "update", "delete"):
-        return {"insert": "bold green", "update": "bold yellow", "delete": "bold red"}[word]
-    if line.startswith("  + "):
-        return "green"
-    return "red" if line.startswith("  - ") else "dim" if word.endswith(":") and word else ""
+    operations = {"insert": "bold green", "update": "bold yellow", "delete": "bold red"}
+    properties = {"  + ": "green", "  - ": "red"}
+    return operations.get(word) or properties.get(line[:4]) or ("dim" if word.endswith(":") else "")
 
 
-def diff_style(line: str) -> str:
-    """By the mark at the beginning of a line."""
-    return {"+ ": "green", "~ ": "yellow", "- ": "red"}.get(line[:2], "dim")
+_SIGNS = {Operation.INSERT: "+", Operation.UPDATE: "~", Operation.DELETE: "-"}
 
 
-def _route(ways: Iterable[Endpoints | None]) -> str:
-    ends = [f"{each.source} -> {each.target}" for each in ways if each is not None]
-    return " => ".join(dict.fromkeys(ends))
+def describe_entity(change: EntityChange) -> str:
+    """An entity that differs, behind the mark of its operation."""
+    ends = f" {change.src} -> {change.dst}" if change.src is not None else ""
+    return f"{_SIGNS[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
+
+
+diff_style = style_by({"+ ": "green", "~ ": "yellow", "- ": "red"}, otherwise="dim")
 
 
 def _value(value: object) -> str:

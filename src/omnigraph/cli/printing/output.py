@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from omnigraph.cli.params import UsageError
@@ -21,14 +21,7 @@ Style = Callable[[str], str]
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 """The words a style is made of, as terminals know them."""
 
-_REPORT = {
-    "OK": "green",
-    "ERROR": "bold red",
-    "WARN": "yellow",
-    "INFO": "dim",
-    "would": "yellow",
-    "formatted": "green",
-}
+_REPORT = {"OK": "green", "ERROR": "bold red", "WARN": "yellow", "INFO": "dim", "would": "yellow", "formatted": "green"}
 
 
 def report_style(line: str) -> str:
@@ -38,11 +31,12 @@ def report_style(line: str) -> str:
     return "cyan" if line.startswith("- ") else _REPORT.get(line.split(" ", 1)[0], "")
 
 
-def diff_style(line: str) -> str:
-    """By the mark of a unified diff."""
-    if line.startswith(("---", "+++")):
-        return "bold"
-    return {"-": "red", "+": "green", "@": "cyan"}.get(line[:1], "")
+def style_by(table: Mapping[str, str], otherwise: str = "") -> Style:
+    """A style by the beginning of a line: that of the first entry that fits."""
+    return lambda line: next((style for beginning, style in table.items() if line.startswith(beginning)), otherwise)
+
+
+unified_diff_style = style_by({"---": "bold", "+++": "bold", "-": "red", "+": "green", "@": "cyan"})
 
 
 def print_json(form: Any) -> None:
@@ -63,24 +57,12 @@ def _text(form: Any, indent: int | None = None) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def is_colour() -> bool:
-    """On a terminal, unless its owner wants no colours (https://no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 def print_lines(lines: Iterable[str], style: Style = report_style) -> None:
-    """Lines for a person: coloured on a terminal, plain otherwise."""
-    if not is_colour():
-        for line in lines:
-            print(line)
-        return
+    """Lines for a person: coloured on a terminal, unless its owner wants no colours (https://no-color.org)."""
+    is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     for line in lines:
-        print(_colour(line, style(line)))
-
-
-def _colour(line: str, style: str) -> str:
-    codes = ";".join(str(_CODES[word]) for word in style.split())
-    return f"\x1b[{codes}m{line}\x1b[0m" if codes else line
+        codes = ";".join(str(_CODES[word]) for word in style(line).split()) if is_coloured else ""
+        print(f"\x1b[{codes}m{line}\x1b[0m" if codes else line)
 
 
 def print_text(text: str) -> None:
@@ -102,13 +84,12 @@ _debugging = False
 
 
 def show_traces(wanted: bool) -> None:
-    """Print the traceback of failures, or don't."""
     global _debugging
     _debugging = wanted
 
 
 def report_failure(error: BaseException) -> int:
-    """Say what went wrong; the answer is the exit code for it."""
+    """Say what went wrong, and return the exit code for it."""
     if _debugging:
         traceback.print_exception(error)
     if isinstance(error, OmniGraphError | UsageError):

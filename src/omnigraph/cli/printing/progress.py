@@ -28,41 +28,31 @@ _NARROW: Final = 70
 """Columns of a terminal that has no room for a bar and for the time that has passed."""
 
 
-def _is_watched() -> bool:
-    return sys.stderr.isatty()
-
-
-def _no_amounts() -> list[ProgressColumn]:
-    return []
-
-
-def _count_columns() -> list[ProgressColumn]:
-    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TimeRemainingColumn
+def _amount_columns(unit: str | None) -> list[ProgressColumn]:
+    """How much is done of bytes or other items, and the rate; nothing where nobody knows."""
+    from rich import progress
     from rich.text import Text
 
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
+    class Rate(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
             return Text(f"{task.speed or 0:,.0f}/s")
 
-    return [BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn()]
-
-
-def _byte_columns() -> list[ProgressColumn]:
-    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    return [BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
+    if unit is None:
+        return []
+    done: tuple[ProgressColumn, ...] = (progress.MofNCompleteColumn(), Rate())
+    if unit == "bytes":
+        done = (progress.DownloadColumn(), progress.TransferSpeedColumn())
+    return [progress.BarColumn(), *done, progress.TimeRemainingColumn()]
 
 
 class _Line:
     """What goes on, how much of it is done and of how much; told from any thread, drawn when somebody waits for it."""
 
-    def __init__(
-        self, what: str, total: int | None = None, amounts: Callable[[], list[ProgressColumn]] = _count_columns
-    ) -> None:
+    def __init__(self, what: str, total: int | None = None, unit: str | None = "items") -> None:
         self._what = what
         self._done = 0
         self._total = total
-        self._amounts = amounts
+        self._unit = unit
         self._drawn: Progress | None = None
         self._is_over = False
         self._since = monotonic()
@@ -71,7 +61,14 @@ class _Line:
     def tell(self, done: int, total: int | None = None, what: str | None = None) -> None:
         with self._lock:
             self._done, self._total, self._what = done, total, what or self._what
-            self._show()
+            if self._drawn is None:
+                return
+            [task] = self._drawn.tasks
+            if total is None and task.total is not None:  # a task can't lose its end
+                self._drawn.remove_task(task.id)
+                self._add_task(self._drawn)
+            else:
+                self._drawn.update(task.id, description=self._what, completed=done, total=total)
 
     def advance(self, count: int) -> None:
         self.tell(self._done + count, self._total)
@@ -101,45 +98,33 @@ class _Line:
 
         console = Console(stderr=True)
         what = TextColumn("{task.description}", table_column=Column(no_wrap=True, ratio=1))
-        columns = [SpinnerColumn(), what, *self._amounts(), TimeElapsedColumn()]
+        columns = [SpinnerColumn(), what, *_amount_columns(self._unit), TimeElapsedColumn()]
         if console.width < _NARROW:
             columns = [each for each in columns if not isinstance(each, BarColumn | TimeElapsedColumn)]
         with self._lock:
-            if self._is_over:
-                return
-            self._drawn = Progress(*columns, console=console, transient=True)
-            self._begin()
-            self._drawn.start()
+            if not self._is_over:
+                self._drawn = Progress(*columns, console=console, transient=True)
+                self._add_task(self._drawn)
+                self._drawn.start()
 
-    def _begin(self) -> None:
-        assert self._drawn is not None
-        self._drawn.add_task(self._what, total=self._total, completed=self._done)
-        self._drawn.tasks[0].start_time = self._since
-
-    def _show(self) -> None:
-        if self._drawn is None:
-            return
-        [task] = self._drawn.tasks
-        if self._total is None and task.total is not None:  # a task can't lose its end
-            self._drawn.remove_task(task.id)
-            self._begin()
-        else:
-            self._drawn.update(task.id, description=self._what, completed=self._done, total=self._total)
+    def _add_task(self, drawn: Progress) -> None:
+        drawn.add_task(self._what, total=self._total, completed=self._done)
+        drawn.tasks[0].start_time = self._since
 
 
 @contextmanager
 def reading(name: str, size: int | None) -> Iterator[Callable[[bytes], bytes]]:
     """A bar over the bytes of a file; each piece is handed through. When all is read it says what remains to do."""
-    if not _is_watched():
+    if not sys.stderr.isatty():
         yield lambda piece: piece
         return
-    line, read = _Line(f"reading {name}", size, _byte_columns), 0
+    line, read = _Line(f"reading {name}", size, "bytes"), 0
 
     def advance(piece: bytes) -> bytes:
         nonlocal read
         read += len(piece)
         if size is not None and read >= size:
-            # How long the rest takes is not known, and a bar at its end stands still.
+            # How long the rest takes is not known, and a bar at its end would not move.
             line.tell(read, None, "checking and writing")
         else:
             line.tell(read, size)
@@ -152,7 +137,7 @@ def reading(name: str, size: int | None) -> Iterator[Callable[[bytes], bytes]]:
 @contextmanager
 def writing(writer: ByteWriter, total: Callable[[], int | None], what: str = "exporting") -> Iterator[ByteWriter]:
     """A bar over the lines that go through a writer; how many there will be is asked for when somebody watches."""
-    if not _is_watched():
+    if not sys.stderr.isatty():
         yield writer
         return
     line = _Line(what, total())
@@ -169,7 +154,7 @@ def writing(writer: ByteWriter, total: Callable[[], int | None], what: str = "ex
 def entities(
     graph: GraphApi, *, types: Collection[str] | None = None, kinds: Collection[str] | None = None, **point: Any
 ) -> int | None:
-    """How many entities of these types and kinds a state has; None for somebody who may not look at it."""
+    """How many entities of these types and kinds a snapshot has; None for an actor who may not look at it."""
     try:
         tables = graph.listing(**point).datasets
     except PolicyError:
@@ -184,7 +169,7 @@ def entities(
 @contextmanager
 def steps(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
     """A bar over each step of work on a graph, which tells how far it is; None when nobody watches."""
-    if not _is_watched():
+    if not sys.stderr.isatty():
         yield None
         return
     line = _Line(what)
@@ -195,10 +180,10 @@ def steps(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """That something goes on, where nobody knows how much there is to do."""
-    if not _is_watched():
+    if not sys.stderr.isatty():
         yield
         return
-    with _Line(what, amounts=_no_amounts).shown():
+    with _Line(what, unit=None).shown():
         yield
 
 
@@ -207,11 +192,18 @@ def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[Stag
     """A line per stage of work on Spark: a spinner while it runs, its time when it is done.
 
     `beginning` is shown until the first stage begins: starting Java takes seconds in which nothing else is
-    printed. Without a terminal, only the address of Spark's UI is printed.
+    printed. The address of Spark's UI is printed at the first stage; without a terminal, nothing else is.
     """
-    announced = _Announcement()
+    is_first = True
+
+    def announce(tell: Callable[[str], None]) -> None:
+        nonlocal is_first
+        if is_first and (url := active_ui()) is not None:
+            tell(f"Spark UI: {url}")
+        is_first = False
+
     if not sys.stderr.isatty():
-        yield lambda event: announced.once(lambda text: print(text, file=sys.stderr))
+        yield lambda event: announce(lambda text: print(text, file=sys.stderr))
         return
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
@@ -230,7 +222,7 @@ def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[Stag
         running: dict[tuple[str, str], TaskID] = {}
 
         def show(event: StageEvent) -> None:
-            announced.once(progress.console.print)
+            announce(progress.console.print)
             progress.update(first, completed=1)
             stage = (event.stage, event.detail)
             if event.seconds is None:
@@ -239,18 +231,6 @@ def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[Stag
                 progress.update(running[stage], completed=1)
 
         yield show
-
-
-class _Announcement:
-    """Tells where Spark's UI is, at the first stage, when there is one."""
-
-    def __init__(self) -> None:
-        self._due = True
-
-    def once(self, tell: Callable[[str], None]) -> None:
-        if self._due and (url := active_ui()) is not None:
-            tell(f"Spark UI: {url}")
-        self._due = False
 
 
 def active_ui() -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
 
 from msgspec import Struct
 
@@ -90,18 +89,6 @@ class Check(Struct, frozen=True, omit_defaults=True):
     status: Health
     found: str
     remedy: str | None = None
-
-    @classmethod
-    def fine(cls, name: str, found: str, remedy: str | None = None) -> Self:
-        return cls(name, Health.OK, found, remedy)
-
-    @classmethod
-    def doubtful(cls, name: str, found: str, remedy: str) -> Self:
-        return cls(name, Health.WARNING, found, remedy)
-
-    @classmethod
-    def broken(cls, name: str, found: str, remedy: str) -> Self:
-        return cls(name, Health.BROKEN, found, remedy)
 
 
 class DoctorReport(Struct, frozen=True):

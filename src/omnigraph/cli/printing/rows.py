@@ -11,24 +11,13 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from omnigraph.api import values
 from omnigraph.api.enums import CellLayout, ReadFormat
-from omnigraph.api.values import (
-    cell_text,
-    compact_json,
-    count_noun,
-    csv_line,
-    cut_to_width,
-    first_piece,
-    one_line,
-    pad,
-    text_width,
-)
 from omnigraph.cli.config import Defaults
-from omnigraph.cli.params import ReadPoint
 from omnigraph.cli.printing.output import print_lines, print_text
 
 if TYPE_CHECKING:
@@ -41,11 +30,12 @@ _BETWEEN_COLUMNS = 3
 
 def fitting_width(output: ReadOutput, terminal: int, widest: int) -> int:
     """The largest width, up to `widest`, at which capping every column makes a row fit; narrow columns keep theirs."""
-    from omnigraph.api.values import cell_text, one_line, text_width
-
     columns = columns_of(output)
     longest = [
-        max(text_width(one_line(text)) for text in (name, *(cell_text(row.get(name)) for row in output.rows)))
+        max(
+            values.text_width(values.one_line(text))
+            for text in (name, *(values.cell_text(row.get(name)) for row in output.rows))
+        )
         for name in columns
     ]
     room = terminal - _BETWEEN_COLUMNS * (len(columns) - 1)
@@ -68,7 +58,6 @@ class ReadPrinter:
         return cls(format or ReadFormat(defaults.output or ReadFormat.TABLE), defaults)
 
     def show(self, result: QueryRows) -> None:
-
         output = result.read_output()
         widest = self.defaults.table_max_column_width
         if sys.stdout.isatty():
@@ -93,7 +82,7 @@ def show_profiled(
     source: str,
     name: str | None,
     given: Mapping[str, Any],
-    point: ReadPoint,
+    point: Mapping[str, Any],
     printer: ReadPrinter,
 ) -> None:
     from omnigraph.engine.query.read import ReadOptions
@@ -123,10 +112,30 @@ class TableStyle:
 
 def render_read(output: ReadOutput, format_: ReadFormat, style: TableStyle | None = None) -> str:
     """The whole text, with one newline at its end; nothing at all where there is not one line."""
-    if format_ is ReadFormat.TABLE:
-        return _table(output, style or TableStyle()) + "\n"
-    text = _RENDERERS[format_](output)
-    return text + "\n" if text else text
+    from omnigraph.api import wire
+    from omnigraph.api.queries import ReadHeader
+
+    columns, lines = columns_of(output), list[str]()
+    match format_:
+        case ReadFormat.TABLE:
+            lines = _table(output, columns, style or TableStyle())
+        case ReadFormat.KV:
+            lines = [_headline(output), *([] if output.rows else [NO_ROWS])]
+            for number, row in enumerate(output.rows, start=1):
+                lines += [""] if number > 1 else []
+                lines += [f"row {number}", *(f"{column}: {values.cell_text(row.get(column))}" for column in columns)]
+        case ReadFormat.CSV if columns:
+            lines = [
+                values.csv_line(columns),
+                *(values.csv_line([row.get(column) for column in columns]) for row in output.rows),
+            ]
+        case ReadFormat.NDJSON:
+            lines = list(map(values.compact_json, output.rows))
+        case ReadFormat.JSONL:
+            lines = list(map(values.compact_json, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
+        case ReadFormat.JSON:
+            lines = [json.dumps(wire.to_builtins(output), ensure_ascii=False, indent=2)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def columns_of(output: ReadOutput) -> list[str]:
@@ -137,87 +146,40 @@ def columns_of(output: ReadOutput) -> list[str]:
 def _headline(output: ReadOutput) -> str:
     target = output.target
     where = f"branch {target.branch}" if target.branch else f"snapshot {target.snapshot}"
-    return f"{count_noun(output.row_count, 'row')} from {where} via {output.query_name}"
+    return f"{values.count_noun(output.row_count, 'row')} from {where} via {output.query_name}"
 
 
-# ---- table ----------------------------------------------------------------------------------------------
-
-
-def _table(output: ReadOutput, style: TableStyle) -> str:
-    columns = columns_of(output)
+def _table(output: ReadOutput, columns: Sequence[str], style: TableStyle) -> list[str]:
     if not columns:
-        return f"{_headline(output)}\n{NO_ROWS}"
-    cells = [[one_line(cell_text(row.get(column))) for column in columns] for row in output.rows]
-    headers = [one_line(column) for column in columns]
+        return [_headline(output), NO_ROWS]
+    cells = [[values.one_line(values.cell_text(row.get(column))) for column in columns] for row in output.rows]
+    headers = [values.one_line(column) for column in columns]
     cap = max(_NARROWEST_COLUMN, style.max_column_width)
-    widths = [min(cap, max(text_width(line[i]) for line in (headers, *cells))) for i in range(len(columns))]
+    widths = [min(cap, max(values.text_width(line[i]) for line in (headers, *cells))) for i in range(len(columns))]
     lines = [_headline(output), *_row_lines(headers, widths, style), "-+-".join("-" * width for width in widths)]
     for row in cells:
         lines += _row_lines(row, widths, style)
-    return "\n".join(lines)
+    return lines
 
 
 def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -> list[str]:
-    fit: Callable[[str, int], list[str]] = _wrap if style.cell_layout is CellLayout.WRAP else _truncate
-    pieces = [fit(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    pieces = [_fit(cell, width, style.cell_layout) for cell, width in zip(cells, widths, strict=True)]
     height = max(len(piece) for piece in pieces)
     return [
-        " | ".join(pad(piece[i] if i < len(piece) else "", width) for piece, width in zip(pieces, widths, strict=True))
+        " | ".join(
+            values.pad(piece[i] if i < len(piece) else "", width) for piece, width in zip(pieces, widths, strict=True)
+        )
         for i in range(height)
     ]
 
 
-def _truncate(text: str, width: int) -> list[str]:
-    return [text] if text_width(text) <= width else [cut_to_width(text, width - 1) + "…"]
-
-
-def _wrap(text: str, width: int) -> list[str]:
+def _fit(text: str, width: int, layout: CellLayout) -> list[str]:
+    """The text in lines of a width, or its beginning."""
+    if layout is CellLayout.TRUNCATE:
+        return [text] if values.text_width(text) <= width else [values.cut_to_width(text, width - 1) + "…"]
     lines = []
-    while text_width(text) > width:
-        piece = cut_to_width(text, width) or first_piece(text)
+    while values.text_width(text) > width:
+        piece = values.cut_to_width(text, width) or values.first_piece(text)
         lines.append(piece)
         text = text[len(piece) :]
     return [*lines, text]
-
-
-# ---- the others -----------------------------------------------------------------------------------------
-
-
-def _kv(output: ReadOutput) -> str:
-    columns = columns_of(output)
-    blocks = [
-        "\n".join((f"row {i}", *(f"{column}: {cell_text(row.get(column))}" for column in columns)))
-        for i, row in enumerate(output.rows, start=1)
-    ]
-    return _headline(output) + "\n" + ("\n\n".join(blocks) or NO_ROWS)
-
-
-def _csv(output: ReadOutput) -> str:
-    columns = columns_of(output)
-    return "\n".join((csv_line(columns), *(csv_line([row.get(column) for column in columns]) for row in output.rows)))
-
-
-def _jsonl(output: ReadOutput) -> str:
-    from omnigraph.api import wire
-    from omnigraph.api.queries import ReadHeader
-
-    return "\n".join(map(compact_json, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
-
-
-def _ndjson(output: ReadOutput) -> str:
-    return "\n".join(map(compact_json, output.rows))
-
-
-def _json(output: ReadOutput) -> str:
-    from omnigraph.api import wire
-
-    return json.dumps(wire.to_builtins(output), ensure_ascii=False, indent=2)
-
-
-_RENDERERS: Final[dict[ReadFormat, Callable[[ReadOutput], str]]] = {
-    ReadFormat.KV: _kv,
-    ReadFormat.CSV: _csv,
-    ReadFormat.NDJSON: _ndjson,
-    ReadFormat.JSONL: _jsonl,
-    ReadFormat.JSON: _json,
-}

@@ -5,24 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from omnigraph.mcp.tool import Tool
-from omnigraph.mcp.tools import branches, entities, queries
+from omnigraph.mcp.tools.branches import branch_create, branches, commit_changes, diff, history, merge, merge_preview
+from omnigraph.mcp.tools.entities import entity, neighbours, search
+from omnigraph.mcp.tools.queries import guide, mutate, query, schema
 
 TOOLS: Final[dict[str, Tool]] = {
     tool.name: tool
     for tool in (
-        queries.SCHEMA,
-        queries.GUIDE_TOOL,
-        queries.QUERY,
-        entities.SEARCH,
-        entities.ENTITY,
-        entities.NEIGHBOURS,
-        branches.BRANCHES,
-        branches.BRANCH_CREATE,
-        branches.DIFF,
-        branches.MERGE_PREVIEW,
-        branches.MERGE,
-        queries.MUTATE,
-        branches.HISTORY,
-        branches.COMMIT_CHANGES,
+        *(schema, guide, query, search, entity, neighbours, branches, branch_create),
+        *(diff, merge_preview, merge, mutate, history, commit_changes),
     )
 }

@@ -19,21 +19,12 @@ from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.mcp.graph import MAIN
 from omnigraph.mcp.guide import readable
-from omnigraph.mcp.tool import (
-    Arguments,
-    Branch,
-    Continuation,
-    IdempotencyKey,
-    PagePosition,
-    PinnedPoint,
-    Tool,
-    Toolcall,
-    head_of,
-)
+from omnigraph.mcp.tool import Branch, IdempotencyKey, PinnedPoint, Result, Toolcall, head_of, tool
 
 _State = Annotated[str, Meta(min_length=1, description="A branch name or a commit id.")]
 _Source = Annotated[str, Meta(min_length=1, description="The branch whose changes are taken.")]
 _Target = Annotated[str, Meta(min_length=1, description="The branch that receives them.")]
+_Types = Annotated[list[str] | None, Meta(description="Only entities of these types.")]
 _Resolutions = Annotated[
     dict[str, Any] | None,
     Meta(
@@ -41,95 +32,54 @@ _Resolutions = Annotated[
         "entity_id, take: ours|theirs}]}; ours is the target."
     ),
 ]
+_AT_ONCE: Final = 200
 
 
-class BranchesArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    continuation: Continuation = None
+@tool("Branches")
+def branches(call: Toolcall) -> Result:
+    """The names of all branches, sorted; main is the one that counts."""
+    return call.page({}, "branches", call.graph.list_branches())
 
 
-def branches(call: Toolcall, arguments: BranchesArguments) -> dict[str, Any]:
-    position = PagePosition.of("branches", arguments, arguments.continuation)
-    return position.page(call.terms, {}, "branches", call.graph.list_branches())
-
-
-BRANCHES: Final = Tool(
-    "branches",
-    "Branches",
-    "The names of all branches, sorted; main is the one that counts.",
-    BranchesArguments,
-    branches,
-)
-
-
-class BranchCreateArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(min_length=1, description="The name of the new branch.")]
-    source: Annotated[str, Meta(min_length=1, description="A branch, or a commit id, to start from.")] = MAIN
-    idempotency_key: IdempotencyKey = None
-
-
-def branch_create(call: Toolcall, arguments: BranchCreateArguments) -> dict[str, Any]:
-    name, source = arguments.name.strip(), arguments.source.strip()
-    key = arguments.idempotency_key
-    created = call.graph.create_branch(name, source=source, actor=call.actor, idempotency_key=key)
+@tool("Create a branch", writes=True)
+def branch_create(
+    call: Toolcall,
+    *,
+    name: Annotated[str, Meta(min_length=1, description="The name of the new branch.")],
+    source: Annotated[str, Meta(min_length=1, description="A branch, or a commit id, to start from.")] = MAIN,
+    idempotency_key: IdempotencyKey = None,
+) -> Result:
+    """Makes a branch to work on. It costs nothing: data is shared until it changes."""
+    name, source = name.strip(), source.strip()
+    created = call.graph.create_branch(name, source=source, actor=call.actor, idempotency_key=idempotency_key)
     return {"branch": name, "from": source, **({"replayed": True} if created.replayed else {})}
 
 
-BRANCH_CREATE: Final = Tool(
-    "branch_create",
-    "Create a branch",
-    "Makes a branch to work on. It costs nothing: data is shared until it changes.",
-    BranchCreateArguments,
-    branch_create,
-    writes=True,
-)
+@tool("Difference of two states")
+def diff(call: Toolcall, *, before: _State, after: _State, types: _Types = None) -> Result:
+    """Which entities differ between two branches or commits, with counts. It has no values: see commit_changes, or
+    entity at either commit."""
+    branches = call.graph.list_branches()
+
+    def commit_of(name: str) -> str:
+        return head_of(call.graph, name) if name in branches else name
+
+    # A later page compares the same states, whatever the branches are at now.
+    before, after = call.position.pins or (commit_of(before.strip()), commit_of(after.strip()))
+    changes = call.graph.diff(before, after, ChangeScope.of(types=types))
+    head = {"before": before, "after": after, "stats": wire.to_builtins(changes.stats)}
+    return call.page(head, "changes", changes.changes, lambda: [before, after])
 
 
-class DiffArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    before: _State
-    after: _State
-    types: Annotated[list[str] | None, Meta(description="Only entities of these types.")] = None
-    continuation: Continuation = None
-
-
-def diff(call: Toolcall, arguments: DiffArguments) -> dict[str, Any]:
-    position = PagePosition.of("diff", arguments, arguments.continuation)
-    known = call.graph.list_branches()
-    before, after = position.pins or tuple(
-        _commit(call, name.strip(), known) for name in (arguments.before, arguments.after)
-    )
-    found = call.graph.diff(before, after, ChangeScope.of(types=arguments.types))
-    head = {"before": before, "after": after, "stats": wire.to_builtins(found.stats)}
-    return position.page(call.terms, head, "changes", found.changes, lambda: [before, after])
-
-
-def _commit(call: Toolcall, name: str, branches: list[str]) -> str:
-    """What a name means now, so that later pages compare the same states."""
-    return head_of(call.graph, name) if name in branches else name
-
-
-DIFF: Final = Tool(
-    "diff",
-    "Difference of two states",
-    "Which entities differ between two branches or commits, with counts. It has no values: see commit_changes, or "
-    "entity at either commit.",
-    DiffArguments,
-    diff,
-)
-
-
-class MergePreviewArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    source: _Source
-    target: _Target = MAIN
-    resolutions: _Resolutions = None
-    continuation: Continuation = None
-
-
-def merge_preview(call: Toolcall, arguments: MergePreviewArguments) -> dict[str, Any]:
-    position = PagePosition.of("merge_preview", arguments, arguments.continuation)
-    source, target = arguments.source.strip(), arguments.target.strip()
+@tool("Preview a merge")
+def merge_preview(
+    call: Toolcall, *, source: _Source, target: _Target = MAIN, resolutions: _Resolutions = None
+) -> Result:
+    """What a merge would change in the target, and every conflict that keeps it from happening. Nothing is written."""
+    source, target = source.strip(), target.strip()
     heads = _heads(call, source, target)
-    preview = call.graph.preview_merge(source, target, resolutions=_resolutions(arguments.resolutions))
-    if heads != _heads(call, source, target) or position.pins not in ((), heads):
+    preview = call.graph.preview_merge(source, target, resolutions=_read_resolutions(resolutions))
+    if heads != _heads(call, source, target) or call.position.pins not in ((), heads):
         raise ConflictError(
             f"'{source}' or '{target}' moved while the preview was read; ask again without continuation"
         )
@@ -146,14 +96,14 @@ def merge_preview(call: Toolcall, arguments: MergePreviewArguments) -> dict[str,
         yield from ({"conflict": wire.to_builtins(each)} for each in preview.conflicts)
         yield from ({"change": wire.to_builtins(each)} for each in preview.changes)
 
-    return position.page(call.terms, head, "findings", findings(), lambda: heads)
+    return call.page(head, "findings", findings(), lambda: heads)
 
 
 def _heads(call: Toolcall, source: str, target: str) -> tuple[str, str]:
     return head_of(call.graph, source), head_of(call.graph, target)
 
 
-def _resolutions(given: dict[str, Any] | None) -> Resolutions:
+def _read_resolutions(given: dict[str, Any] | None) -> Resolutions:
     try:
         return NO_RESOLUTIONS if given is None else Resolutions.from_dict(given)
     except (AttributeError, TypeError):
@@ -162,66 +112,46 @@ def _resolutions(given: dict[str, Any] | None) -> Resolutions:
         ) from None
 
 
-MERGE_PREVIEW: Final = Tool(
-    "merge_preview",
-    "Preview a merge",
-    "What a merge would change in the target, and every conflict that keeps it from happening. Nothing is written.",
-    MergePreviewArguments,
-    merge_preview,
-)
-
-
-class MergeArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    source: _Source
-    target: _Target = MAIN
-    message: Annotated[str | None, Meta(description="Why; kept with the commit.")] = None
-    delete_branch: Annotated[bool, Meta(description="Delete the source afterwards.")] = False
-    resolutions: _Resolutions = None
-    idempotency_key: IdempotencyKey = None
-
-
-def merge(call: Toolcall, arguments: MergeArguments) -> dict[str, Any]:
+@tool("Merge a branch", writes=True, destructive=True)
+def merge(
+    call: Toolcall,
+    *,
+    source: _Source,
+    target: _Target = MAIN,
+    message: Annotated[str | None, Meta(description="Why; kept with the commit.")] = None,
+    delete_branch: Annotated[bool, Meta(description="Delete the source afterwards.")] = False,
+    resolutions: _Resolutions = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Result:
+    """Takes the changes of a branch into another as one commit, or reports every conflict and changes nothing. Look at
+    merge_preview first."""
     result = call.graph.merge(
-        arguments.source.strip(),
-        arguments.target.strip(),
-        delete_branch=arguments.delete_branch,
-        resolutions=_resolutions(arguments.resolutions),
+        source.strip(),
+        target.strip(),
+        delete_branch=delete_branch,
+        resolutions=_read_resolutions(resolutions),
         actor=call.actor,
-        message=arguments.message,
-        idempotency_key=arguments.idempotency_key,
+        message=message,
+        idempotency_key=idempotency_key,
     )
-    members: dict[str, Any] = wire.to_builtins(result)
+    members: Result = wire.to_builtins(result)
     return members
 
 
-MERGE: Final = Tool(
-    "merge",
-    "Merge a branch",
-    "Takes the changes of a branch into another as one commit, or reports every conflict and changes nothing. Look at "
-    "merge_preview first.",
-    MergeArguments,
-    merge,
-    writes=True,
-    destructive=True,
-)
-
-
-_AT_ONCE: Final = 200
-
-
-class HistoryArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    branch: Branch = None
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many commits.")] = 20
-    continuation: Continuation = None
-
-
-def history(call: Toolcall, arguments: HistoryArguments) -> dict[str, Any]:
-    position = PagePosition.of("history", arguments, arguments.continuation)
-    branch = (arguments.branch or MAIN).strip()
+@tool("History of a branch")
+def history(
+    call: Toolcall,
+    *,
+    branch: Branch = None,
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many commits.")] = 20,
+) -> Result:
+    """The commits of a branch, newest first: when, by whom, and from what. Each is a snapshot that query, entity and
+    diff can read."""
+    branch = (branch or MAIN).strip()
     first = call.graph.commits(branch, limit=1).commits[0]
-    newest = position.pin or str(first.version)
-    commits = (_commit_members(each) for each in _walk(call, branch, int(newest) + 1, arguments.limit))
-    return position.page(call.terms, {"branch": branch}, "commits", commits, lambda: [newest])
+    newest = call.position.pins[0] if call.position.pins else str(first.version)
+    commits = (_commit_members(each) for each in _walk(call, branch, int(newest) + 1, limit))
+    return call.page({"branch": branch}, "commits", commits, lambda: [newest])
 
 
 def _walk(call: Toolcall, branch: str, before: int | None, limit: int) -> Iterator[CommitReceipt]:
@@ -250,29 +180,15 @@ def _commit_members(commit: CommitReceipt) -> dict[str, Any]:
     return members
 
 
-HISTORY: Final = Tool(
-    "history",
-    "History of a branch",
-    "The commits of a branch, newest first: when, by whom, and from what. Each is a snapshot that query, entity and "
-    "diff can read.",
-    HistoryArguments,
-    history,
-)
-
-
-class CommitChangesArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    commit: Annotated[str, Meta(min_length=1, description="A commit id.")]
-    types: Annotated[list[str] | None, Meta(description="Only entities of these types.")] = None
-    continuation: Continuation = None
-
-
-def commit_changes(call: Toolcall, arguments: CommitChangesArguments) -> dict[str, Any]:
-    position = PagePosition.of("commit_changes", arguments, arguments.continuation)
-    commit = arguments.commit.strip()
+@tool("Changes of a commit")
+def commit_changes(
+    call: Toolcall, *, commit: Annotated[str, Meta(min_length=1, description="A commit id.")], types: _Types = None
+) -> Result:
+    """What a commit inserted, updated and deleted, with the values before and after."""
+    commit = commit.strip()
     catalog = PinnedPoint(ReadPoint(snapshot=commit)).catalog(call.graph)
-    found = call.graph.changes.of(commit, scope=ChangeScope.of(types=arguments.types))
-    changes = (_change(each, catalog) for each in found)
-    return position.page(call.terms, {"commit": commit}, "changes", changes)
+    changes = call.graph.changes.of(commit, scope=ChangeScope.of(types=types))
+    return call.page({"commit": commit}, "changes", (_change(each, catalog) for each in changes))
 
 
 def _change(change: ChangeRecord, catalog: Catalog) -> dict[str, Any]:
@@ -286,12 +202,3 @@ def _change(change: ChangeRecord, catalog: Catalog) -> dict[str, Any]:
             ends = {} if image.endpoints is None else wire.to_builtins(image.endpoints)
             members[name] = {**ends, **values}
     return members
-
-
-COMMIT_CHANGES: Final = Tool(
-    "commit_changes",
-    "Changes of a commit",
-    "What a commit inserted, updated and deleted, with the values before and after.",
-    CommitChangesArguments,
-    commit_changes,
-)

@@ -6,7 +6,7 @@ are parameters and never part of the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -16,9 +16,9 @@ from omnigraph.errors import BadRequestError, EmbeddingError, NotFoundError, Pol
 from omnigraph.language.catalog import Catalog, EdgeType, IndexKind, NodeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import FLOATS, Scalar
-from omnigraph.mcp.graph import reading
+from omnigraph.mcp.graph import Rows, reading
 from omnigraph.mcp.guide import readable, traversal_name
-from omnigraph.mcp.tool import Continuation, PagePosition, PinnedPoint, ReadArguments, Tool, Toolcall, TypeName
+from omnigraph.mcp.tool import Branch, PinnedPoint, Result, Snapshot, Toolcall, TypeName, tool
 
 KEYWORD: Final = "keyword"
 VECTOR: Final = "vector"
@@ -37,6 +37,20 @@ class GeneratedQuery:
         """The values of a row by the names of their properties, without those that have none."""
         named = {name: row[column] for column, name in self.columns.items()}
         return {name: value for name, value in named.items() if value is not None}
+
+
+def _stream(
+    call: Toolcall, point: PinnedPoint, write: Callable[[bool], GeneratedQuery]
+) -> tuple[GeneratedQuery, Rows, bool]:
+    """The rows of a query that returns all properties; or ids alone if some are masked for this actor, which the flag
+    says. Entities are then read one by one, as the actor may see them."""
+    try:
+        written, masked = write(True), False
+        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
+    except PolicyError:
+        written, masked = write(False), True
+        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
+    return written, point.check(rows), masked
 
 
 def readable_properties(type_: TableType, wanted: Iterable[str] | None = None) -> list[str]:
@@ -82,20 +96,15 @@ def searched_vector(type_: NodeType, name: str | None) -> str:
     vectors = [prop for prop in type_.property_list if prop.type.is_vector]
     if name is not None:
         if not property_of(type_, name).type.is_vector:
-            raise BadRequestError(f"'{type_.name}.{name}' is not a vector; its vectors: {_names(vectors)}")
+            names = ", ".join(prop.name for prop in vectors) or "none"
+            raise BadRequestError(f"'{type_.name}.{name}' is not a vector; its vectors: {names}")
         return name
     if not vectors:
         raise BadRequestError(f"node type '{type_.name}' has no vector; search it with mode '{KEYWORD}'")
     return next((prop.name for prop in vectors if prop.embed is not None), vectors[0].name)
 
 
-def search_query(
-    type_: NodeType,
-    ranking: str,
-    text: str,
-    limit: int,
-    properties: Sequence[str],
-) -> GeneratedQuery:
+def search_query(type_: NodeType, ranking: str, text: str, limit: int, properties: Sequence[str]) -> GeneratedQuery:
     """The best matches of a type: `hit` is the id, `score` what they are ranked by."""
     columns = {f"p{number}": name for number, name in enumerate(properties)}
     projected = "".join(f", $x.{name} as {column}" for column, name in columns.items())
@@ -176,46 +185,46 @@ def neighbours_query(
 
 
 def _matching_properties(type_: NodeType, node: Mapping[str, Any]) -> list[Property]:
+    """The properties by whose values the row of a node is found again: lists match by membership, floats by luck."""
     chosen = [type_.properties[name] for name in type_.key] or list(type_.property_list)
-    return [prop for prop in chosen if node.get(prop.name) is not None and _is_exact(prop)]
-
-
-def _is_exact(prop: Property) -> bool:
-    """Whether a value that was read finds its row again: lists match by membership, floats by luck."""
-    kind = prop.type
-    return not (kind.list or kind.is_vector or kind.is_blob or kind.scalar in FLOATS or kind.scalar is Scalar.DATETIME)
-
-
-def _names(properties: Iterable[Property]) -> str:
-    return ", ".join(prop.name for prop in properties) or "none"
+    inexact = (*FLOATS, Scalar.DATETIME)
+    return [
+        prop
+        for prop in chosen
+        if node.get(prop.name) is not None
+        and not (prop.type.list or prop.type.is_vector or prop.type.is_blob or prop.type.scalar in inexact)
+    ]
 
 
 EntityId = Annotated[str, Meta(description="The id, which for a type with one key property is the key's text.")]
 
 
-class EntityArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    type: TypeName
-    id: EntityId
+@tool("One entity", paged=False)
+def entity(
+    call: Toolcall,
+    *,
+    branch: Branch = None,
+    snapshot: Snapshot = None,
+    type: TypeName,
+    id: EntityId,
     properties: Annotated[
         list[str] | None, Meta(description="Only these properties; the way to get a vector or a blob in full.")
-    ] = None
-
-
-def entity(call: Toolcall, arguments: EntityArguments) -> dict[str, Any]:
-    position = PagePosition.of("entity", arguments, None)
-    point = arguments.point().pin(call.graph)
-    type_ = point.catalog(call.graph).type_named(arguments.type)
-    found = find_entity(call, type_, arguments.id, point)
-    if arguments.properties is not None:
-        chosen = [*type_.system_columns, *readable_properties(type_, arguments.properties)]
+    ] = None,
+) -> Result:
+    """One node or edge by its type and id, with every property."""
+    point = PinnedPoint.of(branch, snapshot).pin(call.graph)
+    type_ = point.catalog(call.graph).type_named(type)
+    found = _find_entity(call, type_, id, point)
+    if properties is not None:
+        chosen = [*type_.system_columns, *readable_properties(type_, properties)]
         found = {name: found[name] for name in chosen}
-    found = readable(type_, found, arguments.properties or ())
-    answer = position.page(call.terms, {"commit": point.commit, "type": type_.type_key}, "entities", [found])
-    (members,) = answer.pop("entities")
-    return {**answer, "entity": members}
+    head = {"commit": point.commit, "type": type_.type_key}
+    page = call.page(head, "entities", [readable(type_, found, properties or ())])
+    (members,) = page.pop("entities")
+    return {**page, "entity": members}
 
 
-def find_entity(call: Toolcall, type_: TableType, entity_id: str, point: PinnedPoint) -> dict[str, Any]:
+def _find_entity(call: Toolcall, type_: TableType, entity_id: str, point: PinnedPoint) -> dict[str, Any]:
     """An entity in export form. A remote graph says by an error that there is none, an embedded one by None."""
     found = call.graph.entity(type_.type_key, entity_id, **point.keywords)
     if found is None:
@@ -223,158 +232,113 @@ def find_entity(call: Toolcall, type_: TableType, entity_id: str, point: PinnedP
     return found
 
 
-ENTITY: Final = Tool(
-    "entity",
-    "One entity",
-    "One node or edge by its type and id, with every property.",
-    EntityArguments,
-    entity,
-)
-
-
-class NeighboursArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    type: TypeName
-    id: EntityId
-    edge: Annotated[str | None, Meta(description="Only over this edge type.")] = None
+@tool("Neighbours of a node")
+def neighbours(
+    call: Toolcall,
+    *,
+    branch: Branch = None,
+    snapshot: Snapshot = None,
+    type: TypeName,
+    id: EntityId,
+    edge: Annotated[str | None, Meta(description="Only over this edge type.")] = None,
     direction: Annotated[
         Literal["out", "in", "both"], Meta(description="Along edges that start at the node, that end at it, or both.")
-    ] = "both"
-    continuation: Continuation = None
-
-
-def neighbours(call: Toolcall, arguments: NeighboursArguments) -> dict[str, Any]:
-    position = PagePosition.of("neighbours", arguments, arguments.continuation)
-    point = arguments.point(position).pin(call.graph)
+    ] = "both",
+) -> Result:
+    """What is connected to a node, edge type by edge type, one entry per edge, with the properties of the edge and of
+    the node at its other end."""
+    point = PinnedPoint.of(branch, snapshot, call.position).pin(call.graph)
     catalog = point.catalog(call.graph)
-    type_ = catalog.type_named(arguments.type)
+    type_ = catalog.type_named(type)
     if not isinstance(type_, NodeType):
         raise BadRequestError(f"'{type_.name}' is an edge type; entity shows what an edge connects")
-    hops = hops_from(catalog, type_, arguments.edge, arguments.direction)
-    node = readable(type_, find_entity(call, type_, arguments.id, point))
+    hops = hops_from(catalog, type_, edge, direction)
+    node = readable(type_, _find_entity(call, type_, id, point))
     found = (neighbour for hop in hops for neighbour in _over(call, type_, node, hop, catalog.nodes[hop.other], point))
     head = {"commit": point.commit, "node": {"type": type_.name, "id": node["id"]}}
-    return position.page(call.terms, head, "neighbours", found, lambda: point.pins)
+    return call.page(head, "neighbours", found, lambda: point.pins)
 
 
 def _over(
     call: Toolcall, type_: NodeType, node: dict[str, Any], hop: Hop, other: NodeType, point: PinnedPoint
 ) -> Iterator[dict[str, Any]]:
+    """The neighbours over one hop, an entry for each edge."""
     of_node, of_edge = readable_properties(other), readable_properties(hop.edge)
-    hides = False
-    try:
-        written = neighbours_query(type_, node, hop, of_node, of_edge)
-        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
-    except PolicyError:
-        # Some property is hidden from this actor: what it may see of the neighbours is read one by one.
-        of_edge, hides = [], True
-        written = neighbours_query(type_, node, hop, (), ())
-        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
-    with reading(point.check(rows)) as found:
-        yield from (
-            _neighbour(call, hop, other, row, of_edge, None if hides else written.properties(row), point)
-            for row in found
-            if row["self"] == node["id"]
-        )
+
+    def write(whole: bool) -> GeneratedQuery:
+        return neighbours_query(type_, node, hop, of_node if whole else (), of_edge if whole else ())
+
+    written, rows, masked = _stream(call, point, write)
+    with reading(rows) as found:
+        for row in found:
+            if row["self"] != node["id"]:
+                continue
+            members: dict[str, Any] = {"edge": traversal_name(hop.edge), "direction": hop.direction}
+            members |= {"type": other.name, "id": row["other"]}
+            values = {} if masked else {name: row[f"e{number}"] for number, name in enumerate(of_edge)}
+            if on_edge := {name: value for name, value in values.items() if value is not None}:
+                members["edge_properties"] = on_edge
+            known = _visible(call, other, row["other"], point, of_node) if masked else written.properties(row)
+            yield {**members, "properties": known}
 
 
-def _neighbour(
-    call: Toolcall,
-    hop: Hop,
-    other: NodeType,
-    row: dict[str, Any],
-    of_edge: Sequence[str],
-    properties: dict[str, Any] | None,
-    point: PinnedPoint,
-) -> dict[str, Any]:
-    """One entry of the answer; what is not known of the node yet is read."""
-    members: dict[str, Any] = {"edge": traversal_name(hop.edge), "direction": hop.direction}
-    members |= {"type": other.name, "id": row["other"]}
-    on_edge = {name: row[f"e{number}"] for number, name in enumerate(of_edge) if row[f"e{number}"] is not None}
-    if on_edge:
-        members["edge_properties"] = on_edge
-    if properties is None:
-        properties = visible_properties(call, other, row["other"], point, readable_properties(other))
-    return {**members, "properties": properties}
-
-
-def visible_properties(
+def _visible(
     call: Toolcall, type_: NodeType, entity_id: str, point: PinnedPoint, properties: Sequence[str]
 ) -> dict[str, Any]:
     """What an actor may see of an entity, without what is null or hidden."""
-    found = find_entity(call, type_, entity_id, point)
+    found = _find_entity(call, type_, entity_id, point)
     return readable(type_, {name: found[name] for name in properties}, properties, nulls=False)
 
 
-NEIGHBOURS: Final = Tool(
-    "neighbours",
-    "Neighbours of a node",
-    "What is connected to a node, edge type by edge type, one entry per edge, with the properties of the edge and of "
-    "the node at its other end.",
-    NeighboursArguments,
-    neighbours,
-)
-
-
-class SearchArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    type: TypeName
-    text: Annotated[str, Meta(min_length=1, description="Words, or a sentence for the search by meaning.")]
+@tool("Search")
+def search(
+    call: Toolcall,
+    *,
+    branch: Branch = None,
+    snapshot: Snapshot = None,
+    type: TypeName,
+    text: Annotated[str, Meta(min_length=1, description="Words, or a sentence for the search by meaning.")],
     mode: Annotated[
         Literal["keyword", "vector", "hybrid"],
         Meta(description="keyword ranks by words, vector by the meaning of the text, hybrid by both."),
-    ] = "keyword"
-    property: Annotated[str | None, Meta(description="The text property whose words are searched.")] = None
-    vector: Annotated[str | None, Meta(description="The vector property that the text is compared with.")] = None
+    ] = "keyword",
+    property: Annotated[str | None, Meta(description="The text property whose words are searched.")] = None,
+    vector: Annotated[str | None, Meta(description="The vector property that the text is compared with.")] = None,
     properties: Annotated[
         list[str] | None, Meta(description="Which properties of the hits to return; all but vectors when left out.")
-    ] = None
-    limit: Annotated[int, Meta(ge=1, le=200, description="How many hits.")] = 10
-    continuation: Continuation = None
-
-
-def search(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
+    ] = None,
+    limit: Annotated[int, Meta(ge=1, le=200, description="How many hits.")] = 10,
+) -> Result:
+    """Finds nodes of a type by text. The answer says which properties were ranked and how. Keyword and hybrid scores
+    are better when higher, vector distances when lower. For conditions and traversals beside the search, write a
+    query."""
+    point = PinnedPoint.of(branch, snapshot, call.position)
+    type_ = point.catalog(call.graph).type_named(type)
+    if not isinstance(type_, NodeType):
+        raise BadRequestError(f"'{type_.name}' is an edge type; only nodes are searched")
+    ranking = choose_ranking(type_, mode, property, vector)
+    chosen = readable_properties(type_, properties)
     try:
-        return _hits(call, arguments)
+        return _hits(call, point, type_, ranking, text, limit, chosen)
     except EmbeddingError as error:
         raise EmbeddingError(f"{error}; mode '{KEYWORD}' needs no vector") from None
 
 
-def _hits(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
-    position = PagePosition.of("search", arguments, arguments.continuation)
-    point, hides = arguments.point(position), False
-    type_ = point.catalog(call.graph).type_named(arguments.type)
-    if not isinstance(type_, NodeType):
-        raise BadRequestError(f"'{type_.name}' is an edge type; only nodes are searched")
-    ranking = choose_ranking(type_, arguments.mode, arguments.property, arguments.vector)
-    properties = readable_properties(type_, arguments.properties)
-    try:
-        written = search_query(type_, ranking, arguments.text, arguments.limit, properties)
-        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
-    except PolicyError:
-        # Some property is hidden from this actor: the entities as it may see them say which values there are.
-        hides = True
-        written = search_query(type_, ranking, arguments.text, arguments.limit, ())
-        rows = call.graph.stream(written.source, None, written.params, **point.keywords)
+def _hits(
+    call: Toolcall, point: PinnedPoint, type_: NodeType, ranking: str, text: str, limit: int, properties: Sequence[str]
+) -> Result:
+    def write(whole: bool) -> GeneratedQuery:
+        return search_query(type_, ranking, text, limit, properties if whole else ())
+
+    written, rows, masked = _stream(call, point, write)
     commit = rows.graph_commit_id
-    if hides:
+    if masked:
         point = point.at(call.graph, commit)
 
     def hit(row: dict[str, Any]) -> dict[str, Any]:
-        known = written.properties(row)
-        if hides:
-            known = visible_properties(call, type_, row["hit"], point, properties)
+        known = _visible(call, type_, row["hit"], point, properties) if masked else written.properties(row)
         return {"id": row["hit"], "score": row["score"], "properties": known}
 
     head = {"commit": commit, "type": type_.name, "ranked_by": ranking}
-    with reading(point.check(rows)) as found:
-        return position.page(call.terms, head, "hits", map(hit, found), lambda: point.at(call.graph, commit).pins)
-
-
-SEARCH: Final = Tool(
-    "search",
-    "Search",
-    "Finds nodes of a type by text. The answer says which properties were ranked and how. Keyword and hybrid scores "
-    "are better when higher, vector distances when lower. For conditions and traversals beside the search, write a "
-    "query.",
-    SearchArguments,
-    search,
-)
+    with reading(rows) as found:
+        return call.page(head, "hits", map(hit, found), lambda: point.at(call.graph, commit).pins)
