@@ -16,13 +16,13 @@ from omnigraph.language.schema.syntax import (
     ColumnsRule,
     EdgeSyntax,
     InterfaceSyntax,
-    Name,
     NodeSyntax,
     PropertySyntax,
     RangeSyntax,
     TypeSyntax,
     Value,
 )
+from omnigraph.language.source import Name
 
 from .growth import assert_about_linear
 

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from omnigraph.api.enums import PolicyAction
 from omnigraph.errors import CompileError
 from omnigraph.language.query.parser import parse_row_filter
-from omnigraph.language.query.syntax import TextSpan
+from omnigraph.language.source import TextSpan
 from omnigraph.policy.rules import (
     INVALID,
     SERVER_ACTIONS,

@@ -15,8 +15,7 @@ from typing import Final, NoReturn
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.errors import CompileError, Diagnostic, PolicyError
-from omnigraph.language.query.syntax import TextSpan
-from omnigraph.language.source import SourceText
+from omnigraph.language.source import SourceText, TextSpan
 
 INVALID: Final = "policy_invalid"
 
@@ -97,7 +96,7 @@ class Bundle:
         return next(rule for rule in self.rules if rule.id == rule_id)
 
     def refuse(self, message: str, at: TextSpan) -> NoReturn:
-        raise CompileError([self.source.diagnostic(INVALID, message, at.start, at.end)])
+        raise CompileError([self.source.diagnostic(INVALID, message, at)])
 
 
 def filter_problem(named: str, found: Diagnostic) -> str:

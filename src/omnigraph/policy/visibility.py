@@ -24,7 +24,7 @@ from omnigraph.language.query.row_filter import (
     visibility_of,
     with_vectors,
 )
-from omnigraph.language.query.syntax import TextSpan
+from omnigraph.language.source import TextSpan
 from omnigraph.policy.rules import INVALID, Bundle, Rule, filter_problem
 
 _MOST_REMEMBERED: Final = 1024
@@ -100,7 +100,7 @@ class _Findings:
 
     def add(self, message: str, at: TextSpan, suggestion: str | None = None) -> None:
         source = self._bundle.source
-        self._diagnostics.append(source.diagnostic(INVALID, message, at.start, at.end, suggestion=suggestion))
+        self._diagnostics.append(source.diagnostic(INVALID, message, at, suggestion=suggestion))
 
     def raise_any(self) -> None:
         if self._diagnostics:

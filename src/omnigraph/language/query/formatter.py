@@ -14,9 +14,8 @@ from typing import TypeVar
 
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.query.syntax import TextSpan
 from omnigraph.language.query.tokens import Scan
-from omnigraph.language.source import quote
+from omnigraph.language.source import TextSpan, quote
 
 
 def spell(expression: ast.Expression) -> str:

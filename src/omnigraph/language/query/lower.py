@@ -36,8 +36,7 @@ from omnigraph.language.query.resolved import (
     ResolvedUpdate,
     ResolvedWrites,
 )
-from omnigraph.language.query.syntax import TextSpan
-from omnigraph.language.source import DiagnosticSink, SourceText, did_you_mean
+from omnigraph.language.source import DiagnosticSink, SourceText, TextSpan, did_you_mean
 
 SingleRank = ir.NearestRank | ir.Bm25Rank
 
@@ -296,7 +295,7 @@ def lower_writes(query: ResolvedQuery, writes: ResolvedWrites, findings: Diagnos
         findings.report(
             MIXED,
             f"query '{query.name}' holds both inserts/updates and deletes; split into separate mutations",
-            (odd.at.start, odd.at.end),
+            odd.at,
         )
         return None
     statements = tuple(_statement(statement, findings) for statement in writes.statements)
@@ -338,7 +337,7 @@ def _refuse_missing_vectors(insert: ResolvedInsertNode, findings: DiagnosticSink
                 REFUSED,
                 f"missing required property '{insert.type.name}.{prop.name}': vectors are not computed on insert, "
                 "unless the schema says @embed(..., on_write=true)",
-                (insert.at.start, insert.at.end),
+                insert.at,
             )
 
 
@@ -349,7 +348,7 @@ def _refuse_key_updates(update: ResolvedUpdate, findings: DiagnosticSink) -> Non
                 REFUSED,
                 f"cannot update @key property '{update.type.name}.{assignment.property.name}'; "
                 "delete the node and insert it anew",
-                (assignment.at.start, assignment.at.end),
+                assignment.at,
             )
 
 
@@ -514,9 +513,7 @@ class _Read:
         if found is None:
             names = [projection.name for projection in self._body.projections]
             suggestion = did_you_mean(name.name, names)
-            self._findings.report(
-                UNSUPPORTED, f"alias '{name.name}' not found", (name.at.start, name.at.end), suggestion=suggestion
-            )
+            self._findings.report(UNSUPPORTED, f"alias '{name.name}' not found", name.at, suggestion=suggestion)
             return None
         index, projection = found
         value = projection.value
@@ -541,4 +538,4 @@ class _Read:
         return None
 
     def _refuse(self, message: str, at: TextSpan) -> None:
-        self._findings.report(UNSUPPORTED, message, (at.start, at.end))
+        self._findings.report(UNSUPPORTED, message, at)

@@ -20,10 +20,19 @@ from lark.parsers.lalr_parser_state import ParserState
 from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query.syntax import QueryFile, RowTest
-from omnigraph.language.query.syntax_errors import SYNTAX, describe_unexpected
+from omnigraph.language.query.syntax_errors import describe_unexpected
 from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, Scan
-from omnigraph.language.query.tree import MalformedTokenError, TreeBuilder
-from omnigraph.language.source import LONE_SURROGATE, MOST_DIAGNOSTICS, SourceText, grammar_parser
+from omnigraph.language.query.tree import TreeBuilder
+from omnigraph.language.source import (
+    LONE_SURROGATE,
+    MOST_DIAGNOSTICS,
+    SYNTAX,
+    MalformedTokenError,
+    SourceText,
+    TextSpan,
+    between,
+    grammar_parser,
+)
 
 # Far above anything a person nests, and far below what the recursive passes over the tree can take.
 MAX_NESTING = 64
@@ -40,7 +49,10 @@ def parse_queries(text: str, path: str | None = None, limits: QueryLimits = DEFA
     scan = Scan(text)
     whole = _parse(scan.tokens, scan.end, source, _FILE)
     if isinstance(whole, Diagnostic):
-        raise CompileError(list(islice(_problems(source), MOST_DIAGNOSTICS)) or [whole])
+        # Tokens know what they were taken for, so the text is scanned anew.
+        outcomes = (_parse(*piece, source, _FILE) for piece in _pieces(text, Scan(text)))
+        problems = (outcome for outcome in outcomes if isinstance(outcome, Diagnostic))
+        raise CompileError(list(islice(problems, MOST_DIAGNOSTICS)) or [whole])
     return cast(QueryFile, whole)
 
 
@@ -61,17 +73,8 @@ def _source(text: str, path: str | None, limits: QueryLimits) -> SourceText:
     surrogate = LONE_SURROGATE.search(text)
     if surrogate is not None:
         message = "the text holds half of a surrogate pair, which no file can"
-        raise CompileError([source.diagnostic(SYNTAX, message, *surrogate.span())])
+        raise CompileError([source.diagnostic(SYNTAX, message, TextSpan(*surrogate.span()))])
     return source
-
-
-def _problems(source: SourceText) -> Iterator[Diagnostic]:
-    """One finding per broken query. Tokens know what they were taken for, so the text is scanned anew."""
-    scan = Scan(source.text)
-    for piece, end in _pieces(source.text, scan):
-        outcome = _parse(piece, end, source, _FILE)
-        if isinstance(outcome, Diagnostic):
-            yield outcome
 
 
 def _pieces(text: str, scan: Scan) -> Iterator[tuple[Sequence[Lexeme], Lexeme]]:
@@ -119,23 +122,22 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText, start: str
                 if token in "{([":
                     depth += 1
                     if depth > MAX_NESTING:
-                        raise MalformedTokenError(
-                            f"brackets are nested deeper than {MAX_NESTING} levels", token.start_pos, token.end_pos
-                        )
+                        message = f"brackets are nested deeper than {MAX_NESTING} levels"
+                        raise MalformedTokenError(message, between(token, token))
                 elif token in "})]":
                     depth -= 1
             feed(token)
         token = end
         return cast(object, feed(end, True))
     except MalformedTokenError as malformed:
-        return source.diagnostic(SYNTAX, malformed.message, malformed.start, malformed.end)
+        return source.diagnostic(SYNTAX, malformed.message, malformed.at)
     except UnexpectedToken:
         position = next((i for i, seen in enumerate(tokens) if seen is token), len(tokens))
         before = tokens[max(0, position - 4) : position]
         accepts: set[str] = run.accepts()  # type: ignore[no-untyped-call]
         after = tokens[position + 1 : position + 5]
         message, suggestion = describe_unexpected(token, before, after, accepts)
-        return source.diagnostic(SYNTAX, message, token.start_pos, token.end_pos, suggestion=suggestion)
+        return source.diagnostic(SYNTAX, message, between(token, token), suggestion=suggestion)
 
 
 def _fits(terminal: str, state: ParserState[int]) -> bool:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from omnigraph.language.catalog import EdgeType, NodeType, Property
 from omnigraph.language.query import ir
-from omnigraph.language.query.syntax import TextSpan
+from omnigraph.language.source import TextSpan
 from omnigraph.language.types import PropertyType
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from omnigraph.language.query.tokens import END, INVALID, Lexeme
-from omnigraph.language.source import did_you_mean
-
-SYNTAX = "parse error"
+from omnigraph.language.source import did_you_mean, one_of
 
 _LITERALS = frozenset({"STRING", "INT", "FLOAT", "BOOLEAN", "DATE", "DATETIME", "LSQB"})
 _CALLS = frozenset({"NEAREST", "BM25", "RRF", "TEXT_FUNCTION", "FUZZY", "AGGREGATE", "NOW"})
@@ -52,21 +50,7 @@ _PHRASES = {
 _LONGEST_TOKEN = 40
 # Nothing but these may be completed by a near word: offering `count` for every odd name would be noise.
 _STRUCTURAL = frozenset(
-    [
-        "QUERY",
-        "MATCH",
-        "RETURN",
-        "ORDER",
-        "LIMIT",
-        "INSERT",
-        "UPDATE",
-        "DELETE",
-        "SET",
-        "WHERE",
-        "NOT",
-        "ASC",
-        "DESC",
-    ]
+    ["QUERY", "MATCH", "RETURN", "ORDER", "LIMIT", "INSERT", "UPDATE", "DELETE", "SET", "WHERE", "NOT", "ASC", "DESC"]
 )
 
 
@@ -141,7 +125,7 @@ def _phrase(accepted: Set[str]) -> str:
             rest -= group
             phrases.append(phrase)
     phrases += sorted(_PHRASES.get(name, f"'{name.lower()}'") for name in rest)
-    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"
+    return one_of(phrases)
 
 
 def _foreign_syntax_hint(

@@ -131,7 +131,7 @@ def _is_bare_edge(declaration: Declaration) -> bool:
 
 
 def _write(layout: Layout, structure: str, declaration: Declaration) -> None:
-    start, end = declaration.at
+    start, end = declaration.at.start, declaration.at.end
     head = _head(declaration)
     if declaration.members is None:
         layout.piece(wrap_parts(head, LINE_WIDTH), start, end)
@@ -142,7 +142,7 @@ def _write(layout: Layout, structure: str, declaration: Declaration) -> None:
         return
     layout.open(wrap_parts([*head[:-1], head[-1] + " {"], LINE_WIDTH), start, brace)
     for member in declaration.members:
-        layout.piece(wrap_parts(_member(member), LINE_WIDTH - len(INDENT)), *member.at)
+        layout.piece(wrap_parts(_member(member), LINE_WIDTH - len(INDENT)), member.at.start, member.at.end)
     layout.close("}", end)
 
 

@@ -32,7 +32,6 @@ from omnigraph.api.schema import (
 )
 from omnigraph.language.catalog import AnyType, Catalog, EdgeType, InlineRule, InterfaceType, NodeType, Property
 from omnigraph.language.schema.compile import build_catalog, declare_schema
-from omnigraph.language.schema.identity import allocate
 from omnigraph.language.schema.resolved import DeclaredSchema
 from omnigraph.language.types import PropertyType
 
@@ -73,8 +72,7 @@ def evolve(accepted: Catalog, schema: str | DeclaredSchema, *, allow_data_loss: 
     With `allow_data_loss` every drop is a hard one.
     """
     declared = declare_schema(schema) if isinstance(schema, str) else schema
-    identities = allocate(declared, accepted)
-    desired = build_catalog(declared, identities, by_name=True)
+    desired, notes = build_catalog(declared, accepted, by_name=True)
     steps: tuple[SchemaStep, ...] = tuple(_Planner(accepted, desired, "hard" if allow_data_loss else "soft").plan())
     if not steps:
         if desired != accepted:
@@ -82,7 +80,7 @@ def evolve(accepted: Catalog, schema: str | DeclaredSchema, *, allow_data_loss: 
         else:
             desired = accepted
     supported = not any(isinstance(step, UnsupportedChange) for step in steps)
-    return Evolution(SchemaPlan(supported, steps, identities.notes), desired)
+    return Evolution(SchemaPlan(supported, steps, notes), desired)
 
 
 def type_output(type_: PropertyType) -> PropertyTypeOutput:

@@ -1,117 +1,88 @@
 """The syntax tree of a schema file, as written: nothing is resolved, merged or checked here.
 
-Made by the parser; read by the checks and the formatter. Positions are character ranges and take no part in
-equality, so that two trees are equal exactly when they say the same thing.
+Made by the parser; read by the checks and the formatter. Positions take no part in equality, so that two trees are
+equal exactly when they say the same thing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-At: TypeAlias = tuple[int, int]
-NOWHERE: At = (0, 0)
+from msgspec import Struct
+
+from omnigraph.language.source import Name, Node
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A declared or referenced name and its position."""
-
-    text: str
-    at: At = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Node, frozen=True):
     """An annotation argument. `text` is the value of a string, and the spelling of everything else."""
 
     kind: Literal["string", "number", "bool", "name"]
     text: str
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationSyntax:
+class AnnotationSyntax(Node, frozen=True):
     name: str
     value: Value | None = None
     kwargs: tuple[tuple[str, Value], ...] = ()
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class TypeSyntax:
+class TypeSyntax(Node, frozen=True):
     """`name` is `String`, `Vector`, `enum`, …; `arguments` a dimension or enum values. A list has an `item`."""
 
     name: str
     arguments: tuple[Name, ...] | None = None
     item: TypeSyntax | None = None
     nullable: bool = False
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class PropertySyntax:
+class PropertySyntax(Node, frozen=True):
     name: Name
     type: TypeSyntax
     annotations: tuple[AnnotationSyntax, ...] = ()
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnsRule:
+class ColumnsRule(Node, frozen=True):
     """`@key(…)`, `@unique(…)` or `@index(…)` in a body."""
 
     rule: Literal["key", "unique", "index"]
     columns: tuple[Name, ...]
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class RangeSyntax:
+class RangeSyntax(Node, frozen=True):
     """Bounds keep their spelling; None is open."""
 
     column: Name
     low: str | None
     high: str | None
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckSyntax:
+class CheckSyntax(Node, frozen=True):
     column: Name
     pattern: str
-    at: At = field(default=NOWHERE, compare=False)
 
 
 RuleSyntax: TypeAlias = ColumnsRule | RangeSyntax | CheckSyntax
 Member: TypeAlias = PropertySyntax | RuleSyntax
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceSyntax:
+class InterfaceSyntax(Node, frozen=True):
     name: Name
     members: tuple[Member, ...] = ()
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSyntax:
+class NodeSyntax(Node, frozen=True):
     name: Name
     annotations: tuple[AnnotationSyntax, ...] = ()
     implements: tuple[Name, ...] = ()
     members: tuple[Member, ...] = ()
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CardSyntax:
+class CardSyntax(Node, frozen=True):
     minimum: int
     maximum: int | None
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeSyntax:
+class EdgeSyntax(Node, frozen=True):
     """`members` is None when the edge was written without a body."""
 
     name: Name
@@ -120,12 +91,10 @@ class EdgeSyntax:
     card: CardSyntax | None = None
     annotations: tuple[AnnotationSyntax, ...] = ()
     members: tuple[Member, ...] | None = None
-    at: At = field(default=NOWHERE, compare=False)
 
 
 Declaration: TypeAlias = InterfaceSyntax | NodeSyntax | EdgeSyntax
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaSyntax:
+class SchemaSyntax(Struct, frozen=True):
     declarations: tuple[Declaration, ...] = ()

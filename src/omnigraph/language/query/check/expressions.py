@@ -13,7 +13,7 @@ from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.scope import UNCODED, Scope, spelled_variables
 from omnigraph.language.query.resolved import Refused, Typed, TypedProjection
 from omnigraph.language.query.syntax import AggregateFunction, TextFunction
-from omnigraph.language.source import quote
+from omnigraph.language.source import TextSpan, quote
 from omnigraph.language.types import INTEGERS, NUMERIC, PropertyType, Scalar
 
 
@@ -214,7 +214,7 @@ def property_value(scope: Scope, access: ast.PropertyAccess, code: str) -> ir.Pr
     return ir.PropertyValue(name, owner, prop)
 
 
-def refuse_blob(scope: Scope, value: TypedProjection, at: ast.TextSpan) -> bool:
+def refuse_blob(scope: Scope, value: TypedProjection, at: TextSpan) -> bool:
     """Report T24 when a Blob is about to be read; the answer says whether it was."""
     if not value.type.is_blob:
         return False

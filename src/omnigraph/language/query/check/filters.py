@@ -20,7 +20,7 @@ from omnigraph.language.query.resolved import Refused, ResolvedFilter, Typed
 from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, ROW, RowFilter, all_of, any_of, map_comparisons
 from omnigraph.language.query.syntax import Comparison
 from omnigraph.language.query.syntax_errors import null_tests
-from omnigraph.language.source import DiagnosticSink, SourceText
+from omnigraph.language.source import DiagnosticSink, Name, SourceText, TextSpan
 from omnigraph.language.types import Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 
@@ -177,7 +177,7 @@ def _comparison(scope: Scope, written: ast.Filter) -> RowFilter:
     left, right = _operand(scope, written.left, written.right), _operand(scope, written.right, written.left)
     if left is None or right is None:
         return NO_ROW
-    resolved = check_filter(scope, ast.Filter(left, written.operator, right, written.at))
+    resolved = check_filter(scope, ast.Filter(left, written.operator, right, at=written.at))
     if resolved is None:
         return NO_ROW
     comparison = resolved.predicate
@@ -199,7 +199,8 @@ def _operand(scope: Scope, operand: ast.Expression, other: ast.Expression) -> as
             scope.report("T7", "a comparison with null is never true", operand.at, help=null_tests(named))
             return None
         case ast.Alias():
-            return ast.PropertyAccess(ast.Variable(ROW, operand.at), ast.Name(operand.name, operand.at), operand.at)
+            row = ast.Variable(ROW, at=operand.at)
+            return ast.PropertyAccess(row, Name(operand.name, at=operand.at), at=operand.at)
         case ast.PropertyAccess():
             message = f"a row filter names properties alone: write '{operand.property.text}'"
             scope.report(UNCODED, message, operand.at)
@@ -211,7 +212,7 @@ def _operand(scope: Scope, operand: ast.Expression, other: ast.Expression) -> as
             return operand
 
 
-def _check_time(scope: Scope, constant: ir.Constant, at: ast.TextSpan) -> None:
+def _check_time(scope: Scope, constant: ir.Constant, at: TextSpan) -> None:
     """A query reads its dates when it runs; a policy that can't be evaluated must be found out before."""
     parse = {Scalar.DATE: parse_date, Scalar.DATETIME: parse_datetime}.get(constant.type.scalar)
     if parse is None:
@@ -223,7 +224,7 @@ def _check_time(scope: Scope, constant: ir.Constant, at: ast.TextSpan) -> None:
             scope.report(UNCODED, str(error), at)
 
 
-def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, operator: ir.Operator, at: ast.TextSpan) -> None:
+def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, operator: ir.Operator, at: TextSpan) -> None:
     """A misspelt value is harmless after `=`, which then shows nothing; after `!=` it would show everything."""
     values = other.type.enum_values if isinstance(other, ir.PropertyValue) else None
     if values is None or operator not in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER):

@@ -20,6 +20,7 @@ from omnigraph.language.query.resolved import (
     ResolvedNegation,
     ResolvedTraversal,
 )
+from omnigraph.language.source import Name
 
 
 def check_clauses(scope: Scope, clauses: Sequence[ast.Clause]) -> tuple[ResolvedClause, ...]:
@@ -61,7 +62,7 @@ def _binding(scope: Scope, binding: ast.Binding) -> ResolvedBinding | None:
     return ResolvedBinding(name, node, tuple(pin for pin in pins if pin is not None))
 
 
-def _report_unknown_node(scope: Scope, type_name: ast.Name) -> None:
+def _report_unknown_node(scope: Scope, type_name: Name) -> None:
     name = type_name.text
     if name in scope.catalog.interfaces:
         message = f"unknown node type '{name}': it is an interface, and interfaces can't be queried"

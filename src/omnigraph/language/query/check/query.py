@@ -20,7 +20,7 @@ from omnigraph.language.query.check.read import check_read
 from omnigraph.language.query.check.scope import UNCODED, Scope
 from omnigraph.language.query.check.writes import check_writes
 from omnigraph.language.query.resolved import ResolvedQuery
-from omnigraph.language.source import TOO_LARGE, DiagnosticSink, SourceText
+from omnigraph.language.source import TOO_LARGE, DiagnosticSink, Name, SourceText, TextSpan
 from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem
 
 _PATTERNS = (ast.Binding, ast.Traversal, ast.Negation)
@@ -56,9 +56,9 @@ class _Count:
         self._limit = limit
         self._remedy = remedy
         self._found = 0
-        self._beyond: ast.TextSpan | None = None
+        self._beyond: TextSpan | None = None
 
-    def add(self, at: ast.TextSpan) -> None:
+    def add(self, at: TextSpan) -> None:
         self._found += 1
         if self._beyond is None and self._found > self._limit:
             self._beyond = at
@@ -67,7 +67,7 @@ class _Count:
         if self._beyond is None:
             return None
         message = f"{self._name}: {self._found} {self._what} in one query, the limit is {self._limit}"
-        return source.diagnostic(TOO_LARGE, message, self._beyond.start, self._beyond.end, suggestion=self._remedy)
+        return source.diagnostic(TOO_LARGE, message, self._beyond, suggestion=self._remedy)
 
 
 def check_size(query: ast.Query, source: SourceText, limits: QueryLimits) -> None:
@@ -108,14 +108,14 @@ def check_size(query: ast.Query, source: SourceText, limits: QueryLimits) -> Non
         raise CompileError(findings)
 
 
-def _parts(query: ast.Query) -> Iterator[tuple[type, ast.TextSpan]]:
+def _parts(query: ast.Query) -> Iterator[tuple[type, TextSpan]]:
     """What every node of the tree is and where it is, in source order."""
     waiting: list[object] = [query]
     while waiting:
         part = waiting.pop()
         if isinstance(part, tuple):
             waiting += reversed(part)
-        elif isinstance(part, Struct) and not isinstance(part, ast.TextSpan | ast.Name):
+        elif isinstance(part, Struct) and not isinstance(part, TextSpan | Name):
             yield type(part), part.at  # type: ignore[attr-defined]
             waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
 

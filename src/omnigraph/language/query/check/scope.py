@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query.syntax import TextSpan
-from omnigraph.language.source import DiagnosticSink, did_you_mean
+from omnigraph.language.source import DiagnosticSink, TextSpan, did_you_mean
 from omnigraph.language.types import PropertyType
 
 UNCODED = "type error"
@@ -60,7 +59,7 @@ class Scope:
         """One finding. `near` is the name that missed, `among` what it could have meant; `help` is any other remedy."""
         crowded = len(self.findings.found) >= _SUGGESTIONS
         suggestion = help if near is None or crowded else did_you_mean(near, among) or help
-        self.findings.report(code, message, (at.start, at.end), suggestion=suggestion)
+        self.findings.report(code, message, at, suggestion=suggestion)
 
     def binds(self, variable: str) -> bool:
         """Whether a node or an edge has this name."""

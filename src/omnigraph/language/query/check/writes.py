@@ -22,7 +22,7 @@ from omnigraph.language.query.resolved import (
     ResolvedUpdate,
     ResolvedWrites,
 )
-from omnigraph.language.query.syntax import TextSpan
+from omnigraph.language.source import Name, TextSpan
 
 _ENDPOINTS = {end.value: end for end in ir.Endpoint}
 _EQUALITY = frozenset({ir.Operator.EQUAL, ir.Operator.NOT_EQUAL})
@@ -144,7 +144,7 @@ def _report_duplicate(scope: Scope, target: NodeType | EdgeType, assignment: ast
 
 
 def _known_property(
-    scope: Scope, target: NodeType | EdgeType, properties: Mapping[str, Property], name: ast.Name
+    scope: Scope, target: NodeType | EdgeType, properties: Mapping[str, Property], name: Name
 ) -> Property | None:
     prop = properties.get(name.text)
     if prop is None:
