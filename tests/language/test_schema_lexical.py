@@ -83,7 +83,7 @@ def test_a_shown_line_can_always_be_encoded() -> None:
 
 
 def test_the_caret_stands_under_the_finding() -> None:
-    diagnostic = SourceText("\tnode book {}", "f.pg").diagnostic("code", "message", 6, 10, suggestion="try")
+    diagnostic = SourceText("\tnode book {}", "f.pg").diagnostic("code", "message", TextSpan(6, 10), suggestion="try")
     assert diagnostic.render() == "f.pg:1:7: code: message\n  \tnode book {}\n  \t     ^^^^\n  help: try"
 
 

@@ -15,8 +15,9 @@ from msgspec import Struct, field
 
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, NodeType
+from omnigraph.language.query import ir
 from omnigraph.language.query.compile import CompiledQuery, Operation, compile_queries
-from omnigraph.language.query.resolved import ResolvedUpdate, ResolvedWrites
+from omnigraph.language.query.resolved import ResolvedWrites
 from omnigraph.language.schema.compile import compile_schema
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
@@ -223,10 +224,10 @@ def _never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:
     for query in queries:
         body = query.resolved.body
         for statement in body.statements if isinstance(body, ResolvedWrites) else ():
-            if isinstance(statement, ResolvedUpdate):
-                name = statement.type.name
-                updated[name] = statement.type
-                assigned.setdefault(name, set()).update(a.property.name for a in statement.assignments)
+            if isinstance(statement.plan, ir.UpdateNodes):
+                name = statement.plan.type.name
+                updated[name] = statement.plan.type
+                assigned.setdefault(name, set()).update(a.property.name for a in statement.plan.assignments)
                 updaters.setdefault(name, set()).add(query.name)
     for name, node in updated.items():
         for prop in node.properties.values():

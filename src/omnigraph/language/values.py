@@ -35,7 +35,8 @@ def parse_date(text: str) -> int:
         millis = _parse_timestamp(text)
         days = None if millis is None else millis // MILLIS_PER_DAY
     else:
-        days = _parse_bare_date(text)
+        match = _DATE.fullmatch(text)
+        days = None if match is None else _days_of(match)
     if days is None or not -(2**31) <= days < 2**31:
         raise BadRequestError(f"invalid Date literal '{text}': expected YYYY-MM-DD, YYYYMMDD or a full timestamp")
     return days
@@ -51,17 +52,9 @@ def parse_datetime(text: str) -> int:
     return millis
 
 
-def _parse_bare_date(text: str) -> int | None:
-    match = _DATE.fullmatch(text)
-    return None if match is None else _days_of(match)
-
-
 def _parse_timestamp(text: str) -> int | None:
     match = _DATE.match(text)
-    if match is None:
-        return None
-    days = _days_of(match)
-    if days is None:
+    if match is None or (days := _days_of(match)) is None:
         return None
     rest = text[match.end() :]
     if not rest:

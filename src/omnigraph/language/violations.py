@@ -138,22 +138,13 @@ ORPHAN_REMEDY = "keep the node, or load {type} in the same overwrite"
 
 
 def members_name(members: Sequence[str]) -> str:
-    """How a sentence names the properties of a rule: alone, or as a tuple."""
-    return members[0] if len(members) == 1 else _tuple(members)
-
-
-def members_value(texts: Sequence[str]) -> str:
-    """How a sentence shows the values of a rule's properties."""
-    return texts[0] if len(texts) == 1 else _tuple(texts)
+    """How a sentence shows the properties of a rule, or their values: alone, or as a tuple."""
+    return members[0] if len(members) == 1 else f"({', '.join(members)})"
 
 
 def the_property(members: Sequence[str]) -> str | None:
     """The property that a violation is about; None for a rule over several."""
     return members[0] if len(members) == 1 else None
-
-
-def _tuple(texts: Sequence[str]) -> str:
-    return f"({', '.join(texts)})"
 
 
 def value_text(scalar: Scalar, stored: object) -> str:

@@ -24,7 +24,7 @@ from omnigraph.engine.write.publish import ReadSet, WriteTxn
 from omnigraph.errors import BadRequestError, ConstraintError, KeyConflictError
 from omnigraph.language.catalog import Cardinality, Catalog, EdgeType, IndexKind, NodeType, TableType
 from omnigraph.language.types import PropertyType, Scalar
-from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, members_value, the_property, value_text
+from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, the_property, value_text
 
 Among: TypeAlias = tuple[str, Collection[str | int]]
 """A column and the values of it that matter."""
@@ -216,7 +216,7 @@ def _violation(change: TypeChange, sentence: Sentence, members: tuple[str, ...],
     reason = sentence.text(
         type=change.type.name,
         property=members_name(members),
-        value=members_value(values),
+        value=members_name(values),
         holder=holder,
         entity_id=entity_id,
     )

@@ -19,21 +19,16 @@ from omnigraph.language.query import ir
 from omnigraph.language.query.resolved import (
     OutputName,
     Refused,
-    ResolvedAssignment,
     ResolvedBinding,
     ResolvedClause,
-    ResolvedDelete,
     ResolvedFilter,
-    ResolvedInsertEdge,
-    ResolvedInsertNode,
     ResolvedNegation,
     ResolvedProjection,
     ResolvedQuery,
     ResolvedRead,
     ResolvedSort,
-    ResolvedStatement,
     ResolvedTraversal,
-    ResolvedUpdate,
+    ResolvedWrite,
     ResolvedWrites,
 )
 from omnigraph.language.source import DiagnosticSink, SourceText, TextSpan, did_you_mean
@@ -279,79 +274,6 @@ def _expand(tree: ir.ReadOperator, traversal: ResolvedTraversal, bound: set[str]
 
 
 MIXED = "D2"
-REFUSED = "unsupported"
-
-
-def mixes_construction_and_deletion(writes: ResolvedWrites) -> bool:
-    """Whether a mutation both makes and removes things, which one commit order can't explain."""
-    deletes = [isinstance(statement, ResolvedDelete) for statement in writes.statements]
-    return any(deletes) and not all(deletes)
-
-
-def lower_writes(query: ResolvedQuery, writes: ResolvedWrites, findings: DiagnosticSink) -> ir.WritePlan | None:
-    """The plan, or None after the findings say why there is none."""
-    if mixes_construction_and_deletion(writes):
-        odd = next(s for s in writes.statements if isinstance(s, ResolvedDelete))
-        findings.report(
-            MIXED,
-            f"query '{query.name}' holds both inserts/updates and deletes; split into separate mutations",
-            odd.at,
-        )
-        return None
-    statements = tuple(_statement(statement, findings) for statement in writes.statements)
-    if findings.found:
-        return None
-    return ir.WritePlan(query.name, query.parameters, statements)
-
-
-def _statement(statement: ResolvedStatement, findings: DiagnosticSink) -> ir.WriteStatement:
-    match statement:
-        case ResolvedInsertNode():
-            _refuse_missing_vectors(statement, findings)
-            return ir.InsertNode(statement.type, _lower_assignments(statement.assignments))
-        case ResolvedInsertEdge():
-            return ir.InsertEdge(
-                statement.type, statement.source, statement.target, _lower_assignments(statement.assignments)
-            )
-        case ResolvedUpdate():
-            _refuse_key_updates(statement, findings)
-            return ir.UpdateNodes(statement.type, _lower_assignments(statement.assignments), statement.where)
-        case ResolvedDelete() if isinstance(statement.type, NodeType):
-            return ir.DeleteNodes(statement.type, statement.where, statement.cascades)
-        case ResolvedDelete():
-            return ir.DeleteEdges(statement.type, statement.where)
-
-
-def _lower_assignments(assignments: tuple[ResolvedAssignment, ...]) -> tuple[ir.Assign, ...]:
-    return tuple(ir.Assign(assignment.property, assignment.value) for assignment in assignments)
-
-
-def _refuse_missing_vectors(insert: ResolvedInsertNode, findings: DiagnosticSink) -> None:
-    """The type checker lets an embedded vector be left out, but an insert computes it only when the schema says so."""
-    given = {assignment.property.name for assignment in insert.assignments}
-    for prop in insert.type.properties.values():
-        if prop.embed is None or prop.embed.on_write:
-            continue
-        if not prop.type.nullable and prop.name not in given:
-            findings.report(
-                REFUSED,
-                f"missing required property '{insert.type.name}.{prop.name}': vectors are not computed on insert, "
-                "unless the schema says @embed(..., on_write=true)",
-                insert.at,
-            )
-
-
-def _refuse_key_updates(update: ResolvedUpdate, findings: DiagnosticSink) -> None:
-    for assignment in update.assignments:
-        if assignment.property.name in update.type.key:
-            findings.report(
-                REFUSED,
-                f"cannot update @key property '{update.type.name}.{assignment.property.name}'; "
-                "delete the node and insert it anew",
-                assignment.at,
-            )
-
-
 UNSUPPORTED = "unsupported"
 
 
@@ -361,11 +283,45 @@ def lower_query(query: ResolvedQuery, source: SourceText) -> ir.Plan:
     plan = (
         _Read(query, query.body, findings).plan()
         if isinstance(query.body, ResolvedRead)
-        else lower_writes(query, query.body, findings)
+        else _lower_writes(query, query.body, findings)
     )
     if plan is None:
         raise CompileError(findings.found)
     return plan
+
+
+def _lower_writes(query: ResolvedQuery, writes: ResolvedWrites, findings: DiagnosticSink) -> ir.WritePlan | None:
+    """The plan, or None after the findings say why there is none."""
+    deletes = [s for s in writes.statements if isinstance(s.plan, ir.DeleteNodes | ir.DeleteEdges)]
+    if deletes and len(deletes) < len(writes.statements):
+        message = f"query '{query.name}' holds both inserts/updates and deletes; split into separate mutations"
+        findings.report(MIXED, message, deletes[0].at)
+        return None
+    for statement in writes.statements:
+        for message, at in _refusals(statement):
+            findings.report(UNSUPPORTED, message, at)
+    if findings.found:
+        return None
+    return ir.WritePlan(query.name, query.parameters, tuple(statement.plan for statement in writes.statements))
+
+
+def _refusals(statement: ResolvedWrite) -> Iterator[tuple[str, TextSpan]]:
+    """What typechecks in a statement and can't run. An embedded vector may be left out of an insert, but it is computed
+    only when the schema says so; a key is never updated."""
+    plan = statement.plan
+    if isinstance(plan, ir.InsertNode):
+        assigned = {assignment.property.name for assignment in plan.assignments}
+        for prop in plan.type.properties.values():
+            is_computed = prop.embed is None or prop.embed.on_write
+            if not is_computed and not prop.type.nullable and prop.name not in assigned:
+                named = f"missing required property '{plan.type.name}.{prop.name}'"
+                remedy = "unless the schema says @embed(..., on_write=true)"
+                yield f"{named}: vectors are not computed on insert, {remedy}", statement.at
+    elif isinstance(plan, ir.UpdateNodes):
+        for assignment, at in zip(plan.assignments, statement.assigned_at, strict=True):
+            if assignment.property.name in plan.type.key:
+                named = f"cannot update @key property '{plan.type.name}.{assignment.property.name}'"
+                yield f"{named}; delete the node and insert it anew", at
 
 
 class _Read:

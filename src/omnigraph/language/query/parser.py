@@ -21,7 +21,7 @@ from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query.syntax import QueryFile, RowTest
 from omnigraph.language.query.syntax_errors import describe_unexpected
-from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, Scan
+from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, scan
 from omnigraph.language.query.tree import TreeBuilder
 from omnigraph.language.source import (
     LONE_SURROGATE,
@@ -46,11 +46,10 @@ GRAMMAR_OPTIONS: Final[dict[str, Any]] = {"start": [_FILE, _ROW_FILTER], "lexer"
 def parse_queries(text: str, path: str | None = None, limits: QueryLimits = DEFAULT_LIMITS) -> QueryFile:
     """The queries of one file. Raises `CompileError` with one finding per broken query, in source order."""
     source = _source(text, path, limits)
-    scan = Scan(text)
-    whole = _parse(scan.tokens, scan.end, source, _FILE)
+    whole = _parse(*scan(text), source, _FILE)
     if isinstance(whole, Diagnostic):
         # Tokens know what they were taken for, so the text is scanned anew.
-        outcomes = (_parse(*piece, source, _FILE) for piece in _pieces(text, Scan(text)))
+        outcomes = (_parse(*piece, source, _FILE) for piece in _pieces(text))
         problems = (outcome for outcome in outcomes if isinstance(outcome, Diagnostic))
         raise CompileError(list(islice(problems, MOST_DIAGNOSTICS)) or [whole])
     return cast(QueryFile, whole)
@@ -59,8 +58,7 @@ def parse_queries(text: str, path: str | None = None, limits: QueryLimits = DEFA
 def parse_row_filter(text: str, path: str | None = None) -> RowTest:
     """Tests of the properties of one row, joined by `and` and `or`. Raises `CompileError`."""
     source = _source(text, path, DEFAULT_LIMITS)
-    scan = Scan(text)
-    parsed = _parse(scan.tokens, scan.end, source, _ROW_FILTER)
+    parsed = _parse(*scan(text), source, _ROW_FILTER)
     if isinstance(parsed, Diagnostic):
         raise CompileError([parsed])
     return cast(RowTest, parsed)
@@ -77,19 +75,19 @@ def _source(text: str, path: str | None, limits: QueryLimits) -> SourceText:
     return source
 
 
-def _pieces(text: str, scan: Scan) -> Iterator[tuple[Sequence[Lexeme], Lexeme]]:
+def _pieces(text: str) -> Iterator[tuple[Sequence[Lexeme], Lexeme]]:
     """The tokens cut before everything that looks like the head of a query, each with the token that ends it.
 
     Braces can't be trusted in a broken text, so a head is recognised by its shape, `query name (`, after
     something that may end a query or after a line break.
     """
-    tokens = scan.tokens
+    tokens, end = scan(text)
     starts = [i for i in range(len(tokens)) if _begins_query(text, tokens, i)]
     if not starts or starts[0] > 0:
         starts.insert(0, 0)
     for start, stop in zip(starts, [*starts[1:], len(tokens)], strict=True):
         # A piece that stops early is at fault where the next query begins, which is where a person looks.
-        after = tokens[stop] if stop < len(tokens) else scan.end
+        after = tokens[stop] if stop < len(tokens) else end
         yield tokens[start:stop], Lexeme(END, str(after), after.start_pos, after.end_pos)
 
 

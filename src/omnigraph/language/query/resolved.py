@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from omnigraph.language.catalog import EdgeType, NodeType, Property
+from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.source import TextSpan
 from omnigraph.language.types import PropertyType
@@ -107,47 +107,16 @@ class ResolvedRead(Struct, frozen=True):
         return any(isinstance(p.value, ir.AggregateValue) for p in self.projections)
 
 
-class ResolvedAssignment(Struct, frozen=True):
-    property: Property
-    value: ir.Value
+class ResolvedWrite(Struct, frozen=True):
+    """A statement as it runs, its position and those of its assignments."""
+
+    plan: ir.WriteStatement
     at: TextSpan
-
-
-class ResolvedInsertNode(Struct, frozen=True):
-    type: NodeType
-    assignments: tuple[ResolvedAssignment, ...]
-    at: TextSpan
-
-
-class ResolvedInsertEdge(Struct, frozen=True):
-    type: EdgeType
-    source: ir.Value
-    target: ir.Value
-    assignments: tuple[ResolvedAssignment, ...]
-    at: TextSpan
-
-
-class ResolvedUpdate(Struct, frozen=True):
-    type: NodeType
-    assignments: tuple[ResolvedAssignment, ...]
-    where: ir.Where
-    at: TextSpan
-
-
-class ResolvedDelete(Struct, frozen=True):
-    """`cascades` are the edge types that lose edges together with deleted nodes; none for an edge type."""
-
-    type: NodeType | EdgeType
-    where: ir.Where
-    cascades: tuple[EdgeType, ...]
-    at: TextSpan
-
-
-ResolvedStatement: TypeAlias = ResolvedInsertNode | ResolvedInsertEdge | ResolvedUpdate | ResolvedDelete
+    assigned_at: tuple[TextSpan, ...] = ()
 
 
 class ResolvedWrites(Struct, frozen=True):
-    statements: tuple[ResolvedStatement, ...]
+    statements: tuple[ResolvedWrite, ...]
 
 
 class ResolvedQuery(Struct, frozen=True):

@@ -7,6 +7,8 @@ aggregates, because the visibility of a row depends on the row and the actor alo
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Final
 
 from omnigraph.errors import BadRequestError, CompileError
@@ -24,19 +26,22 @@ from omnigraph.language.source import DiagnosticSink, Name, SourceText, TextSpan
 from omnigraph.language.types import Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 
-_OPERATORS = {
-    Comparison.EQUAL: ir.Operator.EQUAL,
-    Comparison.NOT_EQUAL: ir.Operator.NOT_EQUAL,
-    Comparison.LESS: ir.Operator.LESS,
-    Comparison.LESS_OR_EQUAL: ir.Operator.LESS_OR_EQUAL,
-    Comparison.GREATER: ir.Operator.GREATER,
-    Comparison.GREATER_OR_EQUAL: ir.Operator.GREATER_OR_EQUAL,
+# How texts compare; the actor is one.
+_TEXT_TESTS: Final[dict[ir.Operator, Callable[[str, str], bool]]] = {
+    ir.Operator.EQUAL: operator.eq,
+    ir.Operator.NOT_EQUAL: operator.ne,
+    ir.Operator.LESS: operator.lt,
+    ir.Operator.LESS_OR_EQUAL: operator.le,
+    ir.Operator.GREATER: operator.gt,
+    ir.Operator.GREATER_OR_EQUAL: operator.ge,
+    ir.Operator.SUBSTRING: operator.contains,
+    ir.Operator.PREFIX: str.startswith,
 }
 
 
 def comparison_operator(comparison: Comparison) -> ir.Operator:
     """The operator of a plain comparison; the string predicates depend on their operands."""
-    return _OPERATORS[comparison]
+    return ir.Operator(comparison.value)
 
 
 def check_filter(scope: Scope, clause: ast.Filter) -> ResolvedFilter | None:
@@ -46,8 +51,8 @@ def check_filter(scope: Scope, clause: ast.Filter) -> ResolvedFilter | None:
     right = _filter_operand(scope, clause.right)
     if left is None or right is None:
         return None
-    operator = _filter_operator(scope, clause, left, right)
-    if operator is None:
+    compared_by = _filter_operator(scope, clause, left, right)
+    if compared_by is None:
         return None
     if isinstance(left, Refused):
         return ResolvedFilter(left)
@@ -57,9 +62,9 @@ def check_filter(scope: Scope, clause: ast.Filter) -> ResolvedFilter | None:
         if isinstance(side, ir.Score):
             reason = "a ranking orders rows and can't be compared with anything"
             return ResolvedFilter(Refused(ir.F64, reason, expression.at))
-    if isinstance(left, ir.TextMatch) and operator is ir.Operator.EQUAL and right == ir.Constant(True, ir.BOOL):
+    if isinstance(left, ir.TextMatch) and compared_by is ir.Operator.EQUAL and right == ir.Constant(True, ir.BOOL):
         return ResolvedFilter(left)
-    return ResolvedFilter(ir.Compare(left, operator, right))
+    return ResolvedFilter(ir.Compare(left, compared_by, right))
 
 
 def _tests_for_null(scope: Scope, clause: ast.Filter) -> bool:
@@ -224,10 +229,10 @@ def _check_time(scope: Scope, constant: ir.Constant, at: TextSpan) -> None:
             scope.report(UNCODED, str(error), at)
 
 
-def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, operator: ir.Operator, at: TextSpan) -> None:
+def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, test: ir.Operator, at: TextSpan) -> None:
     """A misspelt value is harmless after `=`, which then shows nothing; after `!=` it would show everything."""
     values = other.type.enum_values if isinstance(other, ir.PropertyValue) else None
-    if values is None or operator not in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER):
+    if values is None or test not in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER):
         return
     for text in constant.value if isinstance(constant.value, tuple) else (constant.value,):
         if text not in values:
@@ -235,28 +240,11 @@ def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, operator: 
             scope.report(UNCODED, message, at, near=str(text), among=values)
 
 
-def _holds(left: ir.Constant, operator: ir.Operator, right: ir.Constant) -> bool:
+def _holds(left: ir.Constant, test: ir.Operator, right: ir.Constant) -> bool:
     """A comparison of texts, which the actor and what it is compared with always are."""
     value = right.value
     assert isinstance(value, str), "the checker compares texts with texts"
-    if operator is ir.Operator.MEMBER:
+    if test is ir.Operator.MEMBER:
         return isinstance(left.value, tuple) and value in left.value
-    text = left.value
-    assert isinstance(text, str), "the checker compares texts with texts"
-    match operator:
-        case ir.Operator.EQUAL:
-            return text == value
-        case ir.Operator.NOT_EQUAL:
-            return text != value
-        case ir.Operator.LESS:
-            return text < value
-        case ir.Operator.LESS_OR_EQUAL:
-            return text <= value
-        case ir.Operator.GREATER:
-            return text > value
-        case ir.Operator.GREATER_OR_EQUAL:
-            return text >= value
-        case ir.Operator.SUBSTRING:
-            return value in text
-        case ir.Operator.PREFIX:
-            return text.startswith(value)
+    assert isinstance(left.value, str), "the checker compares texts with texts"
+    return _TEXT_TESTS[test](left.value, value)

@@ -63,14 +63,12 @@ def _binding(scope: Scope, binding: ast.Binding) -> ResolvedBinding | None:
 
 
 def _report_unknown_node(scope: Scope, type_name: Name) -> None:
-    name = type_name.text
+    name, why = type_name.text, ""
     if name in scope.catalog.interfaces:
-        message = f"unknown node type '{name}': it is an interface, and interfaces can't be queried"
+        why = ": it is an interface, and interfaces can't be queried"
     elif name in scope.catalog.edges:
-        message = f"unknown node type '{name}': it is an edge type"
-    else:
-        message = f"unknown node type '{name}'"
-    scope.report("T1", message, type_name.at, near=name, among=scope.catalog.nodes)
+        why = ": it is an edge type"
+    scope.report("T1", f"unknown node type '{name}'{why}", type_name.at, near=name, among=scope.catalog.nodes)
 
 
 def _bind_node(scope: Scope, variable: ast.Variable, node: NodeType) -> bool:
@@ -92,25 +90,15 @@ def _bind_node(scope: Scope, variable: ast.Variable, node: NodeType) -> bool:
 
 
 def _pin(scope: Scope, node: NodeType, variable: str, pin: ast.Pin) -> ir.Compare | None:
-    prop = node.properties.get(pin.property.text)
+    prop = scope.property_of(node, pin.property, "T2")
     if prop is None:
-        scope.report(
-            "T2",
-            f"node type '{node.name}' has no property '{pin.property.text}'",
-            pin.property.at,
-            near=pin.property.text,
-            among=node.properties,
-        )
         return None
     if prop.type.is_blob:
         scope.report("T3", f"property '{node.name}.{prop.name}' is a Blob and can't be matched", pin.property.at)
         return None
     if prop.type.list and isinstance(pin.value, ast.ListLiteral):
-        scope.report(
-            "T3",
-            f"list equality is not supported: '{node.name}.{prop.name}' is matched by one of its items",
-            pin.value.at,
-        )
+        message = f"list equality is not supported: '{node.name}.{prop.name}' is matched by one of its items"
+        scope.report("T3", message, pin.value.at)
         return None
     value = cell_value(scope, node.name, prop, pin.value, expected=prop.type.item, not_a_parameter="T14")
     if value is None:
@@ -175,11 +163,9 @@ def _break_unbound(scope: Scope, traversal: ast.Traversal) -> None:
 def _check_shape(scope: Scope, traversal: ast.Traversal, edge: EdgeType) -> bool:
     sound = True
     if traversal.undirected and not edge.is_symmetric:
-        scope.report(
-            "T22",
-            f"edge '{edge.name}' is asymmetric ({edge.from_type} -> {edge.to_type}); use the directional form",
-            traversal.edge.at,
-        )
+        ends = f"{edge.from_type} -> {edge.to_type}"
+        message = f"edge '{edge.name}' is asymmetric ({ends}); use the directional form"
+        scope.report("T22", message, traversal.edge.at)
         sound = False
     hops = traversal.hops
     if hops is None:
@@ -259,11 +245,8 @@ def _wrong_endpoint(
 ) -> tuple[ir.Direction, NodeType, NodeType] | None:
     """Report T5; there is never a direction then."""
     wanted = " or ".join(dict.fromkeys(expected))
-    scope.report(
-        "T5",
-        f"variable '${variable.name}' has type {bound.name}, but edge '{edge.name}' expects {wanted} there",
-        variable.at,
-    )
+    message = f"variable '${variable.name}' has type {bound.name}, but edge '{edge.name}' expects {wanted} there"
+    scope.report("T5", message, variable.at)
     return None
 
 
@@ -279,11 +262,8 @@ def _negation(scope: Scope, negation: ast.Negation) -> ResolvedNegation | None:
     scope.introduced_inside += inside.introduced_inside
     mentioned = {name for clause in negation.clauses for name in _mentions(clause)}
     if mentioned.isdisjoint(outer):
-        scope.report(
-            "T9",
-            "a negation block must reference a variable bound outside of it in one of its clauses",
-            negation.at,
-        )
+        message = "a negation block must reference a variable bound outside of it in one of its clauses"
+        scope.report("T9", message, negation.at)
         return None
     return ResolvedNegation(clauses)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from omnigraph.api.governance import MOST_QUERY_DEPTH, QueryLimits
-from omnigraph.errors import CompileError, Diagnostic
+from omnigraph.errors import CompileError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
@@ -46,65 +46,43 @@ _LITERALS = (
 )
 
 
-class _Count:
-    """How many parts of some kinds there are, and where the first one beyond the limit is."""
-
-    def __init__(self, name: str, what: str, kinds: tuple[type, ...], limit: int, remedy: str) -> None:
-        self.kinds = kinds
-        self._name = name
-        self._what = what
-        self._limit = limit
-        self._remedy = remedy
-        self._found = 0
-        self._beyond: TextSpan | None = None
-
-    def add(self, at: TextSpan) -> None:
-        self._found += 1
-        if self._beyond is None and self._found > self._limit:
-            self._beyond = at
-
-    def finding(self, source: SourceText) -> Diagnostic | None:
-        if self._beyond is None:
-            return None
-        message = f"{self._name}: {self._found} {self._what} in one query, the limit is {self._limit}"
-        return source.diagnostic(TOO_LARGE, message, self._beyond, suggestion=self._remedy)
-
-
 def check_size(query: ast.Query, source: SourceText, limits: QueryLimits) -> None:
-    """Raises `CompileError` with one finding for each limit that the query exceeds."""
+    """Raises `CompileError` with one finding for each limit that the query exceeds, at the first part beyond it."""
     depth = min(limits.depth, MOST_QUERY_DEPTH)
     if query.at.end - query.at.start <= min(limits.clauses, limits.literals, depth):
         return  # every part takes at least one character
-    clauses = _Count(
-        "query_clauses",
-        "clauses, projections, sort keys, parameters and statements",
-        _CLAUSES,
-        limits.clauses,
-        "split the query, list values in one `[…] contains`, load many rows with `load`, or raise "
-        + limits.setting("clauses"),
-    )
-    literals = _Count(
-        "query_literals",
-        "literals",
-        _LITERALS,
-        limits.literals,
-        f"split the query, load many rows with `load`, or raise {limits.setting('literals')}",
-    )
-    patterns = _Count(
-        "query_depth",
-        "bindings, traversals and negations",
-        _PATTERNS,
-        depth,
-        "split the query into several"
-        + (f", or raise {limits.setting('depth')} to at most {MOST_QUERY_DEPTH}" if depth < MOST_QUERY_DEPTH else "")
-        + "; a chain over one edge is written with hops: {1,3}",
-    )
-    counts = (clauses, literals, patterns)
-    for kind, at in _parts(query):
-        for count in counts:
-            if kind in count.kinds:
-                count.add(at)
-    if findings := [finding for count in counts if (finding := count.finding(source)) is not None]:
+    deeper = f", or raise {limits.setting('depth')} to at most {MOST_QUERY_DEPTH}" if depth < MOST_QUERY_DEPTH else ""
+    parts = list(_parts(query))
+    findings = []
+    for name, what, kinds, limit, remedy in (
+        (
+            "query_clauses",
+            "clauses, projections, sort keys, parameters and statements",
+            _CLAUSES,
+            limits.clauses,
+            "split the query, list values in one `[…] contains`, load many rows with `load`, or raise "
+            + limits.setting("clauses"),
+        ),
+        (
+            "query_literals",
+            "literals",
+            _LITERALS,
+            limits.literals,
+            f"split the query, load many rows with `load`, or raise {limits.setting('literals')}",
+        ),
+        (
+            "query_depth",
+            "bindings, traversals and negations",
+            _PATTERNS,
+            depth,
+            f"split the query into several{deeper}; a chain over one edge is written with hops: {{1,3}}",
+        ),
+    ):
+        counted = [at for kind, at in parts if kind in kinds]
+        if len(counted) > limit:
+            message = f"{name}: {len(counted)} {what} in one query, the limit is {limit}"
+            findings.append(source.diagnostic(TOO_LARGE, message, counted[limit], suggestion=remedy))
+    if findings:
         raise CompileError(findings)
 
 
