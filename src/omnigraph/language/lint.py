@@ -118,12 +118,12 @@ class LintReport(Struct, frozen=True):
             if result.error is None:
                 yield f"OK    query `{result.name}` ({result.kind})"
             else:
-                yield f"ERROR query `{result.name}`: {_indent(_render(shown.get(result.error)) or result.error)}"
+                yield f"ERROR query `{result.name}`: {_indent(_render(shown.get(result.error, ())) or result.error)}"
             for warning in result.warnings:
                 yield f"WARN  query `{result.name}`: {warning}"
         for finding in self.findings:
             label = {"error": "ERROR", "warning": "WARN ", "info": "INFO "}[finding.severity]
-            text = _render(shown.get(finding.message)) or finding.message
+            text = _render(shown.get(finding.message, ())) or finding.message
             yield f"{label} {finding.code}: {_indent(text)}"
         counted = "1 query" if len(self.results) == 1 else f"{len(self.results)} queries"
         yield (
@@ -158,13 +158,10 @@ def lint_schema(text: str, path: str) -> tuple[LintReport, dict[str, tuple[Diagn
         compile_schema(text, path)
     except CompileError as error:
         by_message: dict[str, tuple[Diagnostic, ...]] = {_spell(found): (found,) for found in error.diagnostics}
-        findings = tuple(Finding("error", _code(shown[0]), message) for message, shown in by_message.items())
+        codes = [(UNPARSABLE if d.code.endswith("error") else d.code) for (d,) in by_message.values()]
+        findings = tuple(Finding("error", code, message) for code, message in zip(codes, by_message, strict=True))
         return LintReport.of(SchemaSource.file(path), "", (), findings), by_message
     return LintReport.of(SchemaSource.file(path), "", (), ()), {}
-
-
-def _code(diagnostic: Diagnostic) -> str:
-    return UNPARSABLE if diagnostic.code.endswith("error") else diagnostic.code
 
 
 def diagnostics_of(catalog: Catalog, query_text: str, query_path: str) -> dict[str, tuple[Diagnostic, ...]]:
@@ -205,15 +202,13 @@ def _spell(diagnostic: Diagnostic) -> str:
     return f"{coded}: {diagnostic.message}{where}{hint}"
 
 
-def _render(diagnostics: Sequence[Diagnostic] | None) -> str:
+def _render(diagnostics: Iterable[Diagnostic]) -> str:
     """The same with the line of source and a caret below each."""
-    return "\n".join(line for diagnostic in diagnostics or () for line in _render_lines(diagnostic))
-
-
-def _render_lines(diagnostic: Diagnostic) -> Iterator[str]:
-    excerpt = diagnostic.render().split("\n")[1:]
-    yield _spell(replace(diagnostic, suggestion=None) if excerpt else diagnostic)
-    yield from excerpt
+    lines: list[str] = []
+    for diagnostic in diagnostics:
+        excerpt = diagnostic.render().split("\n")[1:]
+        lines += [_spell(replace(diagnostic, suggestion=None) if excerpt else diagnostic), *excerpt]
+    return "\n".join(lines)
 
 
 def _never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:

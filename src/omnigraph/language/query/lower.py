@@ -38,21 +38,10 @@ SingleRank = ir.NearestRank | ir.Bm25Rank
 _MOST_STARTS: Final = 4
 
 
-def lower_match(clauses: Sequence[ResolvedClause], rank: SingleRank | None = None) -> ir.ReadOperator:
-    """The rows of a match, in the order of `rank` when one is given."""
-    return _conjunction(clauses, (), rank)
-
-
-def refused_filters(clauses: Iterable[ResolvedClause]) -> Iterator[Refused]:
-    """The filters that typecheck and can't run, at any depth."""
-    for clause in clauses:
-        if isinstance(clause, ResolvedFilter) and isinstance(clause.predicate, Refused):
-            yield clause.predicate
-        elif isinstance(clause, ResolvedNegation):
-            yield from refused_filters(clause.clauses)
-
-
-def _conjunction(clauses: Sequence[ResolvedClause], outer: tuple[str, ...], rank: SingleRank | None) -> ir.ReadOperator:
+def lower_match(
+    clauses: Sequence[ResolvedClause], rank: SingleRank | None = None, outer: tuple[str, ...] = ()
+) -> ir.ReadOperator:
+    """The rows of a match, in the order of `rank` when one is given. A negation sees the `outer` variables."""
     predicates = _Pending(_predicates(clauses))
     groups = _groups(clauses, outer)
     ranked = None if rank is None else rank.field.variable
@@ -79,7 +68,7 @@ def _conjunction(clauses: Sequence[ResolvedClause], outer: tuple[str, ...], rank
     for clause in clauses:
         if isinstance(clause, ResolvedNegation):
             correlated = tuple(sorted(bound & _variables_in(clause.clauses)))
-            tree = ir.AntiJoin(tree, _conjunction(clause.clauses, correlated, None), correlated)
+            tree = ir.AntiJoin(tree, lower_match(clause.clauses, outer=correlated), correlated)
     return tree if rank is None else ir.Rank(tree, rank)
 
 
@@ -91,14 +80,14 @@ def _starts(clauses: Sequence[ResolvedClause], group: _Group) -> Iterator[ir.Rea
         names = ir.predicate_variables(predicate)
         if len(names) == 1 and not names.isdisjoint(group.variables) and group.root not in names:
             own.setdefault(next(iter(names)), []).append(predicate)
-    for variable in sorted(own, key=lambda name: not any(map(_is_equality, own[name])))[:_MOST_STARTS]:
+
+    def has_equality(variable: str) -> bool:
+        return any(isinstance(p, ir.Compare) and p.operator is ir.Operator.EQUAL for p in own[variable])
+
+    for variable in sorted(own, key=has_equality, reverse=True)[:_MOST_STARTS]:
         predicates = _Pending(_predicates(clauses))
         root = ir.Scan(variable, group.variables[variable], tuple(predicates.take_only(variable)))
         yield _expand_all(root, group, {variable}, predicates)
-
-
-def _is_equality(predicate: ir.Predicate) -> bool:
-    return isinstance(predicate, ir.Compare) and predicate.operator is ir.Operator.EQUAL
 
 
 def _filter(tree: ir.ReadOperator, predicates: Sequence[ir.Predicate]) -> ir.ReadOperator:
@@ -324,6 +313,15 @@ def _refusals(statement: ResolvedWrite) -> Iterator[tuple[str, TextSpan]]:
                 yield f"{named}; delete the node and insert it anew", at
 
 
+def _refused_filters(clauses: Iterable[ResolvedClause]) -> Iterator[Refused]:
+    """The filters that typecheck and can't run, at any depth."""
+    for clause in clauses:
+        if isinstance(clause, ResolvedFilter) and isinstance(clause.predicate, Refused):
+            yield clause.predicate
+        elif isinstance(clause, ResolvedNegation):
+            yield from _refused_filters(clause.clauses)
+
+
 class _Read:
     """One read on its way into operators."""
 
@@ -334,11 +332,11 @@ class _Read:
 
     def plan(self) -> ir.ReadPlan | None:
         body = self._body
-        for filter_ in refused_filters(body.clauses):
+        for filter_ in _refused_filters(body.clauses):
             self._refuse(f"unsupported filter: {filter_.reason}", filter_.at)
         columns = self._columns()
         ranking = self._ranking()
-        keys = () if self._ranks_alone(ranking) else self._sort_keys(ranking)
+        keys = self._sort_keys(ranking)
         self._check_fused_scores(ranking)
         if self._findings.found:
             return None
@@ -354,40 +352,36 @@ class _Read:
     def _tree(
         self, columns: Sequence[ir.AggregateColumn], ranking: ir.Ranking | None, keys: Sequence[ir.SortKey]
     ) -> ir.ReadOperator:
-        rows = self._matched(ranking)
+        rows = self._match_rows(ranking)
         if self._body.is_aggregate:
             if isinstance(ranking, ir.NearestRank) and not keys:
                 rows = self._best_nodes(rows, ranking)
             grouped = ir.Aggregate(rows, tuple(columns))
             return self._limited(ir.Sort(grouped, tuple(keys), ()) if keys else grouped)
         if keys:
-            rows = ir.Sort(rows, tuple(keys), self._tie_break())
+            # Ties are broken by every named variable, in the order of the names of their id columns.
+            variables = sorted((*self._body.nodes, *self._body.edges), key=lambda variable: f"{variable}.id")
+            rows = ir.Sort(rows, tuple(keys), tuple(variables))
         values = tuple(ir.Column(c.name, c.value) for c in columns if not isinstance(c.value, ir.AggregateValue))
         return ir.Project(self._limited(rows), values)
 
     def _limited(self, rows: ir.ReadOperator) -> ir.ReadOperator:
         return rows if self._body.limit is None else ir.Limit(rows, self._body.limit)
 
-    def _matched(self, ranking: ir.Ranking | None) -> ir.ReadOperator:
+    def _match_rows(self, ranking: ir.Ranking | None) -> ir.ReadOperator:
         if not isinstance(ranking, ir.FusedRank):
             return lower_match(self._body.clauses, ranking)
-        limit = self._body.limit
-        assert limit is not None, "T21 asks for a limit"
-        return ir.Fuse(self._arm(ranking.first), self._arm(ranking.second), ranking.variable, ranking, limit)
-
-    def _arm(self, rank: ir.NearestRank | ir.Bm25Rank) -> ir.ReadOperator:
-        rows = lower_match(self._body.clauses, rank)
-        return self._best_nodes(rows, rank) if isinstance(rank, ir.NearestRank) else rows
+        arms = []
+        for rank in (ranking.first, ranking.second):
+            rows = lower_match(self._body.clauses, rank)
+            arms.append(self._best_nodes(rows, rank) if isinstance(rank, ir.NearestRank) else rows)
+        assert self._body.limit is not None, "T21 asks for a limit"
+        return ir.Fuse(arms[0], arms[1], ranking.variable, ranking, self._body.limit)
 
     def _best_nodes(self, rows: ir.ReadOperator, rank: ir.NearestRank) -> ir.ReadOperator:
         """What the limit means where it does not cut the rows: every node has a distance, and so many count."""
-        limit = self._body.limit
-        assert limit is not None, "T17 and T21 ask for a limit"
-        return ir.BestNodes(rows, rank.field.variable, limit)
-
-    def _tie_break(self) -> tuple[str, ...]:
-        """Every named variable, by the name of its id column."""
-        return tuple(sorted((*self._body.nodes, *self._body.edges), key=lambda variable: f"{variable}.id"))
+        assert self._body.limit is not None, "T17 and T21 ask for a limit"
+        return ir.BestNodes(rows, rank.field.variable, self._body.limit)
 
     # ---- columns ----------------------------------------------------------------------------------------
 
@@ -435,13 +429,12 @@ class _Read:
             self._refuse("ranking by nearest() needs a limit of at least 1", first.at)
         return ranking
 
-    def _ranks_alone(self, ranking: ir.Ranking | None) -> bool:
+    def _sort_keys(self, ranking: ir.Ranking | None) -> list[ir.SortKey]:
         """A rank call silences the sort keys after it; the name of a score is a value, whose ties they break."""
         sort = self._body.sort
-        return ranking is not None and (len(sort) == 1 or not isinstance(sort[0].value, OutputName))
-
-    def _sort_keys(self, ranking: ir.Ranking | None) -> list[ir.SortKey]:
-        keys = [(self._sort_value(key, ranking), key) for key in self._body.sort]
+        if ranking is not None and (len(sort) == 1 or not isinstance(sort[0].value, OutputName)):
+            return []
+        keys = [(self._sort_value(key, ranking), key) for key in sort]
         return [ir.SortKey(value, key.descending) for value, key in keys if value is not None]
 
     def _sort_value(self, key: ResolvedSort, ranking: ir.Ranking | None) -> ir.Value | None:

@@ -18,6 +18,9 @@ from omnigraph.language.query.syntax_errors import DISTINCT, NO_NULL
 _NOT_VALUES = {"distinct": DISTINCT, "null": NO_NULL}
 
 
+_CALL_NAMES: dict[type, str] = {ast.NearestCall: "nearest", ast.Bm25Call: "bm25", ast.RrfCall: "rrf"}
+
+
 def check_read(scope: Scope, read: ast.Read) -> ResolvedRead:
     clauses = check_clauses(scope, read.match.clauses)
     projections = [_projection(scope, projection) for projection in read.returns.projections]
@@ -64,12 +67,9 @@ def _check_names(scope: Scope, read: ast.Read) -> None:
         if known.setdefault(name, projection) is not projection:
             written = ", because an aggregate without a name has that of its argument"
             unnamed = projection.alias is None and isinstance(projection.expression, ast.AggregateCall)
-            scope.report(
-                "T25",
-                f"two columns are called '{name}'{written if unnamed else ''}",
-                projection.at,
-                help=f"give one of them another name: `as {_free_name(name, read)}`",
-            )
+            message = f"two columns are called '{name}'{written if unnamed else ''}"
+            remedy = f"give one of them another name: `as {_free_name(name, read)}`"
+            scope.report("T25", message, projection.at, help=remedy)
 
 
 def _free_name(name: str, read: ast.Read) -> str:
@@ -103,14 +103,8 @@ def _described_name(expression: ast.Expression) -> str:
             return "now"
         case ast.AggregateCall() | ast.TextCall():
             return expression.function.value
-        case ast.NearestCall():
-            return "nearest"
-        case ast.Bm25Call():
-            return "bm25"
-        case ast.RrfCall():
-            return "rrf"
         case _:
-            return "literal"
+            return _CALL_NAMES.get(type(expression), "literal")
 
 
 def _sort_key(scope: Scope, key: ast.SortKey) -> ResolvedSort | None:
@@ -148,8 +142,5 @@ def _check_grouping(scope: Scope, read: ast.Read) -> None:
         return
     for expression in expressions:
         if not isinstance(expression, ast.AggregateCall | ast.PropertyAccess | ast.Variable):
-            scope.report(
-                "T9",
-                "the projections beside an aggregate group its rows and must be property accesses or variables",
-                expression.at,
-            )
+            message = "the projections beside an aggregate group its rows and must be property accesses or variables"
+            scope.report("T9", message, expression.at)
