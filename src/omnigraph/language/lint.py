@@ -15,9 +15,8 @@ from msgspec import Struct, field
 
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, NodeType
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query.compile import CompiledQuery, Operation, compile_queries
-from omnigraph.language.query.resolved import ResolvedWrites
 from omnigraph.language.schema.compile import compile_schema
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
@@ -218,7 +217,7 @@ def _never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:
     updaters: dict[str, set[str]] = {}
     for query in queries:
         body = query.resolved.body
-        for statement in body.statements if isinstance(body, ResolvedWrites) else ():
+        for statement in body.statements if isinstance(body, resolved.Writes) else ():
             if isinstance(statement.plan, ir.UpdateNodes):
                 name = statement.plan.type.name
                 updated[name] = statement.plan.type

@@ -47,13 +47,13 @@ class TextSpan(Struct, frozen=True, eq=False, gc=False):
 NOWHERE = TextSpan(0, 0)
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class SyntaxNode(Struct, frozen=True, kw_only=True):
     """A part of a syntax tree. Its position comes last and does not count when two trees are compared."""
 
     at: TextSpan = NOWHERE
 
 
-class Name(Node, frozen=True):
+class Name(SyntaxNode, frozen=True):
     """An identifier as written."""
 
     text: str

@@ -20,20 +20,11 @@ from msgspec import Struct
 from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.query import check_query
 from omnigraph.language.query.lower import lower_query
 from omnigraph.language.query.parser import DEFAULT_LIMITS, parse_queries
-from omnigraph.language.query.resolved import (
-    ResolvedBinding,
-    ResolvedClause,
-    ResolvedNegation,
-    ResolvedProjection,
-    ResolvedQuery,
-    ResolvedTraversal,
-    ResolvedWrites,
-)
 from omnigraph.language.source import SourceText, did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
 
@@ -92,8 +83,8 @@ class Operation(Struct, frozen=True):
     writes: tuple[TouchedType, ...]
 
 
-def describe(query: ResolvedQuery) -> Operation:
-    if isinstance(query.body, ResolvedWrites):
+def describe(query: resolved.Query) -> Operation:
+    if isinstance(query.body, resolved.Writes):
         plans = [statement.plan for statement in query.body.statements]
         written = {touched for plan in plans for touched in _written_by(plan)}
         edges = [plan.type for plan in plans if isinstance(plan, ir.InsertEdge)]
@@ -107,7 +98,7 @@ def describe_parameters(parameters: Iterable[ir.QueryParameter]) -> tuple[ValueS
     return tuple(ValueShape.of(parameter.name, parameter.type) for parameter in parameters)
 
 
-def _result_shape(projection: ResolvedProjection) -> ValueShape:
+def _result_shape(projection: resolved.Projection) -> ValueShape:
     value = projection.value
     if isinstance(value, ir.NodeId):
         return ValueShape(name=projection.described_name, kind="object", nullable=False)
@@ -120,16 +111,16 @@ def _sort_types(touched: Iterable[TouchedType]) -> tuple[TouchedType, ...]:
     return tuple(sorted(set(touched), key=lambda type_: (type_.kind != "node", type_.type_name)))
 
 
-def _types_in_match(clauses: Iterable[ResolvedClause]) -> Iterator[TouchedType]:
+def _types_in_match(clauses: Iterable[resolved.Clause]) -> Iterator[TouchedType]:
     for clause in clauses:
         match clause:
-            case ResolvedBinding():
+            case resolved.Binding():
                 yield TouchedType.of(clause.type)
-            case ResolvedTraversal():
+            case resolved.Traversal():
                 yield TouchedType.of(clause.edge)
                 yield TouchedType.of(clause.source_type)
                 yield TouchedType.of(clause.destination_type)
-            case ResolvedNegation():
+            case resolved.Negation():
                 yield from _types_in_match(clause.clauses)
 
 
@@ -170,7 +161,7 @@ class CompiledQuery:
         return self.syntax.instruction
 
     @cached_property
-    def resolved(self) -> ResolvedQuery:
+    def resolved(self) -> resolved.Query:
         """Names and types; raises `CompileError` with every type error of the query."""
         return check_query(self.syntax, self._catalog, self._source, self._limits)
 

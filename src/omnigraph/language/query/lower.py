@@ -15,22 +15,8 @@ from typing import Final
 
 from omnigraph.errors import CompileError
 from omnigraph.language.catalog import NodeType
-from omnigraph.language.query import ir
-from omnigraph.language.query.resolved import (
-    OutputName,
-    Refused,
-    ResolvedBinding,
-    ResolvedClause,
-    ResolvedFilter,
-    ResolvedNegation,
-    ResolvedProjection,
-    ResolvedQuery,
-    ResolvedRead,
-    ResolvedSort,
-    ResolvedTraversal,
-    ResolvedWrite,
-    ResolvedWrites,
-)
+from omnigraph.language.query import ir, resolved
+from omnigraph.language.query.resolved import OutputName, Refused
 from omnigraph.language.source import DiagnosticSink, SourceText, TextSpan, did_you_mean
 
 SingleRank = ir.NearestRank | ir.Bm25Rank
@@ -39,7 +25,7 @@ _MOST_STARTS: Final = 4
 
 
 def lower_match(
-    clauses: Sequence[ResolvedClause], rank: SingleRank | None = None, outer: tuple[str, ...] = ()
+    clauses: Sequence[resolved.Clause], rank: SingleRank | None = None, outer: tuple[str, ...] = ()
 ) -> ir.ReadOperator:
     """The rows of a match, in the order of `rank` when one is given. A negation sees the `outer` variables."""
     predicates = _Pending(_predicates(clauses))
@@ -66,13 +52,13 @@ def lower_match(
     # Without anything to scan there is one row: a match of filters over parameters is true once, or never.
     tree = _filter(tree or ir.Outer(()), predicates.rest())
     for clause in clauses:
-        if isinstance(clause, ResolvedNegation):
+        if isinstance(clause, resolved.Negation):
             correlated = tuple(sorted(bound & _variables_in(clause.clauses)))
             tree = ir.AntiJoin(tree, lower_match(clause.clauses, outer=correlated), correlated)
     return tree if rank is None else ir.Rank(tree, rank)
 
 
-def _starts(clauses: Sequence[ResolvedClause], group: _Group) -> Iterator[ir.ReadOperator]:
+def _starts(clauses: Sequence[resolved.Clause], group: _Group) -> Iterator[ir.ReadOperator]:
     """The traversals of a group begun at others of its variables that have predicates: first those of which an equality
     speaks. Only a few, because each is a plan as large as the group."""
     own: dict[str, list[ir.Predicate]] = {}
@@ -124,27 +110,27 @@ class _Pending:
         return [predicate for predicate, _ in self._waiting.values()]
 
 
-def _predicates(clauses: Iterable[ResolvedClause]) -> Iterator[ir.Predicate]:
+def _predicates(clauses: Iterable[resolved.Clause]) -> Iterator[ir.Predicate]:
     for clause in clauses:
         match clause:
-            case ResolvedBinding():
+            case resolved.Binding():
                 yield from clause.pins
-            case ResolvedFilter(predicate=ir.Compare() | ir.TextMatch() as predicate):
+            case resolved.Filter(predicate=ir.Compare() | ir.TextMatch() as predicate):
                 yield predicate
 
 
-def _variables_in(clauses: Iterable[ResolvedClause]) -> set[str]:
+def _variables_in(clauses: Iterable[resolved.Clause]) -> set[str]:
     """Every variable that the clauses of a negation speak of, at any depth."""
     found: set[str] = set()
     for clause in clauses:
         match clause:
-            case ResolvedBinding():
+            case resolved.Binding():
                 found.add(clause.variable)
-            case ResolvedTraversal():
+            case resolved.Traversal():
                 found |= {clause.source, clause.destination}
-            case ResolvedFilter(predicate=ir.Compare() | ir.TextMatch() as predicate):
+            case resolved.Filter(predicate=ir.Compare() | ir.TextMatch() as predicate):
                 found |= ir.predicate_variables(predicate)
-            case ResolvedNegation():
+            case resolved.Negation():
                 found |= _variables_in(clause.clauses)
     return found
 
@@ -157,7 +143,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.variables: dict[str, NodeType] = {}
-        self.traversals: list[ResolvedTraversal] = []
+        self.traversals: list[resolved.Traversal] = []
         self.bindings: list[str] = []
 
     @property
@@ -166,16 +152,16 @@ class _Group:
         return self.bindings[0] if self.bindings else self.traversals[0].source
 
 
-def _groups(clauses: Sequence[ResolvedClause], outer: tuple[str, ...]) -> list[_Group]:
+def _groups(clauses: Sequence[resolved.Clause], outer: tuple[str, ...]) -> list[_Group]:
     """The connected groups, by their first clause."""
     leader = _group_variables(clauses)
     groups: dict[str, _Group] = {}
     for clause in clauses:
-        if isinstance(clause, ResolvedBinding):
+        if isinstance(clause, resolved.Binding):
             group = groups.setdefault(leader[clause.variable], _Group())
             group.variables[clause.variable] = clause.type
             group.bindings.append(clause.variable)
-        elif isinstance(clause, ResolvedTraversal):
+        elif isinstance(clause, resolved.Traversal):
             group = groups.setdefault(leader[clause.source], _Group())
             group.variables[clause.source] = clause.source_type
             group.variables[clause.destination] = clause.destination_type
@@ -184,7 +170,7 @@ def _groups(clauses: Sequence[ResolvedClause], outer: tuple[str, ...]) -> list[_
     return [g for g in groups.values() if g.traversals or not g.variables.keys() <= set(outer)]
 
 
-def _group_variables(clauses: Iterable[ResolvedClause]) -> dict[str, str]:
+def _group_variables(clauses: Iterable[resolved.Clause]) -> dict[str, str]:
     """Each variable with the representative of its group (union-find with path halving)."""
     parent: dict[str, str] = {}
 
@@ -196,9 +182,9 @@ def _group_variables(clauses: Iterable[ResolvedClause]) -> dict[str, str]:
         return variable
 
     for clause in clauses:
-        if isinstance(clause, ResolvedBinding):
+        if isinstance(clause, resolved.Binding):
             find(clause.variable)
-        elif isinstance(clause, ResolvedTraversal):
+        elif isinstance(clause, resolved.Traversal):
             parent[find(clause.destination)] = find(clause.source)
     return {variable: find(variable) for variable in parent}
 
@@ -235,7 +221,7 @@ def _expand_all(tree: ir.ReadOperator, group: _Group, bound: set[str], predicate
     return tree
 
 
-def _expand(tree: ir.ReadOperator, traversal: ResolvedTraversal, bound: set[str], predicates: _Pending) -> ir.Expand:
+def _expand(tree: ir.ReadOperator, traversal: resolved.Traversal, bound: set[str], predicates: _Pending) -> ir.Expand:
     source, destination, end = traversal.source, traversal.destination, traversal.destination_type
     direction = traversal.direction
     closing = source in bound and destination in bound
@@ -266,12 +252,12 @@ MIXED = "D2"
 UNSUPPORTED = "unsupported"
 
 
-def lower_query(query: ResolvedQuery, source: SourceText) -> ir.Plan:
+def lower_query(query: resolved.Query, source: SourceText) -> ir.Plan:
     """Return the plan. Raises `CompileError` with every reason why the query can't run."""
     findings = DiagnosticSink(source)
     plan = (
         _Read(query, query.body, findings).plan()
-        if isinstance(query.body, ResolvedRead)
+        if isinstance(query.body, resolved.Read)
         else _lower_writes(query, query.body, findings)
     )
     if plan is None:
@@ -279,7 +265,7 @@ def lower_query(query: ResolvedQuery, source: SourceText) -> ir.Plan:
     return plan
 
 
-def _lower_writes(query: ResolvedQuery, writes: ResolvedWrites, findings: DiagnosticSink) -> ir.WritePlan | None:
+def _lower_writes(query: resolved.Query, writes: resolved.Writes, findings: DiagnosticSink) -> ir.WritePlan | None:
     """The plan, or None after the findings say why there is none."""
     deletes = [s for s in writes.statements if isinstance(s.plan, ir.DeleteNodes | ir.DeleteEdges)]
     if deletes and len(deletes) < len(writes.statements):
@@ -294,7 +280,7 @@ def _lower_writes(query: ResolvedQuery, writes: ResolvedWrites, findings: Diagno
     return ir.WritePlan(query.name, query.parameters, tuple(statement.plan for statement in writes.statements))
 
 
-def _refusals(statement: ResolvedWrite) -> Iterator[tuple[str, TextSpan]]:
+def _refusals(statement: resolved.Write) -> Iterator[tuple[str, TextSpan]]:
     """What typechecks in a statement and can't run. An embedded vector may be left out of an insert, but it is computed
     only when the schema says so; a key is never updated."""
     plan = statement.plan
@@ -313,19 +299,19 @@ def _refusals(statement: ResolvedWrite) -> Iterator[tuple[str, TextSpan]]:
                 yield f"{named}; delete the node and insert it anew", at
 
 
-def _refused_filters(clauses: Iterable[ResolvedClause]) -> Iterator[Refused]:
+def _refused_filters(clauses: Iterable[resolved.Clause]) -> Iterator[Refused]:
     """The filters that typecheck and can't run, at any depth."""
     for clause in clauses:
-        if isinstance(clause, ResolvedFilter) and isinstance(clause.predicate, Refused):
+        if isinstance(clause, resolved.Filter) and isinstance(clause.predicate, Refused):
             yield clause.predicate
-        elif isinstance(clause, ResolvedNegation):
+        elif isinstance(clause, resolved.Negation):
             yield from _refused_filters(clause.clauses)
 
 
 class _Read:
     """One read on its way into operators."""
 
-    def __init__(self, query: ResolvedQuery, body: ResolvedRead, findings: DiagnosticSink) -> None:
+    def __init__(self, query: resolved.Query, body: resolved.Read, findings: DiagnosticSink) -> None:
         self._query = query
         self._body = body
         self._findings = findings
@@ -437,7 +423,7 @@ class _Read:
         keys = [(self._sort_value(key, ranking), key) for key in sort]
         return [ir.SortKey(value, key.descending) for value, key in keys if value is not None]
 
-    def _sort_value(self, key: ResolvedSort, ranking: ir.Ranking | None) -> ir.Value | None:
+    def _sort_value(self, key: resolved.Sort, ranking: ir.Ranking | None) -> ir.Value | None:
         value = key.value
         if isinstance(value, OutputName):
             return self._output_value(value, ranking)
@@ -476,7 +462,7 @@ class _Read:
             return ir.OutputValue(index, value.type)
         return value
 
-    def _projection_named(self, name: str) -> tuple[int, ResolvedProjection] | None:
+    def _projection_named(self, name: str) -> tuple[int, resolved.Projection] | None:
         return next(((i, p) for i, p in enumerate(self._body.projections) if p.name == name), None)
 
     # ---- findings ---------------------------------------------------------------------------------------

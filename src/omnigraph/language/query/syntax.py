@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from omnigraph.language.source import Name, Node
+from omnigraph.language.source import Name, SyntaxNode
 
 # ---- expressions ----------------------------------------------------------------------------------------
 
 
-class Variable(Node, frozen=True):
+class Variable(SyntaxNode, frozen=True):
     """`$name`: a parameter or a binding; only the checker can tell."""
 
     name: str
@@ -27,22 +27,22 @@ class Variable(Node, frozen=True):
         return self.name == "_"
 
 
-class PropertyAccess(Node, frozen=True):
+class PropertyAccess(SyntaxNode, frozen=True):
     """`$variable.property`"""
 
     variable: Variable
     property: Name
 
 
-class StringLiteral(Node, frozen=True):
+class StringLiteral(SyntaxNode, frozen=True):
     value: str
 
 
-class IntegerLiteral(Node, frozen=True):
+class IntegerLiteral(SyntaxNode, frozen=True):
     value: int
 
 
-class FloatLiteral(Node, frozen=True):
+class FloatLiteral(SyntaxNode, frozen=True):
     """`text` keeps the written digits: the formatter must not change `0.10` into another spelling."""
 
     text: str
@@ -52,23 +52,23 @@ class FloatLiteral(Node, frozen=True):
         return float(self.text)
 
 
-class BooleanLiteral(Node, frozen=True):
+class BooleanLiteral(SyntaxNode, frozen=True):
     value: bool
 
 
-class DateLiteral(Node, frozen=True):
+class DateLiteral(SyntaxNode, frozen=True):
     """`date("…")`; the text is checked when it is used."""
 
     text: str
 
 
-class DateTimeLiteral(Node, frozen=True):
+class DateTimeLiteral(SyntaxNode, frozen=True):
     """`datetime("…")`; the text is checked when it is used."""
 
     text: str
 
 
-class ListLiteral(Node, frozen=True):
+class ListLiteral(SyntaxNode, frozen=True):
     items: tuple[Literal, ...]
 
 
@@ -77,11 +77,11 @@ Literal: TypeAlias = (
 )
 
 
-class Now(Node, frozen=True):
+class Now(SyntaxNode, frozen=True):
     """`now()`: the instant of the request."""
 
 
-class Alias(Node, frozen=True):
+class Alias(SyntaxNode, frozen=True):
     """A bare name: an output column."""
 
     name: str
@@ -101,12 +101,12 @@ class AggregateFunction(StrEnum):
     MAX = "max"
 
 
-class NearestCall(Node, frozen=True):
+class NearestCall(SyntaxNode, frozen=True):
     target: PropertyAccess
     query: Expression
 
 
-class TextCall(Node, frozen=True):
+class TextCall(SyntaxNode, frozen=True):
     """`search`, `match_text` or `fuzzy`; only `fuzzy` may carry `max_edits`."""
 
     function: TextFunction
@@ -115,18 +115,18 @@ class TextCall(Node, frozen=True):
     max_edits: Expression | None
 
 
-class Bm25Call(Node, frozen=True):
+class Bm25Call(SyntaxNode, frozen=True):
     field: Expression
     query: Expression
 
 
-class RrfCall(Node, frozen=True):
+class RrfCall(SyntaxNode, frozen=True):
     first: NearestCall | Bm25Call
     second: NearestCall | Bm25Call
     k: Expression | None
 
 
-class AggregateCall(Node, frozen=True):
+class AggregateCall(SyntaxNode, frozen=True):
     function: AggregateFunction
     argument: Expression
 
@@ -151,14 +151,14 @@ class Comparison(StrEnum):
     STARTS_WITH = "starts_with"
 
 
-class Pin(Node, frozen=True):
+class Pin(SyntaxNode, frozen=True):
     """`property: value` inside the braces of a binding."""
 
     property: Name
     value: Cell
 
 
-class Binding(Node, frozen=True):
+class Binding(SyntaxNode, frozen=True):
     """`$variable: Type { pins }`"""
 
     variable: Variable
@@ -166,14 +166,14 @@ class Binding(Node, frozen=True):
     pins: tuple[Pin, ...]
 
 
-class Hops(Node, frozen=True):
+class Hops(SyntaxNode, frozen=True):
     """`{minimum, maximum}`; an open maximum parses and is refused by the checker."""
 
     minimum: int
     maximum: int | None
 
 
-class Traversal(Node, frozen=True):
+class Traversal(SyntaxNode, frozen=True):
     """`$source edge $destination`, `$source <edge> $destination`, each with an edge variable or hop bounds."""
 
     source: Variable
@@ -184,19 +184,19 @@ class Traversal(Node, frozen=True):
     destination: Variable
 
 
-class Filter(Node, frozen=True):
+class Filter(SyntaxNode, frozen=True):
     left: Expression
     operator: Comparison
     right: Expression
 
 
-class TextClause(Node, frozen=True):
+class TextClause(SyntaxNode, frozen=True):
     """A text call standing alone: the same as `call = true`."""
 
     call: TextCall
 
 
-class Negation(Node, frozen=True):
+class Negation(SyntaxNode, frozen=True):
     clauses: tuple[Clause, ...]
 
 
@@ -206,7 +206,7 @@ Clause: TypeAlias = Negation | Binding | Traversal | Filter | TextClause
 # ---- queries --------------------------------------------------------------------------------------------
 
 
-class Parameter(Node, frozen=True):
+class Parameter(SyntaxNode, frozen=True):
     """`$name: Type`. `dimension` is what was written in `Vector(…)`; whether the type exists is checked later."""
 
     name: str
@@ -216,64 +216,64 @@ class Parameter(Node, frozen=True):
     nullable: bool
 
 
-class Projection(Node, frozen=True):
+class Projection(SyntaxNode, frozen=True):
     expression: Expression
     alias: Name | None
 
 
-class SortKey(Node, frozen=True):
+class SortKey(SyntaxNode, frozen=True):
     """`direction` is None when none was written, which sorts ascending."""
 
     expression: Expression
     direction: str | None
 
 
-class Match(Node, frozen=True):
+class Match(SyntaxNode, frozen=True):
     clauses: tuple[Clause, ...]
 
 
-class Return(Node, frozen=True):
+class Return(SyntaxNode, frozen=True):
     projections: tuple[Projection, ...]
 
 
-class Order(Node, frozen=True):
+class Order(SyntaxNode, frozen=True):
     keys: tuple[SortKey, ...]
 
 
-class Limit(Node, frozen=True):
+class Limit(SyntaxNode, frozen=True):
     count: int
 
 
-class Read(Node, frozen=True):
+class Read(SyntaxNode, frozen=True):
     match: Match
     returns: Return
     order: Order | None
     limit: Limit | None
 
 
-class Assignment(Node, frozen=True):
+class Assignment(SyntaxNode, frozen=True):
     property: Name
     value: Cell
 
 
-class Predicate(Node, frozen=True):
+class Predicate(SyntaxNode, frozen=True):
     property: Name
     operator: Comparison
     value: Cell
 
 
-class Insert(Node, frozen=True):
+class Insert(SyntaxNode, frozen=True):
     type_name: Name
     assignments: tuple[Assignment, ...]
 
 
-class Update(Node, frozen=True):
+class Update(SyntaxNode, frozen=True):
     type_name: Name
     assignments: tuple[Assignment, ...]
     predicate: Predicate
 
 
-class Delete(Node, frozen=True):
+class Delete(SyntaxNode, frozen=True):
     type_name: Name
     predicate: Predicate
 
@@ -281,18 +281,18 @@ class Delete(Node, frozen=True):
 Statement: TypeAlias = Insert | Update | Delete
 
 
-class Writes(Node, frozen=True):
+class Writes(SyntaxNode, frozen=True):
     statements: tuple[Statement, ...]
 
 
-class Meta(Node, frozen=True):
+class Meta(SyntaxNode, frozen=True):
     """`@description("…")` or `@instruction("…")`"""
 
     name: str
     text: str
 
 
-class Query(Node, frozen=True):
+class Query(SyntaxNode, frozen=True):
     name: Name
     parameters: tuple[Parameter, ...]
     metas: tuple[Meta, ...]
@@ -318,13 +318,13 @@ class QueryFile(Struct, frozen=True):
     queries: tuple[Query, ...]
 
 
-class AllOf(Node, frozen=True):
+class AllOf(SyntaxNode, frozen=True):
     """Tests joined by `and`."""
 
     tests: tuple[RowTest, ...]
 
 
-class AnyOf(Node, frozen=True):
+class AnyOf(SyntaxNode, frozen=True):
     """Tests joined by `or`."""
 
     tests: tuple[RowTest, ...]

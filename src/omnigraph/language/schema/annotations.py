@@ -21,8 +21,8 @@ from omnigraph.language.catalog import (
     Property,
     TypeKind,
 )
+from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, Report
-from omnigraph.language.schema.syntax import AnnotationSyntax, PropertySyntax
 from omnigraph.language.source import NOWHERE, Name, did_you_mean
 from omnigraph.language.types import PropertyType
 
@@ -35,7 +35,7 @@ MISPLACED_CARD = (
 )
 
 
-def read_type_annotations(type_: Annotated, annotations: Sequence[AnnotationSyntax], report: Report) -> Annotated:
+def read_type_annotations(type_: Annotated, annotations: Sequence[ast.Annotation], report: Report) -> Annotated:
     """The type with what the annotations in its head say."""
     custom = []
     for annotation in annotations:
@@ -60,7 +60,7 @@ def read_type_annotations(type_: Annotated, annotations: Sequence[AnnotationSynt
 
 
 def read_property(
-    kind: TypeKind, owner: str, syntax: PropertySyntax, type_: PropertyType, report: Report
+    kind: TypeKind, owner: str, syntax: ast.Property, type_: PropertyType, report: Report
 ) -> DeclaredProperty:
     """A property of a node or an edge with its annotations; for an interface, those of the node it joins.
 
@@ -101,7 +101,7 @@ class _PropertyReader:
         self.custom: list[Annotation] = []
         self._seen: set[str] = set()
 
-    def read(self, annotation: AnnotationSyntax) -> None:
+    def read(self, annotation: ast.Annotation) -> None:
         name = annotation.name
         if name in _INLINE:
             self._read_inline(annotation, _INLINE[name])
@@ -116,17 +116,17 @@ class _PropertyReader:
         elif name not in ("description", "rename_from"):
             self.custom.append(_custom(annotation))
 
-    def _refuse(self, annotation: AnnotationSyntax, why: str) -> None:
+    def _refuse(self, annotation: ast.Annotation, why: str) -> None:
         self.report(f"@{annotation.name} on '{self.subject}' {why}", annotation.at)
 
-    def _is_repeated(self, annotation: AnnotationSyntax) -> bool:
+    def _is_repeated(self, annotation: ast.Annotation) -> bool:
         if annotation.name in self._seen:
             self.report(f"'{self.subject}' declares @{annotation.name} multiple times", annotation.at)
             return True
         self._seen.add(annotation.name)
         return False
 
-    def _read_inline(self, annotation: AnnotationSyntax, rule: InlineRule) -> None:
+    def _read_inline(self, annotation: ast.Annotation, rule: InlineRule) -> None:
         if annotation.value is not None:
             self._refuse(annotation, "takes no arguments here: interfaces have no body rules")
             return
@@ -140,7 +140,7 @@ class _PropertyReader:
         else:
             self.inline.append(rule)
 
-    def _is_for_a_vector(self, annotation: AnnotationSyntax) -> bool:
+    def _is_for_a_vector(self, annotation: ast.Annotation) -> bool:
         """Report an annotation of vectors in a wrong position; return whether its position is right."""
         if self._is_repeated(annotation):
             return False
@@ -155,7 +155,7 @@ class _PropertyReader:
             self.report(problem, annotation.at)
         return problem is None
 
-    def _read_embed(self, annotation: AnnotationSyntax) -> None:
+    def _read_embed(self, annotation: ast.Annotation) -> None:
         if not self._is_for_a_vector(annotation):
             return
         value = annotation.value
@@ -180,7 +180,7 @@ class _PropertyReader:
         self.embed = EmbedSource(value.text, model, on_write)
         self.embed_at = value.at
 
-    def _read_metric(self, annotation: AnnotationSyntax) -> None:
+    def _read_metric(self, annotation: ast.Annotation) -> None:
         if not self._is_for_a_vector(annotation):
             return
         known = [metric.value for metric in Metric]
@@ -206,7 +206,7 @@ def inline_problem(rule: InlineRule, type_: PropertyType) -> str | None:
     return None
 
 
-def read_rename_from(annotations: Sequence[AnnotationSyntax], subject: str, report: Report) -> Name | None:
+def read_rename_from(annotations: Sequence[ast.Annotation], subject: str, report: Report) -> Name | None:
     """The migration hint of a declaration."""
     found: Name | None = None
     for annotation in annotations:
@@ -224,7 +224,7 @@ def read_rename_from(annotations: Sequence[AnnotationSyntax], subject: str, repo
     return found
 
 
-def _single_text(annotations: Sequence[AnnotationSyntax], name: str, subject: str, report: Report) -> str | None:
+def _single_text(annotations: Sequence[ast.Annotation], name: str, subject: str, report: Report) -> str | None:
     named = [annotation for annotation in annotations if annotation.name == name]
     for other in named[1:]:
         report(f"'{subject}' declares @{name} multiple times", other.at)
@@ -237,7 +237,7 @@ def _single_text(annotations: Sequence[AnnotationSyntax], name: str, subject: st
     return first.value.text
 
 
-def _custom(annotation: AnnotationSyntax) -> Annotation:
+def _custom(annotation: ast.Annotation) -> Annotation:
     value = annotation.value.text if annotation.value is not None else None
     return Annotation(annotation.name, value, tuple((key, argument.text) for key, argument in annotation.kwargs))
 

@@ -21,20 +21,11 @@ from omnigraph.language.catalog import (
     NodeType,
     TypeKind,
 )
+from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.annotations import read_property, read_rename_from, read_type_annotations
 from omnigraph.language.schema.constraints import TypeRules
 from omnigraph.language.schema.parser import Parsed
 from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, DeclaredSchema, DeclaredType, Report
-from omnigraph.language.schema.syntax import (
-    CardSyntax,
-    EdgeSyntax,
-    InterfaceSyntax,
-    Member,
-    NodeSyntax,
-    PropertySyntax,
-    RuleSyntax,
-    TypeSyntax,
-)
 from omnigraph.language.source import SYNTAX, DiagnosticSink, Name, TextSpan, did_you_mean
 from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem
 
@@ -42,7 +33,7 @@ from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_
 _DIMENSION_DIGITS = 11
 
 
-def resolve_type(syntax: TypeSyntax, report: Report) -> PropertyType | None:
+def resolve_type(syntax: ast.Type, report: Report) -> PropertyType | None:
     """None after a report."""
     if syntax.item is not None:
         return _resolve_list(syntax, syntax.item, report)
@@ -61,7 +52,7 @@ def resolve_type(syntax: TypeSyntax, report: Report) -> PropertyType | None:
     return PropertyType(scalar, nullable=syntax.nullable)
 
 
-def _resolve_list(syntax: TypeSyntax, item: TypeSyntax, report: Report) -> PropertyType | None:
+def _resolve_list(syntax: ast.Type, item: ast.Type, report: Report) -> PropertyType | None:
     if item.name in ("enum", "Vector"):
         report("a list holds scalars only: no lists, enums or vectors", item.at)
         return None
@@ -77,7 +68,7 @@ def _resolve_list(syntax: TypeSyntax, item: TypeSyntax, report: Report) -> Prope
     return PropertyType(resolved.scalar, nullable=syntax.nullable, list=True)
 
 
-def _resolve_enum(syntax: TypeSyntax, report: Report) -> PropertyType | None:
+def _resolve_enum(syntax: ast.Type, report: Report) -> PropertyType | None:
     values = syntax.arguments or ()
     first = {value.text: value for value in reversed(values)}
     repeated = [value for value in values if first[value.text] is not value]
@@ -86,7 +77,7 @@ def _resolve_enum(syntax: TypeSyntax, report: Report) -> PropertyType | None:
     return None if repeated else PropertyType.enum(tuple(first), nullable=syntax.nullable)
 
 
-def _resolve_vector(syntax: TypeSyntax, report: Report) -> PropertyType | None:
+def _resolve_vector(syntax: ast.Type, report: Report) -> PropertyType | None:
     if syntax.arguments is None:
         report("Vector requires a dimension, as in Vector(768)", syntax.at)
         return None
@@ -108,20 +99,20 @@ RESERVED_PROPERTY_NAMES = frozenset(
 class _Members(NamedTuple):
     """The readable properties of one body with their types, the names of the others, and the rules."""
 
-    typed: dict[str, tuple[PropertySyntax, PropertyType]]
+    typed: dict[str, tuple[ast.Property, PropertyType]]
     unreadable: frozenset[str]
-    rules: tuple[RuleSyntax, ...]
+    rules: tuple[ast.Rule, ...]
 
 
 def declare(parsed: Parsed, sink: DiagnosticSink) -> DeclaredSchema:
     """The declarations of a schema. Complete only when nothing was reported."""
     declarer = _Declarer(parsed, sink)
     declarations = parsed.syntax.declarations
-    for interface in [each for each in declarations if isinstance(each, InterfaceSyntax)]:
+    for interface in [each for each in declarations if isinstance(each, ast.Interface)]:
         declarer.declare_interface(interface)
-    for node in [each for each in declarations if isinstance(each, NodeSyntax)]:
+    for node in [each for each in declarations if isinstance(each, ast.Node)]:
         declarer.declare_node(node)
-    for edge in [each for each in declarations if isinstance(each, EdgeSyntax)]:
+    for edge in [each for each in declarations if isinstance(each, ast.Edge)]:
         declarer.declare_edge(edge)
     types = (declarer.interfaces, declarer.nodes, declarer.edges)
     return DeclaredSchema(sink.source, tuple(declared for kind in types for declared in kind.values()))
@@ -149,7 +140,7 @@ class _Declarer:
 
     # -- declarations
 
-    def declare_interface(self, syntax: InterfaceSyntax) -> None:
+    def declare_interface(self, syntax: ast.Interface) -> None:
         name = syntax.name.text
         if name in self.interfaces:
             self._catalog_error(f"duplicate interface '{name}'", syntax.name.at)
@@ -161,7 +152,7 @@ class _Declarer:
         properties = _read_properties("interface", name, members, _ignore)
         self.interfaces[name] = DeclaredType(syntax.name, InterfaceType(name=name, id=UNIDENTIFIED), properties)
 
-    def declare_node(self, syntax: NodeSyntax) -> None:
+    def declare_node(self, syntax: ast.Node) -> None:
         name = syntax.name.text
         if name in self.nodes:
             self._catalog_error(f"duplicate node type '{name}'", syntax.name.at)
@@ -192,7 +183,7 @@ class _Declarer:
         rename_from = read_rename_from(syntax.annotations, name, self._error)
         self.nodes[name] = DeclaredType(syntax.name, meaning, properties, rename_from)
 
-    def declare_edge(self, syntax: EdgeSyntax) -> None:
+    def declare_edge(self, syntax: ast.Edge) -> None:
         name = syntax.name.text
         if name in self.edges:
             self._catalog_error(f"duplicate edge type '{name}'", syntax.name.at)
@@ -226,7 +217,7 @@ class _Declarer:
 
     # -- their parts
 
-    def _cardinality(self, edge: str, card: CardSyntax | None) -> Cardinality:
+    def _cardinality(self, edge: str, card: ast.Cardinality | None) -> Cardinality:
         if card is None:
             return Cardinality()
         if card.maximum is not None and card.minimum > card.maximum:
@@ -234,7 +225,7 @@ class _Declarer:
             self._error(message, card.at)
         return Cardinality(card.minimum, card.maximum)
 
-    def _resolve_implements(self, node: NodeSyntax) -> list[str]:
+    def _resolve_implements(self, node: ast.Node) -> list[str]:
         """The interfaces a node names, each once; the unreadable ones are reported as such."""
         for name in node.implements:
             if name.text not in self.interfaces and name.text not in self.broken:
@@ -288,12 +279,12 @@ class _Declarer:
         read = read_property("node", node, replace(syntax, annotations=judged), type_, self._error)
         return replace(read, rename_from=self.interfaces[interface].properties[name].rename_from)
 
-    def _read_members(self, kind: TypeKind, owner: str, members: Sequence[Member]) -> _Members:
-        typed: dict[str, tuple[PropertySyntax, PropertyType]] = {}
+    def _read_members(self, kind: TypeKind, owner: str, members: Sequence[ast.Member]) -> _Members:
+        typed: dict[str, tuple[ast.Property, PropertyType]] = {}
         unreadable: set[str] = set()
-        rules: list[RuleSyntax] = []
+        rules: list[ast.Rule] = []
         for member in members:
-            if not isinstance(member, PropertySyntax):
+            if not isinstance(member, ast.Property):
                 rules.append(member)
                 continue
             name = member.name.text

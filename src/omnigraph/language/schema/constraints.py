@@ -17,8 +17,8 @@ from omnigraph.language.catalog import (
     RangeRule,
     TypeKind,
 )
+from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.resolved import DeclaredProperty, Report
-from omnigraph.language.schema.syntax import CheckSyntax, ColumnsRule, RangeSyntax, RuleSyntax
 from omnigraph.language.source import Name, did_you_mean
 from omnigraph.language.types import INTEGER_RANGES, NUMERIC, PropertyType, Scalar
 from omnigraph.language.values import pattern_problem
@@ -60,14 +60,14 @@ class TypeRules:
             for rule in prop.meaning.inline:
                 self._take_columns(rule, (prop.name,))
 
-    def read(self, rule: RuleSyntax) -> None:
+    def read(self, rule: ast.Rule) -> None:
         """Take a rule of the body."""
-        if isinstance(rule, ColumnsRule):
+        if isinstance(rule, ast.ColumnsRule):
             self._read_columns(rule)
         elif self.kind == "edge":
-            name = "range" if isinstance(rule, RangeSyntax) else "check"
+            name = "range" if isinstance(rule, ast.RangeRule) else "check"
             self.report(f"@{name} is not supported on edges ('{self.owner}')", rule.at)
-        elif isinstance(rule, RangeSyntax):
+        elif isinstance(rule, ast.RangeRule):
             self._read_range(rule)
         else:
             self._read_check(rule)
@@ -84,7 +84,7 @@ class TypeRules:
         else:
             self.key = names
 
-    def _read_columns(self, rule: ColumnsRule) -> None:
+    def _read_columns(self, rule: ast.ColumnsRule) -> None:
         kind = InlineRule(rule.rule)
         if kind is InlineRule.KEY and self.kind == "edge":
             self.report(f"@key is not supported on edges ('{self.owner}')", rule.at)
@@ -121,7 +121,7 @@ class TypeRules:
         self.report(message, column.at, suggestion)
         return None
 
-    def _read_range(self, rule: RangeSyntax) -> None:
+    def _read_range(self, rule: ast.RangeRule) -> None:
         type_ = self._type_of("range", rule.column)
         if type_ is None:
             return
@@ -146,7 +146,7 @@ class TypeRules:
         self._allowed[read.property] = together
         self.ranges[read] = None
 
-    def _read_check(self, rule: CheckSyntax) -> None:
+    def _read_check(self, rule: ast.CheckRule) -> None:
         type_ = self._type_of("check", rule.column)
         if type_ is None:
             return

@@ -7,19 +7,8 @@ source, and formatting twice gives the same text as formatting once.
 from __future__ import annotations
 
 from omnigraph.language.layout import INDENT, Layout
+from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.parser import parse_schema
-from omnigraph.language.schema.syntax import (
-    AnnotationSyntax,
-    CheckSyntax,
-    ColumnsRule,
-    Declaration,
-    EdgeSyntax,
-    Member,
-    NodeSyntax,
-    PropertySyntax,
-    TypeSyntax,
-    Value,
-)
 from omnigraph.language.source import TextSpan, quote, structure_of
 
 
@@ -28,7 +17,7 @@ def format_schema(text: str, path: str | None = None) -> str:
     schema = parse_schema(text, path)
     structure = structure_of(text)
     layout = Layout(text)
-    previous: Declaration | None = None
+    previous: ast.Declaration | None = None
     for declaration in schema.declarations:
         if previous is not None and not (_is_bare_edge(previous) and _is_bare_edge(declaration)):
             layout.blank_line()
@@ -37,11 +26,11 @@ def format_schema(text: str, path: str | None = None) -> str:
     return layout.finish()
 
 
-def _is_bare_edge(declaration: Declaration) -> bool:
-    return isinstance(declaration, EdgeSyntax) and declaration.members is None
+def _is_bare_edge(declaration: ast.Declaration) -> bool:
+    return isinstance(declaration, ast.Edge) and declaration.members is None
 
 
-def _write(layout: Layout, structure: str, declaration: Declaration) -> None:
+def _write(layout: Layout, structure: str, declaration: ast.Declaration) -> None:
     at = declaration.at
     *parts, last = _head(declaration)
     if declaration.members is None:
@@ -67,15 +56,15 @@ def _wrap(parts: list[str], width: int) -> list[str]:
     return [parts[0], *(INDENT * 2 + part for part in parts[1:])]
 
 
-def _head(declaration: Declaration) -> list[str]:
+def _head(declaration: ast.Declaration) -> list[str]:
     name = declaration.name.text
-    if isinstance(declaration, EdgeSyntax):
+    if isinstance(declaration, ast.Edge):
         ends = f"edge {name}: {declaration.source.text} -> {declaration.target.text}"
         if declaration.card is not None:
             high = declaration.card.maximum
             ends += f" @card({declaration.card.minimum}..{'' if high is None else high})"
         return [ends, *map(_annotation, declaration.annotations)]
-    if isinstance(declaration, NodeSyntax):
+    if isinstance(declaration, ast.Node):
         parts = [f"node {name}", *map(_annotation, declaration.annotations)]
         if declaration.implements:
             parts.append("implements " + ", ".join(interface.text for interface in declaration.implements))
@@ -83,17 +72,17 @@ def _head(declaration: Declaration) -> list[str]:
     return [f"interface {name}"]
 
 
-def _member(member: Member) -> list[str]:
-    if isinstance(member, PropertySyntax):
+def _member(member: ast.Member) -> list[str]:
+    if isinstance(member, ast.Property):
         return [f"{member.name.text}: {_type(member.type)}", *map(_annotation, member.annotations)]
-    if isinstance(member, ColumnsRule):
+    if isinstance(member, ast.ColumnsRule):
         return [f"@{member.rule}({', '.join(column.text for column in member.columns)})"]
-    if isinstance(member, CheckSyntax):
+    if isinstance(member, ast.CheckRule):
         return [f"@check({member.column.text}, {quote(member.pattern)})"]
     return [f"@range({member.column.text}, {member.low or ''}..{member.high or ''})"]
 
 
-def _type(type_: TypeSyntax) -> str:
+def _type(type_: ast.Type) -> str:
     if type_.item is not None:
         spelled = f"[{_type(type_.item)}]"
     elif type_.arguments is not None:
@@ -103,12 +92,12 @@ def _type(type_: TypeSyntax) -> str:
     return spelled + ("?" if type_.nullable else "")
 
 
-def _annotation(annotation: AnnotationSyntax) -> str:
+def _annotation(annotation: ast.Annotation) -> str:
     if annotation.value is None:
         return f"@{annotation.name}"
     arguments = [_value(annotation.value), *(f"{key}={_value(value)}" for key, value in annotation.kwargs)]
     return f"@{annotation.name}({', '.join(arguments)})"
 
 
-def _value(value: Value) -> str:
+def _value(value: ast.Value) -> str:
     return quote(value.text) if value.kind == "string" else value.text

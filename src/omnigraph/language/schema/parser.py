@@ -14,7 +14,7 @@ from lark import Lark, UnexpectedInput
 from lark.utils import TextSlice
 
 from omnigraph.api.governance import SCHEMA_BYTES
-from omnigraph.language.schema.syntax import Declaration, SchemaSyntax
+from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.syntax_errors import explain, explain_missing_head
 from omnigraph.language.schema.tree import TreeBuilder
 from omnigraph.language.source import (
@@ -37,11 +37,11 @@ _HEAD = re.compile(r"(?<![@\w])(?:node|edge|interface)\s+([A-Za-z_]\w*)", re.ASC
 class Parsed(NamedTuple):
     """The readable declarations, and the names of the unreadable ones, which nobody may call unknown."""
 
-    syntax: SchemaSyntax
+    syntax: ast.Schema
     broken: frozenset[str]
 
 
-def parse_schema(text: str, path: str | None = None) -> SchemaSyntax:
+def parse_schema(text: str, path: str | None = None) -> ast.Schema:
     """The tree of a well-formed file; otherwise one error that carries every finding."""
     sink = DiagnosticSink(SourceText(text, path))
     parsed = parse_recovering(sink)
@@ -55,7 +55,7 @@ def parse_recovering(sink: DiagnosticSink) -> Parsed:
     lone_surrogate = LONE_SURROGATE.search(sink.source.text)
     if lone_surrogate is not None:
         sink.report(SYNTAX, "the text is not valid Unicode: a lone surrogate", TextSpan(*lone_surrogate.span()))
-        return Parsed(SchemaSyntax(), frozenset())
+        return Parsed(ast.Schema(), frozenset())
     structure = structure_of(sink.source.text)
     heads = list(_HEAD.finditer(structure))
     starts = [head.start() for head in heads] + [len(structure)]
@@ -63,7 +63,7 @@ def parse_recovering(sink: DiagnosticSink) -> Parsed:
     if stray is not None:
         message, suggestion = explain_missing_head(stray.group())
         sink.report(SYNTAX, message, TextSpan(*stray.span()), suggestion=suggestion)
-    declarations: list[Declaration] = []
+    declarations: list[ast.Declaration] = []
     broken: set[str] = set()
     for head, end in zip(heads, starts[1:], strict=True):
         try:
@@ -76,8 +76,8 @@ def parse_recovering(sink: DiagnosticSink) -> Parsed:
             sink.report(SYNTAX, malformed.message, malformed.at)
             broken.add(head.group(1))
         else:
-            declarations.append(cast(Declaration, declaration))
-    return Parsed(SchemaSyntax(tuple(declarations)), frozenset(broken))
+            declarations.append(cast(ast.Declaration, declaration))
+    return Parsed(ast.Schema(tuple(declarations)), frozenset(broken))
 
 
 @cache

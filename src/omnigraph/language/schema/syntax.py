@@ -10,45 +10,45 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from omnigraph.language.source import Name, Node
+from omnigraph.language.source import Name, SyntaxNode
 
 
-class Value(Node, frozen=True):
+class Value(SyntaxNode, frozen=True):
     """An annotation argument. `text` is the value of a string, and the spelling of everything else."""
 
     kind: Literal["string", "number", "bool", "name"]
     text: str
 
 
-class AnnotationSyntax(Node, frozen=True):
+class Annotation(SyntaxNode, frozen=True):
     name: str
     value: Value | None = None
     kwargs: tuple[tuple[str, Value], ...] = ()
 
 
-class TypeSyntax(Node, frozen=True):
+class Type(SyntaxNode, frozen=True):
     """`name` is `String`, `Vector`, `enum`, …; `arguments` a dimension or enum values. A list has an `item`."""
 
     name: str
     arguments: tuple[Name, ...] | None = None
-    item: TypeSyntax | None = None
+    item: Type | None = None
     nullable: bool = False
 
 
-class PropertySyntax(Node, frozen=True):
+class Property(SyntaxNode, frozen=True):
     name: Name
-    type: TypeSyntax
-    annotations: tuple[AnnotationSyntax, ...] = ()
+    type: Type
+    annotations: tuple[Annotation, ...] = ()
 
 
-class ColumnsRule(Node, frozen=True):
+class ColumnsRule(SyntaxNode, frozen=True):
     """`@key(…)`, `@unique(…)` or `@index(…)` in a body."""
 
     rule: Literal["key", "unique", "index"]
     columns: tuple[Name, ...]
 
 
-class RangeSyntax(Node, frozen=True):
+class RangeRule(SyntaxNode, frozen=True):
     """Bounds keep their spelling; None is open."""
 
     column: Name
@@ -56,45 +56,45 @@ class RangeSyntax(Node, frozen=True):
     high: str | None
 
 
-class CheckSyntax(Node, frozen=True):
+class CheckRule(SyntaxNode, frozen=True):
     column: Name
     pattern: str
 
 
-RuleSyntax: TypeAlias = ColumnsRule | RangeSyntax | CheckSyntax
-Member: TypeAlias = PropertySyntax | RuleSyntax
+Rule: TypeAlias = ColumnsRule | RangeRule | CheckRule
+Member: TypeAlias = Property | Rule
 
 
-class InterfaceSyntax(Node, frozen=True):
+class Interface(SyntaxNode, frozen=True):
     name: Name
     members: tuple[Member, ...] = ()
 
 
-class NodeSyntax(Node, frozen=True):
+class Node(SyntaxNode, frozen=True):
     name: Name
-    annotations: tuple[AnnotationSyntax, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     implements: tuple[Name, ...] = ()
     members: tuple[Member, ...] = ()
 
 
-class CardSyntax(Node, frozen=True):
+class Cardinality(SyntaxNode, frozen=True):
     minimum: int
     maximum: int | None
 
 
-class EdgeSyntax(Node, frozen=True):
+class Edge(SyntaxNode, frozen=True):
     """`members` is None when the edge was written without a body."""
 
     name: Name
     source: Name
     target: Name
-    card: CardSyntax | None = None
-    annotations: tuple[AnnotationSyntax, ...] = ()
+    card: Cardinality | None = None
+    annotations: tuple[Annotation, ...] = ()
     members: tuple[Member, ...] | None = None
 
 
-Declaration: TypeAlias = InterfaceSyntax | NodeSyntax | EdgeSyntax
+Declaration: TypeAlias = Interface | Node | Edge
 
 
-class SchemaSyntax(Struct, frozen=True):
+class Schema(Struct, frozen=True):
     declarations: tuple[Declaration, ...] = ()

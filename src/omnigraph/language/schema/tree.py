@@ -9,20 +9,7 @@ from typing import Any, Literal, cast
 
 from lark import Token
 
-from omnigraph.language.schema.syntax import (
-    AnnotationSyntax,
-    CardSyntax,
-    CheckSyntax,
-    ColumnsRule,
-    EdgeSyntax,
-    InterfaceSyntax,
-    Member,
-    NodeSyntax,
-    PropertySyntax,
-    RangeSyntax,
-    TypeSyntax,
-    Value,
-)
+from omnigraph.language.schema import syntax as ast
 from omnigraph.language.source import MalformedTokenError, Name, TextSpan, between, name_of, text_of
 
 # More digits than any bound in a schema can have; also keeps int() away from its own digit limit.
@@ -38,22 +25,22 @@ def _int(token: Token) -> int:
 class TreeBuilder:
     """Every method takes the children of one rule; filtered tokens (braces, commas) never arrive."""
 
-    def interface(self, children: list[Any]) -> InterfaceSyntax:
+    def interface(self, children: list[Any]) -> ast.Interface:
         head, name, *members, close = children
-        return InterfaceSyntax(name_of(name), tuple(members), at=between(head, close))
+        return ast.Interface(name_of(name), tuple(members), at=between(head, close))
 
-    def node(self, children: list[Any]) -> NodeSyntax:
+    def node(self, children: list[Any]) -> ast.Node:
         head, name, annotations, *members, close = children
         implements = members.pop(0) if members and isinstance(members[0], tuple) else ()
-        return NodeSyntax(name_of(name), annotations, implements, tuple(members), at=between(head, close))
+        return ast.Node(name_of(name), annotations, implements, tuple(members), at=between(head, close))
 
     def implements(self, children: list[Token]) -> tuple[Name, ...]:
         return tuple(map(name_of, children[1:]))
 
-    def edge(self, children: list[Any]) -> EdgeSyntax:
+    def edge(self, children: list[Any]) -> ast.Edge:
         head, name, source, target, *rest = children
-        card = rest.pop(0) if isinstance(rest[0], CardSyntax) else None
-        annotations: tuple[AnnotationSyntax, ...] = rest[0]
+        card = rest.pop(0) if isinstance(rest[0], ast.Cardinality) else None
+        annotations: tuple[ast.Annotation, ...] = rest[0]
         members, end = None, target.end_pos
         if len(rest) > 1:
             members, end = rest[1]
@@ -62,71 +49,71 @@ class TreeBuilder:
         elif card is not None:
             end = card.at.end
         ends = name_of(source), name_of(target)
-        return EdgeSyntax(name_of(name), *ends, card, annotations, members, at=TextSpan(head.start_pos, end))
+        return ast.Edge(name_of(name), *ends, card, annotations, members, at=TextSpan(head.start_pos, end))
 
-    def body(self, children: list[Any]) -> tuple[tuple[Member, ...], int]:
+    def body(self, children: list[Any]) -> tuple[tuple[ast.Member, ...], int]:
         *members, close = children
         return tuple(members), close.end_pos
 
-    def card(self, children: list[Token]) -> CardSyntax:
+    def card(self, children: list[Token]) -> ast.Cardinality:
         head, minimum, *maximum, close = children
-        return CardSyntax(_int(minimum), _int(maximum[0]) if maximum else None, at=between(head, close))
+        return ast.Cardinality(_int(minimum), _int(maximum[0]) if maximum else None, at=between(head, close))
 
-    def property(self, children: list[Any]) -> PropertySyntax:
+    def property(self, children: list[Any]) -> ast.Property:
         name, type_, annotations = children
         end = (annotations[-1] if annotations else type_).at.end
-        return PropertySyntax(name_of(name), type_, annotations, at=TextSpan(name.start_pos, end))
+        return ast.Property(name_of(name), type_, annotations, at=TextSpan(name.start_pos, end))
 
-    def type(self, children: list[Any]) -> TypeSyntax:
-        core: TypeSyntax = children[0]
+    def type(self, children: list[Any]) -> ast.Type:
+        core: ast.Type = children[0]
         if len(children) == 1:
             return core
-        return TypeSyntax(core.name, core.arguments, core.item, True, at=TextSpan(core.at.start, children[1].end_pos))
+        return ast.Type(core.name, core.arguments, core.item, True, at=TextSpan(core.at.start, children[1].end_pos))
 
-    def plain_type(self, children: list[Token]) -> TypeSyntax:
+    def plain_type(self, children: list[Token]) -> ast.Type:
         name, *arguments = children
         dimension = (name_of(arguments[0]),) if arguments else None
-        return TypeSyntax(str(name), dimension, at=between(name, children[-1]))
+        return ast.Type(str(name), dimension, at=between(name, children[-1]))
 
-    def list_type(self, children: list[Any]) -> TypeSyntax:
+    def list_type(self, children: list[Any]) -> ast.Type:
         head, item, close = children
         if item.item is not None:
             # Refused while parsing, so that no later phase meets a tree of arbitrary depth.
             raise MalformedTokenError("a list holds scalars only: no lists, enums or vectors", item.at)
-        return TypeSyntax("list", item=item, at=between(head, close))
+        return ast.Type("list", item=item, at=between(head, close))
 
-    def enum_type(self, children: list[Token]) -> TypeSyntax:
+    def enum_type(self, children: list[Token]) -> ast.Type:
         head, *values, close = children
-        return TypeSyntax("enum", tuple(map(name_of, values)), at=between(head, close))
+        return ast.Type("enum", tuple(map(name_of, values)), at=between(head, close))
 
-    def annotations(self, children: list[AnnotationSyntax]) -> tuple[AnnotationSyntax, ...]:
+    def annotations(self, children: list[ast.Annotation]) -> tuple[ast.Annotation, ...]:
         return tuple(children)
 
-    def annotation(self, children: list[Any]) -> AnnotationSyntax:
+    def annotation(self, children: list[Any]) -> ast.Annotation:
         name, *arguments = children
         value, kwargs = (arguments[0], tuple(arguments[1:-1])) if arguments else (None, ())
-        return AnnotationSyntax(name[1:], value, kwargs, at=between(name, children[-1]))
+        return ast.Annotation(name[1:], value, kwargs, at=between(name, children[-1]))
 
-    def kwarg(self, children: list[Any]) -> tuple[str, Value]:
+    def kwarg(self, children: list[Any]) -> tuple[str, ast.Value]:
         name, value = children
         return str(name), value
 
-    def string(self, children: list[Token]) -> Value:
-        return Value("string", text_of(children[0]), at=between(children[0], children[0]))
+    def string(self, children: list[Token]) -> ast.Value:
+        return ast.Value("string", text_of(children[0]), at=between(children[0], children[0]))
 
-    def number(self, children: list[Token]) -> Value:
-        return Value("number", str(children[0]), at=between(children[0], children[0]))
+    def number(self, children: list[Token]) -> ast.Value:
+        return ast.Value("number", str(children[0]), at=between(children[0], children[0]))
 
-    def boolean(self, children: list[Token]) -> Value:
-        return Value("bool", str(children[0]), at=between(children[0], children[0]))
+    def boolean(self, children: list[Token]) -> ast.Value:
+        return ast.Value("bool", str(children[0]), at=between(children[0], children[0]))
 
-    def name_value(self, children: list[Token]) -> Value:
-        return Value("name", str(children[0]), at=between(children[0], children[0]))
+    def name_value(self, children: list[Token]) -> ast.Value:
+        return ast.Value("name", str(children[0]), at=between(children[0], children[0]))
 
-    def columns_rule(self, children: list[Token]) -> ColumnsRule:
+    def columns_rule(self, children: list[Token]) -> ast.ColumnsRule:
         head, *columns, close = children
         rule = cast(Literal["key", "unique", "index"], head[1:])
-        return ColumnsRule(rule, tuple(map(name_of, columns)), at=between(head, close))
+        return ast.ColumnsRule(rule, tuple(map(name_of, columns)), at=between(head, close))
 
     def bounds_from(self, children: list[Token]) -> tuple[str | None, str | None]:
         return str(children[0]), str(children[1]) if len(children) > 1 else None
@@ -134,10 +121,10 @@ class TreeBuilder:
     def bounds_to(self, children: list[Token]) -> tuple[str | None, str | None]:
         return None, str(children[0])
 
-    def range_rule(self, children: list[Any]) -> RangeSyntax:
+    def range_rule(self, children: list[Any]) -> ast.RangeRule:
         head, column, (low, high), close = children
-        return RangeSyntax(name_of(column), low, high, at=between(head, close))
+        return ast.RangeRule(name_of(column), low, high, at=between(head, close))
 
-    def check_rule(self, children: list[Token]) -> CheckSyntax:
+    def check_rule(self, children: list[Token]) -> ast.CheckRule:
         head, column, pattern, close = children
-        return CheckSyntax(name_of(column), text_of(pattern), at=between(head, close))
+        return ast.CheckRule(name_of(column), text_of(pattern), at=between(head, close))

@@ -13,12 +13,12 @@ from typing import Final
 
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import check_value, conversion, refuse_blob
 from omnigraph.language.query.check.scope import UNCODED, Scope
 from omnigraph.language.query.parser import parse_row_filter
-from omnigraph.language.query.resolved import Refused, ResolvedFilter, Typed
+from omnigraph.language.query.resolved import Refused, Typed
 from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, ROW, RowFilter, all_of, any_of, map_comparisons
 from omnigraph.language.query.syntax import Comparison
 from omnigraph.language.query.syntax_errors import null_tests
@@ -44,7 +44,7 @@ def comparison_operator(comparison: Comparison) -> ir.Operator:
     return ir.Operator(comparison.value)
 
 
-def check_filter(scope: Scope, clause: ast.Filter) -> ResolvedFilter | None:
+def check_filter(scope: Scope, clause: ast.Filter) -> resolved.Filter | None:
     if _tests_for_null(scope, clause):
         return None
     left = _filter_operand(scope, clause.left)
@@ -55,16 +55,16 @@ def check_filter(scope: Scope, clause: ast.Filter) -> ResolvedFilter | None:
     if compared_by is None:
         return None
     if isinstance(left, Refused):
-        return ResolvedFilter(left)
+        return resolved.Filter(left)
     if isinstance(right, Refused):
-        return ResolvedFilter(right)
+        return resolved.Filter(right)
     for side, expression in ((left, clause.left), (right, clause.right)):
         if isinstance(side, ir.Score):
             reason = "a ranking orders rows and can't be compared with anything"
-            return ResolvedFilter(Refused(ir.F64, reason, expression.at))
+            return resolved.Filter(Refused(ir.F64, reason, expression.at))
     if isinstance(left, ir.TextMatch) and compared_by is ir.Operator.EQUAL and right == ir.Constant(True, ir.BOOL):
-        return ResolvedFilter(left)
-    return ResolvedFilter(ir.Compare(left, compared_by, right))
+        return resolved.Filter(left)
+    return resolved.Filter(ir.Compare(left, compared_by, right))
 
 
 def _tests_for_null(scope: Scope, clause: ast.Filter) -> bool:
@@ -182,10 +182,10 @@ def _comparison(scope: Scope, written: ast.Filter) -> RowFilter:
     left, right = _operand(scope, written.left, written.right), _operand(scope, written.right, written.left)
     if left is None or right is None:
         return NO_ROW
-    resolved = check_filter(scope, ast.Filter(left, written.operator, right, at=written.at))
-    if resolved is None:
+    checked = check_filter(scope, ast.Filter(left, written.operator, right, at=written.at))
+    if checked is None:
         return NO_ROW
-    comparison = resolved.predicate
+    comparison = checked.predicate
     assert isinstance(comparison, ir.Compare), "only properties, the actor, literals and now() get here"
     sides = (comparison.left, comparison.right)
     if not any(isinstance(side, ir.PropertyValue | ir.ParameterValue) for side in sides):

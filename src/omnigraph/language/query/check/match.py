@@ -8,29 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from omnigraph.language.catalog import EdgeType, NodeType
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import cell_value, check_text_call
 from omnigraph.language.query.check.filters import check_filter
 from omnigraph.language.query.check.scope import UNCODED, Scope
-from omnigraph.language.query.resolved import (
-    ResolvedBinding,
-    ResolvedClause,
-    ResolvedFilter,
-    ResolvedNegation,
-    ResolvedTraversal,
-)
 from omnigraph.language.source import Name
 
 
-def check_clauses(scope: Scope, clauses: Sequence[ast.Clause]) -> tuple[ResolvedClause, ...]:
+def check_clauses(scope: Scope, clauses: Sequence[ast.Clause]) -> tuple[resolved.Clause, ...]:
     """Every clause that could be resolved; the scope afterwards holds what they bind."""
-    resolved = [_clause(scope, clause) for clause in clauses]
+    checked = [_clause(scope, clause) for clause in clauses]
     _check_late_bindings(scope)
-    return tuple(clause for clause in resolved if clause is not None)
+    return tuple(clause for clause in checked if clause is not None)
 
 
-def _clause(scope: Scope, clause: ast.Clause) -> ResolvedClause | None:
+def _clause(scope: Scope, clause: ast.Clause) -> resolved.Clause | None:
     match clause:
         case ast.Binding():
             return _binding(scope, clause)
@@ -40,7 +33,7 @@ def _clause(scope: Scope, clause: ast.Clause) -> ResolvedClause | None:
             return check_filter(scope, clause)
         case ast.TextClause():
             matched = check_text_call(scope, clause.call)
-            return None if matched is None else ResolvedFilter(matched)
+            return None if matched is None else resolved.Filter(matched)
         case ast.Negation():
             return _negation(scope, clause)
 
@@ -48,7 +41,7 @@ def _clause(scope: Scope, clause: ast.Clause) -> ResolvedClause | None:
 # ---- bindings -------------------------------------------------------------------------------------------
 
 
-def _binding(scope: Scope, binding: ast.Binding) -> ResolvedBinding | None:
+def _binding(scope: Scope, binding: ast.Binding) -> resolved.Binding | None:
     name = binding.variable.name
     node = scope.catalog.nodes.get(binding.type_name.text)
     if node is None:
@@ -59,7 +52,7 @@ def _binding(scope: Scope, binding: ast.Binding) -> ResolvedBinding | None:
     if not _bind_node(scope, binding.variable, node):
         return None
     pins = (_pin(scope, node, name, pin) for pin in binding.pins)
-    return ResolvedBinding(name, node, tuple(pin for pin in pins if pin is not None))
+    return resolved.Binding(name, node, tuple(pin for pin in pins if pin is not None))
 
 
 def _report_unknown_node(scope: Scope, type_name: Name) -> None:
@@ -110,7 +103,7 @@ def _pin(scope: Scope, node: NodeType, variable: str, pin: ast.Pin) -> ir.Compar
 # ---- traversals -----------------------------------------------------------------------------------------
 
 
-def _traversal(scope: Scope, traversal: ast.Traversal) -> ResolvedTraversal | None:
+def _traversal(scope: Scope, traversal: ast.Traversal) -> resolved.Traversal | None:
     edge = scope.catalog.edge_named(traversal.edge.text)
     if edge is None:
         known = [name[:1].lower() + name[1:] for name in scope.catalog.edges]
@@ -135,7 +128,7 @@ def _traversal(scope: Scope, traversal: ast.Traversal) -> ResolvedTraversal | No
     hops = traversal.hops
     edge_variable = traversal.edge_variable
     low, high = (1, 1) if hops is None else (hops.minimum, hops.maximum or hops.minimum)
-    return ResolvedTraversal(
+    return resolved.Traversal(
         source=_slot(scope, traversal.source),
         destination=_slot(scope, traversal.destination),
         edge=edge,
@@ -253,7 +246,7 @@ def _wrong_endpoint(
 # ---- negation -------------------------------------------------------------------------------------------
 
 
-def _negation(scope: Scope, negation: ast.Negation) -> ResolvedNegation | None:
+def _negation(scope: Scope, negation: ast.Negation) -> resolved.Negation | None:
     outer = {*scope.variables(), *scope.broken}
     inside = scope.inner()
     clauses = check_clauses(inside, negation.clauses)
@@ -265,7 +258,7 @@ def _negation(scope: Scope, negation: ast.Negation) -> ResolvedNegation | None:
         message = "a negation block must reference a variable bound outside of it in one of its clauses"
         scope.report("T9", message, negation.at)
         return None
-    return ResolvedNegation(clauses)
+    return resolved.Negation(clauses)
 
 
 def _check_late_bindings(scope: Scope) -> None:

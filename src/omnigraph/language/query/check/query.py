@@ -14,12 +14,11 @@ from msgspec import Struct
 from omnigraph.api.governance import MOST_QUERY_DEPTH, QueryLimits
 from omnigraph.errors import CompileError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.read import check_read
 from omnigraph.language.query.check.scope import UNCODED, Scope
 from omnigraph.language.query.check.writes import check_writes
-from omnigraph.language.query.resolved import ResolvedQuery
 from omnigraph.language.source import TOO_LARGE, DiagnosticSink, Name, SourceText, TextSpan
 from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem
 
@@ -98,7 +97,7 @@ def _parts(query: ast.Query) -> Iterator[tuple[type, TextSpan]]:
             waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
 
 
-def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: QueryLimits) -> ResolvedQuery:
+def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: QueryLimits) -> resolved.Query:
     """The resolved query. Raises `CompileError` with every type error found, or for a query beyond the limits."""
     check_size(query, source, limits)
     findings = DiagnosticSink(source)
@@ -109,7 +108,7 @@ def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: 
     body = check_read(scope, query.body) if isinstance(query.body, ast.Read) else check_writes(scope, query.body)
     if findings.found:
         raise CompileError(findings.found)
-    return ResolvedQuery(query.name.text, parameters, body)
+    return resolved.Query(query.name.text, parameters, body)
 
 
 def _declare(scope: Scope, parameter: ast.Parameter) -> None:

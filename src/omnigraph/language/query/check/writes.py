@@ -8,26 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omnigraph.language.catalog import EdgeType, NodeType, Property, TableType
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import cell_value
 from omnigraph.language.query.check.filters import comparison_operator
 from omnigraph.language.query.check.scope import Scope
-from omnigraph.language.query.resolved import ResolvedWrite, ResolvedWrites
 from omnigraph.language.source import TextSpan
 
 _ENDPOINTS = {end.value: end for end in ir.Endpoint}
 _EQUALITY = frozenset({ir.Operator.EQUAL, ir.Operator.NOT_EQUAL})
 
 
-def check_writes(scope: Scope, writes: ast.Writes) -> ResolvedWrites:
-    resolved = []
+def check_writes(scope: Scope, writes: ast.Writes) -> resolved.Writes:
+    checked = []
     for statement in writes.statements:
         plan = _statement(scope, statement)
         if plan is not None:
             assigned_at = () if isinstance(statement, ast.Delete) else tuple(a.at for a in statement.assignments)
-            resolved.append(ResolvedWrite(plan, statement.at, assigned_at))
-    return ResolvedWrites(tuple(resolved))
+            checked.append(resolved.Write(plan, statement.at, assigned_at))
+    return resolved.Writes(tuple(checked))
 
 
 def _statement(scope: Scope, statement: ast.Statement) -> ir.WriteStatement | None:
@@ -100,7 +99,7 @@ def _assignments(
     scope: Scope, assignments: Sequence[ast.Assignment], target: TableType
 ) -> tuple[ir.Assign, ...] | None:
     """All of them, or None when one is at fault."""
-    resolved: list[ir.Assign] = []
+    checked: list[ir.Assign] = []
     seen: set[str] = set()
     for assignment in assignments:
         name = assignment.property.text
@@ -111,8 +110,8 @@ def _assignments(
         prop = scope.property_of(target, assignment.property, "T11")
         value = None if prop is None else _cell(scope, target, prop, assignment.value)
         if prop is not None and value is not None:
-            resolved.append(ir.Assign(prop, value))
-    return tuple(resolved) if len(resolved) == len(assignments) else None
+            checked.append(ir.Assign(prop, value))
+    return tuple(checked) if len(checked) == len(assignments) else None
 
 
 def _endpoint_property(scope: Scope, edge: EdgeType, end: ir.Endpoint, cell: ast.Cell) -> Property:
