@@ -89,13 +89,9 @@ class SourceText:
             offsets.append(offsets[-1] + _byte_length(self.text[start:end]))
         return offsets
 
-    def line_at(self, offset: int) -> int:
-        """The 1-based line that holds the character at `offset`."""
-        return bisect_right(self._line_starts, offset)
-
     def span(self, start: int, end: int) -> Span:
         """The span of `text[start:end]`; a zero-width one is widened to 1: there must be something to point at."""
-        line = self.line_at(start)
+        line = bisect_right(self._line_starts, start)  # lines count from 1
         line_start = self._line_starts[line - 1]
         first = self._line_bytes[line - 1] + _byte_length(self.text[line_start:start])
         last = first + _byte_length(self.text[start:end])

@@ -26,22 +26,14 @@ from omnigraph.language.query.check.query import check_query
 from omnigraph.language.query.lower import lower_query
 from omnigraph.language.query.parser import DEFAULT_LIMITS, parse_queries
 from omnigraph.language.source import SourceText, did_you_mean
-from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.types import FLOATS, PropertyType, Scalar
 
-_KINDS = {
-    Scalar.STRING: "string",
-    Scalar.BOOL: "bool",
-    Scalar.I32: "int",
-    Scalar.U32: "int",
-    Scalar.I64: "bigint",
-    Scalar.U64: "bigint",
-    Scalar.F32: "float",
-    Scalar.F64: "float",
-    Scalar.DATE: "date",
-    Scalar.DATETIME: "datetime",
-    Scalar.BLOB: "blob",
-    Scalar.VECTOR: "vector",
+_NUMBERS = {
+    **dict.fromkeys((Scalar.I32, Scalar.U32), "int"),
+    **dict.fromkeys((Scalar.I64, Scalar.U64), "bigint"),
+    **dict.fromkeys(FLOATS, "float"),
 }
+_KINDS = {scalar: _NUMBERS.get(scalar, scalar.value.lower()) for scalar in Scalar}
 
 
 class ValueShape(Struct, frozen=True, kw_only=True, omit_defaults=True):

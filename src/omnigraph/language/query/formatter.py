@@ -13,19 +13,8 @@ from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.language.source import TextSpan, quote
 
-Inline = (
-    ast.Expression
-    | ast.Parameter
-    | ast.Pin
-    | ast.Assignment
-    | ast.Predicate
-    | ast.Projection
-    | ast.SortKey
-    | ast.Binding
-    | ast.Traversal
-    | ast.Filter
-    | ast.TextClause
-)
+_Item = ast.Parameter | ast.Pin | ast.Assignment | ast.Predicate | ast.Projection | ast.SortKey
+Inline = ast.Expression | _Item | ast.Binding | ast.Traversal | ast.Filter | ast.TextClause
 """The parts of a query that are written on one line."""
 
 

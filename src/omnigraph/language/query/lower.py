@@ -80,9 +80,6 @@ def _filter(tree: ir.ReadOperator, predicates: Sequence[ir.Predicate]) -> ir.Rea
     return ir.Filter(tree, tuple(predicates)) if predicates else tree
 
 
-# ---- predicates -----------------------------------------------------------------------------------------
-
-
 class _Pending:
     """Predicates waiting for their variables, found by the variable that came last."""
 
@@ -133,9 +130,6 @@ def _variables_in(clauses: Iterable[resolved.Clause]) -> set[str]:
             case resolved.Negation():
                 found |= _variables_in(clause.clauses)
     return found
-
-
-# ---- groups ---------------------------------------------------------------------------------------------
 
 
 class _Group:
@@ -333,8 +327,6 @@ class _Read:
             tuple(ir.OutputColumn(column.name, column.value.type) for column in columns),
         )
 
-    # ---- operators --------------------------------------------------------------------------------------
-
     def _tree(
         self, columns: Sequence[ir.AggregateColumn], ranking: ir.Ranking | None, keys: Sequence[ir.SortKey]
     ) -> ir.ReadOperator:
@@ -369,8 +361,6 @@ class _Read:
         assert self._body.limit is not None, "T17 and T21 ask for a limit"
         return ir.BestNodes(rows, rank.field.variable, self._body.limit)
 
-    # ---- columns ----------------------------------------------------------------------------------------
-
     def _columns(self) -> list[ir.AggregateColumn]:
         columns: list[ir.AggregateColumn] = []
         for projection in self._body.projections:
@@ -391,8 +381,6 @@ class _Read:
                     "unsupported projection expression: a score of rrf() exists only in a query that orders by it",
                     projection.at,
                 )
-
-    # ---- order ------------------------------------------------------------------------------------------
 
     def _ranking(self) -> ir.Ranking | None:
         """What the first sort key ranks by: a rank call, or the name of one in its natural direction."""
@@ -464,8 +452,6 @@ class _Read:
 
     def _projection_named(self, name: str) -> tuple[int, resolved.Projection] | None:
         return next(((i, p) for i, p in enumerate(self._body.projections) if p.name == name), None)
-
-    # ---- findings ---------------------------------------------------------------------------------------
 
     def _unsortable(self, reason: str, at: TextSpan) -> ir.Value | None:
         """Report it; there is never a value to sort by."""

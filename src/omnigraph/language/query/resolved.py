@@ -39,9 +39,6 @@ Typed: TypeAlias = ir.Value | Refused
 TypedProjection: TypeAlias = ir.Value | ir.AggregateValue | Refused
 
 
-# ---- clauses --------------------------------------------------------------------------------------------
-
-
 class Binding(Struct, frozen=True):
     variable: str
     type: NodeType
@@ -71,9 +68,6 @@ class Negation(Struct, frozen=True):
 
 
 Clause: TypeAlias = Binding | Traversal | Filter | Negation
-
-
-# ---- bodies ---------------------------------------------------------------------------------------------
 
 
 class Projection(Struct, frozen=True):

@@ -55,6 +55,11 @@ def _pair(node: Callable[..., Built]) -> Builder[Built]:
     return lambda _, parts: node(name_of(parts[0]), parts[1], at=TextSpan(parts[0].start_pos, parts[1].at.end))
 
 
+def _search(node: Callable[..., Built]) -> Builder[Built]:
+    """The builder of `keyword(property, query)`."""
+    return lambda _, parts: node(parts[2], parts[4], at=between(parts[0], parts[-1]))
+
+
 def _all(node: Callable[..., Built]) -> Builder[Built]:
     """The builder of a rule that repeats one other."""
     return lambda _, parts: node(tuple(parts), at=TextSpan(parts[0].at.start, parts[-1].at.end))
@@ -89,8 +94,6 @@ class TreeBuilder:
         at = between(variable, optional or written[-1])
         return ast.Parameter(variable[1:], type_name, is_list, dimension, optional is not None, at=at)
 
-    # ---- reads ------------------------------------------------------------------------------------------
-
     def read(self, parts: list[Any]) -> ast.Read:
         match, returns, order, limit = parts
         last = limit or order or returns
@@ -112,9 +115,6 @@ class TreeBuilder:
         source, named, (edge, undirected), hops, destination = parts
         ends = _variable(source), _variable(destination)
         return ast.Traversal(ends[0], edge, undirected, named, hops, ends[1], at=between(source, destination))
-
-    def edge_binding(self, parts: list[Lexeme]) -> ast.Variable:
-        return _variable(parts[0])
 
     def directed(self, parts: list[Lexeme]) -> tuple[Name, bool]:
         return _edge_name(parts[0]), False
@@ -148,10 +148,10 @@ class TreeBuilder:
             return ast.SortKey(expression, None, at=expression.at)
         return ast.SortKey(expression, str(direction), at=TextSpan(expression.at.start, direction.end_pos))
 
-    # ---- expressions ------------------------------------------------------------------------------------
-
     def variable(self, parts: list[Lexeme]) -> ast.Variable:
         return _variable(parts[0])
+
+    edge_binding = variable
 
     def property_access(self, parts: list[Lexeme]) -> ast.PropertyAccess:
         variable, name = parts
@@ -160,18 +160,13 @@ class TreeBuilder:
     def now(self, parts: list[Lexeme]) -> ast.Now:
         return ast.Now(at=between(parts[0], parts[-1]))
 
-    def nearest(self, parts: list[Any]) -> ast.NearestCall:
-        keyword, _, target, _, query, close = parts
-        return ast.NearestCall(target, query, at=between(keyword, close))
+    nearest = _search(ast.NearestCall)
+    bm25 = _search(ast.Bm25Call)
 
     def text_call(self, parts: list[Any]) -> ast.TextCall:
         keyword, _, field, _, query, *rest = parts
         max_edits = rest[1] if len(rest) == 3 else None
         return ast.TextCall(ast.TextFunction(keyword), field, query, max_edits, at=between(keyword, parts[-1]))
-
-    def bm25(self, parts: list[Any]) -> ast.Bm25Call:
-        keyword, _, field, _, query, close = parts
-        return ast.Bm25Call(field, query, at=between(keyword, close))
 
     def rrf(self, parts: list[Any]) -> ast.RrfCall:
         keyword, _, first, _, second, *rest = parts
@@ -194,8 +189,6 @@ class TreeBuilder:
         items = tuple(part for part in parts if not isinstance(part, Lexeme | None))
         return ast.ListLiteral(items, at=between(parts[0], parts[-1]))
 
-    # ---- writes -----------------------------------------------------------------------------------------
-
     writes = _all(ast.Writes)
     assignment = _pair(ast.Assignment)
 
@@ -216,8 +209,6 @@ class TreeBuilder:
         name, operator, value = parts
         at = TextSpan(name.start_pos, value.at.end)
         return ast.Predicate(name_of(name), ast.Comparison(operator), value, at=at)
-
-    # ---- row filters ------------------------------------------------------------------------------------
 
     any_of = _all(ast.AnyOf)
     all_of = _all(ast.AllOf)

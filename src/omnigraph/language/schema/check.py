@@ -138,8 +138,6 @@ class _Declarer:
     def _catalog_error(self, message: str, at: TextSpan, suggestion: str | None = None) -> None:
         self.sink.report(CATALOG_ERROR, message, at, suggestion=suggestion)
 
-    # -- declarations
-
     def declare_interface(self, syntax: ast.Interface) -> None:
         name = syntax.name.text
         if name in self.interfaces:
@@ -168,9 +166,7 @@ class _Declarer:
         judgeable = self.broken.isdisjoint(interface.text for interface in syntax.implements)
         report = self._error if judgeable else _ignore
         _check_embed_sources(name, properties, unreadable, report)
-        rules = TypeRules("node", name, properties, unreadable, report)
-        for rule in members.rules:
-            rules.read(rule)
+        rules = TypeRules("node", name, properties, unreadable, members.rules, report)
         meaning = replace(
             node,
             implements=tuple(implemented),
@@ -197,9 +193,7 @@ class _Declarer:
                 self._catalog_error(message, endpoint.at, did_you_mean(endpoint.text, self.nodes))
         members = self._read_members("edge", name, syntax.members or ())
         properties = _read_properties("edge", name, members, self._error)
-        rules = TypeRules("edge", name, properties, members.unreadable, self._error)
-        for rule in members.rules:
-            rules.read(rule)
+        rules = TypeRules("edge", name, properties, members.unreadable, members.rules, self._error)
         edge = EdgeType(
             name=name,
             id=UNIDENTIFIED,
@@ -214,8 +208,6 @@ class _Declarer:
         meaning = read_type_annotations(edge, syntax.annotations, self._error)
         rename_from = read_rename_from(syntax.annotations, name, self._error)
         self.edges[name] = DeclaredType(syntax.name, meaning, properties, rename_from)
-
-    # -- their parts
 
     def _cardinality(self, edge: str, card: ast.Cardinality | None) -> Cardinality:
         if card is None:

@@ -7,7 +7,7 @@ type has one key however it is written.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from omnigraph.language.catalog import (
     EDGE_SYSTEM_COLUMNS,
@@ -42,6 +42,7 @@ class TypeRules:
         owner: str,
         properties: Mapping[str, DeclaredProperty],
         unreadable: frozenset[str],
+        rules: Iterable[ast.Rule],
         report: Report,
     ) -> None:
         self.kind = kind
@@ -59,9 +60,10 @@ class TypeRules:
         for prop in properties.values():
             for rule in prop.meaning.inline:
                 self._take_columns(rule, (prop.name,))
+        for written in rules:
+            self._read(written)
 
-    def read(self, rule: ast.Rule) -> None:
-        """Take a rule of the body."""
+    def _read(self, rule: ast.Rule) -> None:
         if isinstance(rule, ast.ColumnsRule):
             self._read_columns(rule)
         elif self.kind == "edge":

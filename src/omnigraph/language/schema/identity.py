@@ -77,8 +77,6 @@ class _Allocator:
         self.next_id += 1
         return allocated
 
-    # -- types
-
     def _match_types(self, ordered: Sequence[DeclaredType]) -> dict[_TypeKey, AnyType]:
         """By name first; a hint is asked only where no accepted declaration has the name."""
         origins = {declared.key: self.known[declared.key] for declared in ordered if declared.key in self.known}
@@ -111,8 +109,6 @@ class _Allocator:
             same_kind = [name for kind, name in self.known if kind == declared.kind]
             self._refuse(hint, f"no accepted declaration has that name: '{hint.text}'", same_kind)
         return None
-
-    # -- properties
 
     def _identify(self, declared: DeclaredType, id_: int, origin: AnyType | None) -> AnyType:
         """The type with its id and those of its properties; a new table gets its incarnation later."""
@@ -176,8 +172,6 @@ class _Allocator:
             self._refuse(hint, f"'{origin.name}.{hint.text}' is consumed by more than one declaration")
             return None
         return source
-
-    # -- what to say
 
     def _refuse(self, hint: Name, why: str, known: Iterable[str] = ()) -> None:
         message = f"@rename_from can't be followed: {why}"

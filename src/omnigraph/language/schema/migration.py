@@ -128,8 +128,6 @@ class _Planner:
             else:
                 yield DropType(old.kind, old.name, self.mode)
 
-    # -- one type
-
     def _plan_type(self, old: AnyType, new: AnyType) -> Iterator[SchemaStep]:
         if old.name != new.name:
             yield RenameType(new.kind, old.name, new.name)
@@ -154,8 +152,6 @@ class _Planner:
         if old.cardinality != new.cardinality:
             reason = f"cardinality can't be changed from {old.cardinality} to {new.cardinality}"
             yield UnsupportedChange(_entity(new), reason)
-
-    # -- its properties
 
     def _plan_properties(self, old: AnyType, new: AnyType, changed: _Rules) -> Iterator[SchemaStep]:
         current, gone = _match_by_id(old.property_list, new.property_list)
@@ -250,9 +246,6 @@ def _embed_meaning(owner: AnyType, prop: Property) -> object:
         return None
     source = owner.properties.get(prop.embed.property)
     return (source.id if source is not None else prop.embed.property, prop.embed.model)
-
-
-# -- constraints
 
 
 def _column_id(owner: AnyType, column: str) -> object:

@@ -67,7 +67,10 @@ def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> tup
     offset, expected = _stop_position(error, end)
     piece = structure[start:end].rstrip()
     if offset >= (last := start + len(piece)):
-        return _describe_early_end(piece, expected), TextSpan(last - 1, last), None
+        message = "the '{' of this declaration is never closed"
+        if piece.count("{") <= piece.count("}"):
+            message = f"the declaration ends too early, expected {_list_expected(expected)}"
+        return message, TextSpan(last - 1, last), None
     word = _WORD.match(structure, offset, end)
     found = word.group() if word else structure[offset]
     if found.startswith("*"):
@@ -106,12 +109,6 @@ def _stop_position(error: UnexpectedInput, end: int) -> tuple[int, set[str]]:
         offset: int | None = error.token.start_pos
         return (end if offset is None or error.token.type == "$END" else offset), set(error.expected)
     return end, set()
-
-
-def _describe_early_end(piece: str, expected: set[str]) -> str:
-    if piece.count("{") > piece.count("}"):
-        return "the '{' of this declaration is never closed"
-    return f"the declaration ends too early, expected {_list_expected(expected)}"
 
 
 def _list_expected(expected: set[str]) -> str:

@@ -5,6 +5,7 @@ Only the parser uses it. It reads literals and nothing else; the meaning of name
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, cast
 
 from lark import Token
@@ -20,6 +21,13 @@ def _int(token: Token) -> int:
     if len(token) > _MOST_DIGITS:
         raise MalformedTokenError("the number is too large", between(token, token))
     return int(token)
+
+
+def _value(
+    kind: Literal["string", "number", "bool", "name"], read: Callable[[Token], str]
+) -> Callable[[TreeBuilder, list[Token]], ast.Value]:
+    """The builder of an argument that is one token."""
+    return lambda _, children: ast.Value(kind, read(children[0]), at=between(children[0], children[0]))
 
 
 class TreeBuilder:
@@ -98,17 +106,10 @@ class TreeBuilder:
         name, value = children
         return str(name), value
 
-    def string(self, children: list[Token]) -> ast.Value:
-        return ast.Value("string", text_of(children[0]), at=between(children[0], children[0]))
-
-    def number(self, children: list[Token]) -> ast.Value:
-        return ast.Value("number", str(children[0]), at=between(children[0], children[0]))
-
-    def boolean(self, children: list[Token]) -> ast.Value:
-        return ast.Value("bool", str(children[0]), at=between(children[0], children[0]))
-
-    def name_value(self, children: list[Token]) -> ast.Value:
-        return ast.Value("name", str(children[0]), at=between(children[0], children[0]))
+    string = _value("string", text_of)
+    number = _value("number", str)
+    boolean = _value("bool", str)
+    name_value = _value("name", str)
 
     def columns_rule(self, children: list[Token]) -> ast.ColumnsRule:
         head, *columns, close = children

@@ -209,9 +209,6 @@ def refuse_blob(scope: Scope, value: TypedProjection, at: TextSpan) -> bool:
     return True
 
 
-# ---- aggregates -----------------------------------------------------------------------------------------
-
-
 def _aggregate(scope: Scope, call: ast.AggregateCall) -> ir.AggregateValue | Refused | None:
     argument = check_value(scope, call.argument)
     if argument is None or refuse_blob(scope, argument, call.argument.at):
@@ -231,9 +228,6 @@ def _aggregate(scope: Scope, call: ast.AggregateCall) -> ir.AggregateValue | Ref
     if adds and isinstance(argument, ir.NodeId):
         return Refused(ir.F64.as_nullable(), f"{function}() can't add up nodes", call.argument.at)
     return ir.AggregateValue(function, argument)
-
-
-# ---- search ---------------------------------------------------------------------------------------------
 
 
 def check_text_call(scope: Scope, call: ast.TextCall) -> ir.TextMatch | Refused | None:

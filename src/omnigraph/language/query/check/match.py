@@ -38,9 +38,6 @@ def _clause(scope: Scope, clause: ast.Clause) -> resolved.Clause | None:
             return _negation(scope, clause)
 
 
-# ---- bindings -------------------------------------------------------------------------------------------
-
-
 def _binding(scope: Scope, binding: ast.Binding) -> resolved.Binding | None:
     name = binding.variable.name
     node = scope.catalog.nodes.get(binding.type_name.text)
@@ -98,9 +95,6 @@ def _pin(scope: Scope, node: NodeType, variable: str, pin: ast.Pin) -> ir.Compar
         return None
     operator = ir.Operator.MEMBER if prop.type.list else ir.Operator.EQUAL
     return ir.Compare(ir.PropertyValue(variable, node, prop), operator, value)
-
-
-# ---- traversals -----------------------------------------------------------------------------------------
 
 
 def _traversal(scope: Scope, traversal: ast.Traversal) -> resolved.Traversal | None:
@@ -241,9 +235,6 @@ def _wrong_endpoint(
     message = f"variable '${variable.name}' has type {bound.name}, but edge '{edge.name}' expects {wanted} there"
     scope.report("T5", message, variable.at)
     return None
-
-
-# ---- negation -------------------------------------------------------------------------------------------
 
 
 def _negation(scope: Scope, negation: ast.Negation) -> resolved.Negation | None:

@@ -8,6 +8,7 @@ that the precedence rules of the language demand, the rest follow in the order o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 from msgspec import Struct
 
@@ -23,26 +24,9 @@ from omnigraph.language.source import TOO_LARGE, DiagnosticSink, Name, SourceTex
 from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem
 
 _PATTERNS = (ast.Binding, ast.Traversal, ast.Negation)
-_CLAUSES = (
-    *_PATTERNS,
-    ast.Filter,
-    ast.TextClause,
-    ast.Pin,
-    ast.Projection,
-    ast.SortKey,
-    ast.Parameter,
-    ast.Insert,
-    ast.Update,
-    ast.Delete,
-)
-_LITERALS = (
-    ast.StringLiteral,
-    ast.IntegerLiteral,
-    ast.FloatLiteral,
-    ast.BooleanLiteral,
-    ast.DateLiteral,
-    ast.DateTimeLiteral,
-)
+_PARTS = (ast.Pin, ast.Projection, ast.SortKey, ast.Parameter)
+_CLAUSES = (*get_args(ast.Clause), *get_args(ast.Statement), *_PARTS)
+_LITERALS = tuple(kind for kind in get_args(ast.Literal) if kind is not ast.ListLiteral)
 
 
 def check_size(query: ast.Query, source: SourceText, limits: QueryLimits) -> None:
