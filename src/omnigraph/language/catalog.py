@@ -195,13 +195,25 @@ class NodeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, di
     annotations: tuple[Annotation, ...] = ()
 
     def index_kinds(self, property_name: str) -> tuple[IndexKind, ...]:
-        """Every index that the declarations ask for on one property; tuples of several columns ask for none."""
-        return index_kinds_of(
-            self.properties[property_name].type,
-            is_key=self.key == (property_name,),
-            is_indexed=property_name in self._indexed,
-            is_unique=property_name in self._unique,
-        )
+        """Every index that the declarations ask for on one property; tuples of several columns ask for none.
+
+        Of a column that has n-grams and a BTREE, Lance asks whichever was built first and scans for what that one can't
+        answer, so a text gets one of the two. N-grams find parts of texts and narrow equality as well; a BTREE finds
+        many values at once, as uniqueness needs it. A key with n-grams is looked up as the id, which is the same text.
+        """
+        type_ = self.properties[property_name].type
+        is_key, is_indexed = self.key == (property_name,), property_name in self._indexed
+        is_unique, is_declared = property_name in self._unique, is_key or is_indexed
+        if type_.is_free_text:
+            texts = (IndexKind.FULL_TEXT,) if is_declared else ()
+            if is_indexed and not is_unique:
+                return (*texts, IndexKind.NGRAM)
+            return (*texts, IndexKind.BTREE) if is_key or is_unique else texts
+        if _is_ordered(type_):
+            return (IndexKind.BTREE,) if is_declared or is_unique else ()
+        if not is_declared or type_.is_blob:
+            return ()
+        return (IndexKind.VECTOR,) if type_.is_vector else (IndexKind.LABEL_LIST,)
 
 
 class EdgeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
@@ -331,28 +343,6 @@ class _Persisted(Struct, frozen=True):
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Persisted)
 _FORMAT = msgspec.json.Decoder(_Format)
-
-
-def index_kinds_of(
-    property_type: PropertyType, *, is_key: bool, is_indexed: bool, is_unique: bool
-) -> tuple[IndexKind, ...]:
-    """What `@key`, `@index` and `@unique` of one column build on a property of this type.
-
-    Of a column that has n-grams and a BTREE, Lance asks whichever was built first and scans for what that one can't
-    answer, so a text gets one of the two. N-grams find parts of texts and narrow equality as well; a BTREE finds many
-    values at once, as uniqueness needs it. A key with n-grams is looked up as the id, which is the same text.
-    """
-    is_declared = is_key or is_indexed
-    if property_type.is_free_text:
-        texts = (IndexKind.FULL_TEXT,) if is_declared else ()
-        if is_indexed and not is_unique:
-            return (*texts, IndexKind.NGRAM)
-        return (*texts, IndexKind.BTREE) if is_key or is_unique else texts
-    if _is_ordered(property_type):
-        return (IndexKind.BTREE,) if is_declared or is_unique else ()
-    if not is_declared or property_type.is_blob:
-        return ()
-    return (IndexKind.VECTOR,) if property_type.is_vector else (IndexKind.LABEL_LIST,)
 
 
 def _is_ordered(property_type: PropertyType) -> bool:

@@ -14,13 +14,12 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from omnigraph.errors import CompileError, Diagnostic
-from omnigraph.language.catalog import Catalog, NodeType
+from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir, resolved
 from omnigraph.language.query.compile import CompiledQuery, Operation, compile_queries
 from omnigraph.language.schema.compile import compile_schema
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 UNPARSABLE = "Q000"
 NEVER_UPDATED = "L201"
@@ -63,10 +62,6 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     type_name: str | None = None
     property_name: str | None = field(default=None, name="property")
     query_names: tuple[str, ...] = ()
-
-    @property
-    def rank(self) -> tuple[int, str, str, str]:
-        return _SEVERITIES.index(self.severity), self.type_name or "", self.property_name or "", self.message
 
 
 class LintReport(Struct, frozen=True):
@@ -147,8 +142,8 @@ def lint_queries(
         return LintReport.of(schema_source, query_path, (), (finding,))
     results = tuple(_result(query) for query in queries)
     valid = [query for query, result in zip(queries, results, strict=True) if result.error is None]
-    findings = sorted(_never_updated(valid), key=lambda finding: finding.rank) if pedantic else ()
-    return LintReport.of(schema_source, query_path, results, tuple(findings))
+    findings = tuple(_never_updated(valid)) if pedantic else ()
+    return LintReport.of(schema_source, query_path, results, findings)
 
 
 def lint_schema(text: str, path: str) -> tuple[LintReport, dict[str, tuple[Diagnostic, ...]]]:
@@ -211,22 +206,19 @@ def _render(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:
-    """For each type that is updated at all: the nullable properties that no update ever sets."""
-    updated: dict[str, NodeType] = {}
-    assigned: dict[str, set[str]] = {}
-    updaters: dict[str, set[str]] = {}
+    """For each type that is updated at all, by name: the nullable properties that no update ever sets."""
+    updates: dict[str, list[tuple[str, ir.UpdateNodes]]] = {}
     for query in queries:
         body = query.resolved.body
         for statement in body.statements if isinstance(body, resolved.Writes) else ():
             if isinstance(statement.plan, ir.UpdateNodes):
-                name = statement.plan.type.name
-                updated[name] = statement.plan.type
-                assigned.setdefault(name, set()).update(a.property.name for a in statement.plan.assignments)
-                updaters.setdefault(name, set()).add(query.name)
-    for name, node in updated.items():
-        for prop in node.properties.values():
+                updates.setdefault(statement.plan.type.name, []).append((query.name, statement.plan))
+    for name, plans in sorted(updates.items()):
+        node = plans[0][1].type
+        assigned = {assignment.property.name for _, plan in plans for assignment in plan.assignments}
+        updaters = tuple(sorted({query for query, _ in plans}))
+        for prop in sorted(node.property_list, key=lambda prop: prop.name):
             skipped = not prop.type.nullable or prop.name in node.key or prop.embed is not None
-            if not skipped and prop.name not in assigned[name]:
+            if not skipped and prop.name not in assigned:
                 message = f"{name}.{prop.name} exists in schema but no update query sets it"
-                names = tuple(sorted(updaters[name]))
-                yield Finding("warning", NEVER_UPDATED, message, name, prop.name, names)
+                yield Finding("warning", NEVER_UPDATED, message, name, prop.name, updaters)

@@ -7,7 +7,7 @@ nothing left to bind: the actor is a constant in it, so a query with a parameter
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -73,18 +73,11 @@ def map_comparisons(test: RowFilter, change: Callable[[ir.Compare], RowFilter]) 
             return any_of(map_comparisons(part, change) for part in test.tests)
 
 
-def comparisons(test: RowFilter) -> Iterator[ir.Compare]:
-    """Every comparison of a filter, in source order."""
-    if isinstance(test, ir.Compare):
-        yield test
-    else:
-        for part in test.tests:
-            yield from comparisons(part)
-
-
 def sides(test: RowFilter) -> list[ir.Value]:
-    """Everything that a filter compares."""
-    return [side for comparison in comparisons(test) for side in (comparison.left, comparison.right)]
+    """Everything that a filter compares, in source order."""
+    if isinstance(test, ir.Compare):
+        return [test.left, test.right]
+    return [side for part in test.tests for side in sides(part)]
 
 
 @dataclass(frozen=True, slots=True)

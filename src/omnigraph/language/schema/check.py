@@ -24,7 +24,6 @@ from omnigraph.language.catalog import (
 from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.annotations import read_property, read_rename_from, read_type_annotations
 from omnigraph.language.schema.constraints import TypeRules
-from omnigraph.language.schema.parser import Parsed
 from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, DeclaredSchema, DeclaredType, Report
 from omnigraph.language.source import SYNTAX, DiagnosticSink, Name, TextSpan, did_you_mean
 from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem
@@ -104,10 +103,10 @@ class _Members(NamedTuple):
     rules: tuple[ast.Rule, ...]
 
 
-def declare(parsed: Parsed, sink: DiagnosticSink) -> DeclaredSchema:
-    """The declarations of a schema. Complete only when nothing was reported."""
-    declarer = _Declarer(parsed, sink)
-    declarations = parsed.syntax.declarations
+def declare(schema: ast.Schema, broken: frozenset[str], sink: DiagnosticSink) -> DeclaredSchema:
+    """The declarations of a schema. Complete only when nothing was reported. `broken` types could not be parsed."""
+    declarer = _Declarer(broken, sink)
+    declarations = schema.declarations
     for interface in [each for each in declarations if isinstance(each, ast.Interface)]:
         declarer.declare_interface(interface)
     for node in [each for each in declarations if isinstance(each, ast.Node)]:
@@ -123,8 +122,8 @@ def _ignore(message: str, at: TextSpan, suggestion: str | None = None) -> None:
 
 
 class _Declarer:
-    def __init__(self, parsed: Parsed, sink: DiagnosticSink) -> None:
-        self.broken = parsed.broken
+    def __init__(self, broken: frozenset[str], sink: DiagnosticSink) -> None:
+        self.broken = broken
         self.sink = sink
         self.interface_members: dict[str, _Members] = {}
         self.interfaces: dict[str, DeclaredType] = {}

@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 def declare_schema(text: str, path: str | None = None) -> DeclaredSchema:
     """Parse and check a schema; one error carries every finding, in source order."""
     sink = DiagnosticSink(SourceText(text, path))
-    declared = declare(parse_recovering(sink), sink)
+    declared = declare(*parse_recovering(sink), sink)
     sink.raise_if_any()
     return declared
 

@@ -99,13 +99,10 @@ class TypeRules:
         if column.text in self.unreadable or (self.kind == "edge" and column.text in _EDGE_RULE_COLUMNS):
             return True
         type_ = self._type_of(rule.value, column)
-        if type_ is None:
+        if type_ is not None and (problem := _body_problem(rule, type_)) is not None:
+            self.report(f"@{rule.value} on '{self.owner}.{column.text}' {problem}", column.at)
             return False
-        problem = _body_problem(rule, type_)
-        if problem is None:
-            return True
-        self.report(f"@{rule.value} on '{self.owner}.{column.text}' {problem}", column.at)
-        return False
+        return type_ is not None
 
     def _type_of(self, rule: str, column: Name) -> PropertyType | None:
         """The type of a column that a rule names. None if there is nothing to check or it was reported."""

@@ -8,7 +8,6 @@ a change may happen: that is the planner's work.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -36,16 +35,13 @@ _KIND_ORDER: dict[TypeKind, int] = {"interface": 0, "node": 1, "edge": 2}
 _TypeKey = tuple[TypeKind, str]
 
 
-class Identified(NamedTuple):
-    """The types of a schema with their identities, in source order, and what was noted while giving them."""
+def allocate(
+    schema: DeclaredSchema, accepted: Catalog | None = None
+) -> tuple[list[AnyType], int, tuple[Diagnostic, ...]]:
+    """The types of `schema` with their identities, in source order, the next free id, and notes about hints.
 
-    types: list[AnyType]
-    next_id: int
-    notes: tuple[Diagnostic, ...]
-
-
-def allocate(schema: DeclaredSchema, accepted: Catalog | None = None) -> Identified:
-    """Give identities to `schema`: following `accepted` when a graph evolves, all fresh when one is created."""
+    Identities follow `accepted` when a graph evolves; all are fresh when one is created.
+    """
     return _Allocator(schema, accepted).allocate()
 
 
@@ -59,7 +55,7 @@ class _Allocator:
         self.notes = DiagnosticSink(schema.source)
         self.next_id = self.accepted.next_id
 
-    def allocate(self) -> Identified:
+    def allocate(self) -> tuple[list[AnyType], int, tuple[Diagnostic, ...]]:
         """Ids are given to all types first, then to the properties of each, then to the tables."""
         ordered = sorted(self.schema.types, key=lambda t: (_KIND_ORDER[t.kind], t.name.text))
         origins = self._match_types(ordered)
@@ -70,7 +66,7 @@ class _Allocator:
             if not isinstance(type_, InterfaceType) and type_.table_incarnation == 0:
                 types[key] = replace(type_, table_incarnation=self._fresh())
         self.errors.raise_if_any()
-        return Identified([types[t.key] for t in self.schema.types], self.next_id, tuple(self.notes.found))
+        return [types[t.key] for t in self.schema.types], self.next_id, tuple(self.notes.found)
 
     def _fresh(self) -> int:
         allocated = self.next_id

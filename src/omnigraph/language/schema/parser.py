@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from lark import Lark, UnexpectedInput
 from lark.utils import TextSlice
@@ -34,28 +34,21 @@ GRAMMAR_OPTIONS: Final[dict[str, Any]] = {"start": "declaration", "maybe_placeho
 _HEAD = re.compile(r"(?<![@\w])(?:node|edge|interface)\s+([A-Za-z_]\w*)", re.ASCII)
 
 
-class Parsed(NamedTuple):
-    """The readable declarations, and the names of the unreadable ones, which nobody may call unknown."""
-
-    syntax: ast.Schema
-    broken: frozenset[str]
-
-
 def parse_schema(text: str, path: str | None = None) -> ast.Schema:
     """The tree of a well-formed file; otherwise one error that carries every finding."""
     sink = DiagnosticSink(SourceText(text, path))
-    parsed = parse_recovering(sink)
+    schema, _ = parse_recovering(sink)
     sink.raise_if_any()
-    return parsed.syntax
+    return schema
 
 
-def parse_recovering(sink: DiagnosticSink) -> Parsed:
-    """Parse what can be parsed and report the rest to `sink`."""
+def parse_recovering(sink: DiagnosticSink) -> tuple[ast.Schema, frozenset[str]]:
+    """The readable declarations, and the names of the unreadable ones, which nobody may call unknown."""
     sink.source.check_size("schema_bytes", SCHEMA_BYTES, "shorten texts and comments, or declare fewer types")
     lone_surrogate = LONE_SURROGATE.search(sink.source.text)
     if lone_surrogate is not None:
         sink.report(SYNTAX, "the text is not valid Unicode: a lone surrogate", TextSpan(*lone_surrogate.span()))
-        return Parsed(ast.Schema(), frozenset())
+        return ast.Schema(), frozenset()
     structure = structure_of(sink.source.text)
     heads = list(_HEAD.finditer(structure))
     starts = [head.start() for head in heads] + [len(structure)]
@@ -77,7 +70,7 @@ def parse_recovering(sink: DiagnosticSink) -> Parsed:
             broken.add(head.group(1))
         else:
             declarations.append(cast(ast.Declaration, declaration))
-    return Parsed(ast.Schema(tuple(declarations)), frozenset(broken))
+    return ast.Schema(tuple(declarations)), frozenset(broken)
 
 
 @cache

@@ -97,10 +97,23 @@ def cell_value(
     `not_a_parameter` is the code for a variable that no parameter declares.
     """
     if isinstance(cell, ast.Variable):
-        return _parameter_cell(scope, owner, prop, cell, expected=expected, code=not_a_parameter)
+        given = scope.parameters.get(cell.name)
+        if given is None:
+            if cell.name not in scope.broken:
+                name, known = f"${cell.name}", spelled_variables(scope.parameters)
+                message = f"'{name}' must be a declared query parameter"
+                scope.report(not_a_parameter, message, cell.at, near=name, among=known)
+            return None
+        takes_text = prop.type.is_blob and given.is_text
+        if not takes_text and not expected.compatible_with(given):
+            message = f"cannot assign/compare {given} with {prop.type} ({owner}.{prop.name}): ${cell.name}"
+            scope.report("T7", message, cell.at, help=conversion(expected, given, cell))
+            return None
+        return ir.ParameterValue(cell.name, given)
     if isinstance(cell, ast.Now):
         if expected.scalar is not Scalar.DATETIME or expected.list:
-            scope.report("T7", f"cannot assign/compare DateTime with {_describe_property(owner, prop)}: now()", cell.at)
+            message = f"cannot assign/compare DateTime with {prop.type} ({owner}.{prop.name}): now()"
+            scope.report("T7", message, cell.at)
             return None
         return ir.Now()
     constant = literal_constant(scope, cell)
@@ -114,27 +127,6 @@ def cell_value(
         scope.report("T3", problem, cell.at, near=near, among=values, help=help)
         return None
     return constant
-
-
-def _parameter_cell(
-    scope: Scope, owner: str, prop: Property, variable: ast.Variable, *, expected: PropertyType, code: str
-) -> ir.Value | None:
-    given = scope.parameters.get(variable.name)
-    if given is None:
-        if variable.name not in scope.broken:
-            name, known = f"${variable.name}", spelled_variables(scope.parameters)
-            scope.report(code, f"'{name}' must be a declared query parameter", variable.at, near=name, among=known)
-        return None
-    takes_text = prop.type.is_blob and given.is_text
-    if not takes_text and not expected.compatible_with(given):
-        message = f"cannot assign/compare {given} with {_describe_property(owner, prop)}: ${variable.name}"
-        scope.report("T7", message, variable.at, help=conversion(expected, given, variable))
-        return None
-    return ir.ParameterValue(variable.name, given)
-
-
-def _describe_property(owner: str, prop: Property) -> str:
-    return f"{prop.type} ({owner}.{prop.name})"
 
 
 _FIXED_INPUT = "its text or vector must be a literal or a parameter"

@@ -192,8 +192,7 @@ def _comparison(scope: Scope, written: ast.Filter) -> RowFilter:
         scope.report(UNCODED, "a row filter compares a property of the type, or $actor", written.at)
     for side, other, operand in zip(sides, reversed(sides), (written.left, written.right), strict=True):
         if isinstance(side, ir.Constant):
-            _check_time(scope, side, operand.at)
-            _check_enum(scope, side, other, comparison.operator, operand.at)
+            _check_constant(scope, side, other, comparison.operator, operand.at)
     return comparison
 
 
@@ -217,27 +216,21 @@ def _operand(scope: Scope, operand: ast.Expression, other: ast.Expression) -> as
             return operand
 
 
-def _check_time(scope: Scope, constant: ir.Constant, at: TextSpan) -> None:
-    """A query reads its dates when it runs; a policy that can't be evaluated must be found out before."""
+def _check_constant(scope: Scope, constant: ir.Constant, other: ir.Value, test: ir.Operator, at: TextSpan) -> None:
+    """A query reads its dates when it runs; a policy that can't be evaluated must be found out before. A misspelt enum
+    value is harmless after `=`, which then shows nothing; after `!=` it would show everything."""
     parse = {Scalar.DATE: parse_date, Scalar.DATETIME: parse_datetime}.get(constant.type.scalar)
-    if parse is None:
-        return
-    for text in constant.value if isinstance(constant.value, tuple) else (constant.value,):
+    tests_for_a_value = test in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER)
+    values = other.type.enum_values if isinstance(other, ir.PropertyValue) and tests_for_a_value else None
+    for item in constant.value if isinstance(constant.value, tuple) else (constant.value,):
         try:
-            parse(str(text))
+            if parse is not None:
+                parse(str(item))
         except BadRequestError as error:
             scope.report(UNCODED, str(error), at)
-
-
-def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, test: ir.Operator, at: TextSpan) -> None:
-    """A misspelt value is harmless after `=`, which then shows nothing; after `!=` it would show everything."""
-    values = other.type.enum_values if isinstance(other, ir.PropertyValue) else None
-    if values is None or test not in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER):
-        return
-    for text in constant.value if isinstance(constant.value, tuple) else (constant.value,):
-        if text not in values:
-            message = f"'{text}' is none of the values of the property: {', '.join(values)}"
-            scope.report(UNCODED, message, at, near=str(text), among=values)
+        if values is not None and item not in values:
+            message = f"'{item}' is none of the values of the property: {', '.join(values)}"
+            scope.report(UNCODED, message, at, near=str(item), among=values)
 
 
 def _holds(left: ir.Constant, test: ir.Operator, right: ir.Constant) -> bool:

@@ -13,7 +13,6 @@ from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import cell_value, check_text_call
 from omnigraph.language.query.check.filters import check_filter
 from omnigraph.language.query.check.scope import UNCODED, Scope
-from omnigraph.language.source import Name
 
 
 def check_clauses(scope: Scope, clauses: Sequence[ast.Clause]) -> tuple[resolved.Clause, ...]:
@@ -42,7 +41,13 @@ def _binding(scope: Scope, binding: ast.Binding) -> resolved.Binding | None:
     name = binding.variable.name
     node = scope.catalog.nodes.get(binding.type_name.text)
     if node is None:
-        _report_unknown_node(scope, binding.type_name)
+        wanted, why = binding.type_name.text, ""
+        if wanted in scope.catalog.interfaces:
+            why = ": it is an interface, and interfaces can't be queried"
+        elif wanted in scope.catalog.edges:
+            why = ": it is an edge type"
+        message = f"unknown node type '{wanted}'{why}"
+        scope.report("T1", message, binding.type_name.at, near=wanted, among=scope.catalog.nodes)
         if not scope.binds(name):
             scope.broken.add(name)
         return None
@@ -50,15 +55,6 @@ def _binding(scope: Scope, binding: ast.Binding) -> resolved.Binding | None:
         return None
     pins = (_pin(scope, node, name, pin) for pin in binding.pins)
     return resolved.Binding(name, node, tuple(pin for pin in pins if pin is not None))
-
-
-def _report_unknown_node(scope: Scope, type_name: Name) -> None:
-    name, why = type_name.text, ""
-    if name in scope.catalog.interfaces:
-        why = ": it is an interface, and interfaces can't be queried"
-    elif name in scope.catalog.edges:
-        why = ": it is an edge type"
-    scope.report("T1", f"unknown node type '{name}'{why}", type_name.at, near=name, among=scope.catalog.nodes)
 
 
 def _bind_node(scope: Scope, variable: ast.Variable, node: NodeType) -> bool:

@@ -96,16 +96,24 @@ def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: 
 
 
 def _declare(scope: Scope, parameter: ast.Parameter) -> None:
-    if parameter.name == ir.NOW_PARAMETER:
-        scope.report(UNCODED, f"parameter name '${ir.NOW_PARAMETER}' is reserved for now()", parameter.at)
-    elif parameter.name in scope.parameters:
-        scope.report(UNCODED, f"parameter '${parameter.name}' is declared twice", parameter.at)
-    else:
-        type_ = _parameter_type(scope, parameter)
-        if type_ is None:
-            scope.broken.add(parameter.name)
-        else:
-            scope.parameters[parameter.name] = type_
+    name, written, at = parameter.name, parameter.type_name.text, parameter.type_name.at
+    if name == ir.NOW_PARAMETER:
+        scope.report(UNCODED, f"parameter name '${name}' is reserved for now()", parameter.at)
+        return
+    if name in scope.parameters:
+        scope.report(UNCODED, f"parameter '${name}' is declared twice", parameter.at)
+        return
+    if (type_ := declared_type(parameter)) is not None:
+        scope.parameters[name] = type_
+        return
+    scope.broken.add(name)
+    if parameter.dimension is not None and written == Scalar.VECTOR:
+        scope.report(UNCODED, f"parameter '${name}': {vector_dimension_problem(parameter.dimension)}", at)
+        return
+    spelling = written if parameter.dimension is None else f"{written}({parameter.dimension})"
+    remedy = ": a vector needs its dimension, as in Vector(4)" if written == Scalar.VECTOR else ""
+    message = f"parameter '${name}' has unknown type '{spelling}'{remedy}"
+    scope.report(UNCODED, message, at, near=written, among=SCALAR_NAMES)
 
 
 def declared_type(parameter: ast.Parameter) -> PropertyType | None:
@@ -115,21 +123,4 @@ def declared_type(parameter: ast.Parameter) -> PropertyType | None:
         return PropertyType.vector(parameter.dimension, nullable=parameter.nullable)
     if parameter.dimension is None and name in SCALAR_NAMES:
         return PropertyType(SCALAR_NAMES[name], nullable=parameter.nullable, list=parameter.is_list)
-    return None
-
-
-def _parameter_type(scope: Scope, parameter: ast.Parameter) -> PropertyType | None:
-    if (type_ := declared_type(parameter)) is not None:
-        return type_
-    name = parameter.type_name.text
-    if parameter.dimension is not None and name == Scalar.VECTOR:
-        problem = vector_dimension_problem(parameter.dimension)
-        scope.report(UNCODED, f"parameter '${parameter.name}': {problem}", parameter.type_name.at)
-        return None
-    message = f"parameter '${parameter.name}' has unknown type '{name}'"
-    if name == Scalar.VECTOR:
-        message += ": a vector needs its dimension, as in Vector(4)"
-    elif parameter.dimension is not None:
-        message = f"parameter '${parameter.name}' has unknown type '{name}({parameter.dimension})'"
-    scope.report(UNCODED, message, parameter.type_name.at, near=name, among=SCALAR_NAMES)
     return None

@@ -7,6 +7,7 @@ mistake is reported once and not at every use.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from itertools import count
 
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType, Property, TableType
@@ -38,12 +39,9 @@ class Scope:
         return f"#{next(self._hidden)}"
 
     def inner(self) -> Scope:
-        scope = Scope(self.catalog, self.findings)
-        scope.parameters = self.parameters
-        scope.nodes = dict(self.nodes)
-        scope.edges = dict(self.edges)
-        scope.broken = set(self.broken)
-        scope._hidden = self._hidden
+        scope = copy(self)
+        scope.nodes, scope.edges, scope.broken = dict(self.nodes), dict(self.edges), set(self.broken)
+        scope.introduced_inside = []
         return scope
 
     def report(
