@@ -16,8 +16,7 @@ import yaml
 from yaml.reader import ReaderError
 
 from omnigraph.errors import CompileError, Diagnostic
-from omnigraph.language.query.syntax import TextSpan
-from omnigraph.language.source import LONE_SURROGATE, SourceText, did_you_mean, in_source_order
+from omnigraph.language.source import LONE_SURROGATE, SourceText, TextSpan, did_you_mean, in_source_order
 
 _TAG: Final = "tag:yaml.org,2002:"
 _KINDS: Final = {"null": "empty", "bool": "a flag", "int": "a number", "float": "a number", "timestamp": "a date"}
@@ -120,7 +119,7 @@ class YamlDocument:
             raise CompileError(in_source_order(finding.diagnostic for finding in self.findings))
 
     def _diagnostic(self, code: str, message: str, at: TextSpan, suggestion: str | None) -> Diagnostic:
-        return self.source.diagnostic(code, message, at.start, at.end, suggestion=suggestion)
+        return self.source.diagnostic(code, message, at, suggestion=suggestion)
 
 
 @dataclass(frozen=True, slots=True)

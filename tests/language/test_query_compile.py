@@ -61,16 +61,6 @@ def test_a_broken_query_does_not_stop_its_neighbours() -> None:
     assert caught.value.code == "T1"
 
 
-def test_check_all_collects_the_findings_of_every_query() -> None:
-    compiled = compile_queries(
-        "query a() { match { $b: Book } return { $b } } query b() { delete Book where x = 1 }", catalog()
-    )
-    with pytest.raises(CompileError) as caught:
-        compiled.check_all()
-    assert [finding.code for finding in caught.value.diagnostics] == ["T1", "T10"]
-    compile_queries(TWO, catalog()).check_all()
-
-
 def test_findings_carry_the_path() -> None:
     with pytest.raises(CompileError, match=r"^lib\.gq:1:1: parse error"):
         compile_queries("nonsense", catalog(), "lib.gq")

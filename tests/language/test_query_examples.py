@@ -31,7 +31,6 @@ def test_the_schema_is_of_a_realistic_size() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_query_compiles_and_can_run(file: Path) -> None:
     compiled = compile_queries(file.read_text("utf-8"), catalog(), file.name)
-    compiled.check_all()
     for query in compiled.queries:
         assert isinstance(query.plan, ir.WritePlan if query.is_mutation else ir.ReadPlan)
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 
 from omnigraph.errors import CompileError
-from omnigraph.language.query.formatter import WIDTH, format_queries
+from omnigraph.language.layout import WIDTH
+from omnigraph.language.query.formatter import format_queries
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.query.tokens import Scan
+from omnigraph.language.source import comments
 
 from .query_programs import programs
 
@@ -186,5 +187,5 @@ def test_formatting_changes_nothing_but_layout(program: str) -> None:
     formatted = format_queries(program)
     assert parse_queries(formatted) == parsed
     assert format_queries(formatted) == formatted
-    kept = [comment.rstrip() for comment in Scan(program).comments]
-    assert sorted(comment.rstrip() for comment in Scan(formatted).comments) == sorted(kept)
+    kept = [comment.text for comment in comments(program)]
+    assert sorted(comment.text for comment in comments(formatted)) == sorted(kept)

@@ -7,12 +7,10 @@ import pytest
 from omnigraph.errors import CompileError
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.parser import MAX_NESTING, parse_queries
-from omnigraph.language.query.syntax import Comparison, TextSpan
-from omnigraph.language.source import MOST_DIAGNOSTICS
+from omnigraph.language.query.syntax import Comparison
+from omnigraph.language.source import MOST_DIAGNOSTICS, Name
 
 from .query_archive import read, write
-
-NOWHERE = TextSpan(0, 0)
 
 
 def clause(text: str) -> ast.Clause:
@@ -36,23 +34,23 @@ def error_of(text: str) -> CompileError:
 
 
 def var(name: str) -> ast.Variable:
-    return ast.Variable(name, NOWHERE)
+    return ast.Variable(name)
 
 
 def name(text: str) -> ast.Name:
-    return ast.Name(text, NOWHERE)
+    return Name(text)
 
 
 def access(variable: str, prop: str) -> ast.PropertyAccess:
-    return ast.PropertyAccess(var(variable), name(prop), NOWHERE)
+    return ast.PropertyAccess(var(variable), name(prop))
 
 
 def text(value: str) -> ast.StringLiteral:
-    return ast.StringLiteral(value, NOWHERE)
+    return ast.StringLiteral(value)
 
 
 def number(value: int) -> ast.IntegerLiteral:
-    return ast.IntegerLiteral(value, NOWHERE)
+    return ast.IntegerLiteral(value)
 
 
 def traversal(
@@ -65,48 +63,40 @@ def traversal(
     hops: ast.Hops | None = None,
 ) -> ast.Traversal:
     named = None if edge_variable is None else var(edge_variable)
-    return ast.Traversal(var(source), name(edge), undirected, named, hops, var(destination), NOWHERE)
+    return ast.Traversal(var(source), name(edge), undirected, named, hops, var(destination))
 
 
 CLAUSES = [
-    ("$b: Paper", ast.Binding(var("b"), name("Paper"), (), NOWHERE)),
+    ("$b: Paper", ast.Binding(var("b"), name("Paper"), ())),
     (
         '$b: Paper { doi: "x", pages: $n, }',
-        ast.Binding(
-            var("b"),
-            name("Paper"),
-            (ast.Pin(name("doi"), text("x"), NOWHERE), ast.Pin(name("pages"), var("n"), NOWHERE)),
-            NOWHERE,
-        ),
+        ast.Binding(var("b"), name("Paper"), (ast.Pin(name("doi"), text("x")), ast.Pin(name("pages"), var("n")))),
     ),
     ("$a wrote $b", traversal("a", "wrote", "b")),
     ("$_ wrote $_", traversal("_", "wrote", "_")),
     ("$a <knows> $b", traversal("a", "knows", "b", undirected=True)),
     ("$a $e:wrote $b", traversal("a", "wrote", "b", edge_variable="e")),
     ("$a $e : < knows > $b", traversal("a", "knows", "b", undirected=True, edge_variable="e")),
-    ("$a knows{1,3} $b", traversal("a", "knows", "b", hops=ast.Hops(1, 3, NOWHERE))),
-    ("$a <knows>{2,} $b", traversal("a", "knows", "b", undirected=True, hops=ast.Hops(2, None, NOWHERE))),
-    ("$b.pages >= 3", ast.Filter(access("b", "pages"), Comparison.GREATER_OR_EQUAL, number(3), NOWHERE)),
+    ("$a knows{1,3} $b", traversal("a", "knows", "b", hops=ast.Hops(1, 3))),
+    ("$a <knows>{2,} $b", traversal("a", "knows", "b", undirected=True, hops=ast.Hops(2, None))),
+    ("$b.pages >= 3", ast.Filter(access("b", "pages"), Comparison.GREATER_OR_EQUAL, number(3))),
     (
         '"abc" contains $b.title',
-        ast.Filter(text("abc"), Comparison.CONTAINS, access("b", "title"), NOWHERE),
+        ast.Filter(text("abc"), Comparison.CONTAINS, access("b", "title")),
     ),
     (
         'search($b.title, "x") = false',
         ast.Filter(
-            ast.TextCall(ast.TextFunction.SEARCH, access("b", "title"), text("x"), None, NOWHERE),
+            ast.TextCall(ast.TextFunction.SEARCH, access("b", "title"), text("x"), None),
             Comparison.EQUAL,
-            ast.BooleanLiteral(False, NOWHERE),
-            NOWHERE,
+            ast.BooleanLiteral(False),
         ),
     ),
     (
         "fuzzy($b.title, $q, 1)",
-        ast.TextClause(
-            ast.TextCall(ast.TextFunction.FUZZY, access("b", "title"), var("q"), number(1), NOWHERE), NOWHERE
-        ),
+        ast.TextClause(ast.TextCall(ast.TextFunction.FUZZY, access("b", "title"), var("q"), number(1))),
     ),
-    ("not { $a wrote $_ }", ast.Negation((traversal("a", "wrote", "_"),), NOWHERE)),
+    ("not { $a wrote $_ }", ast.Negation((traversal("a", "wrote", "_"),))),
 ]
 
 
@@ -184,31 +174,28 @@ def test_programs_can_be_kept_in_sets() -> None:
 
 
 EXPRESSIONS = [
-    ("now()", ast.Now(NOWHERE)),
-    ("now", ast.Alias("now", NOWHERE)),
-    ("count", ast.Alias("count", NOWHERE)),
-    ("datetime", ast.Alias("datetime", NOWHERE)),
-    ("true", ast.BooleanLiteral(True, NOWHERE)),
-    ("true_north", ast.Alias("true_north", NOWHERE)),
+    ("now()", ast.Now()),
+    ("now", ast.Alias("now")),
+    ("count", ast.Alias("count")),
+    ("datetime", ast.Alias("datetime")),
+    ("true", ast.BooleanLiteral(True)),
+    ("true_north", ast.Alias("true_north")),
     ("12", number(12)),
     ("007", number(7)),
     ("9223372036854775807", number(2**63 - 1)),
-    ("0.50", ast.FloatLiteral("0.50", NOWHERE)),
+    ("0.50", ast.FloatLiteral("0.50")),
     (r'"a\"b\\\n\r\t"', text('a"b\\\n\r\t')),
     ('"raw\nnewline // not a comment"', text("raw\nnewline // not a comment")),
-    ('date("2024-05-01")', ast.DateLiteral("2024-05-01", NOWHERE)),
-    ('datetime("x")', ast.DateTimeLiteral("x", NOWHERE)),
-    ("[]", ast.ListLiteral((), NOWHERE)),
-    ("[1, [2]]", ast.ListLiteral((number(1), ast.ListLiteral((number(2),), NOWHERE)), NOWHERE)),
-    ("count($b)", ast.AggregateCall(ast.AggregateFunction.COUNT, var("b"), NOWHERE)),
-    ("nearest($b.vec, $q)", ast.NearestCall(access("b", "vec"), var("q"), NOWHERE)),
+    ('date("2024-05-01")', ast.DateLiteral("2024-05-01")),
+    ('datetime("x")', ast.DateTimeLiteral("x")),
+    ("[]", ast.ListLiteral(())),
+    ("[1, [2]]", ast.ListLiteral((number(1), ast.ListLiteral((number(2),))))),
+    ("count($b)", ast.AggregateCall(ast.AggregateFunction.COUNT, var("b"))),
+    ("nearest($b.vec, $q)", ast.NearestCall(access("b", "vec"), var("q"))),
     (
         "rrf(nearest($b.vec, $q), bm25($b.title, $t), 30)",
         ast.RrfCall(
-            ast.NearestCall(access("b", "vec"), var("q"), NOWHERE),
-            ast.Bm25Call(access("b", "title"), var("t"), NOWHERE),
-            number(30),
-            NOWHERE,
+            ast.NearestCall(access("b", "vec"), var("q")), ast.Bm25Call(access("b", "title"), var("t")), number(30)
         ),
     ),
 ]

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.language.source import SourceText, UnsupportedEscape, comments, did_you_mean, structure_of, unquote
+from omnigraph.language.source import (
+    MalformedTokenError,
+    SourceText,
+    TextSpan,
+    comments,
+    did_you_mean,
+    structure_of,
+    unquote,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +62,9 @@ def test_string_literals(literal: str, value: str) -> None:
 
 
 def test_the_first_unknown_escape_is_located() -> None:
-    assert unquote(r'"a\n\u0041\x"') == UnsupportedEscape(4, r"\u")
+    with pytest.raises(MalformedTokenError, match=r"unsupported escape sequence '\\u'") as caught:
+        unquote(r'"a\n\u0041\x"', 10)
+    assert (caught.value.at.start, caught.value.at.end) == (14, 16)
 
 
 def test_lines_and_columns() -> None:
@@ -68,12 +78,12 @@ def test_lines_and_columns() -> None:
 
 
 def test_a_shown_line_can_always_be_encoded() -> None:
-    diagnostic = SourceText("a \ud800 b").diagnostic("code", "message", 2, 3)
+    diagnostic = SourceText("a \ud800 b").diagnostic("code", "message", TextSpan(2, 3))
     assert diagnostic.render().encode("utf-8").count("\ufffd".encode()) == 1
 
 
 def test_the_caret_stands_under_the_finding() -> None:
-    diagnostic = SourceText("\tnode book {}", "f.pg").diagnostic("code", "message", 6, 10, suggestion="try")
+    diagnostic = SourceText("\tnode book {}", "f.pg").diagnostic("code", "message", TextSpan(6, 10), suggestion="try")
     assert diagnostic.render() == "f.pg:1:7: code: message\n  \tnode book {}\n  \t     ^^^^\n  help: try"
 
 

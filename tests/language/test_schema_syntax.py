@@ -7,35 +7,23 @@ from collections.abc import Callable
 import pytest
 
 from omnigraph.errors import CompileError
+from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.language.schema.parser import parse_schema
-from omnigraph.language.schema.syntax import (
-    AnnotationSyntax,
-    CardSyntax,
-    CheckSyntax,
-    ColumnsRule,
-    EdgeSyntax,
-    InterfaceSyntax,
-    Name,
-    NodeSyntax,
-    PropertySyntax,
-    RangeSyntax,
-    TypeSyntax,
-    Value,
-)
+from omnigraph.language.source import Name
 
 from .growth import assert_about_linear
 
 
-def only_node(text: str) -> NodeSyntax:
+def only_node(text: str) -> ast.Node:
     (declaration,) = parse_schema(text).declarations
-    assert isinstance(declaration, NodeSyntax)
+    assert isinstance(declaration, ast.Node)
     return declaration
 
 
-def only_edge(text: str) -> EdgeSyntax:
+def only_edge(text: str) -> ast.Edge:
     (declaration,) = parse_schema(text).declarations
-    assert isinstance(declaration, EdgeSyntax)
+    assert isinstance(declaration, ast.Edge)
     return declaration
 
 
@@ -53,56 +41,56 @@ def test_a_file_without_declarations_is_valid(text: str) -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("String", TypeSyntax("String")),
-        ("I32?", TypeSyntax("I32", nullable=True)),
-        ("[Date]", TypeSyntax("list", item=TypeSyntax("Date"))),
-        ("[ U64 ]?", TypeSyntax("list", item=TypeSyntax("U64"), nullable=True)),
-        ("Vector(4)?", TypeSyntax("Vector", (Name("4"),), nullable=True)),
-        ("enum(b, a-1, 2_x)", TypeSyntax("enum", (Name("b"), Name("a-1"), Name("2_x")))),
+        ("String", ast.Type("String")),
+        ("I32?", ast.Type("I32", nullable=True)),
+        ("[Date]", ast.Type("list", item=ast.Type("Date"))),
+        ("[ U64 ]?", ast.Type("list", item=ast.Type("U64"), nullable=True)),
+        ("Vector(4)?", ast.Type("Vector", (Name("4"),), nullable=True)),
+        ("enum(b, a-1, 2_x)", ast.Type("enum", (Name("b"), Name("a-1"), Name("2_x")))),
     ],
 )
-def test_types(written: str, expected: TypeSyntax) -> None:
-    assert only_node(f"node A {{ p: {written} }}").members == (PropertySyntax(Name("p"), expected),)
+def test_types(written: str, expected: ast.Type) -> None:
+    assert only_node(f"node A {{ p: {written} }}").members == (ast.Property(Name("p"), expected),)
 
 
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("@x", AnnotationSyntax("x")),
-        ("@x(name)", AnnotationSyntax("x", Value("name", "name"))),
-        ('@x("a \\"b\\" \\\\ \\n\\r\\t")', AnnotationSyntax("x", Value("string", 'a "b" \\ \n\r\t'))),
-        ("@x(007)", AnnotationSyntax("x", Value("number", "007"))),
-        ("@x(1.50)", AnnotationSyntax("x", Value("number", "1.50"))),
-        ("@x(true)", AnnotationSyntax("x", Value("bool", "true"))),
-        ("@x(truely)", AnnotationSyntax("x", Value("name", "truely"))),
+        ("@x", ast.Annotation("x")),
+        ("@x(name)", ast.Annotation("x", ast.Value("name", "name"))),
+        ('@x("a \\"b\\" \\\\ \\n\\r\\t")', ast.Annotation("x", ast.Value("string", 'a "b" \\ \n\r\t'))),
+        ("@x(007)", ast.Annotation("x", ast.Value("number", "007"))),
+        ("@x(1.50)", ast.Annotation("x", ast.Value("number", "1.50"))),
+        ("@x(true)", ast.Annotation("x", ast.Value("bool", "true"))),
+        ("@x(truely)", ast.Annotation("x", ast.Value("name", "truely"))),
         (
             '@x("s", a=1, b="t", c=false)',
-            AnnotationSyntax(
+            ast.Annotation(
                 "x",
-                Value("string", "s"),
-                (("a", Value("number", "1")), ("b", Value("string", "t")), ("c", Value("bool", "false"))),
+                ast.Value("string", "s"),
+                (("a", ast.Value("number", "1")), ("b", ast.Value("string", "t")), ("c", ast.Value("bool", "false"))),
             ),
         ),
     ],
 )
-def test_annotations(written: str, expected: AnnotationSyntax) -> None:
+def test_annotations(written: str, expected: ast.Annotation) -> None:
     assert only_node(f"node A {written} {{}}").annotations == (expected,)
     (prop,) = only_node(f"node A {{ p: I32 {written} }}").members
-    assert isinstance(prop, PropertySyntax)
+    assert isinstance(prop, ast.Property)
     assert prop.annotations == (expected,)
 
 
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("@key(a)", ColumnsRule("key", (Name("a"),))),
-        ("@unique(a, b)", ColumnsRule("unique", (Name("a"), Name("b")))),
-        ("@index (a)", ColumnsRule("index", (Name("a"),))),
-        ("@range(a, 1..5)", RangeSyntax(Name("a"), "1", "5")),
-        ("@range(a, -1.5..)", RangeSyntax(Name("a"), "-1.5", None)),
-        ("@range(a, ..-2)", RangeSyntax(Name("a"), None, "-2")),
-        ("@range(a, 1.0..2.5)", RangeSyntax(Name("a"), "1.0", "2.5")),
-        ('@check(a, "^x$")', CheckSyntax(Name("a"), "^x$")),
+        ("@key(a)", ast.ColumnsRule("key", (Name("a"),))),
+        ("@unique(a, b)", ast.ColumnsRule("unique", (Name("a"), Name("b")))),
+        ("@index (a)", ast.ColumnsRule("index", (Name("a"),))),
+        ("@range(a, 1..5)", ast.RangeRule(Name("a"), "1", "5")),
+        ("@range(a, -1.5..)", ast.RangeRule(Name("a"), "-1.5", None)),
+        ("@range(a, ..-2)", ast.RangeRule(Name("a"), None, "-2")),
+        ("@range(a, 1.0..2.5)", ast.RangeRule(Name("a"), "1.0", "2.5")),
+        ('@check(a, "^x$")', ast.CheckRule(Name("a"), "^x$")),
     ],
 )
 def test_body_rules(written: str, expected: object) -> None:
@@ -111,14 +99,14 @@ def test_body_rules(written: str, expected: object) -> None:
 
 def test_a_rule_name_before_a_parenthesis_is_a_body_rule_even_beside_a_property() -> None:
     prop, rule = only_node("node A { isbn: String @unique(isbn) }").members
-    assert prop == PropertySyntax(Name("isbn"), TypeSyntax("String"))
-    assert rule == ColumnsRule("unique", (Name("isbn"),))
+    assert prop == ast.Property(Name("isbn"), ast.Type("String"))
+    assert rule == ast.ColumnsRule("unique", (Name("isbn"),))
 
 
 def test_keywords_are_contextual() -> None:
     properties = "node: I32 @y implements: I32 edge: I32 enum: enum(enum, true) true: Bool interface: I32"
     members = only_node(f"node A @x implements I {{ {properties} }}").members
-    assert [m.name.text for m in members if isinstance(m, PropertySyntax)] == [
+    assert [m.name.text for m in members if isinstance(m, ast.Property)] == [
         "node",
         "implements",
         "edge",
@@ -130,37 +118,37 @@ def test_keywords_are_contextual() -> None:
 
 def test_an_annotation_called_like_a_keyword_is_no_declaration() -> None:
     members = only_node("node A { x: I32 @node y: I32 @edge\n_node: I32 }").members
-    assert [m.name.text for m in members if isinstance(m, PropertySyntax)] == ["x", "y", "_node"]
+    assert [m.name.text for m in members if isinstance(m, ast.Property)] == ["x", "y", "_node"]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("edge E: A -> B", EdgeSyntax(Name("E"), Name("A"), Name("B"))),
-        ("edge E: A -> B {}", EdgeSyntax(Name("E"), Name("A"), Name("B"), members=())),
-        ("edge E: A->B @card(1..)", EdgeSyntax(Name("E"), Name("A"), Name("B"), CardSyntax(1, None))),
+        ("edge E: A -> B", ast.Edge(Name("E"), Name("A"), Name("B"))),
+        ("edge E: A -> B {}", ast.Edge(Name("E"), Name("A"), Name("B"), members=())),
+        ("edge E: A->B @card(1..)", ast.Edge(Name("E"), Name("A"), Name("B"), ast.Cardinality(1, None))),
         (
             "edge E:A->B@card(0..5)@x{p:I32}",
-            EdgeSyntax(
+            ast.Edge(
                 Name("E"),
                 Name("A"),
                 Name("B"),
-                CardSyntax(0, 5),
-                (AnnotationSyntax("x"),),
-                (PropertySyntax(Name("p"), TypeSyntax("I32")),),
+                ast.Cardinality(0, 5),
+                (ast.Annotation("x"),),
+                (ast.Property(Name("p"), ast.Type("I32")),),
             ),
         ),
     ],
 )
-def test_edges(text: str, expected: EdgeSyntax) -> None:
+def test_edges(text: str, expected: ast.Edge) -> None:
     assert only_edge(text) == expected
 
 
 def test_interfaces_and_implements() -> None:
     schema = parse_schema("interface I { p: I32 } node A @x implements I, J {}")
     assert schema.declarations == (
-        InterfaceSyntax(Name("I"), (PropertySyntax(Name("p"), TypeSyntax("I32")),)),
-        NodeSyntax(Name("A"), (AnnotationSyntax("x"),), (Name("I"), Name("J"))),
+        ast.Interface(Name("I"), (ast.Property(Name("p"), ast.Type("I32")),)),
+        ast.Node(Name("A"), (ast.Annotation("x"),), (Name("I"), Name("J"))),
     )
 
 

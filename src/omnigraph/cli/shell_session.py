@@ -413,5 +413,5 @@ def _declaration(schema: str, name: str) -> str:
     if name not in declared:
         hint = did_you_mean(name, list(declared))
         raise BadRequestError(f"the schema has no type '{name}'" + (f"; {hint}" if hint else ""))
-    start, end = declared[name].at
-    return schema[start:end]
+    at = declared[name].at
+    return schema[at.start : at.end]

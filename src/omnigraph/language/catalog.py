@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -131,11 +132,37 @@ def _alone(tuples: Iterable[tuple[str, ...]]) -> frozenset[str]:
     return frozenset(names[0] for names in tuples if len(names) == 1)
 
 
-def _index_by_name(properties: Iterable[Property]) -> dict[str, Property]:
-    return {prop.name: prop for prop in properties}
+class _Declared:
+    """What every type has. Each type lists its fields itself, because their order is that of the persisted form."""
+
+    kind: ClassVar[TypeKind]
+    name: str
+    property_list: tuple[Property, ...]
+
+    @cached_property
+    def properties(self) -> Mapping[str, Property]:
+        """By name, in column order."""
+        return {prop.name: prop for prop in self.property_list}
+
+    @property
+    def type_key(self) -> str:
+        return f"{self.kind}:{self.name}"
 
 
-class InterfaceType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
+class _Table(_Declared):
+    uniques: tuple[tuple[str, ...], ...]
+    indexes: tuple[tuple[str, ...], ...]
+
+    @cached_property
+    def _indexed(self) -> frozenset[str]:
+        return _alone(self.indexes)
+
+    @cached_property
+    def _unique(self) -> frozenset[str]:
+        return _alone(self.uniques)
+
+
+class InterfaceType(_Declared, Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
     """A contract that node types implement. It has no rows and can't be queried."""
 
     kind: ClassVar[TypeKind] = "interface"
@@ -144,12 +171,8 @@ class InterfaceType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=
     id: int
     property_list: tuple[Property, ...] = field(name="properties", default=())
 
-    @cached_property
-    def properties(self) -> Mapping[str, Property]:
-        return _index_by_name(self.property_list)
 
-
-class NodeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
+class NodeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
     """A node type. `key` lists its members in stable-property-id order, the order ids are made in."""
 
     kind: ClassVar[TypeKind] = "node"
@@ -171,34 +194,29 @@ class NodeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True)
     instruction: str | None = None
     annotations: tuple[Annotation, ...] = ()
 
-    @cached_property
-    def properties(self) -> Mapping[str, Property]:
-        """By name, in column order."""
-        return _index_by_name(self.property_list)
-
-    @property
-    def type_key(self) -> str:
-        return f"node:{self.name}"
-
     def index_kinds(self, property_name: str) -> tuple[IndexKind, ...]:
-        """Every index that the declarations ask for on one property; tuples of several columns ask for none."""
-        return index_kinds_of(
-            self.properties[property_name].type,
-            is_key=self.key == (property_name,),
-            is_indexed=property_name in self._indexed,
-            is_unique=property_name in self._unique,
-        )
+        """Every index that the declarations ask for on one property; tuples of several columns ask for none.
 
-    @cached_property
-    def _indexed(self) -> frozenset[str]:
-        return _alone(self.indexes)
+        Of a column that has n-grams and a BTREE, Lance asks whichever was built first and scans for what that one can't
+        answer, so a text gets one of the two. N-grams find parts of texts and narrow equality as well; a BTREE finds
+        many values at once, as uniqueness needs it. A key with n-grams is looked up as the id, which is the same text.
+        """
+        type_ = self.properties[property_name].type
+        is_key, is_indexed = self.key == (property_name,), property_name in self._indexed
+        is_unique, is_declared = property_name in self._unique, is_key or is_indexed
+        if type_.is_free_text:
+            texts = (IndexKind.FULL_TEXT,) if is_declared else ()
+            if is_indexed and not is_unique:
+                return (*texts, IndexKind.NGRAM)
+            return (*texts, IndexKind.BTREE) if is_key or is_unique else texts
+        if _is_ordered(type_):
+            return (IndexKind.BTREE,) if is_declared or is_unique else ()
+        if not is_declared or type_.is_blob:
+            return ()
+        return (IndexKind.VECTOR,) if type_.is_vector else (IndexKind.LABEL_LIST,)
 
-    @cached_property
-    def _unique(self) -> frozenset[str]:
-        return _alone(self.uniques)
 
-
-class EdgeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
+class EdgeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
     """An edge type between two node types. Edges have no key; `src` and `dst` may stand in its constraints."""
 
     kind: ClassVar[TypeKind] = "edge"
@@ -219,24 +237,10 @@ class EdgeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True)
     instruction: str | None = None
     annotations: tuple[Annotation, ...] = ()
 
-    @cached_property
-    def properties(self) -> Mapping[str, Property]:
-        """By name, in column order."""
-        return _index_by_name(self.property_list)
-
-    @property
-    def type_key(self) -> str:
-        return f"edge:{self.name}"
-
     def index_kinds(self, property_name: str) -> tuple[IndexKind, ...]:
         """As of a node, but only what finds values: edges are not searched."""
-        if property_name in self._looked_up and _is_ordered(self.properties[property_name].type):
-            return (IndexKind.BTREE,)
-        return ()
-
-    @cached_property
-    def _looked_up(self) -> frozenset[str]:
-        return _alone(self.indexes) | _alone(self.uniques)
+        is_declared = property_name in self._indexed or property_name in self._unique
+        return (IndexKind.BTREE,) if is_declared and _is_ordered(self.properties[property_name].type) else ()
 
     @property
     def is_symmetric(self) -> bool:
@@ -287,9 +291,7 @@ class Catalog(Struct, frozen=True, dict=True):
 
     def types(self) -> Iterator[AnyType]:
         """Interfaces, then nodes, then edges."""
-        yield from self.interfaces.values()
-        yield from self.nodes.values()
-        yield from self.edges.values()
+        return chain(self.interfaces.values(), self.nodes.values(), self.edges.values())
 
     @cached_property
     def digest(self) -> str:
@@ -300,11 +302,11 @@ class Catalog(Struct, frozen=True, dict=True):
         """The persisted form: deterministic, compact, with its format version first."""
         return _ENCODER.encode(
             _Persisted(
-                format=CATALOG_FORMAT,
-                next_id=self.next_id,
-                interfaces=tuple(self.interfaces.values()),
-                nodes=tuple(self.nodes.values()),
-                edges=tuple(self.edges.values()),
+                CATALOG_FORMAT,
+                self.next_id,
+                tuple(self.interfaces.values()),
+                tuple(self.nodes.values()),
+                tuple(self.edges.values()),
             )
         )
 
@@ -341,28 +343,6 @@ class _Persisted(Struct, frozen=True):
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Persisted)
 _FORMAT = msgspec.json.Decoder(_Format)
-
-
-def index_kinds_of(
-    property_type: PropertyType, *, is_key: bool, is_indexed: bool, is_unique: bool
-) -> tuple[IndexKind, ...]:
-    """What `@key`, `@index` and `@unique` of one column build on a property of this type.
-
-    Of a column that has n-grams and a BTREE, Lance asks whichever was built first and scans for what that one can't
-    answer, so a text gets one of the two. N-grams find parts of texts and narrow equality as well; a BTREE finds many
-    values at once, as uniqueness needs it. A key with n-grams is looked up as the id, which is the same text.
-    """
-    is_declared = is_key or is_indexed
-    if property_type.is_free_text:
-        texts = (IndexKind.FULL_TEXT,) if is_declared else ()
-        if is_indexed and not is_unique:
-            return (*texts, IndexKind.NGRAM)
-        return (*texts, IndexKind.BTREE) if is_key or is_unique else texts
-    if _is_ordered(property_type):
-        return (IndexKind.BTREE,) if is_declared or is_unique else ()
-    if not is_declared or property_type.is_blob:
-        return ()
-    return (IndexKind.VECTOR,) if property_type.is_vector else (IndexKind.LABEL_LIST,)
 
 
 def _is_ordered(property_type: PropertyType) -> bool:

@@ -14,13 +14,12 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from omnigraph.errors import CompileError, Diagnostic
-from omnigraph.language.catalog import Catalog, NodeType
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query.compile import CompiledQuery, Operation, compile_queries
-from omnigraph.language.query.resolved import ResolvedUpdate, ResolvedWrites
 from omnigraph.language.schema.compile import compile_schema
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 UNPARSABLE = "Q000"
 NEVER_UPDATED = "L201"
@@ -63,10 +62,6 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     type_name: str | None = None
     property_name: str | None = field(default=None, name="property")
     query_names: tuple[str, ...] = ()
-
-    @property
-    def rank(self) -> tuple[int, str, str, str]:
-        return _SEVERITIES.index(self.severity), self.type_name or "", self.property_name or "", self.message
 
 
 class LintReport(Struct, frozen=True):
@@ -117,12 +112,12 @@ class LintReport(Struct, frozen=True):
             if result.error is None:
                 yield f"OK    query `{result.name}` ({result.kind})"
             else:
-                yield f"ERROR query `{result.name}`: {_indent(_render(shown.get(result.error)) or result.error)}"
+                yield f"ERROR query `{result.name}`: {_indent(_render(shown.get(result.error, ())) or result.error)}"
             for warning in result.warnings:
                 yield f"WARN  query `{result.name}`: {warning}"
         for finding in self.findings:
             label = {"error": "ERROR", "warning": "WARN ", "info": "INFO "}[finding.severity]
-            text = _render(shown.get(finding.message)) or finding.message
+            text = _render(shown.get(finding.message, ())) or finding.message
             yield f"{label} {finding.code}: {_indent(text)}"
         counted = "1 query" if len(self.results) == 1 else f"{len(self.results)} queries"
         yield (
@@ -147,8 +142,8 @@ def lint_queries(
         return LintReport.of(schema_source, query_path, (), (finding,))
     results = tuple(_result(query) for query in queries)
     valid = [query for query, result in zip(queries, results, strict=True) if result.error is None]
-    findings = sorted(_never_updated(valid), key=lambda finding: finding.rank) if pedantic else ()
-    return LintReport.of(schema_source, query_path, results, tuple(findings))
+    findings = tuple(_never_updated(valid)) if pedantic else ()
+    return LintReport.of(schema_source, query_path, results, findings)
 
 
 def lint_schema(text: str, path: str) -> tuple[LintReport, dict[str, tuple[Diagnostic, ...]]]:
@@ -157,13 +152,10 @@ def lint_schema(text: str, path: str) -> tuple[LintReport, dict[str, tuple[Diagn
         compile_schema(text, path)
     except CompileError as error:
         by_message: dict[str, tuple[Diagnostic, ...]] = {_spell(found): (found,) for found in error.diagnostics}
-        findings = tuple(Finding("error", _code(shown[0]), message) for message, shown in by_message.items())
+        codes = [(UNPARSABLE if d.code.endswith("error") else d.code) for (d,) in by_message.values()]
+        findings = tuple(Finding("error", code, message) for code, message in zip(codes, by_message, strict=True))
         return LintReport.of(SchemaSource.file(path), "", (), findings), by_message
     return LintReport.of(SchemaSource.file(path), "", (), ()), {}
-
-
-def _code(diagnostic: Diagnostic) -> str:
-    return UNPARSABLE if diagnostic.code.endswith("error") else diagnostic.code
 
 
 def diagnostics_of(catalog: Catalog, query_text: str, query_path: str) -> dict[str, tuple[Diagnostic, ...]]:
@@ -204,34 +196,29 @@ def _spell(diagnostic: Diagnostic) -> str:
     return f"{coded}: {diagnostic.message}{where}{hint}"
 
 
-def _render(diagnostics: Sequence[Diagnostic] | None) -> str:
+def _render(diagnostics: Iterable[Diagnostic]) -> str:
     """The same with the line of source and a caret below each."""
-    return "\n".join(line for diagnostic in diagnostics or () for line in _render_lines(diagnostic))
-
-
-def _render_lines(diagnostic: Diagnostic) -> Iterator[str]:
-    excerpt = diagnostic.render().split("\n")[1:]
-    yield _spell(replace(diagnostic, suggestion=None) if excerpt else diagnostic)
-    yield from excerpt
+    lines: list[str] = []
+    for diagnostic in diagnostics:
+        excerpt = diagnostic.render().split("\n")[1:]
+        lines += [_spell(replace(diagnostic, suggestion=None) if excerpt else diagnostic), *excerpt]
+    return "\n".join(lines)
 
 
 def _never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:
-    """For each type that is updated at all: the nullable properties that no update ever sets."""
-    updated: dict[str, NodeType] = {}
-    assigned: dict[str, set[str]] = {}
-    updaters: dict[str, set[str]] = {}
+    """For each type that is updated at all, by name: the nullable properties that no update ever sets."""
+    updates: dict[str, list[tuple[str, ir.UpdateNodes]]] = {}
     for query in queries:
         body = query.resolved.body
-        for statement in body.statements if isinstance(body, ResolvedWrites) else ():
-            if isinstance(statement, ResolvedUpdate):
-                name = statement.type.name
-                updated[name] = statement.type
-                assigned.setdefault(name, set()).update(a.property.name for a in statement.assignments)
-                updaters.setdefault(name, set()).add(query.name)
-    for name, node in updated.items():
-        for prop in node.properties.values():
+        for statement in body.statements if isinstance(body, resolved.Writes) else ():
+            if isinstance(statement.plan, ir.UpdateNodes):
+                updates.setdefault(statement.plan.type.name, []).append((query.name, statement.plan))
+    for name, plans in sorted(updates.items()):
+        node = plans[0][1].type
+        assigned = {assignment.property.name for _, plan in plans for assignment in plan.assignments}
+        updaters = tuple(sorted({query for query, _ in plans}))
+        for prop in sorted(node.property_list, key=lambda prop: prop.name):
             skipped = not prop.type.nullable or prop.name in node.key or prop.embed is not None
-            if not skipped and prop.name not in assigned[name]:
+            if not skipped and prop.name not in assigned:
                 message = f"{name}.{prop.name} exists in schema but no update query sets it"
-                names = tuple(sorted(updaters[name]))
-                yield Finding("warning", NEVER_UPDATED, message, name, prop.name, names)
+                yield Finding("warning", NEVER_UPDATED, message, name, prop.name, updaters)

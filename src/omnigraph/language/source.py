@@ -1,7 +1,7 @@
 """Source texts of both languages: positions, diagnostics, string literals, comments, and the parsers of the grammars.
 
-The parsers and checkers of `.pg` and `.gq` hold one `SourceText` per file and turn character offsets into `Span`s and
-`Diagnostic`s through it. Nothing here reads a user's file or decides what is an error.
+The parsers and checkers of `.pg` and `.gq` hold one `SourceText` per file and turn the `TextSpan`s of their trees into
+`Span`s and `Diagnostic`s through it. Nothing here reads a user's file or decides what is an error.
 """
 
 from __future__ import annotations
@@ -9,23 +9,63 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
 from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import Struct
+
 from omnigraph.errors import CompileError, Diagnostic, Span
 
 if TYPE_CHECKING:
     from lark import Lark
 
+SYNTAX = "parse error"
 TOO_LARGE = "limit error"
 """The code of a finding about a text, or a part of one, that exceeds a limit. The message names the limit."""
 
 # Python strings can hold what no UTF-8 file can; it must never reach a message or a persisted catalog.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class TextSpan(Struct, frozen=True, eq=False, gc=False):
+    """The characters `text[start:end]` that a node was read from. Takes no part in comparing nodes."""
+
+    start: int
+    end: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TextSpan)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+NOWHERE = TextSpan(0, 0)
+
+
+class SyntaxNode(Struct, frozen=True, kw_only=True):
+    """A part of a syntax tree. Its position comes last and does not count when two trees are compared."""
+
+    at: TextSpan = NOWHERE
+
+
+class Name(SyntaxNode, frozen=True):
+    """An identifier as written."""
+
+    text: str
+
+
+class MalformedTokenError(Exception):
+    """A text that a grammar admits and the language does not, such as an integer beyond 64 bits."""
+
+    def __init__(self, message: str, at: TextSpan) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
 
 
 class SourceText:
@@ -49,13 +89,9 @@ class SourceText:
             offsets.append(offsets[-1] + _byte_length(self.text[start:end]))
         return offsets
 
-    def line_at(self, offset: int) -> int:
-        """The 1-based line that holds the character at `offset`."""
-        return bisect_right(self._line_starts, offset)
-
     def span(self, start: int, end: int) -> Span:
         """The span of `text[start:end]`; a zero-width one is widened to 1: there must be something to point at."""
-        line = self.line_at(start)
+        line = bisect_right(self._line_starts, start)  # lines count from 1
         line_start = self._line_starts[line - 1]
         first = self._line_bytes[line - 1] + _byte_length(self.text[line_start:start])
         last = first + _byte_length(self.text[start:end])
@@ -73,10 +109,11 @@ class SourceText:
         size = len(self.text) if len(self.text) > limit else _byte_length(self.text)
         if size > limit:
             message = f"{name}: the text has {size} bytes, the limit is {limit}"
-            raise CompileError([self.diagnostic(TOO_LARGE, message, len(self.text), len(self.text), suggestion=remedy)])
+            end = TextSpan(len(self.text), len(self.text))
+            raise CompileError([self.diagnostic(TOO_LARGE, message, end, suggestion=remedy)])
 
-    def diagnostic(self, code: str, message: str, start: int, end: int, *, suggestion: str | None = None) -> Diagnostic:
-        span = self.span(start, end)
+    def diagnostic(self, code: str, message: str, at: TextSpan, *, suggestion: str | None = None) -> Diagnostic:
+        span = self.span(at.start, at.end)
         line = self.line_text(span.line)
         return Diagnostic(
             code=code,
@@ -108,9 +145,9 @@ class DiagnosticSink:
         self.source = source
         self.found: list[Diagnostic] = []
 
-    def report(self, code: str, message: str, at: tuple[int, int], *, suggestion: str | None = None) -> None:
+    def report(self, code: str, message: str, at: TextSpan, *, suggestion: str | None = None) -> None:
         """Add one finding; the compilation ends here when there are too many."""
-        self.found.append(self.source.diagnostic(code, message, at[0], at[1], suggestion=suggestion))
+        self.found.append(self.source.diagnostic(code, message, at, suggestion=suggestion))
         if len(self.found) >= MOST_DIAGNOSTICS:
             self.raise_if_any()
 
@@ -133,6 +170,11 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     similar = [candidate for candidate in known if abs(len(candidate) - len(name)) <= 1 + len(name) // 3]
     near = _most_similar(name, similar[:MOST_CANDIDATES])
     return f"did you mean '{near}'?" if near else None
+
+
+def one_of(phrases: Sequence[str]) -> str:
+    """The phrases as a message lists them: `a, b or c`."""
+    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"
 
 
 def _most_similar(name: str, candidates: Iterable[str]) -> str | None:
@@ -169,24 +211,14 @@ class Comment(NamedTuple):
     text: str
 
 
-class UnsupportedEscape(NamedTuple):
-    """An escape that no string literal knows; `offset` counts from the opening quote."""
-
-    offset: int
-    sequence: str
-
-    @property
-    def message(self) -> str:
-        return f"unsupported escape sequence '{self.sequence}' in a string; use \\\" \\\\ \\n \\r or \\t"
-
-
-def unquote(literal: str) -> str | UnsupportedEscape:
-    """The value of a literal with its quotes, or the first escape in it that does not exist."""
+def unquote(literal: str, start: int = 0) -> str:
+    """The value of a literal with its quotes, which begins at `start`. Raises for an escape that does not exist."""
     if "\\" not in literal:
         return literal[1:-1]
     for match in _ESCAPE.finditer(literal, 1, len(literal) - 1):
         if match.group(1) not in _UNESCAPED:
-            return UnsupportedEscape(match.start(), match.group())
+            message = f"unsupported escape sequence '{match.group()}' in a string; use \\\" \\\\ \\n \\r or \\t"
+            raise MalformedTokenError(message, TextSpan(start + match.start(), start + match.end()))
     return _ESCAPE.sub(lambda match: _UNESCAPED[match.group(1)], literal[1:-1])
 
 
@@ -216,6 +248,20 @@ def structure_of(text: str) -> str:
         return (" " if closed else "*") * length
 
     return _STRINGS_AND_COMMENTS.sub(mask, text)
+
+
+def between(first: Any, last: Any) -> TextSpan:
+    """The span from one token of a parser to another."""
+    return TextSpan(first.start_pos, last.end_pos)
+
+
+def name_of(token: Any) -> Name:
+    return Name(str(token), at=TextSpan(token.start_pos, token.end_pos))
+
+
+def text_of(token: Any) -> str:
+    """The value of a string token."""
+    return unquote(token, token.start_pos)
 
 
 def grammar_parser(package: str, transformer: object, **options: Any) -> Lark:

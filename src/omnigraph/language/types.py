@@ -117,8 +117,7 @@ class PropertyType(Struct, frozen=True, omit_defaults=True):
             return self.scalar is other.scalar and self.dimension == other.dimension
         return self.scalar is other.scalar or (self.scalar in NUMERIC and other.scalar in NUMERIC)
 
-    @property
-    def display(self) -> str:
+    def __str__(self) -> str:
         """The name used in messages: `I32?`, `[String]`, `Vector(4)`, `enum(a, b)`."""
         if self.enum_values is not None:
             name = f"enum({', '.join(self.enum_values)})"
@@ -130,5 +129,4 @@ class PropertyType(Struct, frozen=True, omit_defaults=True):
             name = f"[{name}]"
         return name + ("?" if self.nullable else "")
 
-    def __str__(self) -> str:
-        return self.display
+    display = property(__str__)

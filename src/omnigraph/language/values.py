@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Sequence
 from decimal import Decimal
+from types import NoneType
 
 from omnigraph.dates import MILLIS_PER_DAY, days_from_civil
 from omnigraph.errors import BadRequestError
@@ -26,6 +27,7 @@ _TIME = re.compile(
 )
 _DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LONGEST_BARE_DATE = 10
+_SHAPES = {NoneType: "null", bool: "a boolean", str: "a string", bytes: "bytes", list: "an array", tuple: "an array"}
 _SMALLEST_INTEGER, _LARGEST_INTEGER = INTEGER_RANGES[Scalar.I64][0], INTEGER_RANGES[Scalar.U64][1]
 
 
@@ -35,7 +37,8 @@ def parse_date(text: str) -> int:
         millis = _parse_timestamp(text)
         days = None if millis is None else millis // MILLIS_PER_DAY
     else:
-        days = _parse_bare_date(text)
+        match = _DATE.fullmatch(text)
+        days = None if match is None else _days_of(match)
     if days is None or not -(2**31) <= days < 2**31:
         raise BadRequestError(f"invalid Date literal '{text}': expected YYYY-MM-DD, YYYYMMDD or a full timestamp")
     return days
@@ -51,17 +54,9 @@ def parse_datetime(text: str) -> int:
     return millis
 
 
-def _parse_bare_date(text: str) -> int | None:
-    match = _DATE.fullmatch(text)
-    return None if match is None else _days_of(match)
-
-
 def _parse_timestamp(text: str) -> int | None:
     match = _DATE.match(text)
-    if match is None:
-        return None
-    days = _days_of(match)
-    if days is None:
+    if match is None or (days := _days_of(match)) is None:
         return None
     rest = text[match.end() :]
     if not rest:
@@ -180,23 +175,11 @@ def fnv1a64(text: str) -> int:
 
 def shape_of(value: object) -> str:
     """How a message names the JSON type of a value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int():
-            return "an integer" if _SMALLEST_INTEGER <= value <= _LARGEST_INTEGER else "a number beyond 64 bits"
-        case float():
-            return "a number with a fraction" if math.isfinite(value) else "a number that is not finite"
-        case str():
-            return "a string"
-        case bytes():
-            return "bytes"
-        case list() | tuple():
-            return "an array"
-        case _:
-            return "an object"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "an integer" if _SMALLEST_INTEGER <= value <= _LARGEST_INTEGER else "a number beyond 64 bits"
+    if isinstance(value, float):
+        return "a number with a fraction" if math.isfinite(value) else "a number that is not finite"
+    return next((name for kind, name in _SHAPES.items() if isinstance(value, kind)), "an object")
 
 
 def pattern_problem(pattern: str) -> str | None:

@@ -12,7 +12,7 @@ from enum import Enum
 from string import Formatter
 
 from omnigraph.dates import format_date, format_datetime
-from omnigraph.errors import ConstraintRule
+from omnigraph.errors import ConstraintRule as Rule
 from omnigraph.language.types import FLOATS, Scalar
 from omnigraph.language.values import shortest_float
 
@@ -23,103 +23,94 @@ class Sentence(Enum):
     """Every sentence, with the rule that it is about. Names in braces stand for values."""
 
     # Records and their members
-    NOT_STRICT_JSON = (ConstraintRule.RECORD, "invalid strict JSON: {reason}")
-    NOT_JSON = (ConstraintRule.RECORD, "{reason}")
-    NO_OBJECT = (ConstraintRule.RECORD, "expected a JSON object with 'type' or 'edge', got {shape}")
-    NO_TYPE = (ConstraintRule.RECORD, "expected 'type' or 'edge', which must be a string")
-    TWO_TYPES = (ConstraintRule.RECORD, "expected exactly one of 'type' or 'edge'")
-    UNKNOWN_TYPE = (ConstraintRule.RECORD, "unknown {kind} type '{name}'{suggestion}")
+    NOT_STRICT_JSON = (Rule.RECORD, "invalid strict JSON: {reason}")
+    NOT_JSON = (Rule.RECORD, "{reason}")
+    NO_OBJECT = (Rule.RECORD, "expected a JSON object with 'type' or 'edge', got {shape}")
+    NO_TYPE = (Rule.RECORD, "expected 'type' or 'edge', which must be a string")
+    TWO_TYPES = (Rule.RECORD, "expected exactly one of 'type' or 'edge'")
+    UNKNOWN_TYPE = (Rule.RECORD, "unknown {kind} type '{name}'{suggestion}")
     UNKNOWN_MEMBER = (
-        ConstraintRule.RECORD,
+        Rule.RECORD,
         "unknown top-level graph batch field '{name}'; properties of a {kind} belong into 'data'",
     )
-    NO_DATA = (ConstraintRule.RECORD, "'data' must be an object, got {shape}")
-    NO_NODE_ID = (ConstraintRule.RECORD, "'{name}' must be a string, the id of a node; got {shape}")
-    NO_NODE_KEY = (
-        ConstraintRule.RECORD,
-        "'{name}' must be a string, the id of a {node}, or a value of its key: {reason}",
-    )
-    NO_ROW = (ConstraintRule.RECORD, "expected the properties of a {type} by name, got {shape}")
-    MALFORMED_ROW = (ConstraintRule.RECORD, "the record is malformed: {reason}")
-    UNKNOWN_FIELD = (ConstraintRule.FIELD, "unknown input field '{name}'{suggestion}")
-    RESERVED_FIELD = (ConstraintRule.FIELD, "'{name}' is reserved physical state")
+    NO_DATA = (Rule.RECORD, "'data' must be an object, got {shape}")
+    NO_NODE_ID = (Rule.RECORD, "'{name}' must be a string, the id of a node; got {shape}")
+    NO_NODE_KEY = (Rule.RECORD, "'{name}' must be a string, the id of a {node}, or a value of its key: {reason}")
+    NO_ROW = (Rule.RECORD, "expected the properties of a {type} by name, got {shape}")
+    MALFORMED_ROW = (Rule.RECORD, "the record is malformed: {reason}")
+    UNKNOWN_FIELD = (Rule.FIELD, "unknown input field '{name}'{suggestion}")
+    RESERVED_FIELD = (Rule.FIELD, "'{name}' is reserved physical state")
     RESERVED_ENDPOINT = (
-        ConstraintRule.FIELD,
+        Rule.FIELD,
         "'{name}' is reserved structural state; the endpoints are 'from' and 'to' beside 'data'",
     )
 
     # Values and keys
-    WRONG_VALUE = (ConstraintRule.TYPE, "property '{property}': {reason}")
+    WRONG_VALUE = (Rule.TYPE, "property '{property}': {reason}")
     LONE_SURROGATE = (
-        ConstraintRule.TYPE,
+        Rule.TYPE,
         "property '{property}': the text holds half of a surrogate pair, which no column can store",
     )
-    WRONG_ID = (ConstraintRule.TYPE, "'id' must be a string, got {shape}")
-    NO_VALUE = (ConstraintRule.REQUIRED, "non-nullable property '{property}' has null value")
-    NO_KEY = (ConstraintRule.REQUIRED, "non-nullable property '{property}' has null value, and it is part of the @key")
+    WRONG_ID = (Rule.TYPE, "'id' must be a string, got {shape}")
+    NO_VALUE = (Rule.REQUIRED, "non-nullable property '{property}' has null value")
+    NO_KEY = (Rule.REQUIRED, "non-nullable property '{property}' has null value, and it is part of the @key")
     NO_VECTOR = (
-        ConstraintRule.REQUIRED,
+        Rule.REQUIRED,
         "non-nullable vector property '{property}' has no value; @embed does not fill it on load",
     )
     NO_TEXT = (
-        ConstraintRule.REQUIRED,
+        Rule.REQUIRED,
         "non-nullable vector property '{property}' has no value, and '{source}' has no text to embed",
     )
-    NO_BLOB = (ConstraintRule.REQUIRED, "non-nullable blob property '{property}' has no value")
-    OTHER_KEY = (ConstraintRule.KEY, "id {given} does not match its canonical @key id {canonical}")
-    NO_SPELLING = (ConstraintRule.KEY, "id {given} does not match @key, whose canonical id is {canonical}")
-    AMBIGUOUS_ENDPOINT = (
-        ConstraintRule.KEY,
-        "ambiguous edge endpoint remap: {given} stands for {known} and {canonical}",
-    )
+    NO_BLOB = (Rule.REQUIRED, "non-nullable blob property '{property}' has no value")
+    OTHER_KEY = (Rule.KEY, "id {given} does not match its canonical @key id {canonical}")
+    NO_SPELLING = (Rule.KEY, "id {given} does not match @key, whose canonical id is {canonical}")
+    AMBIGUOUS_ENDPOINT = (Rule.KEY, "ambiguous edge endpoint remap: {given} stands for {known} and {canonical}")
 
     # Constraints of single values
-    BELOW_MINIMUM = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} < min {bound}")
-    ABOVE_MAXIMUM = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} > max {bound}")
-    NAN = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value is NaN")
-    NOT_FINITE = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} is not finite")
-    NO_MATCH = (
-        ConstraintRule.CHECK,
-        "@check violation on {type}.{property}: value {value} does not match pattern '{pattern}'",
-    )
-    NO_MEMBER = (ConstraintRule.ENUM, "invalid enum value {value} for {type}.{property} (expected: {allowed})")
+    BELOW_MINIMUM = (Rule.RANGE, "@range violation on {type}.{property}: value {value} < min {bound}")
+    ABOVE_MAXIMUM = (Rule.RANGE, "@range violation on {type}.{property}: value {value} > max {bound}")
+    NAN = (Rule.RANGE, "@range violation on {type}.{property}: value is NaN")
+    NOT_FINITE = (Rule.RANGE, "@range violation on {type}.{property}: value {value} is not finite")
+    NO_MATCH = (Rule.CHECK, "@check violation on {type}.{property}: value {value} does not match pattern '{pattern}'")
+    NO_MEMBER = (Rule.ENUM, "invalid enum value {value} for {type}.{property} (expected: {allowed})")
 
     # Constraints that span rows
     SHARED_KEY = (
-        ConstraintRule.KEY,
+        Rule.KEY,
         "@unique violation on {type}.{property}: value '{value}' held by '{holder}' and '{entity_id}'",
     )
     SHARED_VALUE = (
-        ConstraintRule.UNIQUE,
+        Rule.UNIQUE,
         "@unique violation on {type}.{property}: value '{value}' held by '{holder}' and '{entity_id}'",
     )
-    DANGLING_EDGE = (ConstraintRule.ENDPOINT, "edge {type}: {end} '{node_id}' not found in {node}")
+    DANGLING_EDGE = (Rule.ENDPOINT, "edge {type}: {end} '{node_id}' not found in {node}")
     ORPHANED_EDGE = (
-        ConstraintRule.ENDPOINT,
+        Rule.ENDPOINT,
         "edge {type} '{entity_id}' would be orphaned: {end} '{node_id}' not found in {node}",
     )
     TOO_MANY_EDGES = (
-        ConstraintRule.CARDINALITY,
+        Rule.CARDINALITY,
         "@card violation on edge {type}: source '{source}' has {count} edges (max {bound})",
     )
     TOO_FEW_EDGES = (
-        ConstraintRule.CARDINALITY,
+        Rule.CARDINALITY,
         "@card violation on edge {type}: source '{source}' has {count} edges (min {bound})",
     )
-    REPEATED_ID = (ConstraintRule.ID, "the input holds the {type_key} id '{entity_id}' more than once")
-    TAKEN_ID = (ConstraintRule.ID, "{type_key} already holds the id '{entity_id}'")
-    REFUSED_BLOB = (ConstraintRule.BLOB, "{reason}")
+    REPEATED_ID = (Rule.ID, "the input holds the {type_key} id '{entity_id}' more than once")
+    TAKEN_ID = (Rule.ID, "{type_key} already holds the id '{entity_id}'")
+    REFUSED_BLOB = (Rule.BLOB, "{reason}")
 
     # The export form
     NOT_EXPORTABLE = (
-        ConstraintRule.FINITE,
+        Rule.FINITE,
         (
             "{type} '{entity_id}': property '{property}' holds a number that is not finite, which JSON can't carry; "
             "export it as Parquet or Arrow"
         ),
     )
 
-    def __init__(self, rule: ConstraintRule, template: str) -> None:
+    def __init__(self, rule: Rule, template: str) -> None:
         self.rule = rule
         self.template = template
 
@@ -138,22 +129,13 @@ ORPHAN_REMEDY = "keep the node, or load {type} in the same overwrite"
 
 
 def members_name(members: Sequence[str]) -> str:
-    """How a sentence names the properties of a rule: alone, or as a tuple."""
-    return members[0] if len(members) == 1 else _tuple(members)
-
-
-def members_value(texts: Sequence[str]) -> str:
-    """How a sentence shows the values of a rule's properties."""
-    return texts[0] if len(texts) == 1 else _tuple(texts)
+    """How a sentence shows the properties of a rule, or their values: alone, or as a tuple."""
+    return members[0] if len(members) == 1 else f"({', '.join(members)})"
 
 
 def the_property(members: Sequence[str]) -> str | None:
     """The property that a violation is about; None for a rule over several."""
     return members[0] if len(members) == 1 else None
-
-
-def _tuple(texts: Sequence[str]) -> str:
-    return f"({', '.join(texts)})"
 
 
 def value_text(scalar: Scalar, stored: object) -> str:

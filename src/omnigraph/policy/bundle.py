@@ -17,8 +17,7 @@ from typing import Final, Literal, NoReturn
 from omnigraph.api.enums import PolicyAction
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query.parser import parse_row_filter
-from omnigraph.language.query.syntax import TextSpan
-from omnigraph.language.source import SourceText
+from omnigraph.language.source import SourceText, TextSpan
 from omnigraph.yaml_documents import Text, Value, YamlDocument
 
 INVALID: Final = "policy_invalid"
@@ -92,7 +91,7 @@ class Bundle:
         return MappingProxyType(groups_of)
 
     def refuse(self, message: str, at: TextSpan) -> NoReturn:
-        raise CompileError([self.source.diagnostic(INVALID, message, at.start, at.end)])
+        raise CompileError([self.source.diagnostic(INVALID, message, at)])
 
 
 def filter_problem(named: str, found: Diagnostic) -> str:

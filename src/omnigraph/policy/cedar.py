@@ -15,8 +15,7 @@ import cedarpy
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import PolicyEvaluationError
-from omnigraph.language.query.syntax import TextSpan
-from omnigraph.language.source import LONE_SURROGATE
+from omnigraph.language.source import LONE_SURROGATE, TextSpan
 from omnigraph.policy.bundle import SERVER_ACTIONS, BranchScope, Bundle, Rule
 
 _NAMESPACE: Final = "Omnigraph"

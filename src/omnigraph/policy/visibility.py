@@ -21,7 +21,7 @@ from omnigraph.language.query.row_filter import (
     visibility_of,
     with_vectors,
 )
-from omnigraph.language.query.syntax import TextSpan
+from omnigraph.language.source import TextSpan
 from omnigraph.policy.bundle import INVALID, Bundle, MaskedProperties, Rule, VisibleRows, filter_problem
 
 _MOST_REMEMBERED: Final = 1024
@@ -77,7 +77,7 @@ def resolve_restrictions(bundle: Bundle, catalog: Catalog) -> dict[str, _RuleRes
     diagnostics: list[Diagnostic] = []
 
     def report(message: str, at: TextSpan, suggestion: str | None = None) -> None:
-        diagnostics.append(bundle.source.diagnostic(INVALID, message, at.start, at.end, suggestion=suggestion))
+        diagnostics.append(bundle.source.diagnostic(INVALID, message, at, suggestion=suggestion))
 
     resolved = {rule.id: _resolve_rule(rule, catalog, report) for rule in bundle.rules}
     if diagnostics:

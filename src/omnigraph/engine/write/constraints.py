@@ -24,7 +24,7 @@ from omnigraph.engine.write.publish import ReadSet, WriteTxn
 from omnigraph.errors import BadRequestError, ConstraintError, KeyConflictError
 from omnigraph.language.catalog import Cardinality, EdgeType, IndexKind, NodeType, TableType
 from omnigraph.language.types import PropertyType, Scalar
-from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, members_value, the_property, value_text
+from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, the_property, value_text
 
 Among: TypeAlias = tuple[str, Collection[str | int]]
 """A column and the values of it that matter."""
@@ -201,7 +201,7 @@ def _repeats(
 
 def _violation(change: TypeChange, sentence: Sentence, members: tuple[str, ...], row: int, holder: str) -> Violation:
     entity_id: str = change.ids[row].as_py()
-    property, value = members_name(members), members_value([_value_text(change, name, row) for name in members])
+    property, value = members_name(members), members_name([_value_text(change, name, row) for name in members])
     reason = sentence.text(type=change.type.name, property=property, value=value, holder=holder, entity_id=entity_id)
     named = the_property(members)
     return Violation(sentence, change.type_key, reason, named, entity_id, change, row, members=members)

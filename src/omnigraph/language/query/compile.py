@@ -18,42 +18,22 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from omnigraph.api.governance import QueryLimits
-from omnigraph.errors import BadRequestError, CompileError, Diagnostic
+from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.query import check_query
 from omnigraph.language.query.lower import lower_query
 from omnigraph.language.query.parser import DEFAULT_LIMITS, parse_queries
-from omnigraph.language.query.resolved import (
-    ResolvedBinding,
-    ResolvedClause,
-    ResolvedDelete,
-    ResolvedInsertEdge,
-    ResolvedNegation,
-    ResolvedProjection,
-    ResolvedQuery,
-    ResolvedStatement,
-    ResolvedTraversal,
-    ResolvedWrites,
-)
 from omnigraph.language.source import SourceText, did_you_mean
-from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.types import FLOATS, PropertyType, Scalar
 
-_KINDS = {
-    Scalar.STRING: "string",
-    Scalar.BOOL: "bool",
-    Scalar.I32: "int",
-    Scalar.U32: "int",
-    Scalar.I64: "bigint",
-    Scalar.U64: "bigint",
-    Scalar.F32: "float",
-    Scalar.F64: "float",
-    Scalar.DATE: "date",
-    Scalar.DATETIME: "datetime",
-    Scalar.BLOB: "blob",
-    Scalar.VECTOR: "vector",
+_NUMBERS = {
+    **dict.fromkeys((Scalar.I32, Scalar.U32), "int"),
+    **dict.fromkeys((Scalar.I64, Scalar.U64), "bigint"),
+    **dict.fromkeys(FLOATS, "float"),
 }
+_KINDS = {scalar: _NUMBERS.get(scalar, scalar.value.lower()) for scalar in Scalar}
 
 
 class ValueShape(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,22 +75,22 @@ class Operation(Struct, frozen=True):
     writes: tuple[TouchedType, ...]
 
 
-def describe(query: ResolvedQuery) -> Operation:
-    if isinstance(query.body, ResolvedWrites):
-        statements = query.body.statements
-        return Operation((), _sort_types(_read_by(statements)), _sort_types(_written_by(statements)))
-    return Operation(
-        tuple(_result_shape(projection) for projection in query.body.projections),
-        _sort_types(_types_in_match(query.body.clauses)),
-        (),
-    )
+def describe(query: resolved.Query) -> Operation:
+    if isinstance(query.body, resolved.Writes):
+        plans = [statement.plan for statement in query.body.statements]
+        written = {touched for plan in plans for touched in _written_by(plan)}
+        edges = [plan.type for plan in plans if isinstance(plan, ir.InsertEdge)]
+        ends = {TouchedType("node", name) for edge in edges for name in (edge.from_type, edge.to_type)}
+        return Operation((), _sort_types(written | ends), _sort_types(written))
+    result = tuple(_result_shape(projection) for projection in query.body.projections)
+    return Operation(result, _sort_types(_types_in_match(query.body.clauses)), ())
 
 
 def describe_parameters(parameters: Iterable[ir.QueryParameter]) -> tuple[ValueShape, ...]:
     return tuple(ValueShape.of(parameter.name, parameter.type) for parameter in parameters)
 
 
-def _result_shape(projection: ResolvedProjection) -> ValueShape:
+def _result_shape(projection: resolved.Projection) -> ValueShape:
     value = projection.value
     if isinstance(value, ir.NodeId):
         return ValueShape(name=projection.described_name, kind="object", nullable=False)
@@ -123,32 +103,23 @@ def _sort_types(touched: Iterable[TouchedType]) -> tuple[TouchedType, ...]:
     return tuple(sorted(set(touched), key=lambda type_: (type_.kind != "node", type_.type_name)))
 
 
-def _types_in_match(clauses: Iterable[ResolvedClause]) -> Iterator[TouchedType]:
+def _types_in_match(clauses: Iterable[resolved.Clause]) -> Iterator[TouchedType]:
     for clause in clauses:
         match clause:
-            case ResolvedBinding():
+            case resolved.Binding():
                 yield TouchedType.of(clause.type)
-            case ResolvedTraversal():
+            case resolved.Traversal():
                 yield TouchedType.of(clause.edge)
                 yield TouchedType.of(clause.source_type)
                 yield TouchedType.of(clause.destination_type)
-            case ResolvedNegation():
+            case resolved.Negation():
                 yield from _types_in_match(clause.clauses)
 
 
-def _written_by(statements: Iterable[ResolvedStatement]) -> Iterator[TouchedType]:
-    for statement in statements:
-        yield TouchedType.of(statement.type)
-        if isinstance(statement, ResolvedDelete):
-            yield from (TouchedType.of(edge) for edge in statement.cascades)
-
-
-def _read_by(statements: Iterable[ResolvedStatement]) -> Iterator[TouchedType]:
-    yield from _written_by(statements)
-    for statement in statements:
-        if isinstance(statement, ResolvedInsertEdge):
-            yield TouchedType("node", statement.type.from_type)
-            yield TouchedType("node", statement.type.to_type)
+def _written_by(statement: ir.WriteStatement) -> Iterator[TouchedType]:
+    yield TouchedType.of(statement.type)
+    if isinstance(statement, ir.DeleteNodes):
+        yield from map(TouchedType.of, statement.cascades)
 
 
 CACHE_SIZE = 256
@@ -182,7 +153,7 @@ class CompiledQuery:
         return self.syntax.instruction
 
     @cached_property
-    def resolved(self) -> ResolvedQuery:
+    def resolved(self) -> resolved.Query:
         """Names and types; raises `CompileError` with every type error of the query."""
         return check_query(self.syntax, self._catalog, self._source, self._limits)
 
@@ -203,9 +174,8 @@ class CompiledQuery:
     def read_plan(self) -> ir.ReadPlan:
         plan = self.plan
         if isinstance(plan, ir.WritePlan):
-            raise BadRequestError(
-                f"query '{self.name}' contains mutations; run it with `omnigraph mutate` or POST /mutate"
-            )
+            way = "run it with `omnigraph mutate` or POST /mutate"
+            raise BadRequestError(f"query '{self.name}' contains mutations; {way}")
         return plan
 
     @property
@@ -238,17 +208,6 @@ class CompiledFile:
             raise BadRequestError(f"the source holds multiple queries; name one of: {names}")
         return self.queries[0]
 
-    def check_all(self) -> None:
-        """Typecheck every query. Raises one `CompileError` with the findings of all of them."""
-        found: list[Diagnostic] = []
-        for query in self.queries:
-            try:
-                _ = query.resolved
-            except CompileError as error:
-                found += error.diagnostics
-        if found:
-            raise CompileError(found)
-
 
 _Key: TypeAlias = tuple[str | None, bytes, str, QueryLimits]
 
@@ -256,49 +215,41 @@ _Key: TypeAlias = tuple[str | None, bytes, str, QueryLimits]
 class _RecentlyUsed:
     """A bounded memory of compiled files. Entries are immutable, so sharing them between threads is safe."""
 
-    def __init__(self, files: int, characters: int) -> None:
-        self._files = files
-        self._characters = characters
-        self._held = 0
+    def __init__(self) -> None:
+        self.characters = 0
         self._entries: OrderedDict[_Key, tuple[CompiledFile, int]] = OrderedDict()
         self._lock = Lock()
 
     def get(self, key: _Key) -> CompiledFile | None:
         with self._lock:
-            found = self._entries.get(key)
-            if found is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return None
             self._entries.move_to_end(key)
-            return found[0]
+            return entry[0]
 
     def put(self, key: _Key, compiled: CompiledFile, characters: int) -> None:
         """Remember a file, and forget the oldest ones that it leaves no room for. One that fills the whole memory is
         not worth what would have to go for it."""
-        if characters > self._characters:
+        if characters > CACHE_CHARACTERS:
             return
         with self._lock:
-            if (replaced := self._entries.pop(key, None)) is not None:
-                self._held -= replaced[1]
+            self.characters += characters - self._entries.pop(key, (None, 0))[1]
             self._entries[key] = compiled, characters
-            self._held += characters
-            while len(self._entries) > self._files or self._held > self._characters:
+            while len(self._entries) > CACHE_SIZE or self.characters > CACHE_CHARACTERS:
                 _, (_, forgotten) = self._entries.popitem(last=False)
-                self._held -= forgotten
+                self.characters -= forgotten
 
     def clear(self) -> None:
         with self._lock:
             self._entries.clear()
-            self._held = 0
+            self.characters = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    @property
-    def characters(self) -> int:
-        return self._held
 
-
-_cache = _RecentlyUsed(CACHE_SIZE, CACHE_CHARACTERS)
+_cache = _RecentlyUsed()
 
 
 def compile_queries(

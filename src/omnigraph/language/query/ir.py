@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
@@ -48,12 +48,10 @@ class PropertyValue(Struct, frozen=True):
 class NodeId(Struct, frozen=True):
     """The id of the node a variable is bound to: what a bare `$x` stands for."""
 
+    type: ClassVar[PropertyType] = STRING
+
     variable: str
     owner: NodeType
-
-    @property
-    def type(self) -> PropertyType:
-        return STRING
 
 
 class ParameterValue(Struct, frozen=True):
@@ -76,9 +74,7 @@ class Constant(Struct, frozen=True):
 class Now(Struct, frozen=True):
     """The instant of the request, from the parameter `__nanograph_now`: one value for a whole query."""
 
-    @property
-    def type(self) -> PropertyType:
-        return DATETIME
+    type: ClassVar[PropertyType] = DATETIME
 
 
 # What a search may take as its text, vector, distance or constant: never something that changes from row to row.
@@ -92,14 +88,12 @@ class TextMatch(Struct, frozen=True):
     Never null: a null text matches nothing, so the value is then false.
     """
 
+    type: ClassVar[PropertyType] = BOOL
+
     function: TextFunction
     field: PropertyValue
     query: Operand
     max_edits: Operand | None = None
-
-    @property
-    def type(self) -> PropertyType:
-        return BOOL
 
 
 class NearestRank(Struct, frozen=True):
@@ -140,11 +134,9 @@ class Score(Struct, frozen=True):
     A `FusedRank` only occurs here when the plan fuses by the very same rank.
     """
 
-    rank: Ranking
+    type: ClassVar[PropertyType] = F64
 
-    @property
-    def type(self) -> PropertyType:
-        return F64
+    rank: Ranking
 
 
 class OutputValue(Struct, frozen=True):

@@ -15,50 +15,19 @@ from typing import Final
 
 from omnigraph.errors import CompileError
 from omnigraph.language.catalog import NodeType
-from omnigraph.language.query import ir
-from omnigraph.language.query.resolved import (
-    OutputName,
-    Refused,
-    ResolvedAssignment,
-    ResolvedBinding,
-    ResolvedClause,
-    ResolvedDelete,
-    ResolvedFilter,
-    ResolvedInsertEdge,
-    ResolvedInsertNode,
-    ResolvedNegation,
-    ResolvedProjection,
-    ResolvedQuery,
-    ResolvedRead,
-    ResolvedSort,
-    ResolvedStatement,
-    ResolvedTraversal,
-    ResolvedUpdate,
-    ResolvedWrites,
-)
-from omnigraph.language.query.syntax import TextSpan
-from omnigraph.language.source import DiagnosticSink, SourceText, did_you_mean
+from omnigraph.language.query import ir, resolved
+from omnigraph.language.query.resolved import OutputName, Refused
+from omnigraph.language.source import DiagnosticSink, SourceText, TextSpan, did_you_mean
 
 SingleRank = ir.NearestRank | ir.Bm25Rank
 
 _MOST_STARTS: Final = 4
 
 
-def lower_match(clauses: Sequence[ResolvedClause], rank: SingleRank | None = None) -> ir.ReadOperator:
-    """The rows of a match, in the order of `rank` when one is given."""
-    return _conjunction(clauses, (), rank)
-
-
-def refused_filters(clauses: Iterable[ResolvedClause]) -> Iterator[Refused]:
-    """The filters that typecheck and can't run, at any depth."""
-    for clause in clauses:
-        if isinstance(clause, ResolvedFilter) and isinstance(clause.predicate, Refused):
-            yield clause.predicate
-        elif isinstance(clause, ResolvedNegation):
-            yield from refused_filters(clause.clauses)
-
-
-def _conjunction(clauses: Sequence[ResolvedClause], outer: tuple[str, ...], rank: SingleRank | None) -> ir.ReadOperator:
+def lower_match(
+    clauses: Sequence[resolved.Clause], rank: SingleRank | None = None, outer: tuple[str, ...] = ()
+) -> ir.ReadOperator:
+    """The rows of a match, in the order of `rank` when one is given. A negation sees the `outer` variables."""
     predicates = _Pending(_predicates(clauses))
     groups = _groups(clauses, outer)
     ranked = None if rank is None else rank.field.variable
@@ -83,13 +52,13 @@ def _conjunction(clauses: Sequence[ResolvedClause], outer: tuple[str, ...], rank
     # Without anything to scan there is one row: a match of filters over parameters is true once, or never.
     tree = _filter(tree or ir.Outer(()), predicates.rest())
     for clause in clauses:
-        if isinstance(clause, ResolvedNegation):
+        if isinstance(clause, resolved.Negation):
             correlated = tuple(sorted(bound & _variables_in(clause.clauses)))
-            tree = ir.AntiJoin(tree, _conjunction(clause.clauses, correlated, None), correlated)
+            tree = ir.AntiJoin(tree, lower_match(clause.clauses, outer=correlated), correlated)
     return tree if rank is None else ir.Rank(tree, rank)
 
 
-def _starts(clauses: Sequence[ResolvedClause], group: _Group) -> Iterator[ir.ReadOperator]:
+def _starts(clauses: Sequence[resolved.Clause], group: _Group) -> Iterator[ir.ReadOperator]:
     """The traversals of a group begun at others of its variables that have predicates: first those of which an equality
     speaks. Only a few, because each is a plan as large as the group."""
     own: dict[str, list[ir.Predicate]] = {}
@@ -97,21 +66,18 @@ def _starts(clauses: Sequence[ResolvedClause], group: _Group) -> Iterator[ir.Rea
         names = ir.predicate_variables(predicate)
         if len(names) == 1 and not names.isdisjoint(group.variables) and group.root not in names:
             own.setdefault(next(iter(names)), []).append(predicate)
-    for variable in sorted(own, key=lambda name: not any(map(_is_equality, own[name])))[:_MOST_STARTS]:
+
+    def has_equality(variable: str) -> bool:
+        return any(isinstance(p, ir.Compare) and p.operator is ir.Operator.EQUAL for p in own[variable])
+
+    for variable in sorted(own, key=has_equality, reverse=True)[:_MOST_STARTS]:
         predicates = _Pending(_predicates(clauses))
         root = ir.Scan(variable, group.variables[variable], tuple(predicates.take_only(variable)))
         yield _expand_all(root, group, {variable}, predicates)
 
 
-def _is_equality(predicate: ir.Predicate) -> bool:
-    return isinstance(predicate, ir.Compare) and predicate.operator is ir.Operator.EQUAL
-
-
 def _filter(tree: ir.ReadOperator, predicates: Sequence[ir.Predicate]) -> ir.ReadOperator:
     return ir.Filter(tree, tuple(predicates)) if predicates else tree
-
-
-# ---- predicates -----------------------------------------------------------------------------------------
 
 
 class _Pending:
@@ -141,32 +107,29 @@ class _Pending:
         return [predicate for predicate, _ in self._waiting.values()]
 
 
-def _predicates(clauses: Iterable[ResolvedClause]) -> Iterator[ir.Predicate]:
+def _predicates(clauses: Iterable[resolved.Clause]) -> Iterator[ir.Predicate]:
     for clause in clauses:
         match clause:
-            case ResolvedBinding():
+            case resolved.Binding():
                 yield from clause.pins
-            case ResolvedFilter(predicate=ir.Compare() | ir.TextMatch() as predicate):
+            case resolved.Filter(predicate=ir.Compare() | ir.TextMatch() as predicate):
                 yield predicate
 
 
-def _variables_in(clauses: Iterable[ResolvedClause]) -> set[str]:
+def _variables_in(clauses: Iterable[resolved.Clause]) -> set[str]:
     """Every variable that the clauses of a negation speak of, at any depth."""
     found: set[str] = set()
     for clause in clauses:
         match clause:
-            case ResolvedBinding():
+            case resolved.Binding():
                 found.add(clause.variable)
-            case ResolvedTraversal():
+            case resolved.Traversal():
                 found |= {clause.source, clause.destination}
-            case ResolvedFilter(predicate=ir.Compare() | ir.TextMatch() as predicate):
+            case resolved.Filter(predicate=ir.Compare() | ir.TextMatch() as predicate):
                 found |= ir.predicate_variables(predicate)
-            case ResolvedNegation():
+            case resolved.Negation():
                 found |= _variables_in(clause.clauses)
     return found
-
-
-# ---- groups ---------------------------------------------------------------------------------------------
 
 
 class _Group:
@@ -174,7 +137,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.variables: dict[str, NodeType] = {}
-        self.traversals: list[ResolvedTraversal] = []
+        self.traversals: list[resolved.Traversal] = []
         self.bindings: list[str] = []
 
     @property
@@ -183,16 +146,16 @@ class _Group:
         return self.bindings[0] if self.bindings else self.traversals[0].source
 
 
-def _groups(clauses: Sequence[ResolvedClause], outer: tuple[str, ...]) -> list[_Group]:
+def _groups(clauses: Sequence[resolved.Clause], outer: tuple[str, ...]) -> list[_Group]:
     """The connected groups, by their first clause."""
     leader = _group_variables(clauses)
     groups: dict[str, _Group] = {}
     for clause in clauses:
-        if isinstance(clause, ResolvedBinding):
+        if isinstance(clause, resolved.Binding):
             group = groups.setdefault(leader[clause.variable], _Group())
             group.variables[clause.variable] = clause.type
             group.bindings.append(clause.variable)
-        elif isinstance(clause, ResolvedTraversal):
+        elif isinstance(clause, resolved.Traversal):
             group = groups.setdefault(leader[clause.source], _Group())
             group.variables[clause.source] = clause.source_type
             group.variables[clause.destination] = clause.destination_type
@@ -201,7 +164,7 @@ def _groups(clauses: Sequence[ResolvedClause], outer: tuple[str, ...]) -> list[_
     return [g for g in groups.values() if g.traversals or not g.variables.keys() <= set(outer)]
 
 
-def _group_variables(clauses: Iterable[ResolvedClause]) -> dict[str, str]:
+def _group_variables(clauses: Iterable[resolved.Clause]) -> dict[str, str]:
     """Each variable with the representative of its group (union-find with path halving)."""
     parent: dict[str, str] = {}
 
@@ -213,9 +176,9 @@ def _group_variables(clauses: Iterable[ResolvedClause]) -> dict[str, str]:
         return variable
 
     for clause in clauses:
-        if isinstance(clause, ResolvedBinding):
+        if isinstance(clause, resolved.Binding):
             find(clause.variable)
-        elif isinstance(clause, ResolvedTraversal):
+        elif isinstance(clause, resolved.Traversal):
             parent[find(clause.destination)] = find(clause.source)
     return {variable: find(variable) for variable in parent}
 
@@ -252,7 +215,7 @@ def _expand_all(tree: ir.ReadOperator, group: _Group, bound: set[str], predicate
     return tree
 
 
-def _expand(tree: ir.ReadOperator, traversal: ResolvedTraversal, bound: set[str], predicates: _Pending) -> ir.Expand:
+def _expand(tree: ir.ReadOperator, traversal: resolved.Traversal, bound: set[str], predicates: _Pending) -> ir.Expand:
     source, destination, end = traversal.source, traversal.destination, traversal.destination_type
     direction = traversal.direction
     closing = source in bound and destination in bound
@@ -280,110 +243,80 @@ def _expand(tree: ir.ReadOperator, traversal: ResolvedTraversal, bound: set[str]
 
 
 MIXED = "D2"
-REFUSED = "unsupported"
-
-
-def mixes_construction_and_deletion(writes: ResolvedWrites) -> bool:
-    """Whether a mutation both makes and removes things, which one commit order can't explain."""
-    deletes = [isinstance(statement, ResolvedDelete) for statement in writes.statements]
-    return any(deletes) and not all(deletes)
-
-
-def lower_writes(query: ResolvedQuery, writes: ResolvedWrites, findings: DiagnosticSink) -> ir.WritePlan | None:
-    """The plan, or None after the findings say why there is none."""
-    if mixes_construction_and_deletion(writes):
-        odd = next(s for s in writes.statements if isinstance(s, ResolvedDelete))
-        findings.report(
-            MIXED,
-            f"query '{query.name}' holds both inserts/updates and deletes; split into separate mutations",
-            (odd.at.start, odd.at.end),
-        )
-        return None
-    statements = tuple(_statement(statement, findings) for statement in writes.statements)
-    if findings.found:
-        return None
-    return ir.WritePlan(query.name, query.parameters, statements)
-
-
-def _statement(statement: ResolvedStatement, findings: DiagnosticSink) -> ir.WriteStatement:
-    match statement:
-        case ResolvedInsertNode():
-            _refuse_missing_vectors(statement, findings)
-            return ir.InsertNode(statement.type, _lower_assignments(statement.assignments))
-        case ResolvedInsertEdge():
-            return ir.InsertEdge(
-                statement.type, statement.source, statement.target, _lower_assignments(statement.assignments)
-            )
-        case ResolvedUpdate():
-            _refuse_key_updates(statement, findings)
-            return ir.UpdateNodes(statement.type, _lower_assignments(statement.assignments), statement.where)
-        case ResolvedDelete() if isinstance(statement.type, NodeType):
-            return ir.DeleteNodes(statement.type, statement.where, statement.cascades)
-        case ResolvedDelete():
-            return ir.DeleteEdges(statement.type, statement.where)
-
-
-def _lower_assignments(assignments: tuple[ResolvedAssignment, ...]) -> tuple[ir.Assign, ...]:
-    return tuple(ir.Assign(assignment.property, assignment.value) for assignment in assignments)
-
-
-def _refuse_missing_vectors(insert: ResolvedInsertNode, findings: DiagnosticSink) -> None:
-    """The type checker lets an embedded vector be left out, but an insert computes it only when the schema says so."""
-    given = {assignment.property.name for assignment in insert.assignments}
-    for prop in insert.type.properties.values():
-        if prop.embed is None or prop.embed.on_write:
-            continue
-        if not prop.type.nullable and prop.name not in given:
-            findings.report(
-                REFUSED,
-                f"missing required property '{insert.type.name}.{prop.name}': vectors are not computed on insert, "
-                "unless the schema says @embed(..., on_write=true)",
-                (insert.at.start, insert.at.end),
-            )
-
-
-def _refuse_key_updates(update: ResolvedUpdate, findings: DiagnosticSink) -> None:
-    for assignment in update.assignments:
-        if assignment.property.name in update.type.key:
-            findings.report(
-                REFUSED,
-                f"cannot update @key property '{update.type.name}.{assignment.property.name}'; "
-                "delete the node and insert it anew",
-                (assignment.at.start, assignment.at.end),
-            )
-
-
 UNSUPPORTED = "unsupported"
 
 
-def lower_query(query: ResolvedQuery, source: SourceText) -> ir.Plan:
+def lower_query(query: resolved.Query, source: SourceText) -> ir.Plan:
     """Return the plan. Raises `CompileError` with every reason why the query can't run."""
     findings = DiagnosticSink(source)
     plan = (
         _Read(query, query.body, findings).plan()
-        if isinstance(query.body, ResolvedRead)
-        else lower_writes(query, query.body, findings)
+        if isinstance(query.body, resolved.Read)
+        else _lower_writes(query, query.body, findings)
     )
     if plan is None:
         raise CompileError(findings.found)
     return plan
 
 
+def _lower_writes(query: resolved.Query, writes: resolved.Writes, findings: DiagnosticSink) -> ir.WritePlan | None:
+    """The plan, or None after the findings say why there is none."""
+    deletes = [s for s in writes.statements if isinstance(s.plan, ir.DeleteNodes | ir.DeleteEdges)]
+    if deletes and len(deletes) < len(writes.statements):
+        message = f"query '{query.name}' holds both inserts/updates and deletes; split into separate mutations"
+        findings.report(MIXED, message, deletes[0].at)
+        return None
+    for statement in writes.statements:
+        for message, at in _refusals(statement):
+            findings.report(UNSUPPORTED, message, at)
+    if findings.found:
+        return None
+    return ir.WritePlan(query.name, query.parameters, tuple(statement.plan for statement in writes.statements))
+
+
+def _refusals(statement: resolved.Write) -> Iterator[tuple[str, TextSpan]]:
+    """What typechecks in a statement and can't run. An embedded vector may be left out of an insert, but it is computed
+    only when the schema says so; a key is never updated."""
+    plan = statement.plan
+    if isinstance(plan, ir.InsertNode):
+        assigned = {assignment.property.name for assignment in plan.assignments}
+        for prop in plan.type.properties.values():
+            is_computed = prop.embed is None or prop.embed.on_write
+            if not is_computed and not prop.type.nullable and prop.name not in assigned:
+                named = f"missing required property '{plan.type.name}.{prop.name}'"
+                remedy = "unless the schema says @embed(..., on_write=true)"
+                yield f"{named}: vectors are not computed on insert, {remedy}", statement.at
+    elif isinstance(plan, ir.UpdateNodes):
+        for assignment, at in zip(plan.assignments, statement.assigned_at, strict=True):
+            if assignment.property.name in plan.type.key:
+                named = f"cannot update @key property '{plan.type.name}.{assignment.property.name}'"
+                yield f"{named}; delete the node and insert it anew", at
+
+
+def _refused_filters(clauses: Iterable[resolved.Clause]) -> Iterator[Refused]:
+    """The filters that typecheck and can't run, at any depth."""
+    for clause in clauses:
+        if isinstance(clause, resolved.Filter) and isinstance(clause.predicate, Refused):
+            yield clause.predicate
+        elif isinstance(clause, resolved.Negation):
+            yield from _refused_filters(clause.clauses)
+
+
 class _Read:
     """One read on its way into operators."""
 
-    def __init__(self, query: ResolvedQuery, body: ResolvedRead, findings: DiagnosticSink) -> None:
+    def __init__(self, query: resolved.Query, body: resolved.Read, findings: DiagnosticSink) -> None:
         self._query = query
         self._body = body
         self._findings = findings
 
     def plan(self) -> ir.ReadPlan | None:
         body = self._body
-        for filter_ in refused_filters(body.clauses):
+        for filter_ in _refused_filters(body.clauses):
             self._refuse(f"unsupported filter: {filter_.reason}", filter_.at)
         columns = self._columns()
         ranking = self._ranking()
-        keys = () if self._ranks_alone(ranking) else self._sort_keys(ranking)
+        keys = self._sort_keys(ranking)
         self._check_fused_scores(ranking)
         if self._findings.found:
             return None
@@ -394,47 +327,39 @@ class _Read:
             tuple(ir.OutputColumn(column.name, column.value.type) for column in columns),
         )
 
-    # ---- operators --------------------------------------------------------------------------------------
-
     def _tree(
         self, columns: Sequence[ir.AggregateColumn], ranking: ir.Ranking | None, keys: Sequence[ir.SortKey]
     ) -> ir.ReadOperator:
-        rows = self._matched(ranking)
+        rows = self._match_rows(ranking)
         if self._body.is_aggregate:
             if isinstance(ranking, ir.NearestRank) and not keys:
                 rows = self._best_nodes(rows, ranking)
             grouped = ir.Aggregate(rows, tuple(columns))
             return self._limited(ir.Sort(grouped, tuple(keys), ()) if keys else grouped)
         if keys:
-            rows = ir.Sort(rows, tuple(keys), self._tie_break())
+            # Ties are broken by every named variable, in the order of the names of their id columns.
+            variables = sorted((*self._body.nodes, *self._body.edges), key=lambda variable: f"{variable}.id")
+            rows = ir.Sort(rows, tuple(keys), tuple(variables))
         values = tuple(ir.Column(c.name, c.value) for c in columns if not isinstance(c.value, ir.AggregateValue))
         return ir.Project(self._limited(rows), values)
 
     def _limited(self, rows: ir.ReadOperator) -> ir.ReadOperator:
         return rows if self._body.limit is None else ir.Limit(rows, self._body.limit)
 
-    def _matched(self, ranking: ir.Ranking | None) -> ir.ReadOperator:
+    def _match_rows(self, ranking: ir.Ranking | None) -> ir.ReadOperator:
         if not isinstance(ranking, ir.FusedRank):
             return lower_match(self._body.clauses, ranking)
-        limit = self._body.limit
-        assert limit is not None, "T21 asks for a limit"
-        return ir.Fuse(self._arm(ranking.first), self._arm(ranking.second), ranking.variable, ranking, limit)
-
-    def _arm(self, rank: ir.NearestRank | ir.Bm25Rank) -> ir.ReadOperator:
-        rows = lower_match(self._body.clauses, rank)
-        return self._best_nodes(rows, rank) if isinstance(rank, ir.NearestRank) else rows
+        arms = []
+        for rank in (ranking.first, ranking.second):
+            rows = lower_match(self._body.clauses, rank)
+            arms.append(self._best_nodes(rows, rank) if isinstance(rank, ir.NearestRank) else rows)
+        assert self._body.limit is not None, "T21 asks for a limit"
+        return ir.Fuse(arms[0], arms[1], ranking.variable, ranking, self._body.limit)
 
     def _best_nodes(self, rows: ir.ReadOperator, rank: ir.NearestRank) -> ir.ReadOperator:
         """What the limit means where it does not cut the rows: every node has a distance, and so many count."""
-        limit = self._body.limit
-        assert limit is not None, "T17 and T21 ask for a limit"
-        return ir.BestNodes(rows, rank.field.variable, limit)
-
-    def _tie_break(self) -> tuple[str, ...]:
-        """Every named variable, by the name of its id column."""
-        return tuple(sorted((*self._body.nodes, *self._body.edges), key=lambda variable: f"{variable}.id"))
-
-    # ---- columns ----------------------------------------------------------------------------------------
+        assert self._body.limit is not None, "T17 and T21 ask for a limit"
+        return ir.BestNodes(rows, rank.field.variable, self._body.limit)
 
     def _columns(self) -> list[ir.AggregateColumn]:
         columns: list[ir.AggregateColumn] = []
@@ -457,8 +382,6 @@ class _Read:
                     projection.at,
                 )
 
-    # ---- order ------------------------------------------------------------------------------------------
-
     def _ranking(self) -> ir.Ranking | None:
         """What the first sort key ranks by: a rank call, or the name of one in its natural direction."""
         if not self._body.sort:
@@ -480,16 +403,15 @@ class _Read:
             self._refuse("ranking by nearest() needs a limit of at least 1", first.at)
         return ranking
 
-    def _ranks_alone(self, ranking: ir.Ranking | None) -> bool:
+    def _sort_keys(self, ranking: ir.Ranking | None) -> list[ir.SortKey]:
         """A rank call silences the sort keys after it; the name of a score is a value, whose ties they break."""
         sort = self._body.sort
-        return ranking is not None and (len(sort) == 1 or not isinstance(sort[0].value, OutputName))
-
-    def _sort_keys(self, ranking: ir.Ranking | None) -> list[ir.SortKey]:
-        keys = [(self._sort_value(key, ranking), key) for key in self._body.sort]
+        if ranking is not None and (len(sort) == 1 or not isinstance(sort[0].value, OutputName)):
+            return []
+        keys = [(self._sort_value(key, ranking), key) for key in sort]
         return [ir.SortKey(value, key.descending) for value, key in keys if value is not None]
 
-    def _sort_value(self, key: ResolvedSort, ranking: ir.Ranking | None) -> ir.Value | None:
+    def _sort_value(self, key: resolved.Sort, ranking: ir.Ranking | None) -> ir.Value | None:
         value = key.value
         if isinstance(value, OutputName):
             return self._output_value(value, ranking)
@@ -514,9 +436,7 @@ class _Read:
         if found is None:
             names = [projection.name for projection in self._body.projections]
             suggestion = did_you_mean(name.name, names)
-            self._findings.report(
-                UNSUPPORTED, f"alias '{name.name}' not found", (name.at.start, name.at.end), suggestion=suggestion
-            )
+            self._findings.report(UNSUPPORTED, f"alias '{name.name}' not found", name.at, suggestion=suggestion)
             return None
         index, projection = found
         value = projection.value
@@ -530,10 +450,8 @@ class _Read:
             return ir.OutputValue(index, value.type)
         return value
 
-    def _projection_named(self, name: str) -> tuple[int, ResolvedProjection] | None:
+    def _projection_named(self, name: str) -> tuple[int, resolved.Projection] | None:
         return next(((i, p) for i, p in enumerate(self._body.projections) if p.name == name), None)
-
-    # ---- findings ---------------------------------------------------------------------------------------
 
     def _unsortable(self, reason: str, at: TextSpan) -> ir.Value | None:
         """Report it; there is never a value to sort by."""
@@ -541,4 +459,4 @@ class _Read:
         return None
 
     def _refuse(self, message: str, at: TextSpan) -> None:
-        self._findings.report(UNSUPPORTED, message, (at.start, at.end))
+        self._findings.report(UNSUPPORTED, message, at)

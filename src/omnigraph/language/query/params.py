@@ -118,13 +118,14 @@ def _integer(value: object, scalar: Scalar, host: Host) -> int:
         # Judged by length first: Python refuses to convert texts of many thousand digits.
         significant = value.lstrip("+-").lstrip("0")
         number = int(value) if len(significant) <= _LONGEST_INTEGER else _BEYOND_ALL
-    elif isinstance(value, int) and not isinstance(value, bool):
-        number = value
-        if host is Host.JAVASCRIPT:
-            _refuse_unsafe(number)
-    elif isinstance(value, float) and host is Host.JAVASCRIPT and value.is_integer():
+    elif (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and host is Host.JAVASCRIPT and value.is_integer()
+    ):
         number = int(value)
-        _refuse_unsafe(number)
+        if host is Host.JAVASCRIPT and abs(number) > _JS_SAFE:
+            raise _UnfitError(
+                "the number is beyond what JavaScript keeps exactly (2^53-1); pass it as a decimal string"
+            )
     else:
         raise _UnfitError(f"expected {scalar.value}, got {shape_of(value)}")
     low, high = INTEGER_RANGES[scalar]
@@ -133,11 +134,6 @@ def _integer(value: object, scalar: Scalar, host: Host) -> int:
     if not low <= number <= high:
         raise _UnfitError(f"{value} exceeds {scalar.value}")
     return number
-
-
-def _refuse_unsafe(number: int) -> None:
-    if abs(number) > _JS_SAFE:
-        raise _UnfitError("the number is beyond what JavaScript keeps exactly (2^53-1); pass it as a decimal string")
 
 
 def _float(value: object, expected: PropertyType) -> float:

@@ -20,10 +20,19 @@ from lark.parsers.lalr_parser_state import ParserState
 from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query.syntax import QueryFile, RowTest
-from omnigraph.language.query.syntax_errors import SYNTAX, describe_unexpected
-from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, Scan
-from omnigraph.language.query.tree import MalformedTokenError, TreeBuilder
-from omnigraph.language.source import LONE_SURROGATE, MOST_DIAGNOSTICS, SourceText, grammar_parser
+from omnigraph.language.query.syntax_errors import describe_unexpected
+from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, scan
+from omnigraph.language.query.tree import TreeBuilder
+from omnigraph.language.source import (
+    LONE_SURROGATE,
+    MOST_DIAGNOSTICS,
+    SYNTAX,
+    MalformedTokenError,
+    SourceText,
+    TextSpan,
+    between,
+    grammar_parser,
+)
 
 # Far above anything a person nests, and far below what the recursive passes over the tree can take.
 MAX_NESTING = 64
@@ -37,18 +46,19 @@ GRAMMAR_OPTIONS: Final[dict[str, Any]] = {"start": [_FILE, _ROW_FILTER], "lexer"
 def parse_queries(text: str, path: str | None = None, limits: QueryLimits = DEFAULT_LIMITS) -> QueryFile:
     """The queries of one file. Raises `CompileError` with one finding per broken query, in source order."""
     source = _source(text, path, limits)
-    scan = Scan(text)
-    whole = _parse(scan.tokens, scan.end, source, _FILE)
+    whole = _parse(*scan(text), source, _FILE)
     if isinstance(whole, Diagnostic):
-        raise CompileError(list(islice(_problems(source), MOST_DIAGNOSTICS)) or [whole])
+        # Tokens know what they were taken for, so the text is scanned anew.
+        outcomes = (_parse(*piece, source, _FILE) for piece in _pieces(text))
+        problems = (outcome for outcome in outcomes if isinstance(outcome, Diagnostic))
+        raise CompileError(list(islice(problems, MOST_DIAGNOSTICS)) or [whole])
     return cast(QueryFile, whole)
 
 
 def parse_row_filter(text: str, path: str | None = None) -> RowTest:
     """Tests of the properties of one row, joined by `and` and `or`. Raises `CompileError`."""
     source = _source(text, path, DEFAULT_LIMITS)
-    scan = Scan(text)
-    parsed = _parse(scan.tokens, scan.end, source, _ROW_FILTER)
+    parsed = _parse(*scan(text), source, _ROW_FILTER)
     if isinstance(parsed, Diagnostic):
         raise CompileError([parsed])
     return cast(RowTest, parsed)
@@ -61,32 +71,23 @@ def _source(text: str, path: str | None, limits: QueryLimits) -> SourceText:
     surrogate = LONE_SURROGATE.search(text)
     if surrogate is not None:
         message = "the text holds half of a surrogate pair, which no file can"
-        raise CompileError([source.diagnostic(SYNTAX, message, *surrogate.span())])
+        raise CompileError([source.diagnostic(SYNTAX, message, TextSpan(*surrogate.span()))])
     return source
 
 
-def _problems(source: SourceText) -> Iterator[Diagnostic]:
-    """One finding per broken query. Tokens know what they were taken for, so the text is scanned anew."""
-    scan = Scan(source.text)
-    for piece, end in _pieces(source.text, scan):
-        outcome = _parse(piece, end, source, _FILE)
-        if isinstance(outcome, Diagnostic):
-            yield outcome
-
-
-def _pieces(text: str, scan: Scan) -> Iterator[tuple[Sequence[Lexeme], Lexeme]]:
+def _pieces(text: str) -> Iterator[tuple[Sequence[Lexeme], Lexeme]]:
     """The tokens cut before everything that looks like the head of a query, each with the token that ends it.
 
     Braces can't be trusted in a broken text, so a head is recognised by its shape, `query name (`, after
     something that may end a query or after a line break.
     """
-    tokens = scan.tokens
+    tokens, end = scan(text)
     starts = [i for i in range(len(tokens)) if _begins_query(text, tokens, i)]
     if not starts or starts[0] > 0:
         starts.insert(0, 0)
     for start, stop in zip(starts, [*starts[1:], len(tokens)], strict=True):
         # A piece that stops early is at fault where the next query begins, which is where a person looks.
-        after = tokens[stop] if stop < len(tokens) else scan.end
+        after = tokens[stop] if stop < len(tokens) else end
         yield tokens[start:stop], Lexeme(END, str(after), after.start_pos, after.end_pos)
 
 
@@ -119,23 +120,22 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText, start: str
                 if token in "{([":
                     depth += 1
                     if depth > MAX_NESTING:
-                        raise MalformedTokenError(
-                            f"brackets are nested deeper than {MAX_NESTING} levels", token.start_pos, token.end_pos
-                        )
+                        message = f"brackets are nested deeper than {MAX_NESTING} levels"
+                        raise MalformedTokenError(message, between(token, token))
                 elif token in "})]":
                     depth -= 1
             feed(token)
         token = end
         return cast(object, feed(end, True))
     except MalformedTokenError as malformed:
-        return source.diagnostic(SYNTAX, malformed.message, malformed.start, malformed.end)
+        return source.diagnostic(SYNTAX, malformed.message, malformed.at)
     except UnexpectedToken:
         position = next((i for i, seen in enumerate(tokens) if seen is token), len(tokens))
         before = tokens[max(0, position - 4) : position]
         accepts: set[str] = run.accepts()  # type: ignore[no-untyped-call]
         after = tokens[position + 1 : position + 5]
         message, suggestion = describe_unexpected(token, before, after, accepts)
-        return source.diagnostic(SYNTAX, message, token.start_pos, token.end_pos, suggestion=suggestion)
+        return source.diagnostic(SYNTAX, message, between(token, token), suggestion=suggestion)
 
 
 def _fits(terminal: str, state: ParserState[int]) -> bool:

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from omnigraph.language.catalog import EdgeType, NodeType, Property
+from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
-from omnigraph.language.query.syntax import TextSpan
+from omnigraph.language.source import TextSpan
 from omnigraph.language.types import PropertyType
 
 
@@ -39,16 +39,13 @@ Typed: TypeAlias = ir.Value | Refused
 TypedProjection: TypeAlias = ir.Value | ir.AggregateValue | Refused
 
 
-# ---- clauses --------------------------------------------------------------------------------------------
-
-
-class ResolvedBinding(Struct, frozen=True):
+class Binding(Struct, frozen=True):
     variable: str
     type: NodeType
     pins: tuple[ir.Compare, ...]
 
 
-class ResolvedTraversal(Struct, frozen=True):
+class Traversal(Struct, frozen=True):
     """`direction` is seen from `source` as written. Each `$_` has a hidden name of its own."""
 
     source: str
@@ -62,21 +59,18 @@ class ResolvedTraversal(Struct, frozen=True):
     edge_variable: str | None
 
 
-class ResolvedFilter(Struct, frozen=True):
+class Filter(Struct, frozen=True):
     predicate: ir.Predicate | Refused
 
 
-class ResolvedNegation(Struct, frozen=True):
-    clauses: tuple[ResolvedClause, ...]
+class Negation(Struct, frozen=True):
+    clauses: tuple[Clause, ...]
 
 
-ResolvedClause: TypeAlias = ResolvedBinding | ResolvedTraversal | ResolvedFilter | ResolvedNegation
+Clause: TypeAlias = Binding | Traversal | Filter | Negation
 
 
-# ---- bodies ---------------------------------------------------------------------------------------------
-
-
-class ResolvedProjection(Struct, frozen=True):
+class Projection(Struct, frozen=True):
     """`name` is the executed column name, `described_name` the one in operation descriptors."""
 
     value: TypedProjection
@@ -86,20 +80,20 @@ class ResolvedProjection(Struct, frozen=True):
     at: TextSpan
 
 
-class ResolvedSort(Struct, frozen=True):
+class Sort(Struct, frozen=True):
     value: Typed | OutputName
     descending: bool
     at: TextSpan
 
 
-class ResolvedRead(Struct, frozen=True):
+class Read(Struct, frozen=True):
     """`nodes` and `edges` are the variables visible outside negations."""
 
-    clauses: tuple[ResolvedClause, ...]
+    clauses: tuple[Clause, ...]
     nodes: dict[str, NodeType]
     edges: dict[str, EdgeType]
-    projections: tuple[ResolvedProjection, ...]
-    sort: tuple[ResolvedSort, ...]
+    projections: tuple[Projection, ...]
+    sort: tuple[Sort, ...]
     limit: int | None
 
     @property
@@ -107,50 +101,19 @@ class ResolvedRead(Struct, frozen=True):
         return any(isinstance(p.value, ir.AggregateValue) for p in self.projections)
 
 
-class ResolvedAssignment(Struct, frozen=True):
-    property: Property
-    value: ir.Value
+class Write(Struct, frozen=True):
+    """A statement as it runs, its position and those of its assignments."""
+
+    plan: ir.WriteStatement
     at: TextSpan
+    assigned_at: tuple[TextSpan, ...] = ()
 
 
-class ResolvedInsertNode(Struct, frozen=True):
-    type: NodeType
-    assignments: tuple[ResolvedAssignment, ...]
-    at: TextSpan
+class Writes(Struct, frozen=True):
+    statements: tuple[Write, ...]
 
 
-class ResolvedInsertEdge(Struct, frozen=True):
-    type: EdgeType
-    source: ir.Value
-    target: ir.Value
-    assignments: tuple[ResolvedAssignment, ...]
-    at: TextSpan
-
-
-class ResolvedUpdate(Struct, frozen=True):
-    type: NodeType
-    assignments: tuple[ResolvedAssignment, ...]
-    where: ir.Where
-    at: TextSpan
-
-
-class ResolvedDelete(Struct, frozen=True):
-    """`cascades` are the edge types that lose edges together with deleted nodes; none for an edge type."""
-
-    type: NodeType | EdgeType
-    where: ir.Where
-    cascades: tuple[EdgeType, ...]
-    at: TextSpan
-
-
-ResolvedStatement: TypeAlias = ResolvedInsertNode | ResolvedInsertEdge | ResolvedUpdate | ResolvedDelete
-
-
-class ResolvedWrites(Struct, frozen=True):
-    statements: tuple[ResolvedStatement, ...]
-
-
-class ResolvedQuery(Struct, frozen=True):
+class Query(Struct, frozen=True):
     name: str
     parameters: tuple[ir.QueryParameter, ...]
-    body: ResolvedRead | ResolvedWrites
+    body: Read | Writes

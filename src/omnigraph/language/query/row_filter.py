@@ -7,9 +7,10 @@ nothing left to bind: the actor is a constant in it, so a query with a parameter
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -44,26 +45,21 @@ NO_ROW: Final = AnyOf()
 
 def all_of(tests: Iterable[RowFilter]) -> RowFilter:
     """The conjunction, without what is always true."""
-    parts = list(_flat(tests, AllOf))
-    if NO_ROW in parts:
-        return NO_ROW
-    return parts[0] if len(parts) == 1 else AllOf(tuple(dict.fromkeys(parts)))
+    return _join(tests, AllOf, NO_ROW)
 
 
 def any_of(tests: Iterable[RowFilter]) -> RowFilter:
     """The disjunction, without what is never true."""
-    parts = list(_flat(tests, AnyOf))
-    if EVERY_ROW in parts:
-        return EVERY_ROW
-    return parts[0] if len(parts) == 1 else AnyOf(tuple(dict.fromkeys(parts)))
+    return _join(tests, AnyOf, EVERY_ROW)
 
 
-def _flat(tests: Iterable[RowFilter], kind: type[AllOf] | type[AnyOf]) -> Iterator[RowFilter]:
+def _join(tests: Iterable[RowFilter], kind: type[AllOf] | type[AnyOf], decisive: RowFilter) -> RowFilter:
+    parts: list[RowFilter] = []
     for test in tests:
-        if isinstance(test, kind):
-            yield from test.tests
-        else:
-            yield test
+        parts += test.tests if isinstance(test, kind) else (test,)
+    if decisive in parts:
+        return decisive
+    return parts[0] if len(parts) == 1 else kind(tuple(dict.fromkeys(parts)))
 
 
 def map_comparisons(test: RowFilter, change: Callable[[ir.Compare], RowFilter]) -> RowFilter:
@@ -77,18 +73,11 @@ def map_comparisons(test: RowFilter, change: Callable[[ir.Compare], RowFilter]) 
             return any_of(map_comparisons(part, change) for part in test.tests)
 
 
-def comparisons(test: RowFilter) -> Iterator[ir.Compare]:
-    """Every comparison of a filter, in source order."""
-    if isinstance(test, ir.Compare):
-        yield test
-    else:
-        for part in test.tests:
-            yield from comparisons(part)
-
-
 def sides(test: RowFilter) -> list[ir.Value]:
-    """Everything that a filter compares."""
-    return [side for comparison in comparisons(test) for side in (comparison.left, comparison.right)]
+    """Everything that a filter compares, in source order."""
+    if isinstance(test, ir.Compare):
+        return [test.left, test.right]
+    return [side for part in test.tests for side in sides(part)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +103,7 @@ class TypeVisibility:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Visibility:
     """The part of a graph that an actor sees. A type that is not in `types` (by type key) is visible as a whole."""
 
@@ -123,7 +112,6 @@ class Visibility:
     """The schema that the rules were checked against. Parts that it has dropped are invisible in older snapshots."""
     _on: dict[str, Visibility] = field(default_factory=dict, init=False, repr=False, compare=False)
     """This visibility bound to the last schemas, by their digests."""
-    _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def is_unrestricted(self) -> bool:
@@ -135,20 +123,15 @@ class Visibility:
         """Whether the visible rows depend on the moment."""
         return any(isinstance(side, ir.Now) for visibility in self.types.values() for side in sides(visibility.rows))
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Equal for lenses that show the same; what was made through one is never handed to who looks through
-        another. Empty for an open one."""
-        if self.is_unrestricted:
-            return ""
-        if self._digest:
-            return self._digest[0]
+        """Equal for visibilities that show the same: a result for one actor is never handed to one who sees something
+        else. Empty for an unrestricted one."""
         parts = [
             (visibility.type.id, visibility.type.type_key, sorted(visibility.masked), _plain(visibility.rows))
             for _, visibility in sorted(self.types.items())
         ]
-        self._digest[:] = [hashlib.sha256(repr(parts).encode()).hexdigest()[:32]]
-        return self._digest[0]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32] if parts else ""
 
     def of(self, type_: NodeType | EdgeType) -> TypeVisibility:
         return self.types.get(type_.type_key) or TypeVisibility(type_)
@@ -161,14 +144,14 @@ class Visibility:
         with another type, is null there as far as a filter can tell, so the comparison is not true. What rules can't
         speak of any more, because the schema dropped it, nobody sees who sees a part.
         """
-        found_before = self._on.get(catalog.digest)
-        if found_before is None:
-            if len(self._on) >= _MOST_SCHEMAS:
-                self._on.clear()
-            found_before = self._on[catalog.digest] = self._taken_to(catalog)
-        return found_before
+        if (known := self._on.get(catalog.digest)) is not None:
+            return known
+        if len(self._on) >= _MOST_SCHEMAS:
+            self._on.clear()
+        moved = self._on[catalog.digest] = self._move_to(catalog)
+        return moved
 
-    def _taken_to(self, catalog: Catalog) -> Visibility:
+    def _move_to(self, catalog: Catalog) -> Visibility:
         by_birth = {_birth(visibility.type): visibility for visibility in self.types.values()}
         types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
         visibilities = []

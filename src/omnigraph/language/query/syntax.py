@@ -1,8 +1,8 @@
 """The syntax tree of `.gq` as written, before any name is resolved.
 
-The parser builds it; the type checker and the formatter read it. Nodes are immutable and compare by content: a
-`TextSpan` equals every other, so two layouts of one program are equal programs. Row filters of policies are trees of
-their own: comparisons of a row's properties, joined by `and` and `or`, in which a bare name (`Alias`) is a property.
+The parser builds it; the type checker and the formatter read it. Nodes are immutable and compare by content, so two
+layouts of one program are equal programs. Row filters of policies are trees of their own: comparisons of a row's
+properties, joined by `and` and `or`, in which a bare name (`Alias`) is a property.
 """
 
 from __future__ import annotations
@@ -12,92 +12,64 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-
-class TextSpan(Struct, frozen=True, eq=False, gc=False):
-    """The characters `text[start:end]` that a node was read from. Takes no part in comparing nodes."""
-
-    start: int
-    end: int
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TextSpan)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-class Name(Struct, frozen=True):
-    """An identifier as written, with its place."""
-
-    text: str
-    at: TextSpan
-
+from omnigraph.language.source import Name, SyntaxNode
 
 # ---- expressions ----------------------------------------------------------------------------------------
 
 
-class Variable(Struct, frozen=True):
+class Variable(SyntaxNode, frozen=True):
     """`$name`: a parameter or a binding; only the checker can tell."""
 
     name: str
-    at: TextSpan
 
     @property
     def is_anonymous(self) -> bool:
         return self.name == "_"
 
 
-class PropertyAccess(Struct, frozen=True):
+class PropertyAccess(SyntaxNode, frozen=True):
     """`$variable.property`"""
 
     variable: Variable
     property: Name
-    at: TextSpan
 
 
-class StringLiteral(Struct, frozen=True):
+class StringLiteral(SyntaxNode, frozen=True):
     value: str
-    at: TextSpan
 
 
-class IntegerLiteral(Struct, frozen=True):
+class IntegerLiteral(SyntaxNode, frozen=True):
     value: int
-    at: TextSpan
 
 
-class FloatLiteral(Struct, frozen=True):
+class FloatLiteral(SyntaxNode, frozen=True):
     """`text` keeps the written digits: the formatter must not change `0.10` into another spelling."""
 
     text: str
-    at: TextSpan
 
     @property
     def value(self) -> float:
         return float(self.text)
 
 
-class BooleanLiteral(Struct, frozen=True):
+class BooleanLiteral(SyntaxNode, frozen=True):
     value: bool
-    at: TextSpan
 
 
-class DateLiteral(Struct, frozen=True):
+class DateLiteral(SyntaxNode, frozen=True):
     """`date("…")`; the text is checked when it is used."""
 
     text: str
-    at: TextSpan
 
 
-class DateTimeLiteral(Struct, frozen=True):
+class DateTimeLiteral(SyntaxNode, frozen=True):
     """`datetime("…")`; the text is checked when it is used."""
 
     text: str
-    at: TextSpan
 
 
-class ListLiteral(Struct, frozen=True):
+class ListLiteral(SyntaxNode, frozen=True):
     items: tuple[Literal, ...]
-    at: TextSpan
 
 
 Literal: TypeAlias = (
@@ -105,17 +77,14 @@ Literal: TypeAlias = (
 )
 
 
-class Now(Struct, frozen=True):
+class Now(SyntaxNode, frozen=True):
     """`now()`: the instant of the request."""
 
-    at: TextSpan
 
-
-class Alias(Struct, frozen=True):
+class Alias(SyntaxNode, frozen=True):
     """A bare name: an output column."""
 
     name: str
-    at: TextSpan
 
 
 class TextFunction(StrEnum):
@@ -132,39 +101,34 @@ class AggregateFunction(StrEnum):
     MAX = "max"
 
 
-class NearestCall(Struct, frozen=True):
+class NearestCall(SyntaxNode, frozen=True):
     target: PropertyAccess
     query: Expression
-    at: TextSpan
 
 
-class TextCall(Struct, frozen=True):
+class TextCall(SyntaxNode, frozen=True):
     """`search`, `match_text` or `fuzzy`; only `fuzzy` may carry `max_edits`."""
 
     function: TextFunction
     field: Expression
     query: Expression
     max_edits: Expression | None
-    at: TextSpan
 
 
-class Bm25Call(Struct, frozen=True):
+class Bm25Call(SyntaxNode, frozen=True):
     field: Expression
     query: Expression
-    at: TextSpan
 
 
-class RrfCall(Struct, frozen=True):
+class RrfCall(SyntaxNode, frozen=True):
     first: NearestCall | Bm25Call
     second: NearestCall | Bm25Call
     k: Expression | None
-    at: TextSpan
 
 
-class AggregateCall(Struct, frozen=True):
+class AggregateCall(SyntaxNode, frozen=True):
     function: AggregateFunction
     argument: Expression
-    at: TextSpan
 
 
 Expression: TypeAlias = (
@@ -187,32 +151,29 @@ class Comparison(StrEnum):
     STARTS_WITH = "starts_with"
 
 
-class Pin(Struct, frozen=True):
+class Pin(SyntaxNode, frozen=True):
     """`property: value` inside the braces of a binding."""
 
     property: Name
     value: Cell
-    at: TextSpan
 
 
-class Binding(Struct, frozen=True):
+class Binding(SyntaxNode, frozen=True):
     """`$variable: Type { pins }`"""
 
     variable: Variable
     type_name: Name
     pins: tuple[Pin, ...]
-    at: TextSpan
 
 
-class Hops(Struct, frozen=True):
+class Hops(SyntaxNode, frozen=True):
     """`{minimum, maximum}`; an open maximum parses and is refused by the checker."""
 
     minimum: int
     maximum: int | None
-    at: TextSpan
 
 
-class Traversal(Struct, frozen=True):
+class Traversal(SyntaxNode, frozen=True):
     """`$source edge $destination`, `$source <edge> $destination`, each with an edge variable or hop bounds."""
 
     source: Variable
@@ -221,26 +182,22 @@ class Traversal(Struct, frozen=True):
     edge_variable: Variable | None
     hops: Hops | None
     destination: Variable
-    at: TextSpan
 
 
-class Filter(Struct, frozen=True):
+class Filter(SyntaxNode, frozen=True):
     left: Expression
     operator: Comparison
     right: Expression
-    at: TextSpan
 
 
-class TextClause(Struct, frozen=True):
+class TextClause(SyntaxNode, frozen=True):
     """A text call standing alone: the same as `call = true`."""
 
     call: TextCall
-    at: TextSpan
 
 
-class Negation(Struct, frozen=True):
+class Negation(SyntaxNode, frozen=True):
     clauses: tuple[Clause, ...]
-    at: TextSpan
 
 
 Clause: TypeAlias = Negation | Binding | Traversal | Filter | TextClause
@@ -249,7 +206,7 @@ Clause: TypeAlias = Negation | Binding | Traversal | Filter | TextClause
 # ---- queries --------------------------------------------------------------------------------------------
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(SyntaxNode, frozen=True):
     """`$name: Type`. `dimension` is what was written in `Vector(…)`; whether the type exists is checked later."""
 
     name: str
@@ -257,105 +214,89 @@ class Parameter(Struct, frozen=True):
     is_list: bool
     dimension: int | None
     nullable: bool
-    at: TextSpan
 
 
-class Projection(Struct, frozen=True):
+class Projection(SyntaxNode, frozen=True):
     expression: Expression
     alias: Name | None
-    at: TextSpan
 
 
-class SortKey(Struct, frozen=True):
+class SortKey(SyntaxNode, frozen=True):
     """`direction` is None when none was written, which sorts ascending."""
 
     expression: Expression
     direction: str | None
-    at: TextSpan
 
 
-class Match(Struct, frozen=True):
+class Match(SyntaxNode, frozen=True):
     clauses: tuple[Clause, ...]
-    at: TextSpan
 
 
-class Return(Struct, frozen=True):
+class Return(SyntaxNode, frozen=True):
     projections: tuple[Projection, ...]
-    at: TextSpan
 
 
-class Order(Struct, frozen=True):
+class Order(SyntaxNode, frozen=True):
     keys: tuple[SortKey, ...]
-    at: TextSpan
 
 
-class Limit(Struct, frozen=True):
+class Limit(SyntaxNode, frozen=True):
     count: int
-    at: TextSpan
 
 
-class Read(Struct, frozen=True):
+class Read(SyntaxNode, frozen=True):
     match: Match
     returns: Return
     order: Order | None
     limit: Limit | None
-    at: TextSpan
 
 
-class Assignment(Struct, frozen=True):
+class Assignment(SyntaxNode, frozen=True):
     property: Name
     value: Cell
-    at: TextSpan
 
 
-class Predicate(Struct, frozen=True):
+class Predicate(SyntaxNode, frozen=True):
     property: Name
     operator: Comparison
     value: Cell
-    at: TextSpan
 
 
-class Insert(Struct, frozen=True):
+class Insert(SyntaxNode, frozen=True):
     type_name: Name
     assignments: tuple[Assignment, ...]
-    at: TextSpan
 
 
-class Update(Struct, frozen=True):
+class Update(SyntaxNode, frozen=True):
     type_name: Name
     assignments: tuple[Assignment, ...]
     predicate: Predicate
-    at: TextSpan
 
 
-class Delete(Struct, frozen=True):
+class Delete(SyntaxNode, frozen=True):
     type_name: Name
     predicate: Predicate
-    at: TextSpan
 
 
 Statement: TypeAlias = Insert | Update | Delete
 
 
-class Writes(Struct, frozen=True):
+class Writes(SyntaxNode, frozen=True):
     statements: tuple[Statement, ...]
-    at: TextSpan
 
 
-class Meta(Struct, frozen=True):
+class Meta(SyntaxNode, frozen=True):
     """`@description("…")` or `@instruction("…")`"""
 
     name: str
     text: str
-    at: TextSpan
 
 
-class Query(Struct, frozen=True):
+class Query(SyntaxNode, frozen=True):
     name: Name
     parameters: tuple[Parameter, ...]
     metas: tuple[Meta, ...]
     body: Read | Writes
-    at: TextSpan
 
     @property
     def is_mutation(self) -> bool:
@@ -377,18 +318,16 @@ class QueryFile(Struct, frozen=True):
     queries: tuple[Query, ...]
 
 
-class AllOf(Struct, frozen=True):
+class AllOf(SyntaxNode, frozen=True):
     """Tests joined by `and`."""
 
     tests: tuple[RowTest, ...]
-    at: TextSpan
 
 
-class AnyOf(Struct, frozen=True):
+class AnyOf(SyntaxNode, frozen=True):
     """Tests joined by `or`."""
 
     tests: tuple[RowTest, ...]
-    at: TextSpan
 
 
 RowTest: TypeAlias = Filter | BooleanLiteral | AllOf | AnyOf

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from omnigraph.language.query.tokens import END, INVALID, Lexeme
-from omnigraph.language.source import did_you_mean
-
-SYNTAX = "parse error"
+from omnigraph.language.source import did_you_mean, one_of
 
 _LITERALS = frozenset({"STRING", "INT", "FLOAT", "BOOLEAN", "DATE", "DATETIME", "LSQB"})
 _CALLS = frozenset({"NEAREST", "BM25", "RRF", "TEXT_FUNCTION", "FUZZY", "AGGREGATE", "NOW"})
@@ -52,21 +50,7 @@ _PHRASES = {
 _LONGEST_TOKEN = 40
 # Nothing but these may be completed by a near word: offering `count` for every odd name would be noise.
 _STRUCTURAL = frozenset(
-    [
-        "QUERY",
-        "MATCH",
-        "RETURN",
-        "ORDER",
-        "LIMIT",
-        "INSERT",
-        "UPDATE",
-        "DELETE",
-        "SET",
-        "WHERE",
-        "NOT",
-        "ASC",
-        "DESC",
-    ]
+    ["QUERY", "MATCH", "RETURN", "ORDER", "LIMIT", "INSERT", "UPDATE", "DELETE", "SET", "WHERE", "NOT", "ASC", "DESC"]
 )
 
 
@@ -89,6 +73,7 @@ _COMPARED = {
 }
 _OFFSET = "there is no offset; order by a key and go on after the last one: $x.key > $last"
 _STATEMENTS = frozenset({"match", "return", "insert", "update", "delete"})
+_OTHER_LANGUAGES = frozenset({"select", "with", "create", "merge", "optional"})
 
 
 def null_tests(named: str) -> str:
@@ -123,14 +108,11 @@ def describe_unexpected(
     """The message and the suggestion for a token that can't stand between `before` and `after`."""
     if token.type == INVALID and token.startswith(('"', "/*")):
         return ("string is not closed" if token[0] == '"' else "comment is not closed"), None
-    found = "the end of the file" if token.type == END and not token else f"'{_shorten(token)}'"
+    # Enough of a token to recognise it; the caret points at the rest.
+    shown = token if len(token) <= _LONGEST_TOKEN else f"{token[:_LONGEST_TOKEN]}…"
+    found = "the end of the file" if token.type == END and not token else f"'{shown}'"
     remedy = _foreign_syntax_hint(token, [str(seen) for seen in before], [str(seen) for seen in after], accepted)
     return f"expected {_phrase(accepted)}, found {found}", remedy or _way_out(token, before, after, accepted)
-
-
-def _shorten(token: str) -> str:
-    """Enough of a token to recognise it; the caret points at the rest."""
-    return token if len(token) <= _LONGEST_TOKEN else f"{token[:_LONGEST_TOKEN]}…"
 
 
 def _phrase(accepted: Set[str]) -> str:
@@ -141,7 +123,7 @@ def _phrase(accepted: Set[str]) -> str:
             rest -= group
             phrases.append(phrase)
     phrases += sorted(_PHRASES.get(name, f"'{name.lower()}'") for name in rest)
-    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"
+    return one_of(phrases)
 
 
 def _foreign_syntax_hint(
@@ -153,7 +135,9 @@ def _foreign_syntax_hint(
     if word == "match" and after[:1] == ["("]:
         return f"this reads like Cypher; a query is written {_ANATOMY}"
     if "QUERY" in accepted:
-        return _without_a_query(word)
+        if word in _STATEMENTS:
+            return "a statement belongs in a query: query name() { … }"
+        return f"a query is written {_ANATOMY}" if word in _OTHER_LANGUAGES else None
     following = [seen.casefold() for seen in after]
     if "COMPARISON" in accepted and (
         word in _COMPARED or word == "is" or (word == "not" and following and following[0] in _COMPARED)
@@ -185,12 +169,6 @@ def _foreign_syntax_hint(
     if token != word and word.upper() in accepted & _STRUCTURAL:
         return f"keywords are written in small letters: {word}"
     return None
-
-
-def _without_a_query(word: str) -> str | None:
-    if word in _STATEMENTS:
-        return "a statement belongs in a query: query name() { … }"
-    return f"a query is written {_ANATOMY}" if word in ("select", "with", "create", "merge", "optional") else None
 
 
 def _comparison_hint(words: Sequence[str], previous: Sequence[str], accepted: Set[str]) -> str:

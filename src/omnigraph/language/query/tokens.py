@@ -1,7 +1,6 @@
-"""Cuts query text into tokens and comments.
+"""Cuts query text into tokens.
 
-One scan serves the parser, its recovery and the formatter. Keywords are not recognised here: whether `match` is a
-keyword depends on its position, which only the parser knows.
+Keywords are not recognised here: whether `match` is a keyword depends on its position, which only the parser knows.
 """
 
 from __future__ import annotations
@@ -56,20 +55,15 @@ class Lexeme(Token):
         return token
 
 
-class Scan:
-    """What a text consists of: `tokens` in order, `comments` in order, and how the rest of it ends."""
-
-    __slots__ = ("comments", "end", "tokens")
-
-    def __init__(self, text: str) -> None:
-        self.tokens: list[Lexeme] = []
-        self.comments: list[Lexeme] = []
-        self.end = Lexeme(END, "", len(text), len(text))
-        for match in _SCANNER.finditer(text):
-            kind = match.lastgroup
-            if kind is None:
-                break
+def scan(text: str) -> tuple[list[Lexeme], Lexeme]:
+    """The tokens of a text in order, and the one that ends them."""
+    tokens: list[Lexeme] = []
+    for match in _SCANNER.finditer(text):
+        kind = match.lastgroup
+        if kind is None:
+            break
+        if kind != "COMMENT":
             word = match[kind]
             end = match.end()
-            lexeme = Lexeme(kind, word, end - len(word), end)
-            (self.comments if kind == "COMMENT" else self.tokens).append(lexeme)
+            tokens.append(Lexeme(kind, word, end - len(word), end))
+    return tokens, Lexeme(END, "", len(text), len(text))

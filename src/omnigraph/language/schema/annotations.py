@@ -6,16 +6,27 @@ language gives a meaning to are refused wherever they have none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TypeVar
 
-from omnigraph.language.catalog import Annotation, EmbedSource, InlineRule, Metric
-from omnigraph.language.schema.syntax import NOWHERE, AnnotationSyntax, At, Name
-from omnigraph.language.source import did_you_mean
+from msgspec.structs import replace
+
+from omnigraph.language.catalog import (
+    Annotation,
+    EdgeType,
+    EmbedSource,
+    InlineRule,
+    Metric,
+    NodeType,
+    Property,
+    TypeKind,
+)
+from omnigraph.language.schema import syntax as ast
+from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, Report
+from omnigraph.language.source import NOWHERE, Name, did_you_mean
 from omnigraph.language.types import PropertyType
 
-# (message, where, suggestion): the caller knows the code and the source.
-Report = Callable[[str, At, str | None], None]
+Annotated = TypeVar("Annotated", NodeType, EdgeType)
 
 _INLINE = {rule.value: rule for rule in InlineRule}
 _BODY_ONLY = {"range": "@range(pages, 1..5000)", "check": '@check(isbn, "^[0-9-]+$")'}
@@ -24,73 +35,54 @@ MISPLACED_CARD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TypeNotes:
-    """What the annotations of a node or edge type say."""
-
-    description: str | None
-    instruction: str | None
-    rename_from: Name | None
-    custom: tuple[Annotation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PropertyNotes:
-    """What the annotations of a property say. The embed source is only a name here: siblings are not known yet."""
-
-    inline: tuple[InlineRule, ...]
-    embed: EmbedSource | None
-    embed_at: At
-    metric: Metric | None
-    description: str | None
-    rename_from: Name | None
-    custom: tuple[Annotation, ...]
-
-
-def read_type_annotations(
-    kind: str, type_name: str, annotations: Sequence[AnnotationSyntax], report: Report
-) -> TypeNotes:
-    """The annotations in the head of a node or an edge."""
-    description = _single_text(annotations, "description", type_name, report)
-    instruction = _single_text(annotations, "instruction", type_name, report)
-    rename_from = read_rename_from(annotations, type_name, report)
+def read_type_annotations(type_: Annotated, annotations: Sequence[ast.Annotation], report: Report) -> Annotated:
+    """The type with what the annotations in its head say."""
     custom = []
     for annotation in annotations:
         name = annotation.name
         if name in _INLINE or name in ("embed", "metric"):
             where = (
                 "is only supported on node properties or in the body of a node"
-                if kind == "node"
+                if type_.kind == "node"
                 else "is not supported on edges; annotate a property or write a body rule instead"
             )
-            report(f"@{name} on {kind} type '{type_name}' {where}", annotation.at, None)
-        elif name in _BODY_ONLY:
-            report(_body_only(name), annotation.at, None)
-        elif name == "card":
-            report(MISPLACED_CARD, annotation.at, None)
+            report(f"@{name} on {type_.kind} type '{type_.name}' {where}", annotation.at)
+        elif name in _BODY_ONLY or name == "card":
+            report(_misplaced(name), annotation.at)
         elif name not in ("description", "instruction", "rename_from"):
             custom.append(_custom(annotation))
-    return TypeNotes(description, instruction, rename_from, tuple(custom))
+    return replace(
+        type_,
+        description=_single_text(annotations, "description", type_.name, report),
+        instruction=_single_text(annotations, "instruction", type_.name, report),
+        annotations=tuple(custom),
+    )
 
 
-def read_property_annotations(
-    kind: str, owner: str, name: str, type_: PropertyType, annotations: Sequence[AnnotationSyntax], report: Report
-) -> PropertyNotes:
-    """The annotations of one property of a node or an edge; for an interface, those of the node it joins."""
-    subject = f"{owner}.{name}"
+def read_property(
+    kind: TypeKind, owner: str, syntax: ast.Property, type_: PropertyType, report: Report
+) -> DeclaredProperty:
+    """A property of a node or an edge with its annotations; for an interface, those of the node it joins.
+
+    The embed source is only a name here: siblings are not known yet.
+    """
+    name, subject = syntax.name.text, f"{owner}.{syntax.name.text}"
     reader = _PropertyReader(kind, subject, type_, report)
-    description = _single_text(annotations, "description", subject, report)
-    rename_from = read_rename_from(annotations, subject, report)
-    for annotation in annotations:
+    for annotation in syntax.annotations:
         reader.read(annotation)
-    return PropertyNotes(
-        tuple(reader.inline),
-        reader.embed,
-        reader.embed_at,
-        reader.metric,
-        description,
-        rename_from,
-        tuple(reader.custom),
+    meaning = Property(
+        name=name,
+        id=UNIDENTIFIED,
+        type=type_,
+        column=name,
+        inline=tuple(sorted(reader.inline)),
+        embed=reader.embed,
+        metric=reader.metric,
+        description=_single_text(syntax.annotations, "description", subject, report),
+        annotations=tuple(reader.custom),
+    )
+    return DeclaredProperty(
+        syntax.name, meaning, reader.embed_at, read_rename_from(syntax.annotations, subject, report)
     )
 
 
@@ -104,12 +96,12 @@ class _PropertyReader:
         self.report = report
         self.inline: list[InlineRule] = []
         self.embed: EmbedSource | None = None
-        self.embed_at: At = NOWHERE
+        self.embed_at = NOWHERE
         self.metric: Metric | None = None
         self.custom: list[Annotation] = []
         self._seen: set[str] = set()
 
-    def read(self, annotation: AnnotationSyntax) -> None:
+    def read(self, annotation: ast.Annotation) -> None:
         name = annotation.name
         if name in _INLINE:
             self._read_inline(annotation, _INLINE[name])
@@ -119,24 +111,22 @@ class _PropertyReader:
             self._read_metric(annotation)
         elif name == "instruction":
             self._refuse(annotation, "is only supported on node and edge types; use @description for a property")
-        elif name in _BODY_ONLY:
-            self.report(_body_only(name), annotation.at, None)
-        elif name == "card":
-            self.report(MISPLACED_CARD, annotation.at, None)
+        elif name in _BODY_ONLY or name == "card":
+            self.report(_misplaced(name), annotation.at)
         elif name not in ("description", "rename_from"):
             self.custom.append(_custom(annotation))
 
-    def _refuse(self, annotation: AnnotationSyntax, why: str) -> None:
-        self.report(f"@{annotation.name} on '{self.subject}' {why}", annotation.at, None)
+    def _refuse(self, annotation: ast.Annotation, why: str) -> None:
+        self.report(f"@{annotation.name} on '{self.subject}' {why}", annotation.at)
 
-    def _is_repeated(self, annotation: AnnotationSyntax) -> bool:
+    def _is_repeated(self, annotation: ast.Annotation) -> bool:
         if annotation.name in self._seen:
-            self.report(f"'{self.subject}' declares @{annotation.name} multiple times", annotation.at, None)
+            self.report(f"'{self.subject}' declares @{annotation.name} multiple times", annotation.at)
             return True
         self._seen.add(annotation.name)
         return False
 
-    def _read_inline(self, annotation: AnnotationSyntax, rule: InlineRule) -> None:
+    def _read_inline(self, annotation: ast.Annotation, rule: InlineRule) -> None:
         if annotation.value is not None:
             self._refuse(annotation, "takes no arguments here: interfaces have no body rules")
             return
@@ -145,13 +135,12 @@ class _PropertyReader:
         if rule is InlineRule.KEY and self.kind == "edge":
             self._refuse(annotation, "is not supported on edge properties")
             return
-        problem = inline_problem(rule, self.type)
-        if problem is not None:
+        if (problem := inline_problem(rule, self.type)) is not None:
             self._refuse(annotation, problem)
-            return
-        self.inline.append(rule)
+        else:
+            self.inline.append(rule)
 
-    def _is_for_a_vector(self, annotation: AnnotationSyntax) -> bool:
+    def _is_for_a_vector(self, annotation: ast.Annotation) -> bool:
         """Report an annotation of vectors in a wrong position; return whether its position is right."""
         if self._is_repeated(annotation):
             return False
@@ -163,10 +152,10 @@ class _PropertyReader:
         elif not self.type.is_vector:
             problem = f"@{name} is only supported on vector properties, and '{self.subject}' is {self.type}"
         if problem is not None:
-            self.report(problem, annotation.at, None)
+            self.report(problem, annotation.at)
         return problem is None
 
-    def _read_embed(self, annotation: AnnotationSyntax) -> None:
+    def _read_embed(self, annotation: ast.Annotation) -> None:
         if not self._is_for_a_vector(annotation):
             return
         value = annotation.value
@@ -191,7 +180,7 @@ class _PropertyReader:
         self.embed = EmbedSource(value.text, model, on_write)
         self.embed_at = value.at
 
-    def _read_metric(self, annotation: AnnotationSyntax) -> None:
+    def _read_metric(self, annotation: ast.Annotation) -> None:
         if not self._is_for_a_vector(annotation):
             return
         known = [metric.value for metric in Metric]
@@ -217,7 +206,7 @@ def inline_problem(rule: InlineRule, type_: PropertyType) -> str | None:
     return None
 
 
-def read_rename_from(annotations: Sequence[AnnotationSyntax], subject: str, report: Report) -> Name | None:
+def read_rename_from(annotations: Sequence[ast.Annotation], subject: str, report: Report) -> Name | None:
     """The migration hint of a declaration."""
     found: Name | None = None
     for annotation in annotations:
@@ -225,38 +214,33 @@ def read_rename_from(annotations: Sequence[AnnotationSyntax], subject: str, repo
             continue
         value = annotation.value
         if value is None or value.kind not in ("string", "name") or not value.text.strip():
-            report(f"@rename_from on '{subject}' requires one non-empty name", annotation.at, None)
+            report(f"@rename_from on '{subject}' requires one non-empty name", annotation.at)
         elif annotation.kwargs:
-            report(f"@rename_from on '{subject}' takes no named arguments", annotation.at, None)
+            report(f"@rename_from on '{subject}' takes no named arguments", annotation.at)
         elif found is not None:
-            report(f"'{subject}' declares @rename_from multiple times", annotation.at, None)
+            report(f"'{subject}' declares @rename_from multiple times", annotation.at)
         else:
-            found = Name(value.text, value.at)
+            found = Name(value.text, at=value.at)
     return found
 
 
-def _single_text(annotations: Sequence[AnnotationSyntax], name: str, subject: str, report: Report) -> str | None:
-    text: str | None = None
-    seen = False
-    for annotation in annotations:
-        if annotation.name != name:
-            continue
-        if seen:
-            report(f"'{subject}' declares @{name} multiple times", annotation.at, None)
-            continue
-        seen = True
-        value = annotation.value
-        if value is None or annotation.kwargs or not value.text.strip():
-            report(f"@{name} on '{subject}' requires a non-empty value, and only that", annotation.at, None)
-        else:
-            text = value.text
-    return text
+def _single_text(annotations: Sequence[ast.Annotation], name: str, subject: str, report: Report) -> str | None:
+    named = [annotation for annotation in annotations if annotation.name == name]
+    for other in named[1:]:
+        report(f"'{subject}' declares @{name} multiple times", other.at)
+    if not named:
+        return None
+    first = named[0]
+    if first.value is None or first.kwargs or not first.value.text.strip():
+        report(f"@{name} on '{subject}' requires a non-empty value, and only that", first.at)
+        return None
+    return first.value.text
 
 
-def _custom(annotation: AnnotationSyntax) -> Annotation:
+def _custom(annotation: ast.Annotation) -> Annotation:
     value = annotation.value.text if annotation.value is not None else None
     return Annotation(annotation.name, value, tuple((key, argument.text) for key, argument in annotation.kwargs))
 
 
-def _body_only(name: str) -> str:
-    return f"@{name} is a body rule of a node: write {_BODY_ONLY[name]}"
+def _misplaced(name: str) -> str:
+    return MISPLACED_CARD if name == "card" else f"@{name} is a body rule of a node: write {_BODY_ONLY[name]}"

@@ -7,122 +7,32 @@ read is remembered by name, so that one mistake is reported once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from omnigraph.language.catalog import EDGE_SYSTEM_COLUMNS, NODE_SYSTEM_COLUMNS, Cardinality, TypeKind
-from omnigraph.language.schema.annotations import (
-    Report,
-    read_property_annotations,
-    read_rename_from,
-    read_type_annotations,
+from msgspec.structs import replace
+
+from omnigraph.language.catalog import (
+    EDGE_SYSTEM_COLUMNS,
+    NODE_SYSTEM_COLUMNS,
+    Cardinality,
+    EdgeType,
+    InterfaceType,
+    NodeType,
+    TypeKind,
 )
-from omnigraph.language.schema.constraints import read_rules
-from omnigraph.language.schema.parser import PARSE_ERROR, Parsed
-from omnigraph.language.schema.resolved import (
-    DeclaredEdge,
-    DeclaredInterface,
-    DeclaredNode,
-    DeclaredProperty,
-    DeclaredSchema,
-)
-from omnigraph.language.schema.syntax import (
-    At,
-    CardSyntax,
-    EdgeSyntax,
-    InterfaceSyntax,
-    Member,
-    Name,
-    NodeSyntax,
-    PropertySyntax,
-    RuleSyntax,
-    TypeSyntax,
-)
-from omnigraph.language.source import DiagnosticSink, did_you_mean
+from omnigraph.language.schema import syntax as ast
+from omnigraph.language.schema.annotations import read_property, read_rename_from, read_type_annotations
+from omnigraph.language.schema.constraints import TypeRules
+from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, DeclaredSchema, DeclaredType, Report
+from omnigraph.language.source import SYNTAX, DiagnosticSink, Name, TextSpan, did_you_mean
 from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem
-
-# Reads the annotations of an interface property as those of a property of the node that it joins.
-InjectedReader = Callable[[str, str], DeclaredProperty]
-
-
-def merge_interfaces(
-    node: Name,
-    own: Mapping[str, DeclaredProperty],
-    unreadable: frozenset[str],
-    implemented: list[DeclaredInterface],
-    inject: InjectedReader,
-    report: Report,
-    report_conflict: Report,
-) -> dict[str, DeclaredProperty]:
-    """The effective properties of a node: own ones in source order, injected ones after them."""
-    contributors: dict[str, list[DeclaredInterface]] = {}
-    for interface in implemented:
-        for name in interface.properties:
-            contributors.setdefault(name, []).append(interface)
-    effective = dict(own)
-    for name, interfaces in contributors.items():
-        names = tuple(interface.name.text for interface in interfaces)
-        if name in unreadable:
-            continue
-        if name in own:
-            _check_own_type(node, own[name], interfaces, report)
-            effective[name] = own[name].linked(names, injected=False)
-        elif _agree(node, name, interfaces, report_conflict):
-            effective[name] = inject(names[0], name).linked(names, injected=True)
-    return effective
-
-
-def _check_own_type(node: Name, own: DeclaredProperty, interfaces: list[DeclaredInterface], report: Report) -> None:
-    for interface in interfaces:
-        wanted = interface.properties[own.name.text].type
-        if own.type != wanted:
-            report(
-                f"'{node.text}.{own.name.text}' has type {own.type}, "
-                f"but interface '{interface.name.text}' declares it as {wanted}",
-                own.name.at,
-                None,
-            )
-
-
-def _agree(node: Name, name: str, interfaces: list[DeclaredInterface], report: Report) -> bool:
-    first = interfaces[0].properties[name]
-    for other in interfaces[1:]:
-        if not first.agrees_with(other.properties[name]):
-            report(
-                f"'{node.text}' gets '{name}' from interfaces '{interfaces[0].name.text}' and "
-                f"'{other.name.text}' with incompatible property semantics; declare it in '{node.text}' or "
-                "make the interfaces agree",
-                node.at,
-                None,
-            )
-            return False
-    return True
-
-
-def resolve_implements(
-    node: Name,
-    written: tuple[Name, ...],
-    known: Mapping[str, DeclaredInterface],
-    broken: frozenset[str],
-    report: Report,
-) -> list[DeclaredInterface]:
-    """The interfaces a node names, each once; the unreadable ones are somebody else's error."""
-    resolved: dict[str, DeclaredInterface] = {}
-    for name in written:
-        interface = known.get(name.text)
-        if interface is not None:
-            resolved[name.text] = interface
-        elif name.text not in broken:
-            message = f"node '{node.text}' implements unknown interface '{name.text}'"
-            report(message, name.at, did_you_mean(name.text, known))
-    return list(resolved.values())
-
 
 # One digit more than the largest dimension has: enough to know that a longer number is too large.
 _DIMENSION_DIGITS = 11
 
 
-def resolve_type(syntax: TypeSyntax, report: Report) -> PropertyType | None:
+def resolve_type(syntax: ast.Type, report: Report) -> PropertyType | None:
     """None after a report."""
     if syntax.item is not None:
         return _resolve_list(syntax, syntax.item, report)
@@ -136,47 +46,43 @@ def resolve_type(syntax: TypeSyntax, report: Report) -> PropertyType | None:
         report(f"unknown type '{syntax.name}'", syntax.at, did_you_mean(syntax.name, known))
         return None
     if syntax.arguments is not None:
-        report(f"type '{syntax.name}' takes no argument", syntax.at, None)
+        report(f"type '{syntax.name}' takes no argument", syntax.at)
         return None
     return PropertyType(scalar, nullable=syntax.nullable)
 
 
-def _resolve_list(syntax: TypeSyntax, item: TypeSyntax, report: Report) -> PropertyType | None:
+def _resolve_list(syntax: ast.Type, item: ast.Type, report: Report) -> PropertyType | None:
     if item.name in ("enum", "Vector"):
-        report("a list holds scalars only: no lists, enums or vectors", item.at, None)
+        report("a list holds scalars only: no lists, enums or vectors", item.at)
         return None
     if item.nullable:
-        report("the items of a list can't be marked nullable; [T]? makes the list itself nullable", item.at, None)
+        report("the items of a list can't be marked nullable; [T]? makes the list itself nullable", item.at)
         return None
     resolved = resolve_type(item, report)
     if resolved is None:
         return None
     if resolved.scalar is Scalar.BLOB:
-        report("a list of Blob is not supported", syntax.at, None)
+        report("a list of Blob is not supported", syntax.at)
         return None
     return PropertyType(resolved.scalar, nullable=syntax.nullable, list=True)
 
 
-def _resolve_enum(syntax: TypeSyntax, report: Report) -> PropertyType | None:
-    seen: set[str] = set()
-    repeated = False
-    for value in syntax.arguments or ():
-        if value.text in seen:
-            report(f"enum has duplicate values: '{value.text}'", value.at, None)
-            repeated = True
-        seen.add(value.text)
-    return None if repeated else PropertyType.enum(tuple(seen), nullable=syntax.nullable)
+def _resolve_enum(syntax: ast.Type, report: Report) -> PropertyType | None:
+    values = syntax.arguments or ()
+    first = {value.text: value for value in reversed(values)}
+    repeated = [value for value in values if first[value.text] is not value]
+    for value in repeated:
+        report(f"enum has duplicate values: '{value.text}'", value.at)
+    return None if repeated else PropertyType.enum(tuple(first), nullable=syntax.nullable)
 
 
-def _resolve_vector(syntax: TypeSyntax, report: Report) -> PropertyType | None:
+def _resolve_vector(syntax: ast.Type, report: Report) -> PropertyType | None:
     if syntax.arguments is None:
-        report("Vector requires a dimension, as in Vector(768)", syntax.at, None)
+        report("Vector requires a dimension, as in Vector(768)", syntax.at)
         return None
-    written = syntax.arguments[0]
-    dimension = int(written.text[:_DIMENSION_DIGITS])
-    problem = vector_dimension_problem(dimension)
-    if problem is not None:
-        report(problem, written.at, None)
+    dimension = int(syntax.arguments[0].text[:_DIMENSION_DIGITS])
+    if (problem := vector_dimension_problem(dimension)) is not None:
+        report(problem, syntax.arguments[0].at)
         return None
     return PropertyType.vector(dimension, nullable=syntax.nullable)
 
@@ -189,163 +95,187 @@ RESERVED_PROPERTY_NAMES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Members:
+class _Members(NamedTuple):
     """The readable properties of one body with their types, the names of the others, and the rules."""
 
-    typed: dict[str, tuple[PropertySyntax, PropertyType]]
+    typed: dict[str, tuple[ast.Property, PropertyType]]
     unreadable: frozenset[str]
-    rules: tuple[RuleSyntax, ...]
+    rules: tuple[ast.Rule, ...]
 
 
-def declare(parsed: Parsed, sink: DiagnosticSink) -> DeclaredSchema:
-    """The declarations of a schema. Complete only when nothing was reported."""
-    return _Declarer(parsed, sink).declare()
+def declare(schema: ast.Schema, broken: frozenset[str], sink: DiagnosticSink) -> DeclaredSchema:
+    """The declarations of a schema. Complete only when nothing was reported. `broken` types could not be parsed."""
+    declarer = _Declarer(broken, sink)
+    declarations = schema.declarations
+    for interface in [each for each in declarations if isinstance(each, ast.Interface)]:
+        declarer.declare_interface(interface)
+    for node in [each for each in declarations if isinstance(each, ast.Node)]:
+        declarer.declare_node(node)
+    for edge in [each for each in declarations if isinstance(each, ast.Edge)]:
+        declarer.declare_edge(edge)
+    types = (declarer.interfaces, declarer.nodes, declarer.edges)
+    return DeclaredSchema(sink.source, tuple(declared for kind in types for declared in kind.values()))
+
+
+def _ignore(message: str, at: TextSpan, suggestion: str | None = None) -> None:
+    """Takes reports that belong elsewhere: an interface's annotations count on the nodes they are injected into."""
 
 
 class _Declarer:
-    def __init__(self, parsed: Parsed, sink: DiagnosticSink) -> None:
-        self.parsed = parsed
+    def __init__(self, broken: frozenset[str], sink: DiagnosticSink) -> None:
+        self.broken = broken
         self.sink = sink
-        self.interface_syntax: dict[str, _Members] = {}
-        self.interfaces: dict[str, DeclaredInterface] = {}
-        self.nodes: dict[str, DeclaredNode] = {}
-        self.edges: dict[str, DeclaredEdge] = {}
+        self.interface_members: dict[str, _Members] = {}
+        self.interfaces: dict[str, DeclaredType] = {}
+        self.nodes: dict[str, DeclaredType] = {}
+        self.edges: dict[str, DeclaredType] = {}
         self.folded_edges: dict[str, str] = {}
 
-    def declare(self) -> DeclaredSchema:
-        declarations = self.parsed.syntax.declarations
-        for declaration in declarations:
-            if isinstance(declaration, InterfaceSyntax):
-                self._declare_interface(declaration)
-        for declaration in declarations:
-            if isinstance(declaration, NodeSyntax):
-                self._declare_node(declaration)
-        for declaration in declarations:
-            if isinstance(declaration, EdgeSyntax):
-                self._declare_edge(declaration)
-        return DeclaredSchema(self.sink.source, self.interfaces, self.nodes, self.edges)
+    def _error(self, message: str, at: TextSpan, suggestion: str | None = None) -> None:
+        self.sink.report(SYNTAX, message, at, suggestion=suggestion)
 
-    def _error(self, message: str, at: At, suggestion: str | None = None) -> None:
-        self.sink.report(PARSE_ERROR, message, at, suggestion=suggestion)
-
-    def _catalog_error(self, message: str, at: At, suggestion: str | None = None) -> None:
+    def _catalog_error(self, message: str, at: TextSpan, suggestion: str | None = None) -> None:
         self.sink.report(CATALOG_ERROR, message, at, suggestion=suggestion)
 
-    def _unheard(self, message: str, at: At, suggestion: str | None = None) -> None:
-        """For what is judged elsewhere: an interface's annotations count on the nodes they are injected into."""
-
-    # -- declarations
-
-    def _declare_interface(self, syntax: InterfaceSyntax) -> None:
-        name = syntax.name
-        if name.text in self.interfaces:
-            self._catalog_error(f"duplicate interface '{name.text}'", name.at)
+    def declare_interface(self, syntax: ast.Interface) -> None:
+        name = syntax.name.text
+        if name in self.interfaces:
+            self._catalog_error(f"duplicate interface '{name}'", syntax.name.at)
             return
-        members = self._read_members("interface", name.text, syntax.members)
-        self.interface_syntax[name.text] = members
+        members = self.interface_members[name] = self._read_members("interface", name, syntax.members)
         for prop, _ in members.typed.values():
             # The one annotation that already means something on the interface itself.
-            read_rename_from(prop.annotations, f"{name.text}.{prop.name.text}", self._error)
-        properties = {
-            prop: self._read_property("interface", name.text, *typed, self._unheard)
-            for prop, typed in members.typed.items()
-        }
-        self.interfaces[name.text] = DeclaredInterface(name, properties)
+            read_rename_from(prop.annotations, f"{name}.{prop.name.text}", self._error)
+        properties = _read_properties("interface", name, members, _ignore)
+        self.interfaces[name] = DeclaredType(syntax.name, InterfaceType(name=name, id=UNIDENTIFIED), properties)
 
-    def _declare_node(self, syntax: NodeSyntax) -> None:
-        name = syntax.name
-        if name.text in self.nodes:
-            self._catalog_error(f"duplicate node type '{name.text}'", name.at)
+    def declare_node(self, syntax: ast.Node) -> None:
+        name = syntax.name.text
+        if name in self.nodes:
+            self._catalog_error(f"duplicate node type '{name}'", syntax.name.at)
             return
-        notes = read_type_annotations("node", name.text, syntax.annotations, self._error)
-        members = self._read_members("node", name.text, syntax.members)
-        own = {
-            prop: self._read_property("node", name.text, *typed, self._error) for prop, typed in members.typed.items()
-        }
-        implemented = resolve_implements(name, syntax.implements, self.interfaces, self.parsed.broken, self._error)
-
-        def inject(interface: str, prop: str) -> DeclaredProperty:
-            syntax, type_ = self.interface_syntax[interface].typed[prop]
-            # The hint was judged on the interface; everything else is judged here.
-            judged = tuple(a for a in syntax.annotations if a.name != "rename_from")
-            read = self._read_property("node", name.text, replace(syntax, annotations=judged), type_, self._error)
-            return replace(read, rename_from=self.interfaces[interface].properties[prop].rename_from)
-
-        unreadable = members.unreadable.union(*(self._unreadable_of(i.name.text) for i in implemented))
-        properties = merge_interfaces(name, own, unreadable, implemented, inject, self._error, self._catalog_error)
+        bare = NodeType(name=name, id=UNIDENTIFIED, table_incarnation=UNIDENTIFIED, birth_name=name)
+        node = read_type_annotations(bare, syntax.annotations, self._error)
+        members = self._read_members("node", name, syntax.members)
+        own = _read_properties("node", name, members, self._error)
+        implemented = self._resolve_implements(syntax)
+        unreadable = members.unreadable.union(*(self.interface_members[each].unreadable for each in implemented))
+        properties = self._merge_interfaces(syntax.name, own, unreadable, implemented)
         # What an unreadable interface would have injected is not known, so nothing can be called unknown.
-        judgeable = self.parsed.broken.isdisjoint(interface.text for interface in syntax.implements)
-        report = self._error if judgeable else self._unheard
-        self._check_embed_sources(name, properties, unreadable, report)
-        rules = read_rules("node", name.text, properties, unreadable, members.rules, report)
-        self.nodes[name.text] = DeclaredNode(
-            name,
-            properties,
-            tuple(interface.name.text for interface in implemented),
-            rules.key,
-            rules.uniques,
-            rules.indexes,
-            rules.ranges,
-            rules.checks,
-            notes.description,
-            notes.instruction,
-            notes.custom,
-            notes.rename_from,
+        judgeable = self.broken.isdisjoint(interface.text for interface in syntax.implements)
+        report = self._error if judgeable else _ignore
+        _check_embed_sources(name, properties, unreadable, report)
+        rules = TypeRules("node", name, properties, unreadable, members.rules, report)
+        meaning = replace(
+            node,
+            implements=tuple(implemented),
+            key=rules.key,
+            uniques=tuple(rules.uniques.values()),
+            indexes=tuple(rules.indexes.values()),
+            ranges=tuple(rules.ranges),
+            checks=tuple(rules.checks),
         )
+        rename_from = read_rename_from(syntax.annotations, name, self._error)
+        self.nodes[name] = DeclaredType(syntax.name, meaning, properties, rename_from)
 
-    def _declare_edge(self, syntax: EdgeSyntax) -> None:
-        name = syntax.name
-        if name.text in self.edges:
-            self._catalog_error(f"duplicate edge type '{name.text}'", name.at)
+    def declare_edge(self, syntax: ast.Edge) -> None:
+        name = syntax.name.text
+        if name in self.edges:
+            self._catalog_error(f"duplicate edge type '{name}'", syntax.name.at)
             return
-        other = self.folded_edges.setdefault(name.text.lower(), name.text)
-        if other != name.text:
-            message = f"edge types '{other}' and '{name.text}': collision after case folding"
-            self._catalog_error(message, name.at)
+        other = self.folded_edges.setdefault(name.lower(), name)
+        if other != name:
+            self._catalog_error(f"edge types '{other}' and '{name}': collision after case folding", syntax.name.at)
         for role, endpoint in (("source", syntax.source), ("target", syntax.target)):
-            if endpoint.text not in self.nodes and endpoint.text not in self.parsed.broken:
-                message = f"edge '{name.text}' references unknown {role} type '{endpoint.text}'"
+            if endpoint.text not in self.nodes and endpoint.text not in self.broken:
+                message = f"edge '{name}' references unknown {role} type '{endpoint.text}'"
                 self._catalog_error(message, endpoint.at, did_you_mean(endpoint.text, self.nodes))
-        notes = read_type_annotations("edge", name.text, syntax.annotations, self._error)
-        members = self._read_members("edge", name.text, syntax.members or ())
-        properties = {
-            prop: self._read_property("edge", name.text, *typed, self._error) for prop, typed in members.typed.items()
-        }
-        rules = read_rules("edge", name.text, properties, members.unreadable, members.rules, self._error)
-        self.edges[name.text] = DeclaredEdge(
-            name,
-            properties,
-            syntax.source,
-            syntax.target,
-            self._cardinality(name, syntax.card),
-            rules.uniques,
-            rules.indexes,
-            notes.description,
-            notes.instruction,
-            notes.custom,
-            notes.rename_from,
+        members = self._read_members("edge", name, syntax.members or ())
+        properties = _read_properties("edge", name, members, self._error)
+        rules = TypeRules("edge", name, properties, members.unreadable, members.rules, self._error)
+        edge = EdgeType(
+            name=name,
+            id=UNIDENTIFIED,
+            table_incarnation=UNIDENTIFIED,
+            birth_name=name,
+            from_type=syntax.source.text,
+            to_type=syntax.target.text,
+            cardinality=self._cardinality(name, syntax.card),
+            uniques=tuple(rules.uniques.values()),
+            indexes=tuple(rules.indexes.values()),
         )
+        meaning = read_type_annotations(edge, syntax.annotations, self._error)
+        rename_from = read_rename_from(syntax.annotations, name, self._error)
+        self.edges[name] = DeclaredType(syntax.name, meaning, properties, rename_from)
 
-    # -- their parts
-
-    def _unreadable_of(self, interface: str) -> frozenset[str]:
-        return self.interface_syntax[interface].unreadable
-
-    def _cardinality(self, edge: Name, card: CardSyntax | None) -> Cardinality:
+    def _cardinality(self, edge: str, card: ast.Cardinality | None) -> Cardinality:
         if card is None:
             return Cardinality()
         if card.maximum is not None and card.minimum > card.maximum:
-            message = f"@card on '{edge.text}': cardinality min {card.minimum} exceeds max {card.maximum}"
+            message = f"@card on '{edge}': cardinality min {card.minimum} exceeds max {card.maximum}"
             self._error(message, card.at)
         return Cardinality(card.minimum, card.maximum)
 
-    def _read_members(self, kind: TypeKind, owner: str, members: Sequence[Member]) -> _Members:
-        typed: dict[str, tuple[PropertySyntax, PropertyType]] = {}
+    def _resolve_implements(self, node: ast.Node) -> list[str]:
+        """The interfaces a node names, each once; the unreadable ones are reported as such."""
+        for name in node.implements:
+            if name.text not in self.interfaces and name.text not in self.broken:
+                message = f"node '{node.name.text}' implements unknown interface '{name.text}'"
+                self._error(message, name.at, did_you_mean(name.text, self.interfaces))
+        return list(dict.fromkeys(name.text for name in node.implements if name.text in self.interfaces))
+
+    def _merge_interfaces(
+        self, node: Name, own: dict[str, DeclaredProperty], unreadable: frozenset[str], implemented: Iterable[str]
+    ) -> dict[str, DeclaredProperty]:
+        """The effective properties of a node: own ones in source order, injected ones after them."""
+        contributors: dict[str, list[str]] = {}
+        for interface in implemented:
+            for name in self.interfaces[interface].properties:
+                contributors.setdefault(name, []).append(interface)
+        effective = dict(own)
+        for name, interfaces in contributors.items():
+            if name in unreadable:
+                continue
+            if name in own:
+                self._check_own_type(node, own[name], interfaces)
+                effective[name] = own[name].join(tuple(interfaces), injected=False)
+            elif self._agree(node, name, interfaces):
+                effective[name] = self._inject(node.text, interfaces[0], name).join(tuple(interfaces), injected=True)
+        return effective
+
+    def _check_own_type(self, node: Name, own: DeclaredProperty, interfaces: Iterable[str]) -> None:
+        for interface in interfaces:
+            wanted = self.interfaces[interface].properties[own.name.text].meaning.type
+            if own.meaning.type != wanted:
+                message = f"'{node.text}.{own.name.text}' has type {own.meaning.type}, but interface '{interface}' "
+                self._error(f"{message}declares it as {wanted}", own.name.at)
+
+    def _agree(self, node: Name, name: str, interfaces: list[str]) -> bool:
+        first, *others = (self.interfaces[interface].properties[name] for interface in interfaces)
+        for interface, other in zip(interfaces[1:], others, strict=True):
+            if not first.agrees_with(other):
+                self._catalog_error(
+                    f"'{node.text}' gets '{name}' from interfaces '{interfaces[0]}' and '{interface}' with "
+                    f"incompatible property semantics; declare it in '{node.text}' or make the interfaces agree",
+                    node.at,
+                )
+                return False
+        return True
+
+    def _inject(self, node: str, interface: str, name: str) -> DeclaredProperty:
+        """The property of an interface, its annotations read as those of a property of the node that it joins."""
+        syntax, type_ = self.interface_members[interface].typed[name]
+        # The hint was judged on the interface; everything else is judged here.
+        judged = tuple(a for a in syntax.annotations if a.name != "rename_from")
+        read = read_property("node", node, replace(syntax, annotations=judged), type_, self._error)
+        return replace(read, rename_from=self.interfaces[interface].properties[name].rename_from)
+
+    def _read_members(self, kind: TypeKind, owner: str, members: Sequence[ast.Member]) -> _Members:
+        typed: dict[str, tuple[ast.Property, PropertyType]] = {}
         unreadable: set[str] = set()
-        rules: list[RuleSyntax] = []
+        rules: list[ast.Rule] = []
         for member in members:
-            if not isinstance(member, PropertySyntax):
+            if not isinstance(member, ast.Property):
                 rules.append(member)
                 continue
             name = member.name.text
@@ -371,34 +301,21 @@ class _Declarer:
             return False
         return True
 
-    def _read_property(
-        self, kind: TypeKind, owner: str, syntax: PropertySyntax, type_: PropertyType, report: Report
-    ) -> DeclaredProperty:
-        notes = read_property_annotations(kind, owner, syntax.name.text, type_, syntax.annotations, report)
-        return DeclaredProperty(
-            syntax.name,
-            type_,
-            notes.inline,
-            notes.embed,
-            notes.embed_at,
-            notes.metric,
-            notes.description,
-            notes.custom,
-            notes.rename_from,
-        )
 
-    def _check_embed_sources(
-        self, node: Name, properties: dict[str, DeclaredProperty], unreadable: frozenset[str], report: Report
-    ) -> None:
-        for prop in properties.values():
-            if prop.embed is None or prop.embed.property in unreadable:
-                continue
-            subject = f"@embed on '{node.text}.{prop.name.text}'"
-            source = properties.get(prop.embed.property)
-            if source is None:
-                message = f"{subject} references unknown source property '{prop.embed.property}'"
-                report(message, prop.embed_at, did_you_mean(prop.embed.property, properties))
-            elif not source.type.is_text:
-                named = f"{node.text}.{prop.embed.property}"
-                message = f"@embed source property {named} must be String, not {source.type}"
-                report(message, prop.embed_at, None)
+def _read_properties(kind: TypeKind, owner: str, members: _Members, report: Report) -> dict[str, DeclaredProperty]:
+    return {name: read_property(kind, owner, *typed, report) for name, typed in members.typed.items()}
+
+
+def _check_embed_sources(
+    node: str, properties: dict[str, DeclaredProperty], unreadable: frozenset[str], report: Report
+) -> None:
+    for prop in properties.values():
+        if (embed := prop.meaning.embed) is None or embed.property in unreadable:
+            continue
+        source = properties.get(embed.property)
+        if source is None:
+            message = f"@embed on '{node}.{prop.name.text}' references unknown source property '{embed.property}'"
+            report(message, prop.embed_at, did_you_mean(embed.property, properties))
+        elif not source.meaning.type.is_text:
+            message = f"@embed source property {node}.{embed.property} must be String, not {source.meaning.type}"
+            report(message, prop.embed_at)

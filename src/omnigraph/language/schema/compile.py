@@ -7,20 +7,16 @@ schema is compiled once per graph version, and the catalog itself is what gets c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TypeVar
 
-from omnigraph.language.catalog import Catalog, EdgeType, InterfaceType, NodeType, Property
+from msgspec.structs import replace
+
+from omnigraph.errors import Diagnostic
+from omnigraph.language.catalog import AnyType, Catalog, EdgeType, InterfaceType, NodeType
 from omnigraph.language.schema.check import declare
-from omnigraph.language.schema.identity import Identities, TypeIdentity, allocate
+from omnigraph.language.schema.identity import allocate
 from omnigraph.language.schema.parser import parse_recovering
-from omnigraph.language.schema.resolved import (
-    DeclaredEdge,
-    DeclaredInterface,
-    DeclaredNode,
-    DeclaredProperty,
-    DeclaredSchema,
-)
+from omnigraph.language.schema.resolved import DeclaredSchema
 from omnigraph.language.source import DiagnosticSink, SourceText
 
 Item = TypeVar("Item")
@@ -29,116 +25,51 @@ Item = TypeVar("Item")
 def declare_schema(text: str, path: str | None = None) -> DeclaredSchema:
     """Parse and check a schema; one error carries every finding, in source order."""
     sink = DiagnosticSink(SourceText(text, path))
-    declared = declare(parse_recovering(sink), sink)
+    declared = declare(*parse_recovering(sink), sink)
     sink.raise_if_any()
     return declared
 
 
 def compile_schema(text: str, path: str | None = None) -> Catalog:
     """The offline catalog of a schema file: source order, identities as a new graph would give them."""
-    schema = declare_schema(text, path)
-    return build_catalog(schema, allocate(schema), by_name=False)
+    return build_catalog(declare_schema(text, path), by_name=False)[0]
 
 
 def accept_schema(text: str, path: str | None = None) -> Catalog:
     """The catalog of a new graph with this schema: types, properties and rule columns sorted by name."""
-    schema = declare_schema(text, path)
-    return build_catalog(schema, allocate(schema), by_name=True)
+    return build_catalog(declare_schema(text, path), by_name=True)[0]
 
 
-def build_catalog(schema: DeclaredSchema, identities: Identities, *, by_name: bool) -> Catalog:
-    """Join declarations with their identities. `by_name` gives the one canonical order of a live graph."""
-    builder = _Builder(identities, by_name)
-    interfaces = [builder.interface(declared) for declared in schema.interfaces.values()]
-    nodes = [builder.node(declared) for declared in schema.nodes.values()]
-    edges = [builder.edge(declared) for declared in schema.edges.values()]
+def build_catalog(
+    schema: DeclaredSchema, accepted: Catalog | None = None, *, by_name: bool
+) -> tuple[Catalog, tuple[Diagnostic, ...]]:
+    """The catalog of a schema that follows the accepted one, and notes about its hints. `by_name` gives the one
+    canonical order of a live graph."""
+    types, next_id, notes = allocate(schema, accepted)
     if by_name:
-        interfaces.sort(key=lambda t: t.name)
-        nodes.sort(key=lambda t: t.name)
-        edges.sort(key=lambda t: t.name)
-    return Catalog(
-        nodes={node.name: node for node in nodes},
-        edges={edge.name: edge for edge in edges},
-        interfaces={interface.name: interface for interface in interfaces},
-        next_id=identities.next_id,
+        types = sorted(map(_in_order, types), key=lambda type_: type_.name)
+    catalog = Catalog(
+        nodes={type_.name: type_ for type_ in types if isinstance(type_, NodeType)},
+        edges={type_.name: type_ for type_ in types if isinstance(type_, EdgeType)},
+        interfaces={type_.name: type_ for type_ in types if isinstance(type_, InterfaceType)},
+        next_id=next_id,
     )
+    return catalog, notes
 
 
-class _Builder:
-    def __init__(self, identities: Identities, by_name: bool) -> None:
-        self.identities = identities
-        self.by_name = by_name
+def _in_order(type_: AnyType) -> AnyType:
+    """The same type with its properties, rules and annotations sorted; its key keeps the order of ids."""
+    properties = (replace(prop, annotations=_by_text(prop.annotations)) for prop in type_.property_list)
+    type_ = replace(type_, property_list=tuple(sorted(properties, key=lambda prop: prop.name)))
+    if isinstance(type_, InterfaceType):
+        return type_
+    uniques, indexes = (tuple(sorted(tuple(sorted(c)) for c in rule)) for rule in (type_.uniques, type_.indexes))
+    type_ = replace(type_, uniques=uniques, indexes=indexes, annotations=_by_text(type_.annotations))
+    if isinstance(type_, EdgeType):
+        return type_
+    implements = tuple(sorted(type_.implements))
+    return replace(type_, ranges=_by_text(type_.ranges), checks=_by_text(type_.checks), implements=implements)
 
-    def interface(self, declared: DeclaredInterface) -> InterfaceType:
-        identity = self.identities.types["interface", declared.name.text]
-        return InterfaceType(
-            name=declared.name.text,
-            id=identity.id,
-            property_list=self._properties(declared.properties.values(), identity),
-        )
 
-    def node(self, declared: DeclaredNode) -> NodeType:
-        identity = self.identities.types["node", declared.name.text]
-        return NodeType(
-            name=declared.name.text,
-            id=identity.id,
-            table_incarnation=identity.incarnation,
-            birth_name=identity.birth_name,
-            property_list=self._properties(declared.properties.values(), identity),
-            used_columns=identity.used_columns,
-            key=tuple(sorted(declared.key, key=lambda name: identity.properties[name].id)),
-            uniques=self._column_tuples(declared.uniques),
-            indexes=self._column_tuples(declared.indexes),
-            ranges=self._ordered(declared.ranges),
-            checks=self._ordered(declared.checks),
-            implements=tuple(sorted(declared.implements)) if self.by_name else declared.implements,
-            description=declared.description,
-            instruction=declared.instruction,
-            annotations=self._ordered(declared.annotations),
-        )
-
-    def edge(self, declared: DeclaredEdge) -> EdgeType:
-        identity = self.identities.types["edge", declared.name.text]
-        return EdgeType(
-            name=declared.name.text,
-            id=identity.id,
-            table_incarnation=identity.incarnation,
-            birth_name=identity.birth_name,
-            from_type=declared.source.text,
-            to_type=declared.target.text,
-            cardinality=declared.cardinality,
-            property_list=self._properties(declared.properties.values(), identity),
-            used_columns=identity.used_columns,
-            uniques=self._column_tuples(declared.uniques),
-            indexes=self._column_tuples(declared.indexes),
-            description=declared.description,
-            instruction=declared.instruction,
-            annotations=self._ordered(declared.annotations),
-        )
-
-    def _properties(self, declared: Iterable[DeclaredProperty], identity: TypeIdentity) -> tuple[Property, ...]:
-        built = (self._property(prop, identity) for prop in declared)
-        return tuple(sorted(built, key=lambda p: p.name)) if self.by_name else tuple(built)
-
-    def _property(self, declared: DeclaredProperty, identity: TypeIdentity) -> Property:
-        name = declared.name.text
-        known = identity.properties[name]
-        return Property(
-            name=name,
-            id=known.id,
-            type=declared.type,
-            column=known.column,
-            inline=tuple(sorted(declared.inline)),
-            embed=declared.embed,
-            metric=declared.metric,
-            description=declared.description,
-            annotations=self._ordered(declared.annotations),
-            interfaces=tuple(sorted(declared.interfaces)),
-            injected=declared.injected,
-        )
-
-    def _column_tuples(self, tuples: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-        return tuple(sorted(tuple(sorted(columns)) for columns in tuples)) if self.by_name else tuples
-
-    def _ordered(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
-        return tuple(sorted(items, key=repr)) if self.by_name else items
+def _by_text(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    return tuple(sorted(items, key=repr))

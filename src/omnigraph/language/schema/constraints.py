@@ -7,8 +7,7 @@ type has one key however it is written.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from omnigraph.language.catalog import (
     EDGE_SYSTEM_COLUMNS,
@@ -18,10 +17,9 @@ from omnigraph.language.catalog import (
     RangeRule,
     TypeKind,
 )
-from omnigraph.language.schema.annotations import Report
-from omnigraph.language.schema.resolved import DeclaredProperty
-from omnigraph.language.schema.syntax import CheckSyntax, ColumnsRule, Name, RangeSyntax, RuleSyntax
-from omnigraph.language.source import did_you_mean
+from omnigraph.language.schema import syntax as ast
+from omnigraph.language.schema.resolved import DeclaredProperty, Report
+from omnigraph.language.source import Name, did_you_mean
 from omnigraph.language.types import INTEGER_RANGES, NUMERIC, PropertyType, Scalar
 from omnigraph.language.values import pattern_problem
 
@@ -32,56 +30,19 @@ _FINE = 2**53
 _DIALECT = "patterns are written in RE2 syntax, without look-around and back-references"
 
 
-@dataclass(frozen=True, slots=True)
 class TypeRules:
-    """Every constraint of one type, inline and body spelling united, in source order."""
+    """Every constraint of one type, inline and body spelling united, in source order.
 
-    key: tuple[str, ...] = ()
-    uniques: tuple[tuple[str, ...], ...] = ()
-    indexes: tuple[tuple[str, ...], ...] = ()
-    ranges: tuple[RangeRule, ...] = ()
-    checks: tuple[CheckRule, ...] = ()
+    `unreadable` are properties whose type was refused: known names about which nothing more can be said.
+    """
 
-
-def read_rules(
-    kind: TypeKind,
-    owner: str,
-    properties: Mapping[str, DeclaredProperty],
-    unreadable: frozenset[str],
-    rules: Sequence[RuleSyntax],
-    report: Report,
-) -> TypeRules:
-    """`unreadable` are properties whose type was refused: known names about which nothing more can be said."""
-    reader = _RuleReader(kind, owner, properties, unreadable, report)
-    for prop in properties.values():
-        for rule in prop.inline:
-            reader.take_columns(rule, (prop.name,))
-    for written in rules:
-        reader.read(written)
-    return TypeRules(
-        reader.key or (),
-        _distinct(reader.uniques),
-        _distinct(reader.indexes),
-        tuple(dict.fromkeys(reader.ranges)),
-        tuple(dict.fromkeys(reader.checks)),
-    )
-
-
-def _distinct(column_tuples: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Each set of columns once: their order carries no meaning."""
-    first: dict[frozenset[str], tuple[str, ...]] = {}
-    for columns in column_tuples:
-        first.setdefault(frozenset(columns), columns)
-    return tuple(first.values())
-
-
-class _RuleReader:
     def __init__(
         self,
         kind: TypeKind,
         owner: str,
         properties: Mapping[str, DeclaredProperty],
         unreadable: frozenset[str],
+        rules: Iterable[ast.Rule],
         report: Report,
     ) -> None:
         self.kind = kind
@@ -89,68 +50,68 @@ class _RuleReader:
         self.properties = properties
         self.unreadable = unreadable
         self.report = report
-        self.key: tuple[str, ...] | None = None
-        self.uniques: list[tuple[str, ...]] = []
-        self.indexes: list[tuple[str, ...]] = []
-        self.ranges: list[RangeRule] = []
-        self.checks: list[CheckRule] = []
+        self.key: tuple[str, ...] = ()
+        # By the set of their columns, whose order carries no meaning.
+        self.uniques: dict[frozenset[str], tuple[str, ...]] = {}
+        self.indexes: dict[frozenset[str], tuple[str, ...]] = {}
+        self.ranges: dict[RangeRule, None] = {}
+        self.checks: dict[CheckRule, None] = {}
         self._allowed: dict[str, RangeRule] = {}
+        for prop in properties.values():
+            for rule in prop.meaning.inline:
+                self._take_columns(rule, (prop.name,))
+        for written in rules:
+            self._read(written)
 
-    def read(self, rule: RuleSyntax) -> None:
-        if isinstance(rule, ColumnsRule):
+    def _read(self, rule: ast.Rule) -> None:
+        if isinstance(rule, ast.ColumnsRule):
             self._read_columns(rule)
         elif self.kind == "edge":
-            name = "range" if isinstance(rule, RangeSyntax) else "check"
-            self.report(f"@{name} is not supported on edges ('{self.owner}')", rule.at, None)
-        elif isinstance(rule, RangeSyntax):
+            name = "range" if isinstance(rule, ast.RangeRule) else "check"
+            self.report(f"@{name} is not supported on edges ('{self.owner}')", rule.at)
+        elif isinstance(rule, ast.RangeRule):
             self._read_range(rule)
         else:
             self._read_check(rule)
 
-    def take_columns(self, rule: InlineRule, columns: tuple[Name, ...]) -> None:
+    def _take_columns(self, rule: InlineRule, columns: tuple[Name, ...]) -> None:
         names = tuple(dict.fromkeys(column.text for column in columns))
         if rule is InlineRule.UNIQUE:
-            self.uniques.append(names)
+            self.uniques.setdefault(frozenset(names), names)
         elif rule is InlineRule.INDEX:
-            self.indexes.append(names)
-        elif self.key is not None:
-            self.report(
-                f"'{self.owner}' has multiple @key constraints; write one @key(a, b) for a composite key",
-                columns[0].at,
-                None,
-            )
+            self.indexes.setdefault(frozenset(names), names)
+        elif self.key:
+            message = f"'{self.owner}' has multiple @key constraints; write one @key(a, b) for a composite key"
+            self.report(message, columns[0].at)
         else:
             self.key = names
 
-    def _read_columns(self, rule: ColumnsRule) -> None:
+    def _read_columns(self, rule: ast.ColumnsRule) -> None:
         kind = InlineRule(rule.rule)
         if kind is InlineRule.KEY and self.kind == "edge":
-            self.report(f"@key is not supported on edges ('{self.owner}')", rule.at, None)
+            self.report(f"@key is not supported on edges ('{self.owner}')", rule.at)
             return
         ineligible = [column for column in rule.columns if not self._is_eligible(kind, column)]
         if not ineligible:
-            self.take_columns(kind, rule.columns)
+            self._take_columns(kind, rule.columns)
 
     def _is_eligible(self, rule: InlineRule, column: Name) -> bool:
         if column.text in self.unreadable or (self.kind == "edge" and column.text in _EDGE_RULE_COLUMNS):
             return True
         type_ = self._type_of(rule.value, column)
-        if type_ is None:
+        if type_ is not None and (problem := _body_problem(rule, type_)) is not None:
+            self.report(f"@{rule.value} on '{self.owner}.{column.text}' {problem}", column.at)
             return False
-        problem = _body_problem(rule, type_)
-        if problem is None:
-            return True
-        self.report(f"@{rule.value} on '{self.owner}.{column.text}' {problem}", column.at, None)
-        return False
+        return type_ is not None
 
     def _type_of(self, rule: str, column: Name) -> PropertyType | None:
-        prop = self.properties.get(column.text)
-        if prop is not None:
-            return prop.type
-        system = NODE_SYSTEM_COLUMNS if self.kind == "node" else EDGE_SYSTEM_COLUMNS
-        if column.text in system:
-            message = f"@{rule} on '{self.owner}' can't name the system column '{column.text}'"
-            self.report(message, column.at, None)
+        """The type of a column that a rule names. None if there is nothing to check or it was reported."""
+        if column.text in self.unreadable:
+            return None
+        if (prop := self.properties.get(column.text)) is not None:
+            return prop.meaning.type
+        if column.text in (NODE_SYSTEM_COLUMNS if self.kind == "node" else EDGE_SYSTEM_COLUMNS):
+            self.report(f"@{rule} on '{self.owner}' can't name the system column '{column.text}'", column.at)
             return None
         known = [*self.properties, *(_EDGE_RULE_COLUMNS if self.kind == "edge" else ())]
         endpoint = {"from": "src", "to": "dst"}.get(column.text) if self.kind == "edge" else None
@@ -159,24 +120,20 @@ class _RuleReader:
         self.report(message, column.at, suggestion)
         return None
 
-    def _read_range(self, rule: RangeSyntax) -> None:
-        if rule.column.text in self.unreadable:
-            return
+    def _read_range(self, rule: ast.RangeRule) -> None:
         type_ = self._type_of("range", rule.column)
         if type_ is None:
             return
         subject = f"@range on '{self.owner}.{rule.column.text}'"
         if type_.scalar not in NUMERIC:
-            self.report(f"{subject} requires a numeric type, not {type_}", rule.column.at, None)
+            self.report(f"{subject} requires a numeric type, not {type_}", rule.column.at)
             return
         if any(bound is not None and len(bound) > _LONGEST_BOUND for bound in (rule.low, rule.high)):
-            self.report(f"{subject} has a bound that is too long to be a number", rule.at, None)
+            self.report(f"{subject} has a bound that is too long to be a number", rule.at)
             return
         read = RangeRule(rule.column.text, _parse_bound(rule.low), _parse_bound(rule.high))
         if _is_empty(type_, read):
-            self.report(
-                f"{subject} allows no value: no {type_.scalar} lies within {_format_range(read)}", rule.at, None
-            )
+            self.report(f"{subject} allows no value: no {type_.scalar} lies within {_format_range(read)}", rule.at)
             return
         allowed = self._allowed.get(read.property, read)
         together = _both(allowed, read)
@@ -186,23 +143,19 @@ class _RuleReader:
             self.report(message, rule.at, "write one rule for the property")
             return
         self._allowed[read.property] = together
-        self.ranges.append(read)
+        self.ranges[read] = None
 
-    def _read_check(self, rule: CheckSyntax) -> None:
-        if rule.column.text in self.unreadable:
-            return
+    def _read_check(self, rule: ast.CheckRule) -> None:
         type_ = self._type_of("check", rule.column)
         if type_ is None:
             return
+        subject = f"@check on '{self.owner}.{rule.column.text}'"
         if type_.scalar is not Scalar.STRING:
-            subject = f"@check on '{self.owner}.{rule.column.text}'"
-            self.report(f"{subject} requires String type, not {type_}", rule.column.at, None)
-            return
-        if (problem := pattern_problem(rule.pattern)) is not None:
-            subject = f"@check on '{self.owner}.{rule.column.text}'"
+            self.report(f"{subject} requires String type, not {type_}", rule.column.at)
+        elif (problem := pattern_problem(rule.pattern)) is not None:
             self.report(f"{subject} has invalid regex '{rule.pattern}': {problem}", rule.at, _DIALECT)
-            return
-        self.checks.append(CheckRule(rule.column.text, rule.pattern))
+        else:
+            self.checks[CheckRule(rule.column.text, rule.pattern)] = None
 
 
 def _body_problem(rule: InlineRule, type_: PropertyType) -> str | None:

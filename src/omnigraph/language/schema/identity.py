@@ -7,8 +7,9 @@ a change may happen: that is the planner's work.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec.structs import replace
 
 from omnigraph.errors import Diagnostic
 from omnigraph.language.catalog import (
@@ -16,13 +17,14 @@ from omnigraph.language.catalog import (
     NODE_SYSTEM_COLUMNS,
     AnyType,
     Catalog,
+    EdgeType,
     InterfaceType,
+    NodeType,
     Property,
     TypeKind,
 )
 from omnigraph.language.schema.resolved import DeclaredProperty, DeclaredSchema, DeclaredType
-from omnigraph.language.schema.syntax import Name
-from omnigraph.language.source import DiagnosticSink, did_you_mean
+from omnigraph.language.source import DiagnosticSink, Name, did_you_mean
 
 RENAME_ERROR = "rename error"
 RENAME_NOTE = "rename note"
@@ -30,36 +32,16 @@ RENAME_NOTE = "rename note"
 EMPTY_CATALOG = Catalog(nodes={}, edges={}, interfaces={}, next_id=1)
 
 _KIND_ORDER: dict[TypeKind, int] = {"interface": 0, "node": 1, "edge": 2}
+_TypeKey = tuple[TypeKind, str]
 
 
-@dataclass(slots=True)
-class PropertyIdentity:
-    id: int
-    column: str
+def allocate(
+    schema: DeclaredSchema, accepted: Catalog | None = None
+) -> tuple[list[AnyType], int, tuple[Diagnostic, ...]]:
+    """The types of `schema` with their identities, in source order, the next free id, and notes about hints.
 
-
-@dataclass(slots=True)
-class TypeIdentity:
-    """What stays when names change. Interfaces have no table: incarnation 0 and no columns."""
-
-    id: int
-    incarnation: int = 0
-    birth_name: str = ""
-    used_columns: tuple[str, ...] = ()
-    properties: dict[str, PropertyIdentity] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Identities:
-    """The identities of one schema, by kind and current name, and what was noted while giving them."""
-
-    types: dict[tuple[TypeKind, str], TypeIdentity]
-    next_id: int
-    notes: tuple[Diagnostic, ...]
-
-
-def allocate(schema: DeclaredSchema, accepted: Catalog | None = None) -> Identities:
-    """Identities for `schema`: following `accepted` when a graph evolves, all fresh when one is created."""
+    Identities follow `accepted` when a graph evolves; all are fresh when one is created.
+    """
     return _Allocator(schema, accepted).allocate()
 
 
@@ -68,52 +50,40 @@ class _Allocator:
         self.schema = schema
         self.creating = accepted is None
         self.accepted = accepted if accepted is not None else EMPTY_CATALOG
-        self.known: dict[tuple[TypeKind, str], AnyType] = {(t.kind, t.name): t for t in self.accepted.types()}
+        self.known: dict[_TypeKey, AnyType] = {(t.kind, t.name): t for t in self.accepted.types()}
         self.errors = DiagnosticSink(schema.source)
         self.notes = DiagnosticSink(schema.source)
         self.next_id = self.accepted.next_id
 
-    def allocate(self) -> Identities:
-        ordered = sorted(self.schema.types(), key=lambda t: (_KIND_ORDER[t.kind], t.name.text))
+    def allocate(self) -> tuple[list[AnyType], int, tuple[Diagnostic, ...]]:
+        """Ids are given to all types first, then to the properties of each, then to the tables."""
+        ordered = sorted(self.schema.types, key=lambda t: (_KIND_ORDER[t.kind], t.name.text))
         origins = self._match_types(ordered)
-        types: dict[tuple[TypeKind, str], TypeIdentity] = {}
-        for declared in ordered:
-            origin = origins.get((declared.kind, declared.name.text))
-            types[declared.kind, declared.name.text] = _identity_of(origin) if origin else TypeIdentity(self._fresh())
-        by_id = sorted(ordered, key=lambda t: types[t.kind, t.name.text].id)
-        for declared in by_id:
-            key = (declared.kind, declared.name.text)
-            self._allocate_properties(declared, types[key], origins.get(key))
-        for declared in by_id:
-            identity = types[declared.kind, declared.name.text]
-            if declared.kind != "interface" and identity.incarnation == 0:
-                identity.incarnation = self._fresh()
-                identity.birth_name = declared.name.text
+        ids = {t.key: origins[t.key].id if t.key in origins else self._fresh() for t in ordered}
+        by_id = sorted(ordered, key=lambda t: ids[t.key])
+        types = {t.key: self._identify(t, ids[t.key], origins.get(t.key)) for t in by_id}
+        for key, type_ in types.items():
+            if not isinstance(type_, InterfaceType) and type_.table_incarnation == 0:
+                types[key] = replace(type_, table_incarnation=self._fresh())
         self.errors.raise_if_any()
-        return Identities(types, self.next_id, tuple(self.notes.found))
+        return [types[t.key] for t in self.schema.types], self.next_id, tuple(self.notes.found)
 
     def _fresh(self) -> int:
         allocated = self.next_id
         self.next_id += 1
         return allocated
 
-    # -- types
-
-    def _match_types(self, ordered: Iterable[DeclaredType]) -> dict[tuple[TypeKind, str], AnyType]:
+    def _match_types(self, ordered: Sequence[DeclaredType]) -> dict[_TypeKey, AnyType]:
         """By name first; a hint is asked only where no accepted declaration has the name."""
-        origins: dict[tuple[TypeKind, str], AnyType] = {}
-        hinted: list[tuple[DeclaredType, Name]] = []
+        origins = {declared.key: self.known[declared.key] for declared in ordered if declared.key in self.known}
+        consumed = set(origins)
         for declared in ordered:
-            same_name = self.known.get((declared.kind, declared.name.text))
-            if same_name is not None:
-                origins[declared.kind, declared.name.text] = same_name
-            if declared.rename_from is not None:
-                if self.creating or same_name is not None:
-                    self._note_inert(declared.name.text, declared.rename_from)
-                else:
-                    hinted.append((declared, declared.rename_from))
-        consumed = {(kind, origin.name) for (kind, _), origin in origins.items()}
-        for declared, hint in hinted:
+            hint = declared.rename_from
+            if hint is None:
+                continue
+            if self.creating or declared.key in self.known:
+                self._note_inert(declared.name.text, hint)
+                continue
             origin = self._hinted_type(declared, hint)
             if origin is None:
                 continue
@@ -121,7 +91,7 @@ class _Allocator:
                 self._refuse(hint, f"'{hint.text}' is consumed by more than one declaration")
                 continue
             consumed.add((origin.kind, origin.name))
-            origins[declared.kind, declared.name.text] = origin
+            origins[declared.key] = origin
         return origins
 
     def _hinted_type(self, declared: DeclaredType, hint: Name) -> AnyType | None:
@@ -136,24 +106,31 @@ class _Allocator:
             self._refuse(hint, f"no accepted declaration has that name: '{hint.text}'", same_kind)
         return None
 
-    # -- properties
-
-    def _allocate_properties(self, declared: DeclaredType, identity: TypeIdentity, origin: AnyType | None) -> None:
+    def _identify(self, declared: DeclaredType, id_: int, origin: AnyType | None) -> AnyType:
+        """The type with its id and those of its properties; a new table gets its incarnation later."""
+        meaning = declared.meaning
         matched = self._match_properties(declared, origin)
-        used = list(identity.used_columns)
+        used = list(origin.used_columns) if isinstance(origin, NodeType | EdgeType) else []
         system = EDGE_SYSTEM_COLUMNS if declared.kind == "edge" else NODE_SYSTEM_COLUMNS
         taken = {column.lower() for column in (*used, *system)}
-        for name in sorted(declared.properties):
-            old = matched.get(name)
-            if old is not None:
-                identity.properties[name] = PropertyIdentity(old.id, old.column)
-                continue
+        identities = {name: (prop.id, prop.column) for name, prop in matched.items()}
+        for name in sorted(declared.properties.keys() - matched.keys()):
             column = name if declared.kind == "interface" else _fresh_column(name, taken)
-            identity.properties[name] = PropertyIdentity(self._fresh(), column)
+            identities[name] = self._fresh(), column
             used.append(column)
             taken.add(column.lower())
-        if declared.kind != "interface":
-            identity.used_columns = tuple(used)
+        properties = []
+        for name, prop in declared.properties.items():
+            property_id, column = identities[name]
+            properties.append(replace(prop.meaning, id=property_id, column=column))
+        if isinstance(meaning, InterfaceType):
+            return replace(meaning, id=id_, property_list=tuple(properties))
+        meaning = replace(meaning, id=id_, property_list=tuple(properties), used_columns=tuple(used))
+        if isinstance(origin, NodeType | EdgeType):
+            meaning = replace(meaning, table_incarnation=origin.table_incarnation, birth_name=origin.birth_name)
+        if isinstance(meaning, NodeType):
+            return replace(meaning, key=tuple(sorted(meaning.key, key=identities.__getitem__)))
+        return meaning
 
     def _match_properties(self, declared: DeclaredType, origin: AnyType | None) -> dict[str, Property]:
         old = origin.properties if origin is not None else {}
@@ -166,7 +143,7 @@ class _Allocator:
                 self._note_inert(f"{declared.name.text}.{name}", prop.rename_from)
             elif origin is None:
                 # An injected property brings its interface's hint along; only a hint written here is meant so.
-                if not prop.injected:
+                if not prop.meaning.injected:
                     self._refuse(prop.rename_from, f"'{declared.name.text}' is new, it has no property to rename")
             else:
                 source = self._hinted_property(origin, prop, prop.rename_from, taken)
@@ -181,7 +158,9 @@ class _Allocator:
         source = origin.properties.get(hint.text)
         if source is None:
             elsewhere = [t.name for t in self.known.values() if hint.text in t.properties]
-            where = f"; a property can't be moved from '{elsewhere[0]}'" if elsewhere and not prop.injected else ""
+            where = (
+                f"; a property can't be moved from '{elsewhere[0]}'" if elsewhere and not prop.meaning.injected else ""
+            )
             message = f"no accepted declaration has that name: '{origin.name}.{hint.text}'{where}"
             self._refuse(hint, message, origin.properties)
             return None
@@ -190,8 +169,6 @@ class _Allocator:
             return None
         return source
 
-    # -- what to say
-
     def _refuse(self, hint: Name, why: str, known: Iterable[str] = ()) -> None:
         message = f"@rename_from can't be followed: {why}"
         self.errors.report(RENAME_ERROR, message, hint.at, suggestion=did_you_mean(hint.text, known))
@@ -199,12 +176,6 @@ class _Allocator:
     def _note_inert(self, subject: str, hint: Name) -> None:
         why = "there is nothing to rename in a new graph" if self.creating else "the name already exists"
         self.notes.report(RENAME_NOTE, f"@rename_from on '{subject}' is ignored: {why}", hint.at)
-
-
-def _identity_of(origin: AnyType) -> TypeIdentity:
-    if isinstance(origin, InterfaceType):
-        return TypeIdentity(origin.id)
-    return TypeIdentity(origin.id, origin.table_incarnation, origin.birth_name, origin.used_columns)
 
 
 def _fresh_column(name: str, taken: Collection[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from omnigraph.api.schema import (
     AddConstraint,
@@ -32,7 +32,6 @@ from omnigraph.api.schema import (
 )
 from omnigraph.language.catalog import AnyType, Catalog, EdgeType, InlineRule, InterfaceType, NodeType, Property
 from omnigraph.language.schema.compile import build_catalog, declare_schema
-from omnigraph.language.schema.identity import allocate
 from omnigraph.language.schema.resolved import DeclaredSchema
 from omnigraph.language.types import PropertyType
 
@@ -73,8 +72,7 @@ def evolve(accepted: Catalog, schema: str | DeclaredSchema, *, allow_data_loss: 
     With `allow_data_loss` every drop is a hard one.
     """
     declared = declare_schema(schema) if isinstance(schema, str) else schema
-    identities = allocate(declared, accepted)
-    desired = build_catalog(declared, identities, by_name=True)
+    desired, notes = build_catalog(declared, accepted, by_name=True)
     steps: tuple[SchemaStep, ...] = tuple(_Planner(accepted, desired, "hard" if allow_data_loss else "soft").plan())
     if not steps:
         if desired != accepted:
@@ -82,7 +80,7 @@ def evolve(accepted: Catalog, schema: str | DeclaredSchema, *, allow_data_loss: 
         else:
             desired = accepted
     supported = not any(isinstance(step, UnsupportedChange) for step in steps)
-    return Evolution(SchemaPlan(supported, steps, identities.notes), desired)
+    return Evolution(SchemaPlan(supported, steps, notes), desired)
 
 
 def type_output(type_: PropertyType) -> PropertyTypeOutput:
@@ -91,27 +89,19 @@ def type_output(type_: PropertyType) -> PropertyTypeOutput:
     return PropertyTypeOutput(scalar, type_.nullable, type_.list, type_.enum_values)
 
 
-class _Rules(NamedTuple):
-    """The constraints of a type in terms of property ids, so that a rename is not a change."""
+Named = TypeVar("Named", Property, AnyType)
 
-    key: frozenset[object]
-    uniques: frozenset[object]
-    indexes: frozenset[object]
-    ranges: frozenset[object]
-    checks: frozenset[object]
+_Rules: TypeAlias = dict[str, frozenset[object]]
+"""The constraints of a type by their names, in terms of property ids, so that a rename is not a change."""
 
 
-class _RuleChange(NamedTuple):
-    """The constraints of one type, before and after."""
-
-    before: _Rules
-    after: _Rules
-
-    def concerns(self, rule: InlineRule, prop: Property) -> bool:
-        """Whether the type as a whole gained or lost the rule on this column: then the change is reported there."""
-        column = frozenset({prop.id})
-        at = {InlineRule.KEY: 0, InlineRule.UNIQUE: 1, InlineRule.INDEX: 2}[rule]
-        return (column in self.before[at]) != (column in self.after[at])
+def _match_by_id(
+    before: Iterable[Named], after: Iterable[Named]
+) -> tuple[list[tuple[Named, Named | None]], list[Named]]:
+    """Each of `after` with what it was before, and what is gone, both sorted by name."""
+    old = {each.id: each for each in sorted(before, key=lambda each: each.name)}
+    current = [(new, old.pop(new.id, None)) for new in sorted(after, key=lambda each: each.name)]
+    return current, list(old.values())
 
 
 class _Planner:
@@ -126,42 +116,33 @@ class _Planner:
         yield from self._plan_kind(self.accepted.edges.values(), self.desired.edges.values())
 
     def _plan_kind(self, accepted: Iterable[AnyType], desired: Iterable[AnyType]) -> Iterator[SchemaStep]:
-        before = {type_.id: type_ for type_ in accepted}
-        after = sorted(desired, key=lambda type_: type_.name)
-        for type_ in after:
-            old = before.get(type_.id)
+        current, gone = _match_by_id(accepted, desired)
+        for new, old in current:
             if old is None:
-                yield AddType(type_.kind, type_.name)
+                yield AddType(new.kind, new.name)
             else:
-                yield from self._plan_type(old, type_)
-        kept = {type_.id for type_ in after}
-        for old in sorted(before.values(), key=lambda type_: type_.name):
-            if old.id in kept:
-                continue
+                yield from self._plan_type(old, new)
+        for old in gone:
             if isinstance(old, InterfaceType):
                 yield UnsupportedChange(_entity(old), "an interface can't be removed or renamed")
             else:
                 yield DropType(old.kind, old.name, self.mode)
 
-    # -- one type
-
     def _plan_type(self, old: AnyType, new: AnyType) -> Iterator[SchemaStep]:
         if old.name != new.name:
             yield RenameType(new.kind, old.name, new.name)
         if isinstance(old, NodeType) and isinstance(new, NodeType):
-            implemented = self._interface_ids(self.accepted, old.implements)
-            if implemented != self._interface_ids(self.desired, new.implements):
+            if _interface_ids(self.accepted, old.implements) != _interface_ids(self.desired, new.implements):
                 yield UnsupportedChange(_entity(new), "the implemented interfaces can't be changed")
             yield from _plan_type_notes(old, new)
         elif isinstance(old, EdgeType) and isinstance(new, EdgeType):
             yield from self._plan_edge_shape(old, new)
             yield from _plan_type_notes(old, new)
-        rules = _RuleChange(_rules_of(old), _rules_of(new))
-        yield from self._plan_properties(old, new, rules)
-        yield from _plan_rules(new, rules)
-
-    def _interface_ids(self, catalog: Catalog, names: Iterable[str]) -> set[int]:
-        return {catalog.interfaces[name].id for name in names}
+        before, after = _rules_of(old), _rules_of(new)
+        # Whether the type as a whole gained or lost a rule on a column: then the change is reported there.
+        changed = {name: before[name] ^ after[name] for name in before}
+        yield from self._plan_properties(old, new, changed)
+        yield from _plan_rules(new, before, after)
 
     def _plan_edge_shape(self, old: EdgeType, new: EdgeType) -> Iterator[SchemaStep]:
         ends = (self.accepted.nodes[old.from_type].id, self.accepted.nodes[old.to_type].id)
@@ -172,24 +153,18 @@ class _Planner:
             reason = f"cardinality can't be changed from {old.cardinality} to {new.cardinality}"
             yield UnsupportedChange(_entity(new), reason)
 
-    # -- its properties
-
-    def _plan_properties(self, old: AnyType, new: AnyType, rules: _RuleChange) -> Iterator[SchemaStep]:
-        before = {prop.id: prop for prop in old.property_list}
-        after = sorted(new.property_list, key=lambda prop: prop.name)
-        for prop in after:
-            known = before.get(prop.id)
+    def _plan_properties(self, old: AnyType, new: AnyType, changed: _Rules) -> Iterator[SchemaStep]:
+        current, gone = _match_by_id(old.property_list, new.property_list)
+        for prop, known in current:
             if known is None:
                 yield _plan_new_property(new, prop)
             else:
-                yield from self._plan_property(old, known, new, prop, rules)
-        kept = {prop.id for prop in after}
-        for gone in sorted(before.values(), key=lambda prop: prop.name):
-            if gone.id not in kept:
-                yield DropProperty(new.kind, new.name, gone.name, self.mode)
+                yield from self._plan_property(old, known, new, prop, changed)
+        for lost in gone:
+            yield DropProperty(new.kind, new.name, lost.name, self.mode)
 
     def _plan_property(
-        self, owner: AnyType, old: Property, new_owner: AnyType, new: Property, rules: _RuleChange
+        self, owner: AnyType, old: Property, new_owner: AnyType, new: Property, changed: _Rules
     ) -> Iterator[SchemaStep]:
         entity = _entity(new_owner, new)
         if old.name != new.name:
@@ -202,12 +177,12 @@ class _Planner:
             reason = f"@metric can't be changed from {old.distance} to {new.distance}"
             yield UnsupportedChange(entity, reason)
         for rule in sorted(set(old.inline) ^ set(new.inline)):
-            if not rules.concerns(rule, new):
+            if frozenset({new.id}) not in changed[rule]:
                 yield UnsupportedChange(entity, f"@{rule} can't move between the property and the body of the type")
         if old.injected != new.injected:
             how = "injected by an interface" if new.injected else "declared by the type itself"
             yield UnsupportedChange(entity, f"an existing property can't become {how}")
-        elif self._links(self.accepted, old) != self._links(self.desired, new):
+        elif _interface_ids(self.accepted, old.interfaces) != _interface_ids(self.desired, new.interfaces):
             yield UnsupportedChange(entity, "the interfaces that ask for this property can't be changed")
         if old.description != new.description or old.is_embedded_on_write != new.is_embedded_on_write:
             notes = (*_notes(new.description), *_embedding_note(new))
@@ -215,8 +190,9 @@ class _Planner:
         if sorted(old.annotations, key=repr) != sorted(new.annotations, key=repr):
             yield UnsupportedChange(entity, "custom annotations can't be changed")
 
-    def _links(self, catalog: Catalog, prop: Property) -> set[int]:
-        return self._interface_ids(catalog, prop.interfaces)
+
+def _interface_ids(catalog: Catalog, names: Iterable[str]) -> set[int]:
+    return {catalog.interfaces[name].id for name in names}
 
 
 def _entity(type_: AnyType, prop: Property | None = None) -> str:
@@ -246,11 +222,8 @@ def _plan_type_notes(old: NodeType | EdgeType, new: NodeType | EdgeType) -> Iter
 def _plan_new_property(owner: AnyType, prop: Property) -> SchemaStep:
     if prop.type.nullable:
         return AddProperty(owner.kind, owner.name, prop.name, type_output(prop.type))
-    return _unsupported_change(
-        _entity(owner, prop),
-        f"a new property of an existing type must be nullable: declare it as {prop.type.as_nullable()}",
-        MigrationCode.ADD_REQUIRED_PROPERTY,
-    )
+    reason = f"a new property of an existing type must be nullable: declare it as {prop.type.as_nullable()}"
+    return _unsupported_change(_entity(owner, prop), reason, MigrationCode.ADD_REQUIRED_PROPERTY)
 
 
 def _plan_type_change(owner: AnyType, old: Property, new: Property) -> SchemaStep:
@@ -259,11 +232,8 @@ def _plan_type_change(owner: AnyType, old: Property, new: Property) -> SchemaSte
         added = sorted(set(after.enum_values) - set(before.enum_values))
         if added and set(before.enum_values) <= set(after.enum_values):
             return ExtendEnum(owner.kind, owner.name, new.name, tuple(added))
-    return _unsupported_change(
-        _entity(owner, new),
-        f"the type can't be changed from {before} to {after}",
-        MigrationCode.CHANGE_PROPERTY_TYPE,
-    )
+    reason = f"the type can't be changed from {before} to {after}"
+    return _unsupported_change(_entity(owner, new), reason, MigrationCode.CHANGE_PROPERTY_TYPE)
 
 
 def _unsupported_change(entity: str, reason: str, code: MigrationCode) -> UnsupportedChange:
@@ -278,59 +248,44 @@ def _embed_meaning(owner: AnyType, prop: Property) -> object:
     return (source.id if source is not None else prop.embed.property, prop.embed.model)
 
 
-# -- constraints
-
-
 def _column_id(owner: AnyType, column: str) -> object:
     """System columns (`src`, `dst`) have no id and never change their name."""
     prop = owner.properties.get(column)
     return column if prop is None else prop.id
 
 
-def _column_ids(owner: AnyType, tuples: Iterable[tuple[str, ...]]) -> frozenset[object]:
-    return frozenset(frozenset(_column_id(owner, column) for column in columns) for columns in tuples)
+def _column_ids(owner: AnyType, columns: Iterable[str]) -> frozenset[object]:
+    return frozenset(_column_id(owner, column) for column in columns)
+
+
+def _rules_of(owner: AnyType) -> _Rules:
+    rules: dict[str, Iterable[tuple[str, ...]]] = {rule: _inline_columns(owner, rule) for rule in InlineRule}
+    ranges, checks = frozenset[object](), frozenset[object]()
+    if not isinstance(owner, InterfaceType):
+        key = [owner.key] if isinstance(owner, NodeType) and owner.key else []
+        rules = {InlineRule.KEY: key, InlineRule.UNIQUE: owner.uniques, InlineRule.INDEX: owner.indexes}
+    if isinstance(owner, NodeType):
+        ranges = frozenset((_column_id(owner, r.property), r.low, r.high) for r in owner.ranges)
+        checks = frozenset((_column_id(owner, c.property), c.pattern) for c in owner.checks)
+    columns = {name: frozenset[object](_column_ids(owner, each) for each in rule) for name, rule in rules.items()}
+    return {**columns, "range": ranges, "check": checks}
 
 
 def _inline_columns(owner: AnyType, rule: InlineRule) -> list[tuple[str, ...]]:
     return [(prop.name,) for prop in owner.property_list if rule in prop.inline]
 
 
-def _rules_of(owner: AnyType) -> _Rules:
-    nothing: frozenset[object] = frozenset()
-    if isinstance(owner, InterfaceType):
-        key, unique, index = (
-            _column_ids(owner, _inline_columns(owner, rule))
-            for rule in (InlineRule.KEY, InlineRule.UNIQUE, InlineRule.INDEX)
-        )
-        return _Rules(key, unique, index, nothing, nothing)
-    uniques, indexes = _column_ids(owner, owner.uniques), _column_ids(owner, owner.indexes)
-    if isinstance(owner, EdgeType):
-        return _Rules(nothing, uniques, indexes, nothing, nothing)
-    return _Rules(
-        _column_ids(owner, [owner.key] if owner.key else []),
-        uniques,
-        indexes,
-        frozenset((_column_id(owner, r.property), r.low, r.high) for r in owner.ranges),
-        frozenset((_column_id(owner, c.property), c.pattern) for c in owner.checks),
-    )
-
-
-def _plan_rules(new: AnyType, rules: _RuleChange) -> Iterator[SchemaStep]:
-    before, after = rules
-    entity = _entity(new)
-    for name, lost, gained in (
-        ("@key", before.key - after.key, after.key - before.key),
-        ("@unique", before.uniques - after.uniques, after.uniques - before.uniques),
-        ("@index", before.indexes - after.indexes, frozenset()),
-        ("@range", before.ranges - after.ranges, after.ranges - before.ranges),
-        ("@check", before.checks - after.checks, after.checks - before.checks),
-    ):
+def _plan_rules(new: AnyType, before: _Rules, after: _Rules) -> Iterator[SchemaStep]:
+    for name in before:
+        lost, gained = before[name] - after[name], after[name] - before[name]
+        if name == InlineRule.INDEX:
+            gained = frozenset()  # an index can be added
         if lost:
             verb = "changed" if gained else "removed"
-            yield UnsupportedChange(entity, f"{name} can't be {verb}")
+            yield UnsupportedChange(_entity(new), f"@{name} can't be {verb}")
         elif gained:
-            yield UnsupportedChange(entity, f"{name} can't be added to an existing type")
+            yield UnsupportedChange(_entity(new), f"@{name} can't be added to an existing type")
     indexes = _inline_columns(new, InlineRule.INDEX) if isinstance(new, InterfaceType) else new.indexes
     for columns in sorted(indexes):
-        if frozenset(_column_id(new, column) for column in columns) not in before.indexes:
+        if _column_ids(new, columns) not in before[InlineRule.INDEX]:
             yield AddConstraint(new.kind, new.name, IndexConstraint(columns))

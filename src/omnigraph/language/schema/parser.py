@@ -7,78 +7,70 @@ parsed alone, so that one broken declaration hides nothing else. It never looks 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from lark import Lark, UnexpectedInput
 from lark.utils import TextSlice
 
 from omnigraph.api.governance import SCHEMA_BYTES
-from omnigraph.language.schema.syntax import Declaration, SchemaSyntax
+from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.syntax_errors import explain, explain_missing_head
-from omnigraph.language.schema.tree import TreeBuilder, TreeError
-from omnigraph.language.source import LONE_SURROGATE, DiagnosticSink, SourceText, grammar_parser, structure_of
+from omnigraph.language.schema.tree import TreeBuilder
+from omnigraph.language.source import (
+    LONE_SURROGATE,
+    SYNTAX,
+    DiagnosticSink,
+    MalformedTokenError,
+    SourceText,
+    TextSpan,
+    grammar_parser,
+    structure_of,
+)
 
-PARSE_ERROR = "parse error"
 GRAMMAR_OPTIONS: Final[dict[str, Any]] = {"start": "declaration", "maybe_placeholders": False}
 
 # Two words in a row stand nowhere but at the head of a declaration: a property called `node` precedes a colon.
 _HEAD = re.compile(r"(?<![@\w])(?:node|edge|interface)\s+([A-Za-z_]\w*)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """The readable declarations, and the names of the unreadable ones, which nobody may call unknown."""
-
-    syntax: SchemaSyntax
-    broken: frozenset[str]
-
-
-def parse_schema(text: str, path: str | None = None) -> SchemaSyntax:
+def parse_schema(text: str, path: str | None = None) -> ast.Schema:
     """The tree of a well-formed file; otherwise one error that carries every finding."""
     sink = DiagnosticSink(SourceText(text, path))
-    parsed = parse_recovering(sink)
+    schema, _ = parse_recovering(sink)
     sink.raise_if_any()
-    return parsed.syntax
+    return schema
 
 
-def parse_recovering(sink: DiagnosticSink) -> Parsed:
-    """Parse what can be parsed and report the rest to `sink`."""
+def parse_recovering(sink: DiagnosticSink) -> tuple[ast.Schema, frozenset[str]]:
+    """The readable declarations, and the names of the unreadable ones, which nobody may call unknown."""
     sink.source.check_size("schema_bytes", SCHEMA_BYTES, "shorten texts and comments, or declare fewer types")
     lone_surrogate = LONE_SURROGATE.search(sink.source.text)
     if lone_surrogate is not None:
-        sink.report(PARSE_ERROR, "the text is not valid Unicode: a lone surrogate", lone_surrogate.span())
-        return Parsed(SchemaSyntax(), frozenset())
+        sink.report(SYNTAX, "the text is not valid Unicode: a lone surrogate", TextSpan(*lone_surrogate.span()))
+        return ast.Schema(), frozenset()
     structure = structure_of(sink.source.text)
     heads = list(_HEAD.finditer(structure))
     starts = [head.start() for head in heads] + [len(structure)]
     stray = re.search(r"\S+", structure[: starts[0]])
     if stray is not None:
         message, suggestion = explain_missing_head(stray.group())
-        sink.report(PARSE_ERROR, message, stray.span(), suggestion=suggestion)
-    declarations: list[Declaration] = []
+        sink.report(SYNTAX, message, TextSpan(*stray.span()), suggestion=suggestion)
+    declarations: list[ast.Declaration] = []
     broken: set[str] = set()
-    for index, head in enumerate(heads):
-        declaration = _parse_declaration(sink, structure, starts[index], starts[index + 1])
-        if declaration is None:
+    for head, end in zip(heads, starts[1:], strict=True):
+        try:
+            declaration: object = _parser().parse(TextSlice(sink.source.text, head.start(), end))
+        except UnexpectedInput as error:
+            message, at, suggestion = explain(error, structure, head.start(), end)
+            sink.report(SYNTAX, message, at, suggestion=suggestion)
+            broken.add(head.group(1))
+        except MalformedTokenError as malformed:
+            sink.report(SYNTAX, malformed.message, malformed.at)
             broken.add(head.group(1))
         else:
-            declarations.append(declaration)
-    return Parsed(SchemaSyntax(tuple(declarations)), frozenset(broken))
-
-
-def _parse_declaration(sink: DiagnosticSink, structure: str, start: int, end: int) -> Declaration | None:
-    try:
-        parsed: Declaration = _parser().parse(TextSlice(sink.source.text, start, end))  # type: ignore[assignment]
-    except UnexpectedInput as error:
-        finding = explain(error, structure, start, end)
-        sink.report(PARSE_ERROR, finding.message, finding.at, suggestion=finding.suggestion)
-        return None
-    except TreeError as unreadable:
-        sink.report(PARSE_ERROR, unreadable.message, unreadable.at)
-        return None
-    return parsed
+            declarations.append(cast(ast.Declaration, declaration))
+    return ast.Schema(tuple(declarations)), frozenset(broken)
 
 
 @cache

@@ -1,112 +1,69 @@
 """What a schema declares once it is understood: types resolved, annotations read, interfaces merged in.
 
-Produced by the checks, consumed by identity allocation and the catalog builder. It has no identities yet:
-the same declaration may become a new type, a renamed one or an unchanged one.
+Produced by the checks, consumed by identity allocation. Declarations hold the types and properties of a catalog that
+have no identities yet: the same declaration may become a new type, a renamed one or an unchanged one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Protocol
 
-from omnigraph.language.catalog import (
-    Annotation,
-    Cardinality,
-    CheckRule,
-    EmbedSource,
-    InlineRule,
-    Metric,
-    RangeRule,
-    TypeKind,
-)
-from omnigraph.language.schema.syntax import NOWHERE, At, Name
-from omnigraph.language.source import SourceText
-from omnigraph.language.types import PropertyType
+from msgspec import Struct
+from msgspec.structs import replace
+
+from omnigraph.language.catalog import AnyType, Property, TypeKind
+from omnigraph.language.source import NOWHERE, Name, SourceText, TextSpan
+
+UNIDENTIFIED = 0
+"""The id of a type or property before its identity is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredProperty:
-    """A property with its annotations read. `interfaces` are the contracts it fulfils, in the order implemented."""
+class Report(Protocol):
+    """Takes a finding: the caller knows the code and the source."""
+
+    def __call__(self, message: str, at: TextSpan, suggestion: str | None = None) -> None: ...
+
+
+class DeclaredProperty(Struct, frozen=True):
+    """A property with its annotations read."""
 
     name: Name
-    type: PropertyType
-    inline: tuple[InlineRule, ...] = ()
-    embed: EmbedSource | None = None
-    embed_at: At = NOWHERE
-    metric: Metric | None = None
-    description: str | None = None
-    annotations: tuple[Annotation, ...] = ()
+    meaning: Property
+    embed_at: TextSpan = NOWHERE
     rename_from: Name | None = None
-    interfaces: tuple[str, ...] = ()
-    injected: bool = False
 
     def agrees_with(self, other: DeclaredProperty) -> bool:
         """Whether two interfaces that inject this property mean the same; rename hints carry no meaning."""
-        return self._meaning() == other._meaning()
+        return _without_order(self.meaning) == _without_order(other.meaning)
 
-    def _meaning(self) -> tuple[object, ...]:
-        annotations = sorted(self.annotations, key=repr)
-        return (self.type, sorted(self.inline), self.embed, self.metric, self.description, annotations)
-
-    def linked(self, interfaces: tuple[str, ...], *, injected: bool) -> DeclaredProperty:
-        return replace(self, interfaces=interfaces, injected=injected)
+    def join(self, interfaces: tuple[str, ...], *, injected: bool) -> DeclaredProperty:
+        """The property of a node, which fulfils the contracts of these interfaces."""
+        return replace(self, meaning=replace(self.meaning, interfaces=tuple(sorted(interfaces)), injected=injected))
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredInterface:
-    name: Name
-    properties: dict[str, DeclaredProperty]
-    rename_from: Name | None = field(default=None, init=False)
-    kind: TypeKind = field(default="interface", init=False)
+def _without_order(meaning: Property) -> Property:
+    return replace(meaning, annotations=tuple(sorted(meaning.annotations, key=repr)))
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredNode:
-    """`key`, `uniques` and `indexes` unite the inline and the body spelling, in source order."""
+class DeclaredType(Struct, frozen=True):
+    """A type with its rules read; `properties` are those of `meaning`, by name."""
 
     name: Name
+    meaning: AnyType
     properties: dict[str, DeclaredProperty]
-    implements: tuple[str, ...] = ()
-    key: tuple[str, ...] = ()
-    uniques: tuple[tuple[str, ...], ...] = ()
-    indexes: tuple[tuple[str, ...], ...] = ()
-    ranges: tuple[RangeRule, ...] = ()
-    checks: tuple[CheckRule, ...] = ()
-    description: str | None = None
-    instruction: str | None = None
-    annotations: tuple[Annotation, ...] = ()
     rename_from: Name | None = None
-    kind: TypeKind = field(default="node", init=False)
+
+    @property
+    def kind(self) -> TypeKind:
+        return self.meaning.kind
+
+    @property
+    def key(self) -> tuple[TypeKind, str]:
+        return self.meaning.kind, self.meaning.name
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredEdge:
-    name: Name
-    properties: dict[str, DeclaredProperty]
-    source: Name
-    target: Name
-    cardinality: Cardinality
-    uniques: tuple[tuple[str, ...], ...] = ()
-    indexes: tuple[tuple[str, ...], ...] = ()
-    description: str | None = None
-    instruction: str | None = None
-    annotations: tuple[Annotation, ...] = ()
-    rename_from: Name | None = None
-    kind: TypeKind = field(default="edge", init=False)
-
-
-DeclaredType: TypeAlias = DeclaredInterface | DeclaredNode | DeclaredEdge
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredSchema:
-    """A schema that passed every check, in source order."""
+class DeclaredSchema(Struct, frozen=True):
+    """A schema that passed every check: interfaces, then nodes, then edges, each in source order."""
 
     source: SourceText
-    interfaces: dict[str, DeclaredInterface]
-    nodes: dict[str, DeclaredNode]
-    edges: dict[str, DeclaredEdge]
-
-    def types(self) -> list[DeclaredType]:
-        """Interfaces, then nodes, then edges."""
-        return [*self.interfaces.values(), *self.nodes.values(), *self.edges.values()]
+    types: tuple[DeclaredType, ...]

@@ -1,131 +1,100 @@
 """The syntax tree of a schema file, as written: nothing is resolved, merged or checked here.
 
-Made by the parser; read by the checks and the formatter. Positions are character ranges and take no part in
-equality, so that two trees are equal exactly when they say the same thing.
+Made by the parser; read by the checks and the formatter. Positions take no part in equality, so that two trees are
+equal exactly when they say the same thing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-At: TypeAlias = tuple[int, int]
-NOWHERE: At = (0, 0)
+from msgspec import Struct
+
+from omnigraph.language.source import Name, SyntaxNode
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A declared or referenced name and its position."""
-
-    text: str
-    at: At = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(SyntaxNode, frozen=True):
     """An annotation argument. `text` is the value of a string, and the spelling of everything else."""
 
     kind: Literal["string", "number", "bool", "name"]
     text: str
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationSyntax:
+class Annotation(SyntaxNode, frozen=True):
     name: str
     value: Value | None = None
     kwargs: tuple[tuple[str, Value], ...] = ()
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class TypeSyntax:
+class Type(SyntaxNode, frozen=True):
     """`name` is `String`, `Vector`, `enum`, …; `arguments` a dimension or enum values. A list has an `item`."""
 
     name: str
     arguments: tuple[Name, ...] | None = None
-    item: TypeSyntax | None = None
+    item: Type | None = None
     nullable: bool = False
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class PropertySyntax:
+class Property(SyntaxNode, frozen=True):
     name: Name
-    type: TypeSyntax
-    annotations: tuple[AnnotationSyntax, ...] = ()
-    at: At = field(default=NOWHERE, compare=False)
+    type: Type
+    annotations: tuple[Annotation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnsRule:
+class ColumnsRule(SyntaxNode, frozen=True):
     """`@key(…)`, `@unique(…)` or `@index(…)` in a body."""
 
     rule: Literal["key", "unique", "index"]
     columns: tuple[Name, ...]
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class RangeSyntax:
+class RangeRule(SyntaxNode, frozen=True):
     """Bounds keep their spelling; None is open."""
 
     column: Name
     low: str | None
     high: str | None
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckSyntax:
+class CheckRule(SyntaxNode, frozen=True):
     column: Name
     pattern: str
-    at: At = field(default=NOWHERE, compare=False)
 
 
-RuleSyntax: TypeAlias = ColumnsRule | RangeSyntax | CheckSyntax
-Member: TypeAlias = PropertySyntax | RuleSyntax
+Rule: TypeAlias = ColumnsRule | RangeRule | CheckRule
+Member: TypeAlias = Property | Rule
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceSyntax:
+class Interface(SyntaxNode, frozen=True):
     name: Name
     members: tuple[Member, ...] = ()
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSyntax:
+class Node(SyntaxNode, frozen=True):
     name: Name
-    annotations: tuple[AnnotationSyntax, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     implements: tuple[Name, ...] = ()
     members: tuple[Member, ...] = ()
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CardSyntax:
+class Cardinality(SyntaxNode, frozen=True):
     minimum: int
     maximum: int | None
-    at: At = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeSyntax:
+class Edge(SyntaxNode, frozen=True):
     """`members` is None when the edge was written without a body."""
 
     name: Name
     source: Name
     target: Name
-    card: CardSyntax | None = None
-    annotations: tuple[AnnotationSyntax, ...] = ()
+    card: Cardinality | None = None
+    annotations: tuple[Annotation, ...] = ()
     members: tuple[Member, ...] | None = None
-    at: At = field(default=NOWHERE, compare=False)
 
 
-Declaration: TypeAlias = InterfaceSyntax | NodeSyntax | EdgeSyntax
+Declaration: TypeAlias = Interface | Node | Edge
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaSyntax:
+class Schema(Struct, frozen=True):
     declarations: tuple[Declaration, ...] = ()

@@ -6,14 +6,12 @@ Only the parser calls it. It reads the text around the error to name the constru
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from lark import UnexpectedInput
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from omnigraph.language.schema.annotations import MISPLACED_CARD
-from omnigraph.language.schema.syntax import At
-from omnigraph.language.source import did_you_mean
+from omnigraph.language.source import TextSpan, did_you_mean, one_of
 from omnigraph.language.types import SCALAR_NAMES
 
 # In the order in which they are named; a terminal that is missing here is never the interesting one.
@@ -51,14 +49,8 @@ _RULE_FORMS = {
     "check": '@check takes a property and a regular expression string, as in @check(isbn, "^[0-9-]+$")',
     "card": "@card takes bounds, as in @card(0..5) or @card(1..)",
 }
-_WORD = re.compile(r"@?\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class SyntaxFinding:
-    message: str
-    at: At
-    suggestion: str | None = None
+# A string is masked by quotes.
+_WORD = re.compile(r'@?\w+|"+')
 
 
 def explain_missing_head(found: str) -> tuple[str, str | None]:
@@ -70,25 +62,27 @@ def explain_missing_head(found: str) -> tuple[str, str | None]:
     return "expected a declaration: 'interface', 'node' or 'edge'", suggestion
 
 
-def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> SyntaxFinding:
-    """One finding for a declaration that lies in `structure[start:end]`."""
+def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> tuple[str, TextSpan, str | None]:
+    """The message, the position and the suggestion for a declaration that lies in `structure[start:end]`."""
     offset, expected = _stop_position(error, end)
     piece = structure[start:end].rstrip()
-    if offset >= start + len(piece):
-        offset = start + len(piece)
-        return SyntaxFinding(_describe_early_end(piece, expected), (offset - 1, offset))
-    found = _word_at(structure, offset, end)
-    at = (offset, offset + len(found))
+    if offset >= (last := start + len(piece)):
+        message = "the '{' of this declaration is never closed"
+        if piece.count("{") <= piece.count("}"):
+            message = f"the declaration ends too early, expected {_list_expected(expected)}"
+        return message, TextSpan(last - 1, last), None
+    word = _WORD.match(structure, offset, end)
+    found = word.group() if word else structure[offset]
     if found.startswith("*"):
-        return SyntaxFinding("the comment is never closed", (offset, offset + 2))
+        return "the comment is never closed", TextSpan(offset, offset + 2), None
     if isinstance(error, UnexpectedCharacters) and found.startswith('"'):
-        return SyntaxFinding("the string is never closed", (offset, offset + 1))
+        return "the string is never closed", TextSpan(offset, offset + 1), None
+    at = TextSpan(offset, offset + len(found))
     rule = _OPEN_RULE.search(structure, start, offset)
-    misused = _misused_rule(rule, structure, start, end, expected) if rule is not None else None
-    if rule is not None and misused is not None:
-        return SyntaxFinding(misused, (rule.start(), max(at[1], rule.end())))
+    if rule is not None and (misused := _misused_rule(rule, structure, start, end, expected)) is not None:
+        return misused, TextSpan(rule.start(), max(at.end, rule.end())), None
     shown = "a string" if found.startswith('"') else f"'{found}'"
-    return SyntaxFinding(f"unexpected {shown}, expected {_list_expected(expected)}", at, _suggest(found, expected))
+    return f"unexpected {shown}, expected {_list_expected(expected)}", at, _suggest(found, expected)
 
 
 def _misused_rule(rule: re.Match[str], structure: str, start: int, end: int, expected: set[str]) -> str | None:
@@ -117,29 +111,11 @@ def _stop_position(error: UnexpectedInput, end: int) -> tuple[int, set[str]]:
     return end, set()
 
 
-def _word_at(structure: str, offset: int, end: int) -> str:
-    word = _WORD.match(structure, offset, end)
-    if word is not None:
-        return word.group()
-    if structure[offset] == '"':
-        masked = re.compile(r'"+').match(structure, offset, end)
-        return masked.group() if masked else '"'
-    return structure[offset]
-
-
-def _describe_early_end(piece: str, expected: set[str]) -> str:
-    if piece.count("{") > piece.count("}"):
-        return "the '{' of this declaration is never closed"
-    return f"the declaration ends too early, expected {_list_expected(expected)}"
-
-
 def _list_expected(expected: set[str]) -> str:
     names = list(dict.fromkeys(text for terminal, text in _EXPECTED.items() if terminal in expected))
     if "ENUM" in expected:
         names[:1] = ["a type such as String, I64?, [Date], enum(a, b) or Vector(4)"]
-    if len(names) <= 1:
-        return names[0] if names else _EXPECTED["$END"]
-    return f"{', '.join(names[:-1])} or {names[-1]}"
+    return one_of(names or [_EXPECTED["$END"]])
 
 
 def _suggest(found: str, expected: set[str]) -> str | None:

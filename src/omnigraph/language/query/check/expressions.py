@@ -7,33 +7,33 @@ none. An expression that typechecks but can't run comes back as `Refused`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from omnigraph.language.catalog import Property
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.scope import UNCODED, Scope, spelled_variables
 from omnigraph.language.query.resolved import Refused, Typed, TypedProjection
 from omnigraph.language.query.syntax import AggregateFunction, TextFunction
-from omnigraph.language.source import quote
+from omnigraph.language.source import TextSpan, quote
 from omnigraph.language.types import INTEGERS, NUMERIC, PropertyType, Scalar
+
+_LITERAL_TYPES: Final[dict[type[ast.Literal], PropertyType]] = {
+    ast.StringLiteral: ir.STRING,
+    ast.IntegerLiteral: ir.I64,
+    ast.FloatLiteral: ir.F64,
+    ast.BooleanLiteral: ir.BOOL,
+    ast.DateLiteral: PropertyType(Scalar.DATE),
+    ast.DateTimeLiteral: ir.DATETIME,
+}
 
 
 def literal_constant(scope: Scope, literal: ast.Literal) -> ir.Constant | None:
     """The constant of a literal; None, with a finding, for a list that nests or mixes."""
-    match literal:
-        case ast.StringLiteral():
-            return ir.Constant(literal.value, PropertyType(Scalar.STRING))
-        case ast.IntegerLiteral():
-            return ir.Constant(literal.value, PropertyType(Scalar.I64))
-        case ast.FloatLiteral():
-            return ir.Constant(literal.value, PropertyType(Scalar.F64))
-        case ast.BooleanLiteral():
-            return ir.Constant(literal.value, PropertyType(Scalar.BOOL))
-        case ast.DateLiteral():
-            return ir.Constant(literal.text, PropertyType(Scalar.DATE))
-        case ast.DateTimeLiteral():
-            return ir.Constant(literal.text, PropertyType(Scalar.DATETIME))
-        case ast.ListLiteral():
-            return _list_constant(scope, literal)
+    if isinstance(literal, ast.ListLiteral):
+        return _list_constant(scope, literal)
+    value = literal.text if isinstance(literal, ast.DateLiteral | ast.DateTimeLiteral) else literal.value
+    return ir.Constant(value, _LITERAL_TYPES[type(literal)])
 
 
 def _list_constant(scope: Scope, literal: ast.ListLiteral) -> ir.Constant | None:
@@ -97,10 +97,23 @@ def cell_value(
     `not_a_parameter` is the code for a variable that no parameter declares.
     """
     if isinstance(cell, ast.Variable):
-        return _parameter_cell(scope, owner, prop, cell, expected=expected, code=not_a_parameter)
+        given = scope.parameters.get(cell.name)
+        if given is None:
+            if cell.name not in scope.broken:
+                name, known = f"${cell.name}", spelled_variables(scope.parameters)
+                message = f"'{name}' must be a declared query parameter"
+                scope.report(not_a_parameter, message, cell.at, near=name, among=known)
+            return None
+        takes_text = prop.type.is_blob and given.is_text
+        if not takes_text and not expected.compatible_with(given):
+            message = f"cannot assign/compare {given} with {prop.type} ({owner}.{prop.name}): ${cell.name}"
+            scope.report("T7", message, cell.at, help=conversion(expected, given, cell))
+            return None
+        return ir.ParameterValue(cell.name, given)
     if isinstance(cell, ast.Now):
         if expected.scalar is not Scalar.DATETIME or expected.list:
-            scope.report("T7", f"cannot assign/compare DateTime with {_describe_property(owner, prop)}: now()", cell.at)
+            message = f"cannot assign/compare DateTime with {prop.type} ({owner}.{prop.name}): now()"
+            scope.report("T7", message, cell.at)
             return None
         return ir.Now()
     constant = literal_constant(scope, cell)
@@ -114,32 +127,6 @@ def cell_value(
         scope.report("T3", problem, cell.at, near=near, among=values, help=help)
         return None
     return constant
-
-
-def _parameter_cell(
-    scope: Scope, owner: str, prop: Property, variable: ast.Variable, *, expected: PropertyType, code: str
-) -> ir.Value | None:
-    given = scope.parameters.get(variable.name)
-    if given is None:
-        if variable.name not in scope.broken:
-            scope.report(
-                code,
-                f"'${variable.name}' must be a declared query parameter",
-                variable.at,
-                near=f"${variable.name}",
-                among=spelled_variables(scope.parameters),
-            )
-        return None
-    takes_text = prop.type.is_blob and given.is_text
-    if not takes_text and not expected.compatible_with(given):
-        message = f"cannot assign/compare {given} with {_describe_property(owner, prop)}: ${variable.name}"
-        scope.report("T7", message, variable.at, help=conversion(expected, given, variable))
-        return None
-    return ir.ParameterValue(variable.name, given)
-
-
-def _describe_property(owner: str, prop: Property) -> str:
-    return f"{prop.type} ({owner}.{prop.name})"
 
 
 _FIXED_INPUT = "its text or vector must be a literal or a parameter"
@@ -159,7 +146,7 @@ def check_expression(scope: Scope, expression: ast.Expression) -> TypedProjectio
         case ast.Alias():
             return Refused(_ALIAS_TYPE, f"'{expression.name}' names an output column", expression.at)
         case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall():
-            rank = check_rank(scope, expression)
+            rank = _rrf(scope, expression) if isinstance(expression, ast.RrfCall) else _arm(scope, expression)
             return ir.Score(rank) if rank is not None and not isinstance(rank, Refused) else rank
         case ast.TextCall():
             return check_text_call(scope, expression)
@@ -201,29 +188,17 @@ def property_value(scope: Scope, access: ast.PropertyAccess, code: str) -> ir.Pr
             at = access.variable.at
             scope.report(code, f"variable '${name}' is not bound", at, near=f"${name}", among=known)
         return None
-    prop = owner.properties.get(access.property.text)
-    if prop is None:
-        scope.report(
-            code,
-            f"{owner.kind} type '{owner.name}' has no property '{access.property.text}'",
-            access.property.at,
-            near=access.property.text,
-            among=owner.properties,
-        )
-        return None
-    return ir.PropertyValue(name, owner, prop)
+    prop = scope.property_of(owner, access.property, code)
+    return None if prop is None else ir.PropertyValue(name, owner, prop)
 
 
-def refuse_blob(scope: Scope, value: TypedProjection, at: ast.TextSpan) -> bool:
+def refuse_blob(scope: Scope, value: TypedProjection, at: TextSpan) -> bool:
     """Report T24 when a Blob is about to be read; the answer says whether it was."""
     if not value.type.is_blob:
         return False
     named = f"property '{value.prop.name}'" if isinstance(value, ir.PropertyValue) else "a Blob parameter"
     scope.report("T24", f"{named} is a Blob and not available as a .gq read value", at)
     return True
-
-
-# ---- aggregates -----------------------------------------------------------------------------------------
 
 
 def _aggregate(scope: Scope, call: ast.AggregateCall) -> ir.AggregateValue | Refused | None:
@@ -247,16 +222,13 @@ def _aggregate(scope: Scope, call: ast.AggregateCall) -> ir.AggregateValue | Ref
     return ir.AggregateValue(function, argument)
 
 
-# ---- search ---------------------------------------------------------------------------------------------
-
-
 def check_text_call(scope: Scope, call: ast.TextCall) -> ir.TextMatch | Refused | None:
     code = "T20" if call.function is TextFunction.MATCH_TEXT else "T19"
     field = _text_field(scope, call.field, call.function, code)
-    query = _text_input(scope, call.query, call.function, code)
+    query = _fixed_input(scope, call.query, f"{call.function}() query", code)
     max_edits: ir.Operand | Refused | None = None
     if call.max_edits is not None:
-        max_edits = _integer_input(scope, call.max_edits, f"{call.function}() max_edits", code)
+        max_edits = _fixed_input(scope, call.max_edits, f"{call.function}() max_edits", code, integer=True)
         if max_edits is None:
             return None
     if field is None or query is None:
@@ -270,10 +242,6 @@ def check_text_call(scope: Scope, call: ast.TextCall) -> ir.TextMatch | Refused 
     return ir.TextMatch(call.function, field, query, max_edits)
 
 
-def check_rank(scope: Scope, call: ast.NearestCall | ast.Bm25Call | ast.RrfCall) -> ir.Ranking | Refused | None:
-    return _rrf(scope, call) if isinstance(call, ast.RrfCall) else _arm(scope, call)
-
-
 def _arm(scope: Scope, call: ast.NearestCall | ast.Bm25Call) -> ir.NearestRank | ir.Bm25Rank | Refused | None:
     return _nearest(scope, call) if isinstance(call, ast.NearestCall) else _bm25(scope, call)
 
@@ -283,11 +251,8 @@ def _nearest(scope: Scope, call: ast.NearestCall) -> ir.NearestRank | Refused | 
         return None
     field = property_value(scope, call.target, "T15")
     if field is not None and not field.type.is_vector:
-        scope.report(
-            "T15",
-            f"nearest() requires a Vector property but '{field.prop.name}' has type {field.type}",
-            call.target.at,
-        )
+        message = f"nearest() requires a Vector property but '{field.prop.name}' has type {field.type}"
+        scope.report("T15", message, call.target.at)
         field = None
     query = check_value(scope, call.query)
     if field is None or query is None:
@@ -304,13 +269,11 @@ def _nearest(scope: Scope, call: ast.NearestCall) -> ir.NearestRank | Refused | 
 def _vector_problem(field: ir.PropertyValue, query: Typed) -> str | None:
     dimension = field.type.dimension
     if isinstance(query, ir.Constant) and isinstance(query.value, tuple) and is_numeric_list(query):
-        if len(query.value) != dimension:
-            return f"nearest() needs a vector of {dimension} numbers but got {len(query.value)}"
-        return None
+        count = len(query.value)
+        return None if count == dimension else f"nearest() needs a vector of {dimension} numbers but got {count}"
     if query.type.is_vector:
-        if query.type.dimension != dimension:
-            return f"nearest() needs Vector({dimension}) but got {query.type}"
-        return None
+        fits = query.type.dimension == dimension
+        return None if fits else f"nearest() needs Vector({dimension}) but got {query.type}"
     if query.type.is_text:
         return None
     return f"nearest() needs a vector of {dimension} numbers or a String but got {query.type}"
@@ -318,7 +281,7 @@ def _vector_problem(field: ir.PropertyValue, query: Typed) -> str | None:
 
 def _bm25(scope: Scope, call: ast.Bm25Call) -> ir.Bm25Rank | Refused | None:
     field = _text_field(scope, call.field, "bm25", "T20")
-    query = _text_input(scope, call.query, "bm25", "T20")
+    query = _fixed_input(scope, call.query, "bm25() query", "T20")
     if field is None or query is None:
         return None
     if isinstance(field, Refused):
@@ -333,7 +296,7 @@ def _rrf(scope: Scope, call: ast.RrfCall) -> ir.FusedRank | Refused | None:
     second = _arm(scope, call.second)
     k: ir.Operand | Refused | None = None
     if call.k is not None:
-        k = _integer_input(scope, call.k, "rrf() k", "T21")
+        k = _fixed_input(scope, call.k, "rrf() k", "T21", integer=True)
         if k is None:
             return None
         if isinstance(k, ir.Constant) and k.value == 0:
@@ -364,28 +327,21 @@ def _text_field(scope: Scope, field: ast.Expression, function: str, code: str) -
     return Refused(value.type, f"{function}() searches a property of a node", field.at)
 
 
-def _text_input(scope: Scope, query: ast.Expression, function: str, code: str) -> ir.Operand | Refused | None:
-    value = check_value(scope, query)
+def _fixed_input(
+    scope: Scope, written: ast.Expression, what: str, code: str, *, integer: bool = False
+) -> ir.Operand | Refused | None:
+    """What a search takes beside its property: a text or a whole number that is the same for every row."""
+    value = check_value(scope, written)
     if value is None:
         return None
-    if not value.type.is_text or isinstance(value, ir.NodeId):
-        scope.report(code, f"{function}() query must be String but got {_type_name(value)}", query.at)
+    fits = value.type.is_integer if integer else value.type.is_text and not isinstance(value, ir.NodeId)
+    if not fits:
+        wanted = "an integer scalar" if integer else "String"
+        scope.report(code, f"{what} must be {wanted} but got {_type_name(value)}", written.at)
         return None
     if isinstance(value, ir.ParameterValue | ir.Constant | Refused):
         return value
-    return Refused(value.type, _FIXED_INPUT, query.at)
-
-
-def _integer_input(scope: Scope, expression: ast.Expression, what: str, code: str) -> ir.Operand | Refused | None:
-    value = check_value(scope, expression)
-    if value is None:
-        return None
-    if not value.type.is_integer:
-        scope.report(code, f"{what} must be an integer scalar but got {_type_name(value)}", expression.at)
-        return None
-    if isinstance(value, ir.ParameterValue | ir.Constant | Refused):
-        return value
-    return Refused(value.type, f"{what} must be a literal or a parameter", expression.at)
+    return Refused(value.type, f"{what} must be a literal or a parameter" if integer else _FIXED_INPUT, written.at)
 
 
 def _is_edge_property(scope: Scope, access: ast.PropertyAccess, function: str) -> bool:

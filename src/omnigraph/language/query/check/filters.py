@@ -7,59 +7,64 @@ aggregates, because the visibility of a row depends on the row and the actor alo
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Final
 
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import check_value, conversion, refuse_blob
 from omnigraph.language.query.check.scope import UNCODED, Scope
 from omnigraph.language.query.parser import parse_row_filter
-from omnigraph.language.query.resolved import Refused, ResolvedFilter, Typed
+from omnigraph.language.query.resolved import Refused, Typed
 from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, ROW, RowFilter, all_of, any_of, map_comparisons
 from omnigraph.language.query.syntax import Comparison
 from omnigraph.language.query.syntax_errors import null_tests
-from omnigraph.language.source import DiagnosticSink, SourceText
+from omnigraph.language.source import DiagnosticSink, Name, SourceText, TextSpan
 from omnigraph.language.types import Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 
-_OPERATORS = {
-    Comparison.EQUAL: ir.Operator.EQUAL,
-    Comparison.NOT_EQUAL: ir.Operator.NOT_EQUAL,
-    Comparison.LESS: ir.Operator.LESS,
-    Comparison.LESS_OR_EQUAL: ir.Operator.LESS_OR_EQUAL,
-    Comparison.GREATER: ir.Operator.GREATER,
-    Comparison.GREATER_OR_EQUAL: ir.Operator.GREATER_OR_EQUAL,
+# How texts compare; the actor is one.
+_TEXT_TESTS: Final[dict[ir.Operator, Callable[[str, str], bool]]] = {
+    ir.Operator.EQUAL: operator.eq,
+    ir.Operator.NOT_EQUAL: operator.ne,
+    ir.Operator.LESS: operator.lt,
+    ir.Operator.LESS_OR_EQUAL: operator.le,
+    ir.Operator.GREATER: operator.gt,
+    ir.Operator.GREATER_OR_EQUAL: operator.ge,
+    ir.Operator.SUBSTRING: operator.contains,
+    ir.Operator.PREFIX: str.startswith,
 }
 
 
 def comparison_operator(comparison: Comparison) -> ir.Operator:
     """The operator of a plain comparison; the string predicates depend on their operands."""
-    return _OPERATORS[comparison]
+    return ir.Operator(comparison.value)
 
 
-def check_filter(scope: Scope, clause: ast.Filter) -> ResolvedFilter | None:
+def check_filter(scope: Scope, clause: ast.Filter) -> resolved.Filter | None:
     if _tests_for_null(scope, clause):
         return None
     left = _filter_operand(scope, clause.left)
     right = _filter_operand(scope, clause.right)
     if left is None or right is None:
         return None
-    operator = _filter_operator(scope, clause, left, right)
-    if operator is None:
+    compared_by = _filter_operator(scope, clause, left, right)
+    if compared_by is None:
         return None
     if isinstance(left, Refused):
-        return ResolvedFilter(left)
+        return resolved.Filter(left)
     if isinstance(right, Refused):
-        return ResolvedFilter(right)
+        return resolved.Filter(right)
     for side, expression in ((left, clause.left), (right, clause.right)):
         if isinstance(side, ir.Score):
             reason = "a ranking orders rows and can't be compared with anything"
-            return ResolvedFilter(Refused(ir.F64, reason, expression.at))
-    if isinstance(left, ir.TextMatch) and operator is ir.Operator.EQUAL and right == ir.Constant(True, ir.BOOL):
-        return ResolvedFilter(left)
-    return ResolvedFilter(ir.Compare(left, operator, right))
+            return resolved.Filter(Refused(ir.F64, reason, expression.at))
+    if isinstance(left, ir.TextMatch) and compared_by is ir.Operator.EQUAL and right == ir.Constant(True, ir.BOOL):
+        return resolved.Filter(left)
+    return resolved.Filter(ir.Compare(left, compared_by, right))
 
 
 def _tests_for_null(scope: Scope, clause: ast.Filter) -> bool:
@@ -177,18 +182,17 @@ def _comparison(scope: Scope, written: ast.Filter) -> RowFilter:
     left, right = _operand(scope, written.left, written.right), _operand(scope, written.right, written.left)
     if left is None or right is None:
         return NO_ROW
-    resolved = check_filter(scope, ast.Filter(left, written.operator, right, written.at))
-    if resolved is None:
+    checked = check_filter(scope, ast.Filter(left, written.operator, right, at=written.at))
+    if checked is None:
         return NO_ROW
-    comparison = resolved.predicate
+    comparison = checked.predicate
     assert isinstance(comparison, ir.Compare), "only properties, the actor, literals and now() get here"
     sides = (comparison.left, comparison.right)
     if not any(isinstance(side, ir.PropertyValue | ir.ParameterValue) for side in sides):
         scope.report(UNCODED, "a row filter compares a property of the type, or $actor", written.at)
     for side, other, operand in zip(sides, reversed(sides), (written.left, written.right), strict=True):
         if isinstance(side, ir.Constant):
-            _check_time(scope, side, operand.at)
-            _check_enum(scope, side, other, comparison.operator, operand.at)
+            _check_constant(scope, side, other, comparison.operator, operand.at)
     return comparison
 
 
@@ -199,7 +203,8 @@ def _operand(scope: Scope, operand: ast.Expression, other: ast.Expression) -> as
             scope.report("T7", "a comparison with null is never true", operand.at, help=null_tests(named))
             return None
         case ast.Alias():
-            return ast.PropertyAccess(ast.Variable(ROW, operand.at), ast.Name(operand.name, operand.at), operand.at)
+            row = ast.Variable(ROW, at=operand.at)
+            return ast.PropertyAccess(row, Name(operand.name, at=operand.at), at=operand.at)
         case ast.PropertyAccess():
             message = f"a row filter names properties alone: write '{operand.property.text}'"
             scope.report(UNCODED, message, operand.at)
@@ -211,51 +216,28 @@ def _operand(scope: Scope, operand: ast.Expression, other: ast.Expression) -> as
             return operand
 
 
-def _check_time(scope: Scope, constant: ir.Constant, at: ast.TextSpan) -> None:
-    """A query reads its dates when it runs; a policy that can't be evaluated must be found out before."""
+def _check_constant(scope: Scope, constant: ir.Constant, other: ir.Value, test: ir.Operator, at: TextSpan) -> None:
+    """A query reads its dates when it runs; a policy that can't be evaluated must be found out before. A misspelt enum
+    value is harmless after `=`, which then shows nothing; after `!=` it would show everything."""
     parse = {Scalar.DATE: parse_date, Scalar.DATETIME: parse_datetime}.get(constant.type.scalar)
-    if parse is None:
-        return
-    for text in constant.value if isinstance(constant.value, tuple) else (constant.value,):
+    tests_for_a_value = test in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER)
+    values = other.type.enum_values if isinstance(other, ir.PropertyValue) and tests_for_a_value else None
+    for item in constant.value if isinstance(constant.value, tuple) else (constant.value,):
         try:
-            parse(str(text))
+            if parse is not None:
+                parse(str(item))
         except BadRequestError as error:
             scope.report(UNCODED, str(error), at)
+        if values is not None and item not in values:
+            message = f"'{item}' is none of the values of the property: {', '.join(values)}"
+            scope.report(UNCODED, message, at, near=str(item), among=values)
 
 
-def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, operator: ir.Operator, at: ast.TextSpan) -> None:
-    """A misspelt value is harmless after `=`, which then shows nothing; after `!=` it would show everything."""
-    values = other.type.enum_values if isinstance(other, ir.PropertyValue) else None
-    if values is None or operator not in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER):
-        return
-    for text in constant.value if isinstance(constant.value, tuple) else (constant.value,):
-        if text not in values:
-            message = f"'{text}' is none of the values of the property: {', '.join(values)}"
-            scope.report(UNCODED, message, at, near=str(text), among=values)
-
-
-def _holds(left: ir.Constant, operator: ir.Operator, right: ir.Constant) -> bool:
+def _holds(left: ir.Constant, test: ir.Operator, right: ir.Constant) -> bool:
     """A comparison of texts, which the actor and what it is compared with always are."""
     value = right.value
     assert isinstance(value, str), "the checker compares texts with texts"
-    if operator is ir.Operator.MEMBER:
+    if test is ir.Operator.MEMBER:
         return isinstance(left.value, tuple) and value in left.value
-    text = left.value
-    assert isinstance(text, str), "the checker compares texts with texts"
-    match operator:
-        case ir.Operator.EQUAL:
-            return text == value
-        case ir.Operator.NOT_EQUAL:
-            return text != value
-        case ir.Operator.LESS:
-            return text < value
-        case ir.Operator.LESS_OR_EQUAL:
-            return text <= value
-        case ir.Operator.GREATER:
-            return text > value
-        case ir.Operator.GREATER_OR_EQUAL:
-            return text >= value
-        case ir.Operator.SUBSTRING:
-            return value in text
-        case ir.Operator.PREFIX:
-            return text.startswith(value)
+    assert isinstance(left.value, str), "the checker compares texts with texts"
+    return _TEXT_TESTS[test](left.value, value)

@@ -8,28 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from omnigraph.language.catalog import EdgeType, NodeType
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import cell_value, check_text_call
 from omnigraph.language.query.check.filters import check_filter
 from omnigraph.language.query.check.scope import UNCODED, Scope
-from omnigraph.language.query.resolved import (
-    ResolvedBinding,
-    ResolvedClause,
-    ResolvedFilter,
-    ResolvedNegation,
-    ResolvedTraversal,
-)
 
 
-def check_clauses(scope: Scope, clauses: Sequence[ast.Clause]) -> tuple[ResolvedClause, ...]:
+def check_clauses(scope: Scope, clauses: Sequence[ast.Clause]) -> tuple[resolved.Clause, ...]:
     """Every clause that could be resolved; the scope afterwards holds what they bind."""
-    resolved = [_clause(scope, clause) for clause in clauses]
+    checked = [_clause(scope, clause) for clause in clauses]
     _check_late_bindings(scope)
-    return tuple(clause for clause in resolved if clause is not None)
+    return tuple(clause for clause in checked if clause is not None)
 
 
-def _clause(scope: Scope, clause: ast.Clause) -> ResolvedClause | None:
+def _clause(scope: Scope, clause: ast.Clause) -> resolved.Clause | None:
     match clause:
         case ast.Binding():
             return _binding(scope, clause)
@@ -39,37 +32,29 @@ def _clause(scope: Scope, clause: ast.Clause) -> ResolvedClause | None:
             return check_filter(scope, clause)
         case ast.TextClause():
             matched = check_text_call(scope, clause.call)
-            return None if matched is None else ResolvedFilter(matched)
+            return None if matched is None else resolved.Filter(matched)
         case ast.Negation():
             return _negation(scope, clause)
 
 
-# ---- bindings -------------------------------------------------------------------------------------------
-
-
-def _binding(scope: Scope, binding: ast.Binding) -> ResolvedBinding | None:
+def _binding(scope: Scope, binding: ast.Binding) -> resolved.Binding | None:
     name = binding.variable.name
     node = scope.catalog.nodes.get(binding.type_name.text)
     if node is None:
-        _report_unknown_node(scope, binding.type_name)
+        wanted, why = binding.type_name.text, ""
+        if wanted in scope.catalog.interfaces:
+            why = ": it is an interface, and interfaces can't be queried"
+        elif wanted in scope.catalog.edges:
+            why = ": it is an edge type"
+        message = f"unknown node type '{wanted}'{why}"
+        scope.report("T1", message, binding.type_name.at, near=wanted, among=scope.catalog.nodes)
         if not scope.binds(name):
             scope.broken.add(name)
         return None
     if not _bind_node(scope, binding.variable, node):
         return None
     pins = (_pin(scope, node, name, pin) for pin in binding.pins)
-    return ResolvedBinding(name, node, tuple(pin for pin in pins if pin is not None))
-
-
-def _report_unknown_node(scope: Scope, type_name: ast.Name) -> None:
-    name = type_name.text
-    if name in scope.catalog.interfaces:
-        message = f"unknown node type '{name}': it is an interface, and interfaces can't be queried"
-    elif name in scope.catalog.edges:
-        message = f"unknown node type '{name}': it is an edge type"
-    else:
-        message = f"unknown node type '{name}'"
-    scope.report("T1", message, type_name.at, near=name, among=scope.catalog.nodes)
+    return resolved.Binding(name, node, tuple(pin for pin in pins if pin is not None))
 
 
 def _bind_node(scope: Scope, variable: ast.Variable, node: NodeType) -> bool:
@@ -91,25 +76,15 @@ def _bind_node(scope: Scope, variable: ast.Variable, node: NodeType) -> bool:
 
 
 def _pin(scope: Scope, node: NodeType, variable: str, pin: ast.Pin) -> ir.Compare | None:
-    prop = node.properties.get(pin.property.text)
+    prop = scope.property_of(node, pin.property, "T2")
     if prop is None:
-        scope.report(
-            "T2",
-            f"node type '{node.name}' has no property '{pin.property.text}'",
-            pin.property.at,
-            near=pin.property.text,
-            among=node.properties,
-        )
         return None
     if prop.type.is_blob:
         scope.report("T3", f"property '{node.name}.{prop.name}' is a Blob and can't be matched", pin.property.at)
         return None
     if prop.type.list and isinstance(pin.value, ast.ListLiteral):
-        scope.report(
-            "T3",
-            f"list equality is not supported: '{node.name}.{prop.name}' is matched by one of its items",
-            pin.value.at,
-        )
+        message = f"list equality is not supported: '{node.name}.{prop.name}' is matched by one of its items"
+        scope.report("T3", message, pin.value.at)
         return None
     value = cell_value(scope, node.name, prop, pin.value, expected=prop.type.item, not_a_parameter="T14")
     if value is None:
@@ -118,10 +93,7 @@ def _pin(scope: Scope, node: NodeType, variable: str, pin: ast.Pin) -> ir.Compar
     return ir.Compare(ir.PropertyValue(variable, node, prop), operator, value)
 
 
-# ---- traversals -----------------------------------------------------------------------------------------
-
-
-def _traversal(scope: Scope, traversal: ast.Traversal) -> ResolvedTraversal | None:
+def _traversal(scope: Scope, traversal: ast.Traversal) -> resolved.Traversal | None:
     edge = scope.catalog.edge_named(traversal.edge.text)
     if edge is None:
         known = [name[:1].lower() + name[1:] for name in scope.catalog.edges]
@@ -146,7 +118,7 @@ def _traversal(scope: Scope, traversal: ast.Traversal) -> ResolvedTraversal | No
     hops = traversal.hops
     edge_variable = traversal.edge_variable
     low, high = (1, 1) if hops is None else (hops.minimum, hops.maximum or hops.minimum)
-    return ResolvedTraversal(
+    return resolved.Traversal(
         source=_slot(scope, traversal.source),
         destination=_slot(scope, traversal.destination),
         edge=edge,
@@ -174,11 +146,9 @@ def _break_unbound(scope: Scope, traversal: ast.Traversal) -> None:
 def _check_shape(scope: Scope, traversal: ast.Traversal, edge: EdgeType) -> bool:
     sound = True
     if traversal.undirected and not edge.is_symmetric:
-        scope.report(
-            "T22",
-            f"edge '{edge.name}' is asymmetric ({edge.from_type} -> {edge.to_type}); use the directional form",
-            traversal.edge.at,
-        )
+        ends = f"{edge.from_type} -> {edge.to_type}"
+        message = f"edge '{edge.name}' is asymmetric ({ends}); use the directional form"
+        scope.report("T22", message, traversal.edge.at)
         sound = False
     hops = traversal.hops
     if hops is None:
@@ -258,18 +228,12 @@ def _wrong_endpoint(
 ) -> tuple[ir.Direction, NodeType, NodeType] | None:
     """Report T5; there is never a direction then."""
     wanted = " or ".join(dict.fromkeys(expected))
-    scope.report(
-        "T5",
-        f"variable '${variable.name}' has type {bound.name}, but edge '{edge.name}' expects {wanted} there",
-        variable.at,
-    )
+    message = f"variable '${variable.name}' has type {bound.name}, but edge '{edge.name}' expects {wanted} there"
+    scope.report("T5", message, variable.at)
     return None
 
 
-# ---- negation -------------------------------------------------------------------------------------------
-
-
-def _negation(scope: Scope, negation: ast.Negation) -> ResolvedNegation | None:
+def _negation(scope: Scope, negation: ast.Negation) -> resolved.Negation | None:
     outer = {*scope.variables(), *scope.broken}
     inside = scope.inner()
     clauses = check_clauses(inside, negation.clauses)
@@ -278,13 +242,10 @@ def _negation(scope: Scope, negation: ast.Negation) -> ResolvedNegation | None:
     scope.introduced_inside += inside.introduced_inside
     mentioned = {name for clause in negation.clauses for name in _mentions(clause)}
     if mentioned.isdisjoint(outer):
-        scope.report(
-            "T9",
-            "a negation block must reference a variable bound outside of it in one of its clauses",
-            negation.at,
-        )
+        message = "a negation block must reference a variable bound outside of it in one of its clauses"
+        scope.report("T9", message, negation.at)
         return None
-    return ResolvedNegation(clauses)
+    return resolved.Negation(clauses)
 
 
 def _check_late_bindings(scope: Scope) -> None:

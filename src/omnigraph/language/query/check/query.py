@@ -8,119 +8,80 @@ that the precedence rules of the language demand, the rest follow in the order o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 from msgspec import Struct
 
 from omnigraph.api.governance import MOST_QUERY_DEPTH, QueryLimits
-from omnigraph.errors import CompileError, Diagnostic
+from omnigraph.errors import CompileError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.read import check_read
 from omnigraph.language.query.check.scope import UNCODED, Scope
 from omnigraph.language.query.check.writes import check_writes
-from omnigraph.language.query.resolved import ResolvedQuery
-from omnigraph.language.source import TOO_LARGE, DiagnosticSink, SourceText
+from omnigraph.language.source import TOO_LARGE, DiagnosticSink, Name, SourceText, TextSpan
 from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem
 
 _PATTERNS = (ast.Binding, ast.Traversal, ast.Negation)
-_CLAUSES = (
-    *_PATTERNS,
-    ast.Filter,
-    ast.TextClause,
-    ast.Pin,
-    ast.Projection,
-    ast.SortKey,
-    ast.Parameter,
-    ast.Insert,
-    ast.Update,
-    ast.Delete,
-)
-_LITERALS = (
-    ast.StringLiteral,
-    ast.IntegerLiteral,
-    ast.FloatLiteral,
-    ast.BooleanLiteral,
-    ast.DateLiteral,
-    ast.DateTimeLiteral,
-)
-
-
-class _Count:
-    """How many parts of some kinds there are, and where the first one beyond the limit is."""
-
-    def __init__(self, name: str, what: str, kinds: tuple[type, ...], limit: int, remedy: str) -> None:
-        self.kinds = kinds
-        self._name = name
-        self._what = what
-        self._limit = limit
-        self._remedy = remedy
-        self._found = 0
-        self._beyond: ast.TextSpan | None = None
-
-    def add(self, at: ast.TextSpan) -> None:
-        self._found += 1
-        if self._beyond is None and self._found > self._limit:
-            self._beyond = at
-
-    def finding(self, source: SourceText) -> Diagnostic | None:
-        if self._beyond is None:
-            return None
-        message = f"{self._name}: {self._found} {self._what} in one query, the limit is {self._limit}"
-        return source.diagnostic(TOO_LARGE, message, self._beyond.start, self._beyond.end, suggestion=self._remedy)
+_PARTS = (ast.Pin, ast.Projection, ast.SortKey, ast.Parameter)
+_CLAUSES = (*get_args(ast.Clause), *get_args(ast.Statement), *_PARTS)
+_LITERALS = tuple(kind for kind in get_args(ast.Literal) if kind is not ast.ListLiteral)
 
 
 def check_size(query: ast.Query, source: SourceText, limits: QueryLimits) -> None:
-    """Raises `CompileError` with one finding for each limit that the query exceeds."""
+    """Raises `CompileError` with one finding for each limit that the query exceeds, at the first part beyond it."""
     depth = min(limits.depth, MOST_QUERY_DEPTH)
     if query.at.end - query.at.start <= min(limits.clauses, limits.literals, depth):
         return  # every part takes at least one character
-    clauses = _Count(
-        "query_clauses",
-        "clauses, projections, sort keys, parameters and statements",
-        _CLAUSES,
-        limits.clauses,
-        "split the query, list values in one `[…] contains`, load many rows with `load`, or raise "
-        + limits.setting("clauses"),
-    )
-    literals = _Count(
-        "query_literals",
-        "literals",
-        _LITERALS,
-        limits.literals,
-        f"split the query, load many rows with `load`, or raise {limits.setting('literals')}",
-    )
-    patterns = _Count(
-        "query_depth",
-        "bindings, traversals and negations",
-        _PATTERNS,
-        depth,
-        "split the query into several"
-        + (f", or raise {limits.setting('depth')} to at most {MOST_QUERY_DEPTH}" if depth < MOST_QUERY_DEPTH else "")
-        + "; a chain over one edge is written with hops: {1,3}",
-    )
-    counts = (clauses, literals, patterns)
-    for kind, at in _parts(query):
-        for count in counts:
-            if kind in count.kinds:
-                count.add(at)
-    if findings := [finding for count in counts if (finding := count.finding(source)) is not None]:
+    deeper = f", or raise {limits.setting('depth')} to at most {MOST_QUERY_DEPTH}" if depth < MOST_QUERY_DEPTH else ""
+    parts = list(_parts(query))
+    findings = []
+    for name, what, kinds, limit, remedy in (
+        (
+            "query_clauses",
+            "clauses, projections, sort keys, parameters and statements",
+            _CLAUSES,
+            limits.clauses,
+            "split the query, list values in one `[…] contains`, load many rows with `load`, or raise "
+            + limits.setting("clauses"),
+        ),
+        (
+            "query_literals",
+            "literals",
+            _LITERALS,
+            limits.literals,
+            f"split the query, load many rows with `load`, or raise {limits.setting('literals')}",
+        ),
+        (
+            "query_depth",
+            "bindings, traversals and negations",
+            _PATTERNS,
+            depth,
+            f"split the query into several{deeper}; a chain over one edge is written with hops: {{1,3}}",
+        ),
+    ):
+        counted = [at for kind, at in parts if kind in kinds]
+        if len(counted) > limit:
+            message = f"{name}: {len(counted)} {what} in one query, the limit is {limit}"
+            findings.append(source.diagnostic(TOO_LARGE, message, counted[limit], suggestion=remedy))
+    if findings:
         raise CompileError(findings)
 
 
-def _parts(query: ast.Query) -> Iterator[tuple[type, ast.TextSpan]]:
+def _parts(query: ast.Query) -> Iterator[tuple[type, TextSpan]]:
     """What every node of the tree is and where it is, in source order."""
     waiting: list[object] = [query]
     while waiting:
         part = waiting.pop()
         if isinstance(part, tuple):
             waiting += reversed(part)
-        elif isinstance(part, Struct) and not isinstance(part, ast.TextSpan | ast.Name):
+        elif isinstance(part, Struct) and not isinstance(part, TextSpan | Name):
             yield type(part), part.at  # type: ignore[attr-defined]
             waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
 
 
-def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: QueryLimits) -> ResolvedQuery:
+def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: QueryLimits) -> resolved.Query:
     """The resolved query. Raises `CompileError` with every type error found, or for a query beyond the limits."""
     check_size(query, source, limits)
     findings = DiagnosticSink(source)
@@ -131,20 +92,28 @@ def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: 
     body = check_read(scope, query.body) if isinstance(query.body, ast.Read) else check_writes(scope, query.body)
     if findings.found:
         raise CompileError(findings.found)
-    return ResolvedQuery(query.name.text, parameters, body)
+    return resolved.Query(query.name.text, parameters, body)
 
 
 def _declare(scope: Scope, parameter: ast.Parameter) -> None:
-    if parameter.name == ir.NOW_PARAMETER:
-        scope.report(UNCODED, f"parameter name '${ir.NOW_PARAMETER}' is reserved for now()", parameter.at)
-    elif parameter.name in scope.parameters:
-        scope.report(UNCODED, f"parameter '${parameter.name}' is declared twice", parameter.at)
-    else:
-        type_ = _parameter_type(scope, parameter)
-        if type_ is None:
-            scope.broken.add(parameter.name)
-        else:
-            scope.parameters[parameter.name] = type_
+    name, written, at = parameter.name, parameter.type_name.text, parameter.type_name.at
+    if name == ir.NOW_PARAMETER:
+        scope.report(UNCODED, f"parameter name '${name}' is reserved for now()", parameter.at)
+        return
+    if name in scope.parameters:
+        scope.report(UNCODED, f"parameter '${name}' is declared twice", parameter.at)
+        return
+    if (type_ := declared_type(parameter)) is not None:
+        scope.parameters[name] = type_
+        return
+    scope.broken.add(name)
+    if parameter.dimension is not None and written == Scalar.VECTOR:
+        scope.report(UNCODED, f"parameter '${name}': {vector_dimension_problem(parameter.dimension)}", at)
+        return
+    spelling = written if parameter.dimension is None else f"{written}({parameter.dimension})"
+    remedy = ": a vector needs its dimension, as in Vector(4)" if written == Scalar.VECTOR else ""
+    message = f"parameter '${name}' has unknown type '{spelling}'{remedy}"
+    scope.report(UNCODED, message, at, near=written, among=SCALAR_NAMES)
 
 
 def declared_type(parameter: ast.Parameter) -> PropertyType | None:
@@ -154,21 +123,4 @@ def declared_type(parameter: ast.Parameter) -> PropertyType | None:
         return PropertyType.vector(parameter.dimension, nullable=parameter.nullable)
     if parameter.dimension is None and name in SCALAR_NAMES:
         return PropertyType(SCALAR_NAMES[name], nullable=parameter.nullable, list=parameter.is_list)
-    return None
-
-
-def _parameter_type(scope: Scope, parameter: ast.Parameter) -> PropertyType | None:
-    if (type_ := declared_type(parameter)) is not None:
-        return type_
-    name = parameter.type_name.text
-    if parameter.dimension is not None and name == Scalar.VECTOR:
-        problem = vector_dimension_problem(parameter.dimension)
-        scope.report(UNCODED, f"parameter '${parameter.name}': {problem}", parameter.type_name.at)
-        return None
-    message = f"parameter '${parameter.name}' has unknown type '{name}'"
-    if name == Scalar.VECTOR:
-        message += ": a vector needs its dimension, as in Vector(4)"
-    elif parameter.dimension is not None:
-        message = f"parameter '${parameter.name}' has unknown type '{name}({parameter.dimension})'"
-    scope.report(UNCODED, message, parameter.type_name.at, near=name, among=SCALAR_NAMES)
     return None

@@ -6,19 +6,22 @@ demands of `limit` (T21, T17, T18); what aggregation demands of the other projec
 
 from __future__ import annotations
 
-from omnigraph.language.query import ir
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import check_expression, check_value, refuse_blob
 from omnigraph.language.query.check.match import check_clauses
 from omnigraph.language.query.check.scope import Scope
-from omnigraph.language.query.resolved import OutputName, ResolvedProjection, ResolvedRead, ResolvedSort
+from omnigraph.language.query.resolved import OutputName
 from omnigraph.language.query.syntax_errors import DISTINCT, NO_NULL
 
 # Words that begin a projection elsewhere, and would be the name of an output column here.
 _NOT_VALUES = {"distinct": DISTINCT, "null": NO_NULL}
 
 
-def check_read(scope: Scope, read: ast.Read) -> ResolvedRead:
+_CALL_NAMES: dict[type, str] = {ast.NearestCall: "nearest", ast.Bm25Call: "bm25", ast.RrfCall: "rrf"}
+
+
+def check_read(scope: Scope, read: ast.Read) -> resolved.Read:
     clauses = check_clauses(scope, read.match.clauses)
     projections = [_projection(scope, projection) for projection in read.returns.projections]
     keys = () if read.order is None else read.order.keys
@@ -26,7 +29,7 @@ def check_read(scope: Scope, read: ast.Read) -> ResolvedRead:
     _check_names(scope, read)
     _check_ranked_order(scope, read)
     _check_grouping(scope, read)
-    return ResolvedRead(
+    return resolved.Read(
         clauses=clauses,
         nodes=scope.nodes,
         edges=scope.edges,
@@ -36,7 +39,7 @@ def check_read(scope: Scope, read: ast.Read) -> ResolvedRead:
     )
 
 
-def _projection(scope: Scope, projection: ast.Projection) -> ResolvedProjection | None:
+def _projection(scope: Scope, projection: ast.Projection) -> resolved.Projection | None:
     written = projection.expression
     if isinstance(written, ast.Alias) and written.name in _NOT_VALUES:
         scope.report("T36", f"'{written.name}' is not a value", written.at, help=_NOT_VALUES[written.name])
@@ -45,7 +48,7 @@ def _projection(scope: Scope, projection: ast.Projection) -> ResolvedProjection 
     if value is None or refuse_blob(scope, value, projection.expression.at):
         return None
     alias = None if projection.alias is None else projection.alias.text
-    return ResolvedProjection(
+    return resolved.Projection(
         value=value,
         name=alias or executed_name(projection.expression),
         described_name=alias or _described_name(projection.expression),
@@ -64,12 +67,9 @@ def _check_names(scope: Scope, read: ast.Read) -> None:
         if known.setdefault(name, projection) is not projection:
             written = ", because an aggregate without a name has that of its argument"
             unnamed = projection.alias is None and isinstance(projection.expression, ast.AggregateCall)
-            scope.report(
-                "T25",
-                f"two columns are called '{name}'{written if unnamed else ''}",
-                projection.at,
-                help=f"give one of them another name: `as {_free_name(name, read)}`",
-            )
+            message = f"two columns are called '{name}'{written if unnamed else ''}"
+            remedy = f"give one of them another name: `as {_free_name(name, read)}`"
+            scope.report("T25", message, projection.at, help=remedy)
 
 
 def _free_name(name: str, read: ast.Read) -> str:
@@ -103,24 +103,18 @@ def _described_name(expression: ast.Expression) -> str:
             return "now"
         case ast.AggregateCall() | ast.TextCall():
             return expression.function.value
-        case ast.NearestCall():
-            return "nearest"
-        case ast.Bm25Call():
-            return "bm25"
-        case ast.RrfCall():
-            return "rrf"
         case _:
-            return "literal"
+            return _CALL_NAMES.get(type(expression), "literal")
 
 
-def _sort_key(scope: Scope, key: ast.SortKey) -> ResolvedSort | None:
+def _sort_key(scope: Scope, key: ast.SortKey) -> resolved.Sort | None:
     descending = key.direction == "desc"
     if isinstance(key.expression, ast.Alias):
-        return ResolvedSort(OutputName(key.expression.name, key.expression.at), descending, key.at)
+        return resolved.Sort(OutputName(key.expression.name, key.expression.at), descending, key.at)
     value = check_value(scope, key.expression)
     if value is None or refuse_blob(scope, value, key.expression.at):
         return None
-    return ResolvedSort(value, descending, key.at)
+    return resolved.Sort(value, descending, key.at)
 
 
 def _check_ranked_order(scope: Scope, read: ast.Read) -> None:
@@ -148,8 +142,5 @@ def _check_grouping(scope: Scope, read: ast.Read) -> None:
         return
     for expression in expressions:
         if not isinstance(expression, ast.AggregateCall | ast.PropertyAccess | ast.Variable):
-            scope.report(
-                "T9",
-                "the projections beside an aggregate group its rows and must be property accesses or variables",
-                expression.at,
-            )
+            message = "the projections beside an aggregate group its rows and must be property accesses or variables"
+            scope.report("T9", message, expression.at)

@@ -7,11 +7,11 @@ mistake is reported once and not at every use.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from itertools import count
 
-from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query.syntax import TextSpan
-from omnigraph.language.source import DiagnosticSink, did_you_mean
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType, Property, TableType
+from omnigraph.language.source import DiagnosticSink, Name, TextSpan, did_you_mean
 from omnigraph.language.types import PropertyType
 
 UNCODED = "type error"
@@ -31,7 +31,7 @@ class Scope:
         self.edges: dict[str, EdgeType] = {}
         self.broken: set[str] = set()
         # What negations bound so far on their own, at any depth, with the place of the negation.
-        self.introduced_inside: list[tuple[str, NodeType | EdgeType, TextSpan]] = []
+        self.introduced_inside: list[tuple[str, TableType, TextSpan]] = []
         self._hidden = count(1)
 
     def anonymous_name(self) -> str:
@@ -39,12 +39,9 @@ class Scope:
         return f"#{next(self._hidden)}"
 
     def inner(self) -> Scope:
-        scope = Scope(self.catalog, self.findings)
-        scope.parameters = self.parameters
-        scope.nodes = dict(self.nodes)
-        scope.edges = dict(self.edges)
-        scope.broken = set(self.broken)
-        scope._hidden = self._hidden
+        scope = copy(self)
+        scope.nodes, scope.edges, scope.broken = dict(self.nodes), dict(self.edges), set(self.broken)
+        scope.introduced_inside = []
         return scope
 
     def report(
@@ -60,13 +57,21 @@ class Scope:
         """One finding. `near` is the name that missed, `among` what it could have meant; `help` is any other remedy."""
         crowded = len(self.findings.found) >= _SUGGESTIONS
         suggestion = help if near is None or crowded else did_you_mean(near, among) or help
-        self.findings.report(code, message, (at.start, at.end), suggestion=suggestion)
+        self.findings.report(code, message, at, suggestion=suggestion)
+
+    def property_of(self, owner: TableType, name: Name, code: str) -> Property | None:
+        """The property of a type, or None after a finding under `code`."""
+        prop = owner.properties.get(name.text)
+        if prop is None:
+            message = f"{owner.kind} type '{owner.name}' has no property '{name.text}'"
+            self.report(code, message, name.at, near=name.text, among=owner.properties)
+        return prop
 
     def binds(self, variable: str) -> bool:
         """Whether a node or an edge has this name."""
         return variable in self.nodes or variable in self.edges
 
-    def variables(self) -> dict[str, NodeType | EdgeType]:
+    def variables(self) -> dict[str, TableType]:
         return {**self.nodes, **self.edges}
 
 

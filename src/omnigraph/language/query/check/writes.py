@@ -5,35 +5,31 @@ Statements are independent here; that inserts and deletes can't share a query is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from omnigraph.language.catalog import EdgeType, NodeType, Property
-from omnigraph.language.query import ir
+from omnigraph.language.catalog import EdgeType, NodeType, Property, TableType
+from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import cell_value
 from omnigraph.language.query.check.filters import comparison_operator
 from omnigraph.language.query.check.scope import Scope
-from omnigraph.language.query.resolved import (
-    ResolvedAssignment,
-    ResolvedDelete,
-    ResolvedInsertEdge,
-    ResolvedInsertNode,
-    ResolvedStatement,
-    ResolvedUpdate,
-    ResolvedWrites,
-)
-from omnigraph.language.query.syntax import TextSpan
+from omnigraph.language.source import TextSpan
 
 _ENDPOINTS = {end.value: end for end in ir.Endpoint}
 _EQUALITY = frozenset({ir.Operator.EQUAL, ir.Operator.NOT_EQUAL})
 
 
-def check_writes(scope: Scope, writes: ast.Writes) -> ResolvedWrites:
-    resolved = [_statement(scope, statement) for statement in writes.statements]
-    return ResolvedWrites(tuple(statement for statement in resolved if statement is not None))
+def check_writes(scope: Scope, writes: ast.Writes) -> resolved.Writes:
+    checked = []
+    for statement in writes.statements:
+        plan = _statement(scope, statement)
+        if plan is not None:
+            assigned_at = () if isinstance(statement, ast.Delete) else tuple(a.at for a in statement.assignments)
+            checked.append(resolved.Write(plan, statement.at, assigned_at))
+    return resolved.Writes(tuple(checked))
 
 
-def _statement(scope: Scope, statement: ast.Statement) -> ResolvedStatement | None:
+def _statement(scope: Scope, statement: ast.Statement) -> ir.WriteStatement | None:
     name = statement.type_name.text
     # A node type hides an edge type of the same name.
     target = scope.catalog.nodes.get(name) or scope.catalog.edge_named(name)
@@ -41,35 +37,35 @@ def _statement(scope: Scope, statement: ast.Statement) -> ResolvedStatement | No
         known = [*scope.catalog.nodes, *scope.catalog.edges]
         scope.report("T10", f"unknown node/edge type '{name}'", statement.type_name.at, near=name, among=known)
         return None
-    match statement, target:
-        case ast.Insert(), NodeType():
-            return _insert_node(scope, statement, target)
-        case ast.Insert(), EdgeType():
+    match statement:
+        case ast.Insert():
+            if isinstance(target, NodeType):
+                return _insert_node(scope, statement, target)
             return _insert_edge(scope, statement, target)
-        case ast.Update(), EdgeType():
-            scope.report("T16", f"update of edge type '{target.name}' is not supported", statement.type_name.at)
-            return None
-        case ast.Update(), NodeType():
-            return _update(scope, statement, target)
-        case ast.Delete(), _:
+        case ast.Update():
+            if isinstance(target, EdgeType):
+                scope.report("T16", f"update of edge type '{target.name}' is not supported", statement.type_name.at)
+                return None
+            assigned = _assignments(scope, statement.assignments, target)
+            where = _where(scope, statement.predicate, target)
+            return None if assigned is None or where is None else ir.UpdateNodes(target, assigned, where)
+        case ast.Delete():
             where = _where(scope, statement.predicate, target)
             if where is None:
                 return None
-            cascades = scope.catalog.incident_edges(target.name) if isinstance(target, NodeType) else ()
-            return ResolvedDelete(target, where, cascades, statement.at)
-    return None
+            if isinstance(target, EdgeType):
+                return ir.DeleteEdges(target, where)
+            return ir.DeleteNodes(target, where, scope.catalog.incident_edges(target.name))
 
 
-def _insert_node(scope: Scope, insert: ast.Insert, node: NodeType) -> ResolvedInsertNode | None:
+def _insert_node(scope: Scope, insert: ast.Insert, node: NodeType) -> ir.InsertNode | None:
     assigned = _assignments(scope, insert.assignments, node)
     provided = {assignment.property.text for assignment in insert.assignments}
     complete = _check_required(scope, node, provided, insert.type_name.at)
-    if assigned is None or not complete:
-        return None
-    return ResolvedInsertNode(node, tuple(assigned), insert.at)
+    return ir.InsertNode(node, assigned) if assigned is not None and complete else None
 
 
-def _insert_edge(scope: Scope, insert: ast.Insert, edge: EdgeType) -> ResolvedInsertEdge | None:
+def _insert_edge(scope: Scope, insert: ast.Insert, edge: EdgeType) -> ir.InsertEdge | None:
     ends: dict[ir.Endpoint, ir.Value] = {}
     rest: list[ast.Assignment] = []
     seen: set[str] = set()
@@ -96,22 +92,14 @@ def _insert_edge(scope: Scope, insert: ast.Insert, edge: EdgeType) -> ResolvedIn
     complete = _check_required(scope, edge, {a.property.text for a in rest}, insert.type_name.at)
     if assigned is None or not complete or not sound or len(ends) < len(ir.Endpoint):
         return None
-    return ResolvedInsertEdge(edge, ends[ir.Endpoint.FROM], ends[ir.Endpoint.TO], tuple(assigned), insert.at)
-
-
-def _update(scope: Scope, update: ast.Update, node: NodeType) -> ResolvedUpdate | None:
-    assigned = _assignments(scope, update.assignments, node)
-    where = _where(scope, update.predicate, node)
-    if assigned is None or where is None:
-        return None
-    return ResolvedUpdate(node, tuple(assigned), where, update.at)
+    return ir.InsertEdge(edge, ends[ir.Endpoint.FROM], ends[ir.Endpoint.TO], assigned)
 
 
 def _assignments(
-    scope: Scope, assignments: Sequence[ast.Assignment], target: NodeType | EdgeType
-) -> list[ResolvedAssignment] | None:
+    scope: Scope, assignments: Sequence[ast.Assignment], target: TableType
+) -> tuple[ir.Assign, ...] | None:
     """All of them, or None when one is at fault."""
-    resolved: list[ResolvedAssignment] = []
+    checked: list[ir.Assign] = []
     seen: set[str] = set()
     for assignment in assignments:
         name = assignment.property.text
@@ -119,13 +107,11 @@ def _assignments(
             _report_duplicate(scope, target, assignment)
             continue
         seen.add(name)
-        prop = _known_property(scope, target, target.properties, assignment.property)
-        if prop is None:
-            continue
-        value = _cell(scope, target, prop, assignment.value)
-        if value is not None:
-            resolved.append(ResolvedAssignment(prop, value, assignment.at))
-    return resolved if len(resolved) == len(assignments) else None
+        prop = scope.property_of(target, assignment.property, "T11")
+        value = None if prop is None else _cell(scope, target, prop, assignment.value)
+        if prop is not None and value is not None:
+            checked.append(ir.Assign(prop, value))
+    return tuple(checked) if len(checked) == len(assignments) else None
 
 
 def _endpoint_property(scope: Scope, edge: EdgeType, end: ir.Endpoint, cell: ast.Cell) -> Property:
@@ -138,46 +124,28 @@ def _endpoint_property(scope: Scope, edge: EdgeType, end: ir.Endpoint, cell: ast
     return Property(name=end.value, id=0, type=key.as_nullable(False), column=column)
 
 
-def _report_duplicate(scope: Scope, target: NodeType | EdgeType, assignment: ast.Assignment) -> None:
+def _report_duplicate(scope: Scope, target: TableType, assignment: ast.Assignment) -> None:
     message = f"duplicate assignment of '{target.name}.{assignment.property.text}'"
     scope.report("T13", message, assignment.property.at)
 
 
-def _known_property(
-    scope: Scope, target: NodeType | EdgeType, properties: Mapping[str, Property], name: ast.Name
-) -> Property | None:
-    prop = properties.get(name.text)
-    if prop is None:
-        message = f"{target.kind} type '{target.name}' has no property '{name.text}'"
-        scope.report("T11", message, name.at, near=name.text, among=properties)
-    return prop
-
-
-def _cell(scope: Scope, target: NodeType | EdgeType, prop: Property, cell: ast.Cell) -> ir.Value | None:
+def _cell(scope: Scope, target: TableType, prop: Property, cell: ast.Cell) -> ir.Value | None:
     return cell_value(scope, target.name, prop, cell, expected=prop.type, not_a_parameter="T14")
 
 
-def _check_required(scope: Scope, target: NodeType | EdgeType, provided: set[str], at: TextSpan) -> bool:
+def _check_required(scope: Scope, target: TableType, provided: set[str], at: TextSpan) -> bool:
     """T12 for each missing one. A vector may be left out when the text it is made from is there."""
     complete = True
     for prop in target.properties.values():
-        if prop.type.nullable or prop.name in provided:
+        if prop.type.nullable or prop.name in provided or (prop.embed and prop.embed.property in provided):
             continue
-        if prop.embed is None:
-            message = f"insert into '{target.name}' must provide non-nullable property '{prop.name}'"
-        elif prop.embed.property in provided:
-            continue
-        else:
-            message = (
-                f"insert into '{target.name}' must provide non-nullable property '{prop.name}' "
-                f"or its embed source '{prop.embed.property}'"
-            )
-        scope.report("T12", message, at)
+        source = f" or its embed source '{prop.embed.property}'" if prop.embed else ""
+        scope.report("T12", f"insert into '{target.name}' must provide non-nullable property '{prop.name}'{source}", at)
         complete = False
     return complete
 
 
-def _where(scope: Scope, predicate: ast.Predicate, target: NodeType | EdgeType) -> ir.Where | None:
+def _where(scope: Scope, predicate: ast.Predicate, target: TableType) -> ir.Where | None:
     name = predicate.property.text
     column: Property | ir.Endpoint
     if isinstance(target, EdgeType) and name in _ENDPOINTS:
@@ -188,14 +156,13 @@ def _where(scope: Scope, predicate: ast.Predicate, target: NodeType | EdgeType) 
             scope.report("T7", message, predicate.at)
             return None
     else:
-        known = _known_property(scope, target, target.properties, predicate.property)
+        known = scope.property_of(target, predicate.property, "T11")
         if known is None:
             return None
         column = prop = known
     if prop.type.is_blob:
-        scope.report(
-            "T11", f"blob property '{target.name}.{name}' can't stand in a WHERE predicate", predicate.property.at
-        )
+        message = f"blob property '{target.name}.{name}' can't stand in a WHERE predicate"
+        scope.report("T11", message, predicate.property.at)
         return None
     value = _cell(scope, target, prop, predicate.value)
     return None if value is None else ir.Where(column, comparison_operator(predicate.operator), value)
