@@ -137,7 +137,7 @@ def _claim(objects: Objects, identity: GraphIdentity) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What a location without a graph holds: an example of a file that an init writes, and of one that it does not."""
+    """Files at a location without a graph: an example of those that an init writes, and of others."""
 
     is_graph: bool
     own: str | None = None

@@ -1,7 +1,7 @@
 """Sets of integers as ascending arrays: distinct values, unions, membership, all by sorting.
 
 The set functions of NumPy hash integers since 2.3, which is up to sixty times slower than sorting them, and much worse
-on what is nearly sorted already, as row ids are. Everybody who needs a set of numbers comes here; nothing else calls
+on what is nearly sorted already, as row ids are. All sets of numbers are made here; nothing else calls
 `np.unique`, `np.union1d`, `np.intersect1d` or `np.isin`.
 """
 
@@ -19,7 +19,7 @@ _WIDEST_TABLE: Final = 6
 
 
 class Factorization(NamedTuple):
-    """Distinct values, ascending; where each first stood in the input; the place of every input among them."""
+    """Distinct values, ascending; the first position of each in the input; the position of every input among them."""
 
     values: NDArray[Any]
     first: NDArray[np.int64]
@@ -57,7 +57,7 @@ def factorize(values: NDArray[Any]) -> Factorization:
 
 
 def union(left: NDArray[Number], right: NDArray[Number]) -> NDArray[Number]:
-    """What stands in either of two ascending arrays, each once."""
+    """The values of two ascending arrays, each once."""
     if not len(left) or not len(right):
         return left if len(left) else right
     both = np.concatenate((left, right))
@@ -66,7 +66,7 @@ def union(left: NDArray[Number], right: NDArray[Number]) -> NDArray[Number]:
 
 
 def find_positions(ordered: NDArray[Number], values: NDArray[Number]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where each value stands in an ascending array, and whether it is there at all."""
+    """The position of each value in an ascending array, and whether it is there at all."""
     if not len(ordered):
         return np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
     found = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
@@ -74,7 +74,7 @@ def find_positions(ordered: NDArray[Number], values: NDArray[Number]) -> tuple[N
 
 
 def is_member(values: NDArray[Number], allowed: NDArray[Number]) -> NDArray[np.bool_]:
-    """Whether each value is one of the allowed ones, which stand in any order."""
+    """Whether each value is one of the allowed ones, which come in any order."""
     if not len(allowed) or not len(values):
         return np.zeros(len(values), np.bool_)
     if int(allowed.max()) - int(allowed.min()) <= _WIDEST_TABLE * (len(values) + len(allowed)):

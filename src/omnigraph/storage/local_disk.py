@@ -44,12 +44,11 @@ _BY_ERRNO: Final[dict[int, tuple[StorageErrorKind, str]]] = {
     errno.ENFILE: (StorageErrorKind.CONFIGURATION, "too many open files; raise the limit of the system"),
     errno.EXDEV: (StorageErrorKind.CONFIGURATION, "a graph has to lie on one file system"),
     errno.ENOENT: (StorageErrorKind.NOT_FOUND, ""),
-    errno.EINTR: (StorageErrorKind.TRANSIENT, ""),
-    errno.EAGAIN: (StorageErrorKind.TRANSIENT, ""),
-    errno.ETIMEDOUT: (StorageErrorKind.TRANSIENT, ""),
-    errno.ECONNREFUSED: (StorageErrorKind.TRANSIENT, ""),
-    errno.ECONNRESET: (StorageErrorKind.TRANSIENT, ""),
     errno.EIO: (StorageErrorKind.PERMANENT, "the disk reports an error; check it before anything else is written"),
+    **dict.fromkeys(
+        (errno.EINTR, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ECONNRESET),
+        (StorageErrorKind.TRANSIENT, ""),
+    ),
 }
 
 _ANSWERS_THAT_PASS: Final = frozenset({408, 425, 429})

@@ -78,8 +78,8 @@ class Location:
             raise BadRequestError("a graph location must not be empty: give a path, file://, s3://, gs:// or az:// URI")
         environment = os.environ if environment is None else environment
         if "://" not in text:
-            path = str(Path(text).expanduser().absolute())
-            return Location(os.path.normpath(path), "file", "", os.path.normpath(path))
+            path = os.path.normpath(Path(text).expanduser().absolute())
+            return Location(path, "file", "", path)
         parts = urlsplit(text)
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):

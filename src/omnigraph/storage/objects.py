@@ -105,7 +105,7 @@ class Objects:
 
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the object exists already, which after a lost response may be our own doing.
-        Either answer is durable. Of an error, `may_have_happened` says whether the object could stand nevertheless."""
+        Either answer is durable. Of an error, `may_have_happened` says whether the object may exist nevertheless."""
         with self._request("create", path):
             if self._disk is not None:
                 return self._disk.create(path, data)

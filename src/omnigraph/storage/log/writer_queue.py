@@ -197,7 +197,7 @@ class FairLocks:
             if not granted.is_set():
                 began = time.perf_counter()
                 granted.wait()
-                # The one who holds the lock of one key meets here the holders of other keys.
+                # The holder of the lock of one key meets here the holders of other keys.
                 with self._lock:
                     self.waits.waited += 1
                     self.waits.seconds += time.perf_counter() - began

@@ -94,7 +94,7 @@ class Table:
 
     @cached_property
     def key(self) -> str:
-        """The table and its version: what is read under one key never changes."""
+        """The table and its version: the rows under one key never change."""
         return f"{self.state.path}@{self.state.version}"
 
     @cached_property
@@ -107,7 +107,7 @@ class Table:
         return frozenset(self.schema.names)
 
     def reading(self) -> AbstractContextManager[None]:
-        """Lance reads this version: what goes wrong leaves as one of our errors, and names what is damaged."""
+        """Lance reads this version: a failure leaves as one of our errors, which names the damaged file."""
         return translate_errors(f"reading {self.state.path}", self._location, self.state, self._dataset)
 
     def writing(self, doing: str = "writing") -> AbstractContextManager[None]:

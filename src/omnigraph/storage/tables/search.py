@@ -86,7 +86,7 @@ def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
 
 def indexed_documents(table: Table, segment: IndexSegment) -> tuple[RowIds, NDArray[np.uint32]]:
     """Every document of a text index segment as it was built: row ids, and how many tokens each has. Rows without any
-    token are no documents. Rows deleted or rewritten since are still listed."""
+    token are not documents. Rows deleted or rewritten since are still listed."""
     directory = f"{table._dataset.uri}/_indices/{segment.uuid}"
     options = table._dataset.latest_storage_options()
     with table.reading():
