@@ -419,8 +419,6 @@ ReadOperator: TypeAlias = (
 
 
 class QueryParameter(Struct, frozen=True):
-    """A declared parameter."""
-
     name: str
     type: PropertyType
 
@@ -505,8 +503,6 @@ class DeleteNodes(Struct, frozen=True):
 
 
 class DeleteEdges(Struct, frozen=True):
-    """Remove every matching edge."""
-
     type: EdgeType
     where: Where
 

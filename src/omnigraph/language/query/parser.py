@@ -92,9 +92,7 @@ def _pieces(text: str) -> Iterator[tuple[Sequence[Lexeme], Lexeme]]:
 
 
 def _begins_query(text: str, tokens: Sequence[Lexeme], i: int) -> bool:
-    if tokens[i] != "query" or i + 2 >= len(tokens):
-        return False
-    if tokens[i + 1].type != WORD or tokens[i + 2] != "(":
+    if tokens[i] != "query" or i + 2 >= len(tokens) or tokens[i + 1].type != WORD or tokens[i + 2] != "(":
         return False
     return i == 0 or tokens[i - 1] == "}" or "\n" in text[tokens[i - 1].end_pos : tokens[i].start_pos]
 

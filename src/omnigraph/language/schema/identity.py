@@ -12,17 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec.structs import replace
 
 from omnigraph.errors import Diagnostic
-from omnigraph.language.catalog import (
-    EDGE_SYSTEM_COLUMNS,
-    NODE_SYSTEM_COLUMNS,
-    AnyType,
-    Catalog,
-    EdgeType,
-    InterfaceType,
-    NodeType,
-    Property,
-    TypeKind,
-)
+from omnigraph.language.catalog import SYSTEM_COLUMNS, AnyType, Catalog, InterfaceType, NodeType, Property, TypeKind
 from omnigraph.language.schema.resolved import DeclaredProperty, DeclaredSchema, DeclaredType
 from omnigraph.language.source import DiagnosticSink, Name, did_you_mean
 
@@ -110,9 +100,9 @@ class _Allocator:
         """The type with its id and those of its properties; a new table gets its incarnation later."""
         meaning = declared.meaning
         matched = self._match_properties(declared, origin)
-        used = list(origin.used_columns) if isinstance(origin, NodeType | EdgeType) else []
-        system = EDGE_SYSTEM_COLUMNS if declared.kind == "edge" else NODE_SYSTEM_COLUMNS
-        taken = {column.lower() for column in (*used, *system)}
+        table = None if isinstance(origin, InterfaceType) else origin
+        used = [] if table is None else list(table.used_columns)
+        taken = {column.lower() for column in (*used, *SYSTEM_COLUMNS[declared.kind])}
         identities = {name: (prop.id, prop.column) for name, prop in matched.items()}
         for name in sorted(declared.properties.keys() - matched.keys()):
             column = name if declared.kind == "interface" else _fresh_column(name, taken)
@@ -126,8 +116,8 @@ class _Allocator:
         if isinstance(meaning, InterfaceType):
             return replace(meaning, id=id_, property_list=tuple(properties))
         meaning = replace(meaning, id=id_, property_list=tuple(properties), used_columns=tuple(used))
-        if isinstance(origin, NodeType | EdgeType):
-            meaning = replace(meaning, table_incarnation=origin.table_incarnation, birth_name=origin.birth_name)
+        if table is not None:
+            meaning = replace(meaning, table_incarnation=table.table_incarnation, birth_name=table.birth_name)
         if isinstance(meaning, NodeType):
             return replace(meaning, key=tuple(sorted(meaning.key, key=identities.__getitem__)))
         return meaning
