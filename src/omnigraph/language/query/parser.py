@@ -68,8 +68,7 @@ def _source(text: str, path: str | None, limits: QueryLimits) -> SourceText:
     source = SourceText(text, path)
     remedy = "pass long values as parameters, load many rows with `load`, or raise " + limits.setting("bytes")
     source.check_size("query_bytes", limits.bytes, remedy)
-    surrogate = LONE_SURROGATE.search(text)
-    if surrogate is not None:
+    if (surrogate := LONE_SURROGATE.search(text)) is not None:
         message = "the text holds half of a surrogate pair, which no file can"
         raise CompileError([source.diagnostic(SYNTAX, message, TextSpan(*surrogate.span()))])
     return source

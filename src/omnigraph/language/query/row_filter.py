@@ -164,9 +164,7 @@ class Visibility:
 
 def visibility_of(visibilities: Iterable[TypeVisibility], schema: Catalog | None = None) -> Visibility:
     """The visibility of an actor, from the types that are restricted."""
-    return Visibility(
-        {visibility.type.type_key: visibility for visibility in visibilities if not visibility.is_unrestricted}, schema
-    )
+    return Visibility({each.type.type_key: each for each in visibilities if not each.is_unrestricted}, schema)
 
 
 UNRESTRICTED: Final = Visibility()
