@@ -513,8 +513,8 @@ WriteStatement: TypeAlias = InsertNode | InsertEdge | UpdateNodes | DeleteNodes 
 class WritePlan(Struct, frozen=True):
     """A mutation, ready to run: statements in order, one atomic commit.
 
-    Either constructive (inserts and updates, later statements see earlier ones) or destructive (deletes only, every
-    statement sees the committed state); never both.
+    Either inserts and updates, of which later statements see earlier ones, or deletes, which all see the committed
+    state; never both.
     """
 
     name: str
