@@ -23,10 +23,9 @@ from omnigraph.language.types import PropertyType
 
 CATALOG_FORMAT = 1
 
-NODE_SYSTEM_COLUMNS = ("id",)
-EDGE_SYSTEM_COLUMNS = ("id", "src", "dst")
-
 TypeKind: TypeAlias = Literal["interface", "node", "edge"]
+
+SYSTEM_COLUMNS: dict[TypeKind, tuple[str, ...]] = {"interface": ("id",), "node": ("id",), "edge": ("id", "src", "dst")}
 
 
 class IndexKind(StrEnum):
@@ -176,7 +175,7 @@ class NodeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, di
     """A node type. `key` lists its members in stable-property-id order, the order ids are made in."""
 
     kind: ClassVar[TypeKind] = "node"
-    system_columns: ClassVar[tuple[str, ...]] = NODE_SYSTEM_COLUMNS
+    system_columns: ClassVar[tuple[str, ...]] = SYSTEM_COLUMNS["node"]
 
     name: str
     id: int
@@ -220,7 +219,7 @@ class EdgeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, di
     """An edge type between two node types. Edges have no key; `src` and `dst` may stand in its constraints."""
 
     kind: ClassVar[TypeKind] = "edge"
-    system_columns: ClassVar[tuple[str, ...]] = EDGE_SYSTEM_COLUMNS
+    system_columns: ClassVar[tuple[str, ...]] = SYSTEM_COLUMNS["edge"]
 
     name: str
     id: int

@@ -178,8 +178,8 @@ def one_of(phrases: Sequence[str]) -> str:
 
 
 def _most_similar(name: str, candidates: Iterable[str]) -> str | None:
-    """What `difflib.get_close_matches` puts first. Only who could beat the best so far is compared in full, because
-    a full comparison costs far more than the two bounds before it."""
+    """What `difflib.get_close_matches` puts first. Only candidates that could beat the best so far are compared in
+    full, because a full comparison costs far more than the two bounds before it."""
     matcher = SequenceMatcher(b=name)
     least, best = LEAST_SIMILARITY, None
     for candidate in candidates:

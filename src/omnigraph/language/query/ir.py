@@ -419,8 +419,6 @@ ReadOperator: TypeAlias = (
 
 
 class QueryParameter(Struct, frozen=True):
-    """A declared parameter."""
-
     name: str
     type: PropertyType
 
@@ -505,8 +503,6 @@ class DeleteNodes(Struct, frozen=True):
 
 
 class DeleteEdges(Struct, frozen=True):
-    """Remove every matching edge."""
-
     type: EdgeType
     where: Where
 
@@ -517,8 +513,8 @@ WriteStatement: TypeAlias = InsertNode | InsertEdge | UpdateNodes | DeleteNodes 
 class WritePlan(Struct, frozen=True):
     """A mutation, ready to run: statements in order, one atomic commit.
 
-    Either constructive (inserts and updates, later statements see earlier ones) or destructive (deletes only, every
-    statement sees the committed state); never both.
+    Either inserts and updates, of which later statements see earlier ones, or deletes, which all see the committed
+    state; never both.
     """
 
     name: str

@@ -281,8 +281,8 @@ def _refusals(statement: resolved.Write) -> Iterator[tuple[str, TextSpan]]:
     if isinstance(plan, ir.InsertNode):
         assigned = {assignment.property.name for assignment in plan.assignments}
         for prop in plan.type.properties.values():
-            is_computed = prop.embed is None or prop.embed.on_write
-            if not is_computed and not prop.type.nullable and prop.name not in assigned:
+            is_supplied = prop.embed is not None and not prop.embed.on_write
+            if is_supplied and not prop.type.nullable and prop.name not in assigned:
                 named = f"missing required property '{plan.type.name}.{prop.name}'"
                 remedy = "unless the schema says @embed(..., on_write=true)"
                 yield f"{named}: vectors are not computed on insert, {remedy}", statement.at

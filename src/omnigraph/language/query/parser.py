@@ -68,8 +68,7 @@ def _source(text: str, path: str | None, limits: QueryLimits) -> SourceText:
     source = SourceText(text, path)
     remedy = "pass long values as parameters, load many rows with `load`, or raise " + limits.setting("bytes")
     source.check_size("query_bytes", limits.bytes, remedy)
-    surrogate = LONE_SURROGATE.search(text)
-    if surrogate is not None:
+    if (surrogate := LONE_SURROGATE.search(text)) is not None:
         message = "the text holds half of a surrogate pair, which no file can"
         raise CompileError([source.diagnostic(SYNTAX, message, TextSpan(*surrogate.span()))])
     return source
@@ -92,9 +91,7 @@ def _pieces(text: str) -> Iterator[tuple[Sequence[Lexeme], Lexeme]]:
 
 
 def _begins_query(text: str, tokens: Sequence[Lexeme], i: int) -> bool:
-    if tokens[i] != "query" or i + 2 >= len(tokens):
-        return False
-    if tokens[i + 1].type != WORD or tokens[i + 2] != "(":
+    if tokens[i] != "query" or i + 2 >= len(tokens) or tokens[i + 1].type != WORD or tokens[i + 2] != "(":
         return False
     return i == 0 or tokens[i - 1] == "}" or "\n" in text[tokens[i - 1].end_pos : tokens[i].start_pos]
 

@@ -140,9 +140,9 @@ class Visibility:
         """The same visibility for a snapshot with another schema: an older one, or that of another branch.
 
         Types and properties are found by what stays through a rename, so that one does not open anything; what was
-        dropped and declared anew is found by its name, for the same reason. A property that the state lacks, or has
-        with another type, is null there as far as a filter can tell, so the comparison is not true. What rules can't
-        speak of any more, because the schema dropped it, nobody sees who sees a part.
+        dropped and declared anew is found by its name, for the same reason. A property that the snapshot lacks, or has
+        with another type, is null there as far as a filter can tell, so the comparison is not true. Rules can't name
+        what the schema has dropped, so restricted actors don't see it.
         """
         if (known := self._on.get(catalog.digest)) is not None:
             return known
@@ -164,9 +164,7 @@ class Visibility:
 
 def visibility_of(visibilities: Iterable[TypeVisibility], schema: Catalog | None = None) -> Visibility:
     """The visibility of an actor, from the types that are restricted."""
-    return Visibility(
-        {visibility.type.type_key: visibility for visibility in visibilities if not visibility.is_unrestricted}, schema
-    )
+    return Visibility({each.type.type_key: each for each in visibilities if not each.is_unrestricted}, schema)
 
 
 UNRESTRICTED: Final = Visibility()

@@ -111,7 +111,7 @@ def describe_unexpected(
     # Enough of a token to recognise it; the caret points at the rest.
     shown = token if len(token) <= _LONGEST_TOKEN else f"{token[:_LONGEST_TOKEN]}…"
     found = "the end of the file" if token.type == END and not token else f"'{shown}'"
-    remedy = _foreign_syntax_hint(token, [str(seen) for seen in before], [str(seen) for seen in after], accepted)
+    remedy = _foreign_syntax_hint(token, list(map(str, before)), list(map(str, after)), accepted)
     return f"expected {_phrase(accepted)}, found {found}", remedy or _way_out(token, before, after, accepted)
 
 

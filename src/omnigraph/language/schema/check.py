@@ -12,15 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from omnigraph.language.catalog import (
-    EDGE_SYSTEM_COLUMNS,
-    NODE_SYSTEM_COLUMNS,
-    Cardinality,
-    EdgeType,
-    InterfaceType,
-    NodeType,
-    TypeKind,
-)
+from omnigraph.language.catalog import SYSTEM_COLUMNS, Cardinality, EdgeType, InterfaceType, NodeType, TypeKind
 from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.annotations import read_property, read_rename_from, read_type_annotations
 from omnigraph.language.schema.constraints import TypeRules
@@ -237,18 +229,18 @@ class _Declarer:
             if name in unreadable:
                 continue
             if name in own:
-                self._check_own_type(node, own[name], interfaces)
+                for interface in interfaces:
+                    self._check_own_type(node, own[name], interface)
                 effective[name] = own[name].join(tuple(interfaces), injected=False)
             elif self._agree(node, name, interfaces):
                 effective[name] = self._inject(node.text, interfaces[0], name).join(tuple(interfaces), injected=True)
         return effective
 
-    def _check_own_type(self, node: Name, own: DeclaredProperty, interfaces: Iterable[str]) -> None:
-        for interface in interfaces:
-            wanted = self.interfaces[interface].properties[own.name.text].meaning.type
-            if own.meaning.type != wanted:
-                message = f"'{node.text}.{own.name.text}' has type {own.meaning.type}, but interface '{interface}' "
-                self._error(f"{message}declares it as {wanted}", own.name.at)
+    def _check_own_type(self, node: Name, own: DeclaredProperty, interface: str) -> None:
+        wanted = self.interfaces[interface].properties[own.name.text].meaning.type
+        if own.meaning.type != wanted:
+            given = f"'{node.text}.{own.name.text}' has type {own.meaning.type}"
+            self._error(f"{given}, but interface '{interface}' declares it as {wanted}", own.name.at)
 
     def _agree(self, node: Name, name: str, interfaces: list[str]) -> bool:
         first, *others = (self.interfaces[interface].properties[name] for interface in interfaces)
@@ -296,7 +288,7 @@ class _Declarer:
                 name.at,
             )
             return False
-        if name.text in (EDGE_SYSTEM_COLUMNS if kind == "edge" else NODE_SYSTEM_COLUMNS):
+        if name.text in SYSTEM_COLUMNS[kind]:
             self._catalog_error(f"property name '{name.text}' in {kind} '{owner}' is taken by a system column", name.at)
             return False
         return True

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from omnigraph.errors import Diagnostic
 from omnigraph.language.catalog import AnyType, Catalog, EdgeType, InterfaceType, NodeType
 from omnigraph.language.schema.check import declare
-from omnigraph.language.schema.identity import allocate
+from omnigraph.language.schema.identity import Allocator
 from omnigraph.language.schema.parser import parse_recovering
 from omnigraph.language.schema.resolved import DeclaredSchema
 from omnigraph.language.source import DiagnosticSink, SourceText
@@ -45,7 +45,7 @@ def build_catalog(
 ) -> tuple[Catalog, tuple[Diagnostic, ...]]:
     """The catalog of a schema that follows the accepted one, and notes about its hints. `by_name` gives the one
     canonical order of a live graph."""
-    types, next_id, notes = allocate(schema, accepted)
+    types, next_id, notes = Allocator(schema, accepted).allocate()
     if by_name:
         types = sorted(map(_in_order, types), key=lambda type_: type_.name)
     catalog = Catalog(

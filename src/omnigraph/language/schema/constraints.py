@@ -9,14 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from omnigraph.language.catalog import (
-    EDGE_SYSTEM_COLUMNS,
-    NODE_SYSTEM_COLUMNS,
-    CheckRule,
-    InlineRule,
-    RangeRule,
-    TypeKind,
-)
+from omnigraph.language.catalog import SYSTEM_COLUMNS, CheckRule, InlineRule, RangeRule, TypeKind
 from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.resolved import DeclaredProperty, Report
 from omnigraph.language.source import Name, did_you_mean
@@ -110,7 +103,7 @@ class TypeRules:
             return None
         if (prop := self.properties.get(column.text)) is not None:
             return prop.meaning.type
-        if column.text in (NODE_SYSTEM_COLUMNS if self.kind == "node" else EDGE_SYSTEM_COLUMNS):
+        if column.text in SYSTEM_COLUMNS[self.kind]:
             self.report(f"@{rule} on '{self.owner}' can't name the system column '{column.text}'", column.at)
             return None
         known = [*self.properties, *(_EDGE_RULE_COLUMNS if self.kind == "edge" else ())]

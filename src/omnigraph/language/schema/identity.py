@@ -12,18 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec.structs import replace
 
 from omnigraph.errors import Diagnostic
-from omnigraph.language.catalog import (
-    EDGE_SYSTEM_COLUMNS,
-    NODE_SYSTEM_COLUMNS,
-    AnyType,
-    Catalog,
-    EdgeType,
-    InterfaceType,
-    NodeType,
-    Property,
-    TypeKind,
-)
-from omnigraph.language.schema.resolved import DeclaredProperty, DeclaredSchema, DeclaredType
+from omnigraph.language.catalog import SYSTEM_COLUMNS, AnyType, Catalog, InterfaceType, NodeType, Property, TypeKind
+from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, DeclaredSchema, DeclaredType
 from omnigraph.language.source import DiagnosticSink, Name, did_you_mean
 
 RENAME_ERROR = "rename error"
@@ -35,17 +25,9 @@ _KIND_ORDER: dict[TypeKind, int] = {"interface": 0, "node": 1, "edge": 2}
 _TypeKey = tuple[TypeKind, str]
 
 
-def allocate(
-    schema: DeclaredSchema, accepted: Catalog | None = None
-) -> tuple[list[AnyType], int, tuple[Diagnostic, ...]]:
-    """The types of `schema` with their identities, in source order, the next free id, and notes about hints.
+class Allocator:
+    """Gives identities to a schema. They follow `accepted` when a graph evolves; all are fresh when one is created."""
 
-    Identities follow `accepted` when a graph evolves; all are fresh when one is created.
-    """
-    return _Allocator(schema, accepted).allocate()
-
-
-class _Allocator:
     def __init__(self, schema: DeclaredSchema, accepted: Catalog | None) -> None:
         self.schema = schema
         self.creating = accepted is None
@@ -56,14 +38,15 @@ class _Allocator:
         self.next_id = self.accepted.next_id
 
     def allocate(self) -> tuple[list[AnyType], int, tuple[Diagnostic, ...]]:
-        """Ids are given to all types first, then to the properties of each, then to the tables."""
+        """The types in source order, the next free id, and notes about hints. Ids are given to all types first, then to
+        the properties of each, then to the tables."""
         ordered = sorted(self.schema.types, key=lambda t: (_KIND_ORDER[t.kind], t.name.text))
         origins = self._match_types(ordered)
         ids = {t.key: origins[t.key].id if t.key in origins else self._fresh() for t in ordered}
         by_id = sorted(ordered, key=lambda t: ids[t.key])
         types = {t.key: self._identify(t, ids[t.key], origins.get(t.key)) for t in by_id}
         for key, type_ in types.items():
-            if not isinstance(type_, InterfaceType) and type_.table_incarnation == 0:
+            if not isinstance(type_, InterfaceType) and type_.table_incarnation == UNIDENTIFIED:
                 types[key] = replace(type_, table_incarnation=self._fresh())
         self.errors.raise_if_any()
         return [types[t.key] for t in self.schema.types], self.next_id, tuple(self.notes.found)
@@ -110,9 +93,9 @@ class _Allocator:
         """The type with its id and those of its properties; a new table gets its incarnation later."""
         meaning = declared.meaning
         matched = self._match_properties(declared, origin)
-        used = list(origin.used_columns) if isinstance(origin, NodeType | EdgeType) else []
-        system = EDGE_SYSTEM_COLUMNS if declared.kind == "edge" else NODE_SYSTEM_COLUMNS
-        taken = {column.lower() for column in (*used, *system)}
+        table = None if isinstance(origin, InterfaceType) else origin
+        used = [] if table is None else list(table.used_columns)
+        taken = {column.lower() for column in (*used, *SYSTEM_COLUMNS[declared.kind])}
         identities = {name: (prop.id, prop.column) for name, prop in matched.items()}
         for name in sorted(declared.properties.keys() - matched.keys()):
             column = name if declared.kind == "interface" else _fresh_column(name, taken)
@@ -126,8 +109,8 @@ class _Allocator:
         if isinstance(meaning, InterfaceType):
             return replace(meaning, id=id_, property_list=tuple(properties))
         meaning = replace(meaning, id=id_, property_list=tuple(properties), used_columns=tuple(used))
-        if isinstance(origin, NodeType | EdgeType):
-            meaning = replace(meaning, table_incarnation=origin.table_incarnation, birth_name=origin.birth_name)
+        if table is not None:
+            meaning = replace(meaning, table_incarnation=table.table_incarnation, birth_name=table.birth_name)
         if isinstance(meaning, NodeType):
             return replace(meaning, key=tuple(sorted(meaning.key, key=identities.__getitem__)))
         return meaning

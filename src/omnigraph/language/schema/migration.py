@@ -67,10 +67,7 @@ class Evolution(NamedTuple):
 
 
 def evolve(accepted: Catalog, schema: str | DeclaredSchema, *, allow_data_loss: bool = False) -> Evolution:
-    """Plan the way from `accepted`, the catalog of a graph, to `schema`.
-
-    With `allow_data_loss` every drop is a hard one.
-    """
+    """Plan the way from `accepted`, the catalog of a graph, to `schema`; with `allow_data_loss` every drop is hard."""
     declared = declare_schema(schema) if isinstance(schema, str) else schema
     desired, notes = build_catalog(declared, accepted, by_name=True)
     steps: tuple[SchemaStep, ...] = tuple(_Planner(accepted, desired, "hard" if allow_data_loss else "soft").plan())

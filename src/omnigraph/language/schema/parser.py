@@ -45,8 +45,7 @@ def parse_schema(text: str, path: str | None = None) -> ast.Schema:
 def parse_recovering(sink: DiagnosticSink) -> tuple[ast.Schema, frozenset[str]]:
     """The readable declarations, and the names of the unreadable ones, which nobody may call unknown."""
     sink.source.check_size("schema_bytes", SCHEMA_BYTES, "shorten texts and comments, or declare fewer types")
-    lone_surrogate = LONE_SURROGATE.search(sink.source.text)
-    if lone_surrogate is not None:
+    if (lone_surrogate := LONE_SURROGATE.search(sink.source.text)) is not None:
         sink.report(SYNTAX, "the text is not valid Unicode: a lone surrogate", TextSpan(*lone_surrogate.span()))
         return ast.Schema(), frozenset()
     structure = structure_of(sink.source.text)

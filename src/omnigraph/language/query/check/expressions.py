@@ -135,7 +135,7 @@ _ALIAS_TYPE = ir.I64.as_nullable()
 
 
 def check_expression(scope: Scope, expression: ast.Expression) -> TypedProjection | None:
-    """The value of any expression. Blobs pass here: whether one may be read depends on who asks."""
+    """The value of any expression. Blobs pass here: whether one may be read depends on the caller."""
     match expression:
         case ast.Variable():
             return _bare_variable(scope, expression)

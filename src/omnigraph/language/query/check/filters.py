@@ -132,7 +132,7 @@ def _filter_operator(scope: Scope, clause: ast.Filter, left: Typed, right: Typed
 
 
 ACTOR: Final = "actor"
-"""The one parameter of a row filter: who looks."""
+"""The one parameter of a row filter: the actor whose visibility it decides."""
 
 
 def check_row_filter(text: str, type_: NodeType | EdgeType, catalog: Catalog) -> RowFilter:

@@ -119,8 +119,8 @@ def _traversal(scope: Scope, traversal: ast.Traversal) -> resolved.Traversal | N
     edge_variable = traversal.edge_variable
     low, high = (1, 1) if hops is None else (hops.minimum, hops.maximum or hops.minimum)
     return resolved.Traversal(
-        source=_slot(scope, traversal.source),
-        destination=_slot(scope, traversal.destination),
+        source=scope.slot(traversal.source),
+        destination=scope.slot(traversal.destination),
         edge=edge,
         direction=direction,
         source_type=source_type,
@@ -130,10 +130,6 @@ def _traversal(scope: Scope, traversal: ast.Traversal) -> resolved.Traversal | N
         max_hops=high if edge.is_symmetric else 1,
         edge_variable=None if edge_variable is None or edge_variable.is_anonymous else edge_variable.name,
     )
-
-
-def _slot(scope: Scope, variable: ast.Variable) -> str:
-    return scope.anonymous_name() if variable.is_anonymous else variable.name
 
 
 def _break_unbound(scope: Scope, traversal: ast.Traversal) -> None:

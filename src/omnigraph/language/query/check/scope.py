@@ -11,6 +11,7 @@ from copy import copy
 from itertools import count
 
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType, Property, TableType
+from omnigraph.language.query.syntax import Variable
 from omnigraph.language.source import DiagnosticSink, Name, TextSpan, did_you_mean
 from omnigraph.language.types import PropertyType
 
@@ -34,9 +35,9 @@ class Scope:
         self.introduced_inside: list[tuple[str, TableType, TextSpan]] = []
         self._hidden = count(1)
 
-    def anonymous_name(self) -> str:
-        """A name for one use of `$_`: no identifier can spell it, and no other use shares it."""
-        return f"#{next(self._hidden)}"
+    def slot(self, variable: Variable) -> str:
+        """The name of a variable. One use of `$_` has a name that no identifier can spell and no other use shares."""
+        return f"#{next(self._hidden)}" if variable.is_anonymous else variable.name
 
     def inner(self) -> Scope:
         scope = copy(self)
