@@ -130,7 +130,11 @@ class DataInput:
         if self.format is DataFormat.GRAPH:
             # A directory of records may hold directories by type, as an export does.
             options["recursiveFileLookup"] = "true"
-        return BulkInput(_spark_path(self.path), self.format.value, options)
+        path = self.path
+        if "://" not in path:
+            path = str(Path(path).absolute())
+            path = path if _is_pattern(self.path) else re.sub(r"([*?{}\[\]\\])", r"\\\1", path)
+        return BulkInput(path, self.format.value, options)
 
 
 def data_inputs(
@@ -232,13 +236,6 @@ def _files_in(directory: str) -> Iterator[str]:
 
 def _is_pattern(path: str) -> bool:
     return _PATTERN.search(path) is not None and not os.path.exists(path)
-
-
-def _spark_path(path: str) -> str:
-    if "://" in path:
-        return path
-    whole = str(Path(path).absolute())
-    return whole if _is_pattern(path) else re.sub(r"([*?{}\[\]\\])", r"\\\1", whole)
 
 
 def _parquet_size(files: Sequence[str]) -> tuple[int, int]:

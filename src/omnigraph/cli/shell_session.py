@@ -339,12 +339,10 @@ class Session:
         self.point = ReadPoint(name)
 
     def _explain(self, text: str) -> None:
-        source, name, given = self._find_source(text)
-        print_lines(self.graph.explain(source, name, given, **self.point.keywords), lambda _: "")
+        print_lines(self.graph.explain(*self._find_source(text), **self.point.keywords), lambda _: "")
 
     def _profile(self, text: str) -> None:
-        source, name, given = self._find_source(text)
-        show_profiled(self.graph, source, name, given, self.point.keywords, self.printer)
+        show_profiled(self.graph, *self._find_source(text), self.point.keywords, self.printer)
 
     def _format(self, name: str) -> None:
         if not name:

@@ -123,15 +123,9 @@ def _input_schema(arguments: type[Struct]) -> dict[str, Any]:
     whole = components.pop(arguments.__name__)
     if components:
         raise AssertionError(f"the arguments of {arguments.__name__} are not flat: {', '.join(components)}")
-    schema = {"type": "object", "properties": _argument_schemas(whole["properties"]), "additionalProperties": False}
-    return schema | ({"required": whole["required"]} if whole.get("required") else {})
-
-
-def _argument_schemas(properties: dict[str, Any]) -> dict[str, Any]:
-    """The schemas of the arguments, without null: an optional argument is left out instead."""
     schemas = {}
-    for name, schema in properties.items():
-        schema = dict(schema)
+    for name, schema in whole["properties"].items():
+        # There is no null: an optional argument is left out instead.
         kinds = [kind for kind in schema.pop("anyOf", ()) if kind != {"type": "null"}]
         if len(kinds) > 1:
             schema["anyOf"] = kinds
@@ -140,7 +134,8 @@ def _argument_schemas(properties: dict[str, Any]) -> dict[str, Any]:
         if schema.get("default", ...) is None:
             del schema["default"]
         schemas[name] = schema
-    return schemas
+    required = {"required": whole["required"]} if whole.get("required") else {}
+    return {"type": "object", "properties": schemas, "additionalProperties": False, **required}
 
 
 _TOKEN: Final = re.compile(r"c1\.(\d{1,12})\.([0-9a-f]{8})((?:\.[A-Za-z0-9_-]{1,64})*)")
