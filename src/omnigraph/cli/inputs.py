@@ -127,7 +127,7 @@ def open_stored(invocation: Invocation, name: str, kind: str) -> RemoteGraph:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a command line gives a query: values of JSON, and texts that are read as the declared types."""
+    """The parameters of a query on a command line: values of JSON, and texts that are read as the declared types."""
 
     values: dict[str, Any]
     texts: dict[str, str]

@@ -169,7 +169,7 @@ def open_served(scope: ServerScope, config: OperatorConfig, timeout: float = _SE
 
 
 def _require_graph(scope: ServerScope, config: OperatorConfig) -> None:
-    """Refuse a server on which a graph would have to be chosen. One that does not tell may be a graph's own URL."""
+    """Refuse a server on which a graph would have to be chosen. A server that lists none may be a graph's own URL."""
     if scope.names_graph:
         return
     try:

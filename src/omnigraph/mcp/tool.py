@@ -111,7 +111,7 @@ def tool(
 
 
 def hints(title: str | None, *, writes: bool, destructive: bool = False) -> types.ToolAnnotations:
-    """What clients use to decide whether they ask a person for consent. Nothing outside the graph is changed."""
+    """Hints by which clients decide whether they ask a person for consent. Nothing outside the graph is changed."""
     of_writes = {"destructive_hint": destructive, "idempotent_hint": False} if writes else {}
     return types.ToolAnnotations(title=title, read_only_hint=not writes, open_world_hint=False, **of_writes)
 
