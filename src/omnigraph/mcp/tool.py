@@ -70,8 +70,8 @@ class Tool:
             known = ", ".join(f"{field.encode_name}{'' if field.required else '?'}" for field in fields)
             raise RequestShapeError(f"{self.name}: {error}; its arguments are: {known or 'none'}") from None
         keywords, request = msgspec.structs.asdict(arguments), msgspec.to_builtins(arguments)
-        keywords.pop("continuation", None)
-        position = PagePosition.of(self.name, request, request.pop("continuation", None))
+        request.pop("continuation", None)
+        position = PagePosition.of(self.name, request, keywords.pop("continuation", None))
         return lambda graph, terms, actor: self.function(Toolcall(graph, terms, actor, position), **keywords)
 
     def describe(self) -> types.Tool:
