@@ -144,7 +144,7 @@ import os, signal, sys, threading
 from omnigraph.cli.commands import setup
 from omnigraph.cli.main import main
 
-def instead(_):
+def instead(*_):
     print("here", flush=True)
     {body}
 

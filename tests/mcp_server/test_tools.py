@@ -455,6 +455,24 @@ def test_a_stored_mutation_keeps_to_branches_and_its_parameters_keep_their_names
     assert found["name"] == "a name"
 
 
+def test_a_parameter_called_continuation_is_part_of_the_request(library: omnigraph.Graph) -> None:
+    text = (
+        "query q($continuation: String) { match { $b: Book $b.title != $continuation } return { $b.title as title } "
+        "order { title } }"
+    )
+
+    async def script(agent: Agent) -> None:
+        first = await agent.call("q", continuation="none")
+        assert len(first["rows"]) == 1
+        token = first["continuation"]
+        assert (await agent.call("q", continuation="none", _continuation=token))["rows"] != first["rows"]
+        refusal = await agent.refused("q", continuation="other", _continuation=token)
+        assert "does not belong to this call" in refusal["error"]
+
+    library.load("\n".join(record("Book", isbn=f"9{n}", title=f"{n}" * 700) for n in range(3)), mode="append")
+    run(with_query_files(library, [("q.gq", text)]), script, Terms(max_tokens=200))
+
+
 def test_every_stored_query_is_a_tool_whatever_its_name(library: omnigraph.Graph) -> None:
     names = ["search", "stored_search", "stored_search_2", "x" * 70, f"{'x' * 70}y"]
     texts = (f'query {name}() {{ match {{ $b: Book }} return {{ "{name}" as name }} limit 1 }}' for name in names)

@@ -1,4 +1,4 @@
-"""What `load --data` names: files, directories, patterns or URIs, in which format, and whether they fit one process.
+"""The data of `load --data`: files, directories, patterns or URIs, in which format, and whether they fit one process.
 
 Looks at names and sizes only. Reading is the business of the engine that is chosen; nothing here imports Spark.
 """
@@ -27,7 +27,7 @@ STDIN: Final = "-"
 
 
 class DataFormat(StrEnum):
-    """What the rows of a file are. `graph` records name their types; rows of the others are of one type."""
+    """The format of the rows of a file. `graph` records name their types; rows of the others are of one type."""
 
     GRAPH = "graph"
     JSON = "json"
@@ -111,7 +111,7 @@ class DataInput:
 
     @property
     def row_format(self) -> str:
-        """What an in-process load of rows calls the format."""
+        """The format as an in-process load of rows names it."""
         return "ndjson" if self.format is DataFormat.JSON else self.format.value
 
     def for_spark(self) -> BulkInput:
@@ -130,7 +130,11 @@ class DataInput:
         if self.format is DataFormat.GRAPH:
             # A directory of records may hold directories by type, as an export does.
             options["recursiveFileLookup"] = "true"
-        return BulkInput(_spark_path(self.path), self.format.value, options)
+        path = self.path
+        if "://" not in path:
+            path = str(Path(path).absolute())
+            path = path if _is_pattern(self.path) else re.sub(r"([*?{}\[\]\\])", r"\\\1", path)
+        return BulkInput(path, self.format.value, options)
 
 
 def data_inputs(
@@ -163,7 +167,7 @@ def data_inputs(
 
 
 def excess(files: Sequence[str], format: DataFormat, limits: Limits) -> str | None:
-    """What local files have too much of for one process, in words; None where only reading them can tell."""
+    """How local files exceed the limits of one process, in words; None where only reading them can show it."""
     if format is DataFormat.PARQUET:
         rows, size = _parquet_size(files)
         return _beyond(rows, "rows", limits.rows) or _beyond(size, "bytes", limits.bytes)
@@ -232,13 +236,6 @@ def _files_in(directory: str) -> Iterator[str]:
 
 def _is_pattern(path: str) -> bool:
     return _PATTERN.search(path) is not None and not os.path.exists(path)
-
-
-def _spark_path(path: str) -> str:
-    if "://" in path:
-        return path
-    whole = str(Path(path).absolute())
-    return whole if _is_pattern(path) else re.sub(r"([*?{}\[\]\\])", r"\\\1", whole)
 
 
 def _parquet_size(files: Sequence[str]) -> tuple[int, int]:

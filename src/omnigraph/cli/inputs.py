@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -127,7 +127,7 @@ def open_stored(invocation: Invocation, name: str, kind: str) -> RemoteGraph:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a command line gives a query: values of JSON, and texts that are read as the declared types."""
+    """The parameters of a query on a command line: values of JSON, and texts that are read as the declared types."""
 
     values: dict[str, Any]
     texts: dict[str, str]
@@ -149,8 +149,18 @@ class Parameters:
         return cls(values, texts)
 
     def of_source(self, source: str, name: str | None) -> dict[str, Any]:
-        """The values for a query of a text; an error in the text is raised when it is run."""
-        return self._read(_declared_types(source, name)) if self.texts else self.values
+        """The values for a query of a text. A text that does not parse, or does not have the query, has no types:
+        running it gives the error."""
+        if not self.texts:
+            return self.values
+        from omnigraph.language.query.formatter import spell_parameter_type
+        from omnigraph.language.query.parser import parse_queries
+
+        chosen = []
+        with suppress(CompileError):
+            chosen = [query for query in parse_queries(source).queries if name is None or query.name.text == name]
+        parameters = chosen[0].parameters if len(chosen) == 1 else ()
+        return self._read({each.name: spell_parameter_type(each).removesuffix("?") for each in parameters})
 
     def of_stored(self, graph: RemoteGraph, name: str) -> dict[str, Any]:
         """The values for a query that a server has under this name, which is asked for its types."""
@@ -212,19 +222,3 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             raise ConflictError(f"'{path}' was replaced by somebody else meanwhile; run the command again")
     finally:
         os.close(lock)
-
-
-def _declared_types(source: str, name: str | None) -> dict[str, str]:
-    """The parameter types that a query of a text declares, without `?`. Empty for a text that does not parse or does
-    not have such a query: running it gives the error."""
-    from omnigraph.language.query.formatter import spell_parameter_type
-    from omnigraph.language.query.parser import parse_queries
-
-    try:
-        queries = parse_queries(source).queries
-    except CompileError:
-        return {}
-    chosen = [query for query in queries if name is None or query.name.text == name]
-    if len(chosen) != 1:
-        return {}
-    return {each.name: spell_parameter_type(each).removesuffix("?") for each in chosen[0].parameters}

@@ -33,7 +33,7 @@ _DESCRIBED: Final = {
     Capability.CONTROL: ("cluster control", "a cluster and its policies"),
     Capability.LOCAL: ("local", "addresses no graph"),
 }
-"""What messages call the commands of a capability, and the meaning that the legend gives."""
+"""The name of the commands of a capability in messages, and its meaning in the legend."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class Statement:
         return statement[: len(structure) - 1]  # the semicolon is the shell's, not the language's
 
     def rest(self) -> str | None:
-        """What was begun and never completed: nothing more will come."""
+        """A statement that was begun and never completed, when nothing more will come."""
         left, self._lines = self.text.strip(), []
         return left or None
 
@@ -122,7 +122,7 @@ class Names:
     _compiled: tuple[str, Catalog] | None = None
 
     def complete(self, before: str, word: str) -> list[str]:
-        """What `word` may become, after the text before it in the statement."""
+        """The words that `word` may become, after the text before it in the statement."""
         return sorted(name for name in self._fitting(before, word) if name.startswith(word))
 
     def _fitting(self, before: str, word: str) -> Iterable[str]:
@@ -339,12 +339,10 @@ class Session:
         self.point = ReadPoint(name)
 
     def _explain(self, text: str) -> None:
-        source, name, given = self._find_source(text)
-        print_lines(self.graph.explain(source, name, given, **self.point.keywords), lambda _: "")
+        print_lines(self.graph.explain(*self._find_source(text), **self.point.keywords), lambda _: "")
 
     def _profile(self, text: str) -> None:
-        source, name, given = self._find_source(text)
-        show_profiled(self.graph, source, name, given, self.point.keywords, self.printer)
+        show_profiled(self.graph, *self._find_source(text), self.point.keywords, self.printer)
 
     def _format(self, name: str) -> None:
         if not name:
@@ -406,7 +404,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _declaration(schema: str, name: str) -> str:
-    """The part of a schema that declares a type, as it stands there."""
+    """The part of a schema that declares a type, as it was written."""
     from omnigraph.language.schema.parser import parse_schema
 
     declared = {each.name.text: each for each in parse_schema(schema).declarations}

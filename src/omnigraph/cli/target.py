@@ -99,13 +99,6 @@ def _find_binding(flags: GlobalFlags, config: OperatorConfig) -> _Binding | None
     return _Binding(*profile.binding, flags.graph or profile.default_graph, f"profile '{name}'")
 
 
-def _find_default(flags: GlobalFlags, config: OperatorConfig) -> _Binding | None:
-    defaults = config.defaults
-    if defaults.server is not None:
-        return _Binding("server", defaults.server, flags.graph or defaults.default_graph, "defaults.server")
-    return None if defaults.store is None else _Binding("store", defaults.store, flags.graph, "defaults.store")
-
-
 def _scope(binding: _Binding, config: OperatorConfig) -> Scope:
     kind, target, graph, origin = binding
     if kind == "server":
@@ -178,7 +171,7 @@ def open_served(scope: ServerScope, config: OperatorConfig, timeout: float = _SE
 
 
 def _require_graph(scope: ServerScope, config: OperatorConfig) -> None:
-    """Refuse a server on which a graph would have to be chosen. One that does not tell may be a graph's own URL."""
+    """Refuse a server on which a graph would have to be chosen. A server that lists none may be a graph's own URL."""
     if scope.names_graph:
         return
     try:
@@ -244,8 +237,13 @@ class Invocation:
             if flags.graph is not None:
                 raise BadRequestError(f"'{uri}' is already a single graph; leave --graph out")
             return StoreScope(uri)
-        binding = _find_binding(flags, config) or _find_default(flags, config)
-        if binding is None:
+        defaults, binding = config.defaults, _find_binding(flags, config)
+        if binding is None and defaults.server is not None:
+            graph = flags.graph or defaults.default_graph
+            binding = _Binding("server", defaults.server, graph, "defaults.server")
+        elif binding is None and defaults.store is not None:
+            binding = _Binding("store", defaults.store, flags.graph, "defaults.store")
+        elif binding is None:
             raise BadRequestError(self._nothing_addressed())
         scope = _scope(binding, config)
         if not of_any_kind:

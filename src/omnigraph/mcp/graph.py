@@ -38,7 +38,7 @@ class Access(Protocol):
 
     @property
     def actor(self) -> str | None:
-        """Who writes are recorded for; None where the other side of the connection knows it."""
+        """The actor that writes are recorded for; None where the other side of the connection knows it."""
         ...
 
     async def run(self, work: Callable[[GraphApi], Result], *, writes: bool) -> Result: ...

@@ -118,7 +118,7 @@ def _property(type_: TableType, prop: Property) -> str:
 
 
 def _rules(type_: TableType) -> list[str]:
-    """What every write has to keep to, as the language of schemas spells it."""
+    """The rules for every write, as the language of schemas spells them."""
     rules = [f"@unique({', '.join(names)})" for names in type_.uniques]
     if isinstance(type_, EdgeType):
         return rules if type_.cardinality == Cardinality() else [*rules, f"@card({type_.cardinality})"]

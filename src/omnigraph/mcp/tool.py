@@ -70,8 +70,8 @@ class Tool:
             known = ", ".join(f"{field.encode_name}{'' if field.required else '?'}" for field in fields)
             raise RequestShapeError(f"{self.name}: {error}; its arguments are: {known or 'none'}") from None
         keywords, request = msgspec.structs.asdict(arguments), msgspec.to_builtins(arguments)
-        keywords.pop("continuation", None)
-        position = PagePosition.of(self.name, request, request.pop("continuation", None))
+        request.pop("continuation", None)
+        position = PagePosition.of(self.name, request, keywords.pop("continuation", None))
         return lambda graph, terms, actor: self.function(Toolcall(graph, terms, actor, position), **keywords)
 
     def describe(self) -> types.Tool:
@@ -111,7 +111,7 @@ def tool(
 
 
 def hints(title: str | None, *, writes: bool, destructive: bool = False) -> types.ToolAnnotations:
-    """What clients use to decide whether they ask a person for consent. Nothing outside the graph is changed."""
+    """Hints by which clients decide whether they ask a person for consent. Nothing outside the graph is changed."""
     of_writes = {"destructive_hint": destructive, "idempotent_hint": False} if writes else {}
     return types.ToolAnnotations(title=title, read_only_hint=not writes, open_world_hint=False, **of_writes)
 
@@ -123,15 +123,9 @@ def _input_schema(arguments: type[Struct]) -> dict[str, Any]:
     whole = components.pop(arguments.__name__)
     if components:
         raise AssertionError(f"the arguments of {arguments.__name__} are not flat: {', '.join(components)}")
-    schema = {"type": "object", "properties": _argument_schemas(whole["properties"]), "additionalProperties": False}
-    return schema | ({"required": whole["required"]} if whole.get("required") else {})
-
-
-def _argument_schemas(properties: dict[str, Any]) -> dict[str, Any]:
-    """The schemas of the arguments, without null: an optional argument is left out instead."""
     schemas = {}
-    for name, schema in properties.items():
-        schema = dict(schema)
+    for name, schema in whole["properties"].items():
+        # There is no null: an optional argument is left out instead.
         kinds = [kind for kind in schema.pop("anyOf", ()) if kind != {"type": "null"}]
         if len(kinds) > 1:
             schema["anyOf"] = kinds
@@ -140,7 +134,8 @@ def _argument_schemas(properties: dict[str, Any]) -> dict[str, Any]:
         if schema.get("default", ...) is None:
             del schema["default"]
         schemas[name] = schema
-    return schemas
+    required = {"required": whole["required"]} if whole.get("required") else {}
+    return {"type": "object", "properties": schemas, "additionalProperties": False, **required}
 
 
 _TOKEN: Final = re.compile(r"c1\.(\d{1,12})\.([0-9a-f]{8})((?:\.[A-Za-z0-9_-]{1,64})*)")

@@ -1,7 +1,7 @@
 """`omnigraph pipeline`: bulk data on Spark, from a pipeline file to one commit.
 
 A thin skin over `omnigraph.pipeline`. Without `--store` the file says where the graph is; with `--cluster` the name of
-an applied pipeline stands for the file, and the cluster says where its graph is.
+an applied pipeline replaces the file, and the cluster says where its graph is.
 """
 
 from __future__ import annotations

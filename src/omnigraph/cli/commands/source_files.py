@@ -33,7 +33,7 @@ class Language(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What formatting did to one source, or why it could not."""
+    """The result of formatting one source, or the error."""
 
     path: Path
     before: str = ""

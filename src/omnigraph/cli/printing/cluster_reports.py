@@ -44,7 +44,7 @@ def plan_lines(plan: PlanReview, *, for_review: bool) -> list[str]:
 
 
 def _details(plan: PlanReview, change: reports.ClusterChange) -> list[str]:
-    """What changes within a resource, and who else is concerned."""
+    """The changes within a resource, and the other resources that they affect."""
     resource = change.resource
     changed = {other.resource for other in plan.output.changes}
     affected = {entry.resource: entry.affected for entry in plan.output.blast_radius}
@@ -57,7 +57,7 @@ def _details(plan: PlanReview, change: reports.ClusterChange) -> list[str]:
 
 
 def _remarks(report: reports.ClusterPlan) -> Iterator[str]:
-    """What to know, or to do, before this can be applied."""
+    """Facts to know, and steps to take, before this can be applied."""
     for change in report.changes:
         if change.migration is not None and not change.migration.supported:
             yield f"  ! {change.resource} can't be changed like this: apply fails, and holds up what depends on it"
@@ -173,7 +173,7 @@ def history(report: reports.ClusterHistory) -> list[str]:
 
 
 def _statuses(statuses: reports.Statuses, *, all_of_them: bool = False) -> list[str]:
-    """What is not as it should be, or everything."""
+    """The resources that are not as they should be, or all of them."""
     return [
         f"  {address}: {said.status}" + (f" ({', '.join(said.conditions)})" if said.conditions else "")
         for address, said in sorted(statuses.items())
@@ -188,7 +188,7 @@ _DETAIL: Final = 6
 
 
 def style(line: str) -> str:
-    """By how deep a line stands, by its mark and by what it says. It may be folded, or be followed by an excerpt."""
+    """By the depth of a line, its mark and its text. It may be folded, or be followed by an excerpt."""
     text = " ".join(line.split())
     depth, mark = len(line) - len(line.lstrip()), text.split(" ", 1)[0]
     if depth >= _FILE:

@@ -220,7 +220,7 @@ def _distance(branch: _Line, main: _Line, branched: Mapping[str, CommitReceipt])
 
 
 def _merged_commits(line: Sequence[CommitReceipt], branched: Mapping[str, CommitReceipt]) -> set[str]:
-    """What was merged into a line, also by way of another branch, down to where it left main's line."""
+    """The commits that were merged into a line, also by way of another branch, down to where it left main's line."""
     found: set[str] = set()
     waiting = [commit.merged_parent_commit_id for commit in line if commit.merged_parent_commit_id is not None]
     while waiting:

@@ -46,7 +46,7 @@ def _amount_columns(unit: str | None) -> list[ProgressColumn]:
 
 
 class _Line:
-    """What goes on, how much of it is done and of how much; told from any thread, drawn when somebody waits for it."""
+    """One piece of work: its name, how much of it is done and of how much. Any thread may report; it is drawn late."""
 
     def __init__(self, what: str, total: int | None = None, unit: str | None = "items") -> None:
         self._what = what
@@ -168,7 +168,7 @@ def entities(
 
 @contextmanager
 def steps(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar over each step of work on a graph, which tells how far it is; None when nobody watches."""
+    """A bar over each step of work on a graph, which reports how far it is; None when nobody watches."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -21,7 +21,7 @@ class FormatReport(Struct, frozen=True):
 
 
 class ListedProfile(Struct, frozen=True, kw_only=True):
-    """A profile as `profile list` tells it."""
+    """A profile as `profile list` prints it."""
 
     name: str
     binding: str
@@ -34,7 +34,7 @@ class ListedProfile(Struct, frozen=True, kw_only=True):
 
 
 class ShownProfile(Struct, frozen=True, kw_only=True):
-    """A profile as `profile show` tells it."""
+    """A profile as `profile show` prints it."""
 
     name: str
     scope_kind: str
@@ -45,7 +45,7 @@ class ShownProfile(Struct, frozen=True, kw_only=True):
 
 
 class EmbedReport(Struct, frozen=True, kw_only=True):
-    """What `embed --json` prints. The last five say what it cost; `tokens` is null when no provider told them."""
+    """What `embed --json` prints. The last five say what it cost; `tokens` is null when no provider reported them."""
 
     input: str
     output: str

@@ -54,7 +54,7 @@ class ReadPrinter:
 
     @classmethod
     def chosen(cls, format: ReadFormat | None, defaults: Defaults) -> ReadPrinter:
-        """What a flag says, else what the operator has configured, else a table."""
+        """The format of a flag, else the one that the operator has configured, else a table."""
         return cls(format or ReadFormat(defaults.output or ReadFormat.TABLE), defaults)
 
     def show(self, result: QueryRows) -> None:

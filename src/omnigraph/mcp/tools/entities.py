@@ -285,7 +285,7 @@ def _over(
 def _visible(
     call: Toolcall, type_: NodeType, entity_id: str, point: PinnedPoint, properties: Sequence[str]
 ) -> dict[str, Any]:
-    """What an actor may see of an entity, without what is null or hidden."""
+    """The properties of an entity that the actor may see, without nulls."""
     found = _find_entity(call, type_, entity_id, point)
     return readable(type_, {name: found[name] for name in properties}, properties, nulls=False)
 
