@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from contextlib import aclosing, closing
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from omnigraph.api.calls import Call
@@ -87,7 +88,7 @@ class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, 
         response = self._transport.open(request)
 
         def blocks() -> Iterator[bytes]:
-            with response:
+            with closing(response):
                 response.head.require(Media.NDJSON)
                 for chunk in response:
                     yield lines.feed(chunk)
@@ -226,7 +227,7 @@ class AsyncRemoteGraph(RemoteOperations):
 
     async def _blocks(self, request: Request, lines: RecordLines) -> AsyncIterator[bytes]:
         """Whole lines as they arrive."""
-        async with await self._transport.open(request) as response:
+        async with aclosing(await self._transport.open(request)) as response:
             response.head.require(Media.NDJSON)
             async for chunk in response:
                 yield lines.feed(chunk)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -260,7 +260,7 @@ class RemoteBatches(_Batches):
         super().__init__(answer.head, target, decoder, first)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        with self._answer as answer:
+        with closing(self._answer) as answer:
             first, self._first = self._first, []
             schema = self.schema
             yield from (batch.cast(schema) for batch in first)
@@ -313,7 +313,7 @@ class AsyncRemoteBatches(_Batches):
         return batches
 
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        async with self._answer as answer:
+        async with aclosing(self._answer) as answer:
             first, self._first = self._first, []
             schema = self.schema
             for batch in first:

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx
 
@@ -45,12 +45,6 @@ class Answer:
     def close(self) -> None:
         self._response.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __del__(self) -> None:
         """A stream that nobody reads to its end gives its connection back."""
         self.close()
@@ -81,12 +75,6 @@ class AsyncAnswer:
 
     async def aclose(self) -> None:
         await self._response.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 async def _async_chunks(response: httpx.Response) -> AsyncIterator[bytes]:

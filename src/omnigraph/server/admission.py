@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Never, TypeAlias, TypeVar
 
 from omnigraph.errors import OmniGraphError, TooManyRequestsError, UnavailableError
 from omnigraph.server.http.request import ClientGoneError
@@ -257,20 +257,21 @@ class Turns:
         either: set[asyncio.Future[Any]] = {turn} if gone is None else {turn, gone}
         try:
             await asyncio.wait(either, timeout=self._limits.read_wait_seconds, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
+            if gone is not None and gone.done():
+                raise ClientGoneError
+            if not turn.done():
+                self._refuse(actor)
+        except BaseException:
             self._withdraw(actor, turn)
             raise
-        if gone is not None and gone.done():
-            self._withdraw(actor, turn)
-            raise ClientGoneError
-        if not turn.done():
-            self._withdraw(actor, turn)
-            self._count_refusal(Cap.READ_THREADS)
-            if actor is not None and not self._may_read(actor):
-                flag = "--actor-read-threads, and at most three quarters of --read-threads"
-                raise over_budget(actor, "reads", self._share, flag)
-            waited = f"no read can begin: this one has waited for {self._limits.read_wait_seconds:g} s"
-            raise full(waited, self._threads, "--read-threads")
+
+    def _refuse(self, actor: str | None) -> Never:
+        self._count_refusal(Cap.READ_THREADS)
+        if actor is not None and not self._may_read(actor):
+            flag = "--actor-read-threads, and at most three quarters of --read-threads"
+            raise over_budget(actor, "reads", self._share, flag)
+        waited = f"no read can begin: this one has waited for {self._limits.read_wait_seconds:g} s"
+        raise full(waited, self._threads, "--read-threads")
 
     def give_back(self, actor: str | None) -> None:
         _subtract(self._reading, actor, 1)
