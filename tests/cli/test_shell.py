@@ -197,7 +197,7 @@ def test_a_person_at_a_terminal(g: str, tmp_path: Path) -> None:
     shell.expect_exact(prompt)
     before = cpu_seconds(shell.pid)
     shell.sendline("match { $a: City $b: City $c: City $a.name < $b.name $b.name < $c.name } return { count($a) as n }")
-    wait_until(lambda: cpu_seconds(shell.pid) > before + 0.3, "the query is running")
+    wait_until(lambda: cpu_seconds(shell.pid) > before + 0.1, "the query is running")
     shell.sendintr()
     shell.expect_exact("cancelled")
     shell.expect_exact(prompt)
