@@ -87,16 +87,10 @@ def test_maintenance_shows_per_graph() -> None:
     assert found["omnigraph_upkeep_failing", "graph=kb"] == 1
 
 
-class Text(str):
-    @property
-    def cost(self) -> int:
-        return len(self)
-
-
 def test_a_cache_counts_how_often_it_helped() -> None:
-    cache: ByteBoundCache[Text] = ByteBoundCache(100)
+    cache: ByteBoundCache[str] = ByteBoundCache(100)
     cache.get("a")
-    cache.keep("a", Text("value"))
+    cache.keep("a", "value", 5)
     cache.get("a")
     cache.get("a")
     assert cache.lookups == Lookups(hits=2, misses=1)

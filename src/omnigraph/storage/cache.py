@@ -44,3 +44,6 @@ class RecentlyUsed(Generic[Key, Value]):
     def clear(self) -> None:
         with self._lock:
             self._values.clear()
+
+    def __len__(self) -> int:
+        return len(self._values)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uvicorn.config import STARTUP_FAILURE
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.process import PROCESS
 from omnigraph.server.admission import Budgets
 from omnigraph.server.reload import Follower, ServingSets
 from omnigraph.server.runtime import logs
@@ -107,6 +108,8 @@ class Worker:
 
     def __call__(self) -> ASGIApp:
         """Boot, listen, and return the application. Exits if the server must not start."""
+        PROCESS.take()
+        PROCESS.import_arrow()
         logs.configure(worker=os.getpid())
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft != hard and hard != resource.RLIM_INFINITY:  # have as many connections and files as the system allows
