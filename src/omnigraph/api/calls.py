@@ -21,14 +21,7 @@ from omnigraph.api.branches import (
     SnapshotListing,
 )
 from omnigraph.api.enums import Integers
-from omnigraph.api.history import (
-    ChangeBaseline,
-    ChangePoll,
-    ChangeRecord,
-    ChangeScope,
-    CommitChangesPage,
-    PollRequest,
-)
+from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope, CommitChangesPage, PollRequest
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.maintenance import (
     CleanupReport,
@@ -41,15 +34,7 @@ from omnigraph.api.maintenance import (
     Retention,
     Verification,
 )
-from omnigraph.api.queries import (
-    BlobCell,
-    BlobValue,
-    ByteWriter,
-    ExportedFile,
-    OperatorProfile,
-    ReadOutput,
-    ReadPoint,
-)
+from omnigraph.api.queries import BlobCell, BlobValue, ByteWriter, ExportedFile, OperatorProfile, ReadOutput, ReadPoint
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.errors import DirectAccessError
 
@@ -273,12 +258,7 @@ class GraphCalls(StorageCalls, ABC, Generic[Rows, Batches, State, Blob]):
     def _changes_of(self, commit_id: str, scope: ChangeScope) -> Iterator[ChangeRecord]: ...
     @abstractmethod
     def _changes_page(
-        self,
-        commit_id: str,
-        scope: ChangeScope,
-        page_token: str | None,
-        max_changes: int | None,
-        max_bytes: int | None,
+        self, commit_id: str, scope: ChangeScope, page_token: str | None, max_changes: int | None, max_bytes: int | None
     ) -> CommitChangesPage: ...
     @abstractmethod
     def _poll(self, request: PollRequest, wait_ms: int | None) -> ChangePoll: ...

@@ -171,11 +171,7 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(
-        cls,
-        *,
-        kinds: Iterable[str] | None = None,
-        types: Iterable[str] | None = None,
-        ops: Iterable[str] | None = None,
+        cls, *, kinds: Iterable[str] | None = None, types: Iterable[str] | None = None, ops: Iterable[str] | None = None
     ) -> ChangeScope:
         """A scope from what a caller wrote; unknown kinds and operations are refused."""
         chosen_kinds = _require_known("kind", kinds or (), tuple(EntityKind))

@@ -47,9 +47,22 @@ from omnigraph.api.queries import (
     StoredQueries,
 )
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
-from omnigraph.api.service import http
 from omnigraph.api.service.cluster import GraphList, HealthOutput, Readiness
-from omnigraph.api.service.http import ChangeErrorOutput, ErrorOutput
+from omnigraph.api.service.http import (
+    BlobParameters,
+    ChangeErrorOutput,
+    ChangeFeedParameters,
+    CommitChangesParameters,
+    CommitsParameters,
+    CountParameters,
+    DiffParameters,
+    EntityParameters,
+    ErrorOutput,
+    ExportParameters,
+    HistoryParameters,
+    LoadParameters,
+    RowsParameters,
+)
 from omnigraph.api.service.pipeline import ServedPipelines
 
 GRAPH_PREFIX: Final = "/graphs/{graph_id}"
@@ -135,86 +148,63 @@ class Route:
 _ROWS_AS: Final = (Media.JSON, Media.NDJSON, Media.CSV, Media.ARROW)
 
 
-def _get(path: str, operation_id: str, summary: str, tag: str, **more: Any) -> Route:
-    return Route(
-        method="GET", path=path, operation_id=operation_id, summary=summary, tag=tag, action=PolicyAction.READ, **more
-    )
+def _row(method: str, path: str, operation_id: str, summary: str, tag: str, *response: Any, **more: Any) -> Route:
+    told = {"path": path, "operation_id": operation_id, "summary": summary, "tag": tag, "response": response}
+    return Route(method=method, **{**told, **more})
 
 
-def _service(path: str, operation_id: str, summary: str, **more: Any) -> Route:
-    return Route(
-        method="GET", path=path, operation_id=operation_id, summary=summary, tag="management", of_graph=False, **more
-    )
+def _service(path: str, operation_id: str, summary: str, *response: Any, **more: Any) -> Route:
+    return _row("GET", path, operation_id, summary, "management", *response, of_graph=False, **more)
 
 
-def _post(path: str, operation_id: str, summary: str, tag: str, action: PolicyAction, **more: Any) -> Route:
-    return Route(
-        method="POST",
-        path=path,
-        operation_id=operation_id,
-        summary=summary,
-        tag=tag,
-        action=action,
-        **{"body": Body.REQUEST, **more},
-    )
+def _get(
+    path: str, operation_id: str, summary: str, tag: str, response: Any, parameters: Any = None, **more: Any
+) -> Route:
+    more = {"action": PolicyAction.READ, "parameters": parameters, **more}
+    return _row("GET", path, operation_id, summary, tag, response, **more)
 
 
-def _mutation(path: str, operation_id: str, summary: str, **more: Any) -> Route:
-    return _post(
-        path,
-        operation_id,
-        summary,
-        "mutations",
-        PolicyAction.CHANGE,
-        **{
-            "request": ChangeRequest,
-            "response": (MutationReceipt,),
-            "admission": True,
-            **more,
-        },
-    )
+def _post(path: str, operation_id: str, summary: str, tag: str, request: Any, *response: Any, **more: Any) -> Route:
+    more = {"action": PolicyAction.READ, "request": request, "body": Body.REQUEST, **more}
+    return _row("POST", path, operation_id, summary, tag, *response, **more)
+
+
+def _write(path: str, operation_id: str, summary: str, tag: str, request: Any, *response: Any, **more: Any) -> Route:
+    more = {"action": PolicyAction.CHANGE, "admission": True, **more}
+    return _post(path, operation_id, summary, tag, request, *response, **more)
 
 
 def _agents(path: str, operation_id: str, *, of_graph: bool = True) -> Route:
-    """The protocol of agents describes itself, so the document leaves it out; what a tool does asks for its action."""
-    return Route(
-        method="POST",
-        path=path,
-        operation_id=operation_id,
-        summary="Tools for agents",
-        tag="agents",
-        of_graph=of_graph,
-        body=Body.REQUEST,
-        in_document=False,
-    )
+    """The protocol of agents describes itself, so the document leaves it out. Each tool asks for its own action."""
+    more: dict[str, Any] = {"of_graph": of_graph, "body": Body.REQUEST, "in_document": False}
+    return _row("POST", path, operation_id, "Tools for agents", "agents", **more)
 
+
+_INVOKE: Final[dict[str, Any]] = {
+    "action": PolicyAction.INVOKE_QUERY,
+    "bad_body": "invalid stored-query invocation body",
+    "request_is_optional": True,
+}
 
 ROUTES: Final[tuple[Route, ...]] = (
-    _service("/healthz", "health", "Whether the process answers", response=(HealthOutput,), public=True),
-    _service("/readyz", "ready", "Whether graphs are served, and which are not", response=(Readiness,), public=True),
+    _service("/healthz", "health", "Whether the process answers", HealthOutput, public=True),
+    _service("/readyz", "ready", "Whether graphs are served, and which are not", Readiness, public=True),
     _service("/metrics", "metrics", "Counters for Prometheus", media=(Media.TEXT,)),
     _service("/openapi.json", "openapi", "This document", public=True, in_document=False),
-    _service(
-        "/graphs", "listGraphs", "The graphs that are served", response=(GraphList,), action=PolicyAction.GRAPH_LIST
-    ),
+    _service("/graphs", "listGraphs", "The graphs that are served", GraphList, action=PolicyAction.GRAPH_LIST),
     # Agents: their protocol has one path, to one graph or to the server that has only one
     _agents("/mcp", "mcp"),
     _agents("/mcp", "mcpOfServer", of_graph=False),
     # Reads
-    _get(
-        "/snapshot",
-        "getSnapshot",
-        "The tables of a state of the graph",
-        "snapshots",
-        parameters=ReadPoint,
-        response=(SnapshotListing,),
-    ),
-    _get(
+    _get("/snapshot", "getSnapshot", "The tables of a state of the graph", "snapshots", SnapshotListing, ReadPoint),
+    _row(
+        "GET",
         "/blob",
         "getBlob",
         "The bytes of a blob, or the address of an external one",
         "blobs",
-        parameters=http.BlobParameters,
+        action=PolicyAction.READ,
+        parameters=BlobParameters,
         bad_parameters="invalid Blob selector query parameters",
         media=(Media.BYTES,),
     ),
@@ -223,53 +213,27 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getEntity",
         "One node or edge by its id, as an export writes it",
         "queries",
-        parameters=http.EntityParameters,
-        response=(dict[str, Any],),
+        dict[str, Any],
+        EntityParameters,
     ),
-    _get(
-        "/count",
-        "countEntities",
-        "How many entities of a type there are",
-        "queries",
-        parameters=http.CountParameters,
-        response=(EntityCount,),
-    ),
-    _post(
-        "/query",
-        "query",
-        "Run a read query",
-        "queries",
-        PolicyAction.READ,
-        request=QueryRequest,
-        response=(ReadOutput,),
-        media=_ROWS_AS,
-    ),
-    _post(
-        "/query/explain",
-        "explain",
-        "The plan of a read query; nothing is run",
-        "queries",
-        PolicyAction.READ,
-        request=QueryRequest,
-        response=(QueryPlan,),
-    ),
+    _get("/count", "countEntities", "How many entities of a type there are", "queries", EntityCount, CountParameters),
+    _post("/query", "query", "Run a read query", "queries", QueryRequest, ReadOutput, media=_ROWS_AS),
+    _post("/query/explain", "explain", "The plan of a read query; nothing is run", "queries", QueryRequest, QueryPlan),
     _post(
         "/query/profile",
         "profile",
         "Run a read query, and tell what each of its operators did instead of the rows",
         "queries",
-        PolicyAction.READ,
-        request=QueryRequest,
-        response=(OperatorProfile,),
+        QueryRequest,
+        OperatorProfile,
     ),
     _post(
         "/read",
         "read",
         "Run a read query",
         "queries",
-        PolicyAction.READ,
-        request=LegacyReadRequest,
-        response=(LegacyReadOutput,),
+        LegacyReadRequest,
+        LegacyReadOutput,
         media=_ROWS_AS,
         successor="query",
     ),
@@ -278,62 +242,47 @@ ROUTES: Final[tuple[Route, ...]] = (
         "export",
         "Every entity of a state, one record per line",
         "queries",
-        PolicyAction.EXPORT,
-        parameters=http.ExportParameters,
-        request=ExportRequest,
+        ExportRequest,
+        action=PolicyAction.EXPORT,
+        parameters=ExportParameters,
         bad_body="invalid export request",
         request_is_optional=True,
         media=(Media.NDJSON,),
     ),
-    _get(
-        "/schema",
-        "getSchema",
-        "The accepted schema",
-        "schema",
-        parameters=ReadPoint,
-        response=(SchemaSource,),
-    ),
+    _get("/schema", "getSchema", "The accepted schema", "schema", SchemaSource, ReadPoint),
     _post(
         "/schema/plan",
         "planSchema",
         "The steps from the accepted schema to another; nothing is changed",
         "schema",
-        PolicyAction.READ,
-        request=SchemaPlanRequest,
-        response=(SchemaPlan,),
+        SchemaPlanRequest,
+        SchemaPlan,
     ),
-    _get("/branches", "listBranches", "The names of all branches", "branches", response=(BranchList,)),
-    _get(
-        "/commits",
-        "listCommits",
-        "The history of a branch, newest first",
-        "commits",
-        parameters=http.CommitsParameters,
-        response=(CommitList,),
-    ),
-    _get("/commits/{commit_id}", "getCommit", "One commit", "commits", response=(CommitReceipt,)),
+    _get("/branches", "listBranches", "The names of all branches", "branches", BranchList),
+    _get("/commits", "listCommits", "The history of a branch, newest first", "commits", CommitList, CommitsParameters),
+    _get("/commits/{commit_id}", "getCommit", "One commit", "commits", CommitReceipt),
     _get(
         "/commits/{commit_id}/summary",
         "getCommitSummary",
         "One commit, with how many entities it changed",
         "commits",
-        response=(CommitSummary,),
+        CommitSummary,
     ),
     _get(
         "/history",
         "getHistory",
         "The history of a branch, with what each commit did",
         "commits",
-        parameters=http.HistoryParameters,
-        response=(CommitHistory,),
+        CommitHistory,
+        HistoryParameters,
     ),
     _get(
         "/commits/{commit_id}/changes",
         "getCommitChanges",
         "What a commit changed",
         "changes",
-        parameters=http.CommitChangesParameters,
-        response=(CommitChangesPage,),
+        CommitChangesPage,
+        CommitChangesParameters,
         errors=ChangeErrorOutput,
     ),
     _get(
@@ -341,8 +290,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         "pollChanges",
         "The change feed of a branch",
         "changes",
-        parameters=http.ChangeFeedParameters,
-        response=(ChangePoll,),
+        ChangePoll,
+        ChangeFeedParameters,
         media=(Media.JSON, Media.EVENTS),
         errors=ChangeErrorOutput,
     ),
@@ -351,38 +300,41 @@ ROUTES: Final[tuple[Route, ...]] = (
         "captureChangeBaseline",
         "An export and the cursor that continues it",
         "changes",
-        PolicyAction.EXPORT,
-        request=ChangeBaselineRequest,
+        ChangeBaselineRequest,
+        action=PolicyAction.EXPORT,
         request_is_optional=True,
         media=(Media.NDJSON,),
         errors=ChangeErrorOutput,
     ),
-    _get(
-        "/diff",
-        "diff",
-        "The net difference of two states",
-        "changes",
-        parameters=http.DiffParameters,
-        response=(ChangeSet,),
-    ),
+    _get("/diff", "diff", "The net difference of two states", "changes", ChangeSet, DiffParameters),
     _post(
         "/branches/merge/preview",
         "previewMerge",
         "What a merge would change and what conflicts; nothing is merged",
         "branches",
-        PolicyAction.READ,
-        request=MergePreviewRequest,
-        response=(MergePreview,),
+        MergePreviewRequest,
+        MergePreview,
     ),
-    _get("/queries", "list_queries", "The stored queries", "queries", response=(StoredQueries,)),
-    _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines", response=(ServedPipelines,)),
+    _get("/queries", "list_queries", "The stored queries", "queries", StoredQueries),
+    _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines", ServedPipelines),
     # Writes
-    _mutation("/mutate", "mutate", "Run a mutation as one commit"),
-    _mutation("/change", "change", "Run a mutation as one commit", successor="mutate"),
-    _mutation(
+    _write("/mutate", "mutate", "Run a mutation as one commit", "mutations", ChangeRequest, MutationReceipt),
+    _write(
+        "/change",
+        "change",
+        "Run a mutation as one commit",
+        "mutations",
+        ChangeRequest,
+        MutationReceipt,
+        successor="mutate",
+    ),
+    _write(
         "/mutate/if-graph-commit",
         "mutate_if_graph_commit",
         "Run a mutation if the branch is at a commit",
+        "mutations",
+        ChangeRequest,
+        MutationReceipt,
         if_commit=True,
     ),
     _post(
@@ -390,102 +342,93 @@ ROUTES: Final[tuple[Route, ...]] = (
         "invoke_query",
         "Run a stored query",
         "queries",
-        PolicyAction.INVOKE_QUERY,
-        request=InvokeStoredQueryRequest,
-        bad_body="invalid stored-query invocation body",
-        request_is_optional=True,
-        response=(ReadOutput, MutationReceipt),
+        InvokeStoredQueryRequest,
+        ReadOutput,
+        MutationReceipt,
+        **_INVOKE,
         media=_ROWS_AS,
     ),
-    _post(
+    _write(
         "/queries/{name}/if-graph-commit",
         "invoke_query_if_graph_commit",
         "Run a stored mutation if the branch is at a commit",
         "queries",
-        PolicyAction.INVOKE_QUERY,
-        request=InvokeStoredQueryRequest,
-        bad_body="invalid stored-query invocation body",
-        request_is_optional=True,
-        response=(MutationReceipt,),
-        admission=True,
+        InvokeStoredQueryRequest,
+        MutationReceipt,
+        **_INVOKE,
         if_commit=True,
     ),
-    _post(
+    _write(
         "/schema/apply",
         "applySchema",
         "Change the schema in one commit",
         "mutations",
-        PolicyAction.SCHEMA_APPLY,
-        request=SchemaApplyRequest,
-        response=(SchemaApplied,),
-        admission=True,
+        SchemaApplyRequest,
+        SchemaApplied,
+        action=PolicyAction.SCHEMA_APPLY,
     ),
-    _mutation(
-        "/load",
-        "load",
-        "Load records as one commit",
-        request=IngestRequest,
-        response=(LoadReceipt,),
-        body=Body.WHOLE_LOAD,
+    _write(
+        "/load", "load", "Load records as one commit", "mutations", IngestRequest, LoadReceipt, body=Body.WHOLE_LOAD
     ),
-    _mutation(
+    _write(
         "/load/ndjson",
         "loadNdjson",
         "Load records, one per line, as one commit",
-        request=None,
+        "mutations",
+        None,
+        GraphBatchLoadOutput,
         request_media=(Media.NDJSON,),
-        parameters=http.LoadParameters,
-        response=(GraphBatchLoadOutput,),
+        parameters=LoadParameters,
         body=Body.STREAMED_LOAD,
     ),
-    _mutation(
+    _write(
         "/load/rows",
         "loadRows",
         "Load rows of one type as one commit",
-        request=None,
+        "mutations",
+        None,
+        GraphBatchLoadOutput,
         request_media=(Media.ARROW, Media.CSV, Media.NDJSON, Media.BYTES),
-        parameters=http.RowsParameters,
-        response=(GraphBatchLoadOutput,),
+        parameters=RowsParameters,
         body=Body.STREAMED_LOAD,
     ),
-    _mutation(
+    _write(
         "/ingest",
         "ingest",
         "Load records as one commit",
-        request=IngestRequest,
-        response=(LoadReceipt,),
+        "mutations",
+        IngestRequest,
+        LoadReceipt,
         body=Body.WHOLE_LOAD,
         successor="load",
     ),
-    _post(
+    _write(
         "/branches",
         "createBranch",
         "Create a branch",
         "branches",
-        PolicyAction.BRANCH_CREATE,
-        request=BranchCreateRequest,
-        response=(BranchCreated,),
-        admission=True,
+        BranchCreateRequest,
+        BranchCreated,
+        action=PolicyAction.BRANCH_CREATE,
     ),
-    Route(
-        method="DELETE",
-        path="/branches/{branch}",
-        operation_id="deleteBranch",
-        summary="Delete a branch",
-        tag="branches",
+    _row(
+        "DELETE",
+        "/branches/{branch}",
+        "deleteBranch",
+        "Delete a branch",
+        "branches",
+        BranchDeleted,
         action=PolicyAction.BRANCH_DELETE,
-        response=(BranchDeleted,),
         admission=True,
     ),
-    _post(
+    _write(
         "/branches/merge",
         "mergeBranches",
         "Merge a branch into another",
         "branches",
-        PolicyAction.BRANCH_MERGE,
-        request=BranchMergeRequest,
-        response=(MergeResult,),
-        admission=True,
+        BranchMergeRequest,
+        MergeResult,
+        action=PolicyAction.BRANCH_MERGE,
     ),
 )
 

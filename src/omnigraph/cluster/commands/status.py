@@ -142,10 +142,7 @@ def history(source: str, limit: int | None = None) -> ClusterHistory:
         else:
             revisions = _revisions(session, numbers, limit)
     return ClusterHistory(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        revisions=revisions,
-        diagnostics=command_run.diagnostics,
+        ok=command_run.ok, config_dir=command_run.config_dir, revisions=revisions, diagnostics=command_run.diagnostics
     )
 
 

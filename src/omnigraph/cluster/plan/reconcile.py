@@ -12,13 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from omnigraph.cluster.resources import (
-    Diagnostic,
-    error,
-    graph_address,
-    schema_address,
-    warning,
-)
+from omnigraph.cluster.resources import Diagnostic, error, graph_address, schema_address, warning
 from omnigraph.cluster.state import RecoveryRecord, State, StateBuilder, StatusKind, file_digest
 from omnigraph.cluster.state_ledger import timestamp
 from omnigraph.cluster.storage_root import graph_folders, graph_uri
