@@ -197,19 +197,14 @@ def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None)
     command_run.run("apply", read_pipeline, carry_out)
     changes = run.changes if run is not None else ()
     held = (ChangeDisposition.DEFERRED, ChangeDisposition.BLOCKED)
-    return ClusterApplied(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
+    return command_run.report(
+        ClusterApplied,
         actor=actor,
-        desired_revision=command_run.desired_revision,
-        state_observations=command_run.state_observations,
         changes=changes,
         applied_count=sum(change.disposition is ChangeDisposition.APPLIED for change in changes),
         deferred_count=sum(change.disposition in held for change in changes),
         converged=run is not None and run.converged and command_run.ok,
         state_written=run is not None and run.state_written,
-        resource_statuses=command_run.state.resource_statuses if command_run.state is not None else {},
-        diagnostics=command_run.diagnostics,
     )
 
 

@@ -121,17 +121,13 @@ def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) 
     review = command_run.run("plan", read_pipeline, partial(_plan_changes, for_review=for_review)) or _PlannedChanges()
     planned = command_run.desired
     edges = planned.edges() if planned is not None else ()
-    output = ClusterPlan(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        desired_revision=command_run.desired_revision,
+    output = command_run.report(
+        ClusterPlan,
         resource_digests=planned.digests if planned is not None else {},
         dependencies=edges,
-        state_observations=command_run.state_observations,
         changes=review.changes,
         blast_radius=blast_radius(review.changes, edges),
         approvals_required=review.gates,
-        diagnostics=command_run.diagnostics,
     )
     return PlanReview(output, review.texts, review.settings)
 
@@ -206,15 +202,8 @@ def _text_differences(
 def approve(source: str, resource: str, read_pipeline: ReadPipeline, *, approver: str) -> ClusterApproved:
     command_run = CommandRun(source)
     approval = command_run.run("approve", read_pipeline, partial(_approve, resource=resource, approver=approver))
-    return ClusterApproved(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        approval_id=approval.approval_id if approval is not None else None,
-        resource=approval.resource if approval is not None else None,
-        operation=approval.operation if approval is not None else None,
-        approved_by=approval.approved_by if approval is not None else None,
-        diagnostics=command_run.diagnostics,
-    )
+    shown = ("approval_id", "resource", "operation", "approved_by")
+    return command_run.report(ClusterApproved, **{name: getattr(approval, name, None) for name in shown})
 
 
 def _approve(session: Session, desired: Desired, *, resource: str, approver: str) -> Approval:
@@ -244,12 +233,10 @@ def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
         command_run.findings += desired.findings
         if command_run.ok:
             command_run.findings += default_deny(desired)
-    return ClusterValidated(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
+    return command_run.report(
+        ClusterValidated,
         config_file=str(Path(command_run.config_dir) / CONFIG_FILE),
         resource_digests=desired.digests if desired is not None else {},
         resources=desired.listed() if desired is not None else (),
         dependencies=desired.edges() if desired is not None else (),
-        diagnostics=command_run.diagnostics,
     )

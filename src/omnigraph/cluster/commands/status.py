@@ -111,17 +111,7 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
             if revision is None:  # graphs of an earlier state may be deleted
                 pipelines, unknown = pipelines_with_runs(AppliedState(session.objects, session.recorded.state))
                 command_run.findings += unknown
-    state = command_run.state
-    return ClusterStatus(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        state_observations=command_run.state_observations,
-        resource_digests=state.digests if state is not None else {},
-        resource_statuses=state.resource_statuses if state is not None else {},
-        observations=state.observations if state is not None else {},
-        pipelines=pipelines,
-        diagnostics=command_run.diagnostics,
-    )
+    return command_run.report(ClusterStatus, pipelines=pipelines)
 
 
 def _missing(revision: int | None) -> Diagnostic:
@@ -141,9 +131,7 @@ def history(source: str, limit: int | None = None) -> ClusterHistory:
             command_run.findings.append(_missing(None))
         else:
             revisions = _revisions(session, numbers, limit)
-    return ClusterHistory(
-        ok=command_run.ok, config_dir=command_run.config_dir, revisions=revisions, diagnostics=command_run.diagnostics
-    )
+    return command_run.report(ClusterHistory, revisions=revisions)
 
 
 def _revisions(session: Session, numbers: list[int], limit: int | None) -> tuple[ClusterRevision, ...]:
@@ -188,14 +176,7 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
         session.holder, removed = None, held
         # Last, and for the report only: an unreadable ledger must not keep the cluster locked.
         session.recorded = session.ledger.newest()
-    output = ClusterUnlocked(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        state_observations=command_run.state_observations,
-        lock_removed=removed is not None,
-        diagnostics=command_run.diagnostics,
-    )
-    return output, removed
+    return command_run.report(ClusterUnlocked, lock_removed=removed is not None), removed
 
 
 Head: TypeAlias = Callable[[str], AbstractContextManager[Snapshot]]
