@@ -202,13 +202,10 @@ def require_state(session: Session) -> LedgerRevision:
 def refuse_uncovered(state: State) -> None:
     """Refuse a state whose graph digests don't match: the digest covers all that is recorded about a graph, so somebody
     has edited the ledger."""
+    path = revision_path(state.state_revision)
+    message = f"its digest does not match its record: {path} was edited; restore the original text"
     findings = [
-        error(
-            "external_blob_policy_digest_mismatch",
-            graph_address(graph_id),
-            f"its digest does not match its record: {revision_path(state.state_revision)} was edited; restore the "
-            "original text",
-        )
+        error("external_blob_policy_digest_mismatch", graph_address(graph_id), message)
         for graph_id in state.graph_ids
         if composite_digest(state.resources, graph_id) != state.resources[graph_address(graph_id)].digest
     ]

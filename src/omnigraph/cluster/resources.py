@@ -79,20 +79,8 @@ def schema_address(graph_id: str) -> str:
     return str(Address(Kind.SCHEMA, graph_id, graph_id))
 
 
-def query_address(graph_id: str, name: str) -> str:
-    return str(Address(Kind.QUERY, name, graph_id))
-
-
-def policy_address(name: str) -> str:
-    return str(Address(Kind.POLICY, name))
-
-
 def provider_address(name: str) -> str:
     return str(Address(Kind.EMBEDDING_PROVIDER, name))
-
-
-def pipeline_address(name: str) -> str:
-    return str(Address(Kind.PIPELINE, name))
 
 
 Diagnostic: TypeAlias = ClusterDiagnostic

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -49,7 +49,6 @@ from omnigraph.cluster.resources import (
 from omnigraph.cluster.state import (
     ApprovalRecord,
     GraphTombstone,
-    Resource,
     StateBuilder,
     StatusKind,
     Written,
@@ -62,17 +61,10 @@ from omnigraph.engine.managed_graph import change_schema, look_at, make
 from omnigraph.errors import OmniGraphError, StorageError
 from omnigraph.storage.identifiers import new_ulid
 
-
-class Step(NamedTuple):
-    """The codes of a step that failed, and of one that was not tried."""
-
-    failed: str
-    skipped: str
-
-
-CREATE: Final = Step("graph_create_failed", "graph_create_skipped")
-CHANGE: Final = Step("schema_apply_failed", "schema_apply_skipped")
-DELETE: Final = Step("graph_delete_failed", "graph_delete_skipped")
+CREATE: Final = "graph_create"
+CHANGE: Final = "schema_apply"
+DELETE: Final = "graph_delete"
+"""The steps. Their codes are `<step>_failed`, and `<step>_skipped` for a step that was not tried."""
 
 
 @dataclass
@@ -102,35 +94,35 @@ class GraphChanges:
             if graph is not None and graph.identity is not None and graph.identity in RUNNING_EXPORTS:
                 message = "this process is exporting it; run apply again when the export is done"
                 self.findings.append(error("graph_delete_export_in_progress", change.resource, message))
-                self.failed[change.resource] = DELETE.failed
+                self.failed[change.resource] = f"{DELETE}_failed"
 
     def skip_deletes(self, changes: tuple[ClusterChange, ...]) -> None:
         """Delete nothing in a run in which another step failed."""
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
             self._skip(change.resource, DELETE)
 
-    def _step(self, change: ClusterChange, step: Step, take: Callable[[GraphView, Source], int]) -> None:
+    def _step(self, change: ClusterChange, step: str, take: Callable[[GraphView, Source], int]) -> None:
         if self.failed:
             self._skip(change.resource, step)
             return
-        graph_id = address_of(change).name
+        graph_id, failed = address_of(change).name, f"{step}_failed"
         view, source = self.views.graphs[graph_id], self.desired.sources[schema_address(graph_id)]
+        version: int | None = None
         try:
             source.refuse_changed(change.resource)
             version = take(view, source)
         except ClusterError as problem:
             self.findings += problem.diagnostics
-            self.failed[change.resource] = step.failed
-            return
         except (OmniGraphError, OSError) as problem:
-            standing = _version_with_schema(view.uri, source)
-            if standing is None:
-                self.findings.append(error(step.failed, change.resource, str(problem)))
-                self.failed[change.resource] = step.failed
-                return
-            version = standing
-        self.observations[graph_address(graph_id)] = GraphObservation(
-            address=graph_address(graph_id),
+            version = _version_with_schema(view.uri, source)
+            if version is None:
+                self.findings.append(error(failed, change.resource, str(problem)))
+        if version is None:
+            self.failed[change.resource] = failed
+            return
+        address = graph_address(graph_id)
+        self.observations[address] = GraphObservation(
+            address=address,
             graph_uri=view.uri,
             observed_at=timestamp(),
             exists=True,
@@ -140,10 +132,10 @@ class GraphChanges:
             schema_matches_desired=True,
         )
 
-    def _skip(self, resource: str, step: Step) -> None:
+    def _skip(self, resource: str, step: str) -> None:
         message = "it was not tried, because an earlier step failed; run apply again"
-        self.findings.append(warning(step.skipped, resource, message))
-        self.failed[resource] = step.skipped
+        self.findings.append(warning(f"{step}_skipped", resource, message))
+        self.failed[resource] = f"{step}_skipped"
 
     def _create(self, view: GraphView, source: Source) -> int:
         make(view.uri, source.text, new_ulid(), self.actor)
@@ -295,7 +287,10 @@ class _Run:
             self._record(builder, change)
         builder.observations.update(graph_changes.observations)
         for resource, approval in approvals.items():
-            self._record_delete(builder, resource, approval)
+            builder.forget_graph(resource.removeprefix("graph."))
+            now, approval_id = timestamp(), approval.approval_id
+            builder.approvals[approval_id] = ApprovalRecord(now, "apply")
+            builder.observations[resource] = GraphTombstone(deleted_at=now, approval_id=approval_id, actor=self.actor)
         self._record_settings(builder)
         residual = {change.resource for change in difference(builder.state().resources, desired.resources)}
         damaged = {payload.address for payload in preview.damaged if payload.damage is Damage.READ_ERROR}
@@ -310,25 +305,14 @@ class _Run:
             if change.operation is ResourceOperation.DELETE:
                 builder.forget(change.resource)
             else:
-                builder.resources[change.resource] = self._applied_resource(builder, change)
+                wanted, had = self.desired.resources[change.resource], builder.resources.get(change.resource)
+                if had is not None and (kept := bound_until_deleted(had, self.changes)):
+                    scopes = tuple(sorted({*(wanted.applies_to or ()), *kept}))
+                    wanted = msgspec.structs.replace(wanted, applies_to=scopes)
+                builder.resources[change.resource] = wanted
                 builder.set_status(change.resource, StatusKind.APPLIED)
         elif change.disposition is not ChangeDisposition.DERIVED and change.reason != RECOVERY_PENDING:
             builder.set_status(change.resource, StatusKind.BLOCKED, change.reason)
-
-    def _applied_resource(self, builder: StateBuilder, change: ClusterChange) -> Resource:
-        wanted, had = self.desired.resources[change.resource], builder.resources.get(change.resource)
-        kept = bound_until_deleted(had, self.changes) if had is not None else ()
-        if not kept:
-            return wanted
-        return msgspec.structs.replace(wanted, applies_to=tuple(sorted({*(wanted.applies_to or ()), *kept})))
-
-    def _record_delete(self, builder: StateBuilder, resource: str, approval: Approval) -> None:
-        builder.forget_graph(resource.removeprefix("graph."))
-        now = timestamp()
-        builder.approvals[approval.approval_id] = ApprovalRecord(now, "apply")
-        builder.observations[resource] = GraphTombstone(
-            deleted_at=now, approval_id=approval.approval_id, actor=self.actor
-        )
 
     def _record_settings(self, builder: StateBuilder) -> None:
         """Record the settings of graphs. A graph whose change is blocked keeps its blob policy."""
@@ -358,10 +342,9 @@ class _Run:
         try:
             remove_graph_folder(self.session.objects, folder)
         except StorageError as problem:
-            message = (
-                f"it is deleted, but files below {folder} are still there; the next apply removes them ({problem})"
-            )
-            self.session.findings.append(error(DELETE.failed, path, message))
+            remains = f"files below {folder} are still there; the next apply removes them ({problem})"
+            message = f"it is deleted, but {remains}"
+            self.session.findings.append(error(f"{DELETE}_failed", path, message))
 
 
 def _update_statuses(builder: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:

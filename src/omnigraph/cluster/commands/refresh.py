@@ -107,8 +107,7 @@ def _observe(session: Session, builder: StateBuilder, view: GraphView, desired: 
             builder.forget(schema)
             builder.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", f"there is no graph at {view.uri}")
         case _:
-            reason = view.problem if view.observed is None else view.observed.problem
-            problem = reason or "its marker is gone"
+            problem = view.reason
             builder.set_graph_status(graph_id, StatusKind.ERROR, "graph_observation_error", problem)
             session.findings.append(error("graph_observation_error", graph, problem))
     is_there = view.standing is Standing.GRAPH

@@ -38,13 +38,15 @@ class GraphView:
         return self.observed.standing if self.observed is not None else None
 
     @property
+    def reason(self) -> str:
+        """The reason why the graph can't be used."""
+        problem = self.observed.problem if self.observed is not None else self.problem
+        return problem or "its marker is gone"
+
+    @property
     def schema_digest(self) -> str | None:
         text = self.observed.schema if self.observed is not None else None
         return None if text is None else file_digest(text.encode())
-
-    def made_by(self) -> str | None:
-        """The apply that made the current schema of the graph; None when it was changed by hand."""
-        return schema_made_by(self.uri)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class GraphViews:
     graphs: dict[str, GraphView]
     strays: frozenset[str] = frozenset()
     """Ids of graphs that are neither declared nor recorded."""
-    leftovers: tuple[str, ...] = field(default=())
+    leftovers: tuple[str, ...] = ()
 
 
 def observe(objects: Objects, state: State | None, declared: Collection[str]) -> GraphViews:
@@ -103,6 +105,11 @@ class Reconciliation:
     pending: set[str] = field(default_factory=set)
     findings: list[Diagnostic] = field(default_factory=list)
 
+    def hold_up(self, graph_id: str, finding: Diagnostic) -> None:
+        """Leave a graph alone, for the reason in the finding."""
+        self.findings.append(finding)
+        self.pending.add(graph_id)
+
 
 def reconcile(
     builder: StateBuilder, views: GraphViews, schemas: dict[str, str], actor: str | None = None
@@ -127,8 +134,7 @@ def _reconcile_graph(
             pass
         case None:
             message = f"it can't be read: {view.problem}"
-            reconciliation.findings.append(error("graph_observation_error", graph, message))
-            reconciliation.pending.add(graph_id)
+            reconciliation.hold_up(graph_id, error("graph_observation_error", graph, message))
         case Standing.GRAPH:
             if is_recorded and view.schema_digest == before:
                 _clear_doubt(builder, graph_id)
@@ -142,13 +148,11 @@ def _reconcile_graph(
                 "refresh` to accept the loss: the next apply then creates an empty graph"
             )
             builder.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", message)
-            reconciliation.findings.append(error("graph_observation_error", graph, message))
-            reconciliation.pending.add(graph_id)
+            reconciliation.hold_up(graph_id, error("graph_observation_error", graph, message))
         case _ if wanted is not None:
-            message = f"{view.uri} is not a graph that can be opened: {_reason(view)}"
+            message = f"{view.uri} is not a graph that can be opened: {view.reason}"
             builder.set_graph_status(graph_id, StatusKind.ERROR, "graph_create_incomplete", message)
-            reconciliation.findings.append(error("graph_create_incomplete", graph, message))
-            reconciliation.pending.add(graph_id)
+            reconciliation.hold_up(graph_id, error("graph_create_incomplete", graph, message))
 
 
 def _explain(
@@ -161,13 +165,11 @@ def _explain(
     assert digest is not None, "a graph has a schema"
     is_recorded = graph in builder.resources
     try:
-        operation = view.made_by()
+        operation = schema_made_by(view.uri)
     except OmniGraphError as problem:
         if graph_id not in reconciliation.views.strays:
-            reconciliation.findings.append(
-                error("graph_observation_error", graph, f"its history can't be read: {problem}")
-            )
-            reconciliation.pending.add(graph_id)
+            message = f"its history can't be read: {problem}"
+            reconciliation.hold_up(graph_id, error("graph_observation_error", graph, message))
         return
     if operation is not None or digest == wanted:
         kind = "schema_apply" if is_recorded else "graph_create"
@@ -185,8 +187,7 @@ def _explain(
             "run `omnigraph cluster refresh` to record it, then plan again"
         )
         builder.set_graph_status(graph_id, StatusKind.DRIFTED, "actual_applied_state_pending", message)
-        reconciliation.findings.append(warning(PENDING, graph, message))
-        reconciliation.pending.add(graph_id)
+        reconciliation.hold_up(graph_id, warning(PENDING, graph, message))
 
 
 def _clear_doubt(builder: StateBuilder, graph_id: str, doubts: frozenset[str] = IN_DOUBT) -> None:
@@ -197,8 +198,3 @@ def _clear_doubt(builder: StateBuilder, graph_id: str, doubts: frozenset[str] = 
                 builder.set_status(address, StatusKind.APPLIED)
             else:
                 del builder.statuses[address]
-
-
-def _reason(view: GraphView) -> str:
-    problem = view.observed.problem if view.observed is not None else None
-    return problem or "its marker is gone"
