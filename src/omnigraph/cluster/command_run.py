@@ -114,8 +114,8 @@ class CommandRun:
             self.desired = desired = load_desired(survey_config(self.source), read_pipeline)
             if not desired.is_valid:
                 raise ClusterError(desired.findings)
-            file = read_config(self.source)
-            self.session = session = Session(file, make_root(file.storage_root), list(desired.findings))
+            root = make_root(desired.file.storage_root)
+            self.session = session = Session(desired.file, root, list(desired.findings))
             with hold_lock(session, operation):
                 session.recorded = session.ledger.newest()
                 return work(session, desired)

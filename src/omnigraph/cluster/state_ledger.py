@@ -26,7 +26,6 @@ from omnigraph.cluster.state import State, decode_state, encode_state
 from omnigraph.cluster.storage_root import CLUSTER_FOLDER, graph_uri, object_names, open_root
 from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError, StorageError
 from omnigraph.storage.identifiers import new_ulid
-from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 
 STATE_FOLDER: Final = f"{CLUSTER_FOLDER}/state"
@@ -95,6 +94,10 @@ class Ledger:
         except StorageError as error:
             raise ClusterError.of("state_read_error", STATE_FOLDER, str(error)) from error
         return sorted(int(found[1]) for found in map(_REVISION.fullmatch, names) if found is not None)
+
+    def newer_than(self, revision: int) -> int | None:
+        """The newest revision if it is newer than this one, else None. Costs one read while there is none."""
+        return None if self._objects.get(revision_path(revision + 1)) is None else self.revisions()[-1]
 
     def create(self, state: State, after: LedgerRevision | None) -> LedgerRevision:
         """Create the revision after the one that the caller has read (None: there was none).
@@ -317,17 +320,3 @@ def read_applied(source: str, revision: int | None = None, *, is_root: bool = Fa
     path = STATE_FOLDER if revision is None else revision_path(revision)
     message = f"'{root}' holds no state of a cluster; import and apply one first"
     raise ClusterError.of("cluster_state_missing", path, message)
-
-
-class LedgerFollower:
-    """Follows the ledger of a cluster. `root` is the storage root itself."""
-
-    def __init__(self, root: str) -> None:
-        self.objects = Objects(Location.parse(root))
-        self._ledger = Ledger(self.objects)
-
-    def newer_than(self, revision: int) -> int | None:
-        """The newest revision if it is newer than this one, else None. Costs one read while there is none."""
-        if self.objects.get(revision_path(revision + 1)) is None:
-            return None
-        return self._ledger.revisions()[-1]

@@ -241,7 +241,7 @@ class _Run:
             self.state_written = True
         self._remove(preview, deleted)
         for approval in approvals.values():
-            session.findings += mark_spent(session.objects, approval, builder.approvals[approval.approval_id])
+            session.findings += mark_spent(session.objects, approval, builder.approval_records[approval.approval_id])
 
     def give_up(self, reason: str) -> None:
         """Report nothing as applied, because no state was created. The next apply finds the changed graphs."""
@@ -289,7 +289,7 @@ class _Run:
         for resource, approval in approvals.items():
             builder.forget_graph(resource.removeprefix("graph."))
             now, approval_id = timestamp(), approval.approval_id
-            builder.approvals[approval_id] = ApprovalRecord(now, "apply")
+            builder.approval_records[approval_id] = ApprovalRecord(now, "apply")
             builder.observations[resource] = GraphTombstone(deleted_at=now, approval_id=approval_id, actor=self.actor)
         self._record_settings(builder)
         residual = {change.resource for change in difference(builder.state().resources, desired.resources)}
@@ -349,14 +349,14 @@ class _Run:
 
 def _update_statuses(builder: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:
     """Mark resources that match the configuration as applied; drop the status of deleted ones."""
-    for text in {*builder.resources, *builder.statuses}:
+    for text in {*builder.resources, *builder.resource_statuses}:
         address = Address.parse(text)
         if text in open_ or (address is not None and address.graph in pending):
             continue
         if text in builder.resources:
             builder.set_status(text, StatusKind.APPLIED)
         else:
-            del builder.statuses[text]
+            del builder.resource_statuses[text]
 
 
 _MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, ResourceOperation.UPDATE))

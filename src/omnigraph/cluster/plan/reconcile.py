@@ -59,23 +59,15 @@ class GraphViews:
     leftovers: tuple[str, ...] = ()
 
 
-def observe(objects: Objects, state: State | None, declared: Collection[str]) -> GraphViews:
+def observe(objects: Objects, state: State, declared: Collection[str]) -> GraphViews:
     """Observe every graph that is declared, recorded or found in storage. One listing, and five reads per graph."""
     folders = graph_folders(objects)
-    recorded = set(state.graph_ids) if state is not None else set()
-    current, leftovers, strays = {}, [], set()
-    for (graph_id, generation), folder in folders.items():
-        newest = state.generation(graph_id) if state is not None else generation
-        if generation < newest:
-            leftovers.append(folder)
-        elif generation == newest:
-            current[graph_id] = folder
-            if graph_id not in recorded and graph_id not in declared:
-                strays.add(graph_id)
+    leftovers = [folder for (graph_id, number), folder in folders.items() if number < state.generation(graph_id)]
+    current = {graph_id for graph_id, number in folders if number == state.generation(graph_id)}
+    known = {*declared, *state.graph_ids}
 
     def look(graph_id: str) -> GraphView:
-        generation = state.generation(graph_id) if state is not None else 1
-        uri = graph_uri(objects.location.uri, graph_id, generation)
+        uri = graph_uri(objects.location.uri, graph_id, state.generation(graph_id))
         if graph_id not in current:
             return GraphView(graph_id, uri, Found(Standing.NOTHING))
         try:
@@ -83,10 +75,10 @@ def observe(objects: Objects, state: State | None, declared: Collection[str]) ->
         except StorageError as problem:
             return GraphView(graph_id, uri, None, str(problem))
 
-    wanted = sorted({*declared, *recorded, *strays})
+    wanted = sorted(known | current)
     with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="omnigraph-observe") as workers:
         views = dict(zip(wanted, workers.map(look, wanted), strict=True))
-    return GraphViews(views, frozenset(strays), tuple(leftovers))
+    return GraphViews(views, frozenset(current - known), tuple(leftovers))
 
 
 IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_pending", "graph_missing"})
@@ -175,7 +167,7 @@ def _explain(
         kind = "schema_apply" if is_recorded else "graph_create"
         builder.record_graph(graph_id, digest)
         builder.set_graph_status(graph_id, StatusKind.APPLIED)
-        builder.recoveries[operation or new_ulid()] = RecoveryRecord(
+        builder.recovery_records[operation or new_ulid()] = RecoveryRecord(
             kind=kind, graph_id=graph_id, outcome="rolled_forward", recovered_at=timestamp(), actor=actor
         )
         what = "changed the schema" if is_recorded else "created the graph"
@@ -192,9 +184,9 @@ def _explain(
 
 def _clear_doubt(builder: StateBuilder, graph_id: str, doubts: frozenset[str] = IN_DOUBT) -> None:
     for address in (graph_address(graph_id), schema_address(graph_id)):
-        status = builder.statuses.get(address)
+        status = builder.resource_statuses.get(address)
         if status is not None and doubts.intersection(status.conditions):
             if address in builder.resources:
                 builder.set_status(address, StatusKind.APPLIED)
             else:
-                del builder.statuses[address]
+                del builder.resource_statuses[address]
