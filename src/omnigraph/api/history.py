@@ -110,15 +110,7 @@ class CommitSummary(CommitReceipt, frozen=True):
     @property
     def commit(self) -> CommitReceipt:
         """The commit without what it did."""
-        return CommitReceipt(
-            self.graph_commit_id,
-            self.graph_branch,
-            self.graph_manifest_version,
-            self.parent_commit_id,
-            self.merged_parent_commit_id,
-            self.actor_id,
-            self.created_at,
-        )
+        return CommitReceipt(*(getattr(self, name) for name in CommitReceipt.__struct_fields__))
 
 
 class CommitList(Struct, frozen=True, omit_defaults=True):
@@ -184,9 +176,6 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
 
     def selects_type(self, kind: str, name: str) -> bool:
         return (not self.kinds or kind in self.kinds) and (not self.types or name in self.types)
-
-    def selects_op(self, op: Operation) -> bool:
-        return not self.ops or op in self.ops
 
 
 def _require_known(what: str, given: Iterable[str], known: Collection[str]) -> frozenset[str]:
@@ -286,11 +275,8 @@ class ChangeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def count(self, op: Operation) -> int:
         """How many entities were inserted, updated or deleted."""
-        return {
-            Operation.INSERT: self.stats.inserts,
-            Operation.UPDATE: self.stats.updates,
-            Operation.DELETE: self.stats.deletes,
-        }[op]
+        counts = self.stats
+        return {"insert": counts.inserts, "update": counts.updates, "delete": counts.deletes}[op]
 
 
 def counts_by_type(changes: Iterable[EntityChange]) -> dict[str, dict[str, int]]:

@@ -140,9 +140,10 @@ class _Verification:
             for graph_id, reason in self._quarantined.items()
         )
         if not self._served:
-            code, message = "cluster_empty", "the applied state has no graph"
+            code = "cluster_no_healthy_graphs" if self._quarantined else "cluster_empty"
+            message = "the applied state has no graph"
             if self._quarantined:
-                code, message = "cluster_no_healthy_graphs", "every graph of the applied state is quarantined"
+                message = "every graph of the applied state is quarantined"
             raise ClusterError([*warnings, error(code, revision_path(self._state.state_revision), message)])
         graphs = tuple(map(self._graph, self._served))
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="omnigraph-catalog") as readers:

@@ -149,8 +149,9 @@ _ROWS_AS: Final = (Media.JSON, Media.NDJSON, Media.CSV, Media.ARROW)
 
 
 def _row(method: str, path: str, operation_id: str, summary: str, tag: str, *response: Any, **more: Any) -> Route:
-    told = {"path": path, "operation_id": operation_id, "summary": summary, "tag": tag, "response": response}
-    return Route(method=method, **{**told, **more})
+    return Route(
+        method=method, path=path, operation_id=operation_id, summary=summary, tag=tag, response=response, **more
+    )
 
 
 def _service(path: str, operation_id: str, summary: str, *response: Any, **more: Any) -> Route:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -61,10 +61,17 @@ from omnigraph.engine.managed_graph import change_schema, look_at, make
 from omnigraph.errors import OmniGraphError, StorageError
 from omnigraph.storage.identifiers import new_ulid
 
-CREATE: Final = "graph_create"
-CHANGE: Final = "schema_apply"
-DELETE: Final = "graph_delete"
-"""The steps. Their codes are `<step>_failed`, and `<step>_skipped` for a step that was not tried."""
+
+class Step(NamedTuple):
+    """The codes of a step that failed, and of one that was not tried."""
+
+    failed: str
+    skipped: str
+
+
+CREATE: Final = Step("graph_create_failed", "graph_create_skipped")
+CHANGE: Final = Step("schema_apply_failed", "schema_apply_skipped")
+DELETE: Final = Step("graph_delete_failed", "graph_delete_skipped")
 
 
 @dataclass
@@ -94,18 +101,18 @@ class GraphChanges:
             if graph is not None and graph.identity is not None and graph.identity in RUNNING_EXPORTS:
                 message = "this process is exporting it; run apply again when the export is done"
                 self.findings.append(error("graph_delete_export_in_progress", change.resource, message))
-                self.failed[change.resource] = f"{DELETE}_failed"
+                self.failed[change.resource] = DELETE.failed
 
     def skip_deletes(self, changes: tuple[ClusterChange, ...]) -> None:
         """Delete nothing in a run in which another step failed."""
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
             self._skip(change.resource, DELETE)
 
-    def _step(self, change: ClusterChange, step: str, take: Callable[[GraphView, Source], int]) -> None:
+    def _step(self, change: ClusterChange, step: Step, take: Callable[[GraphView, Source], int]) -> None:
         if self.failed:
             self._skip(change.resource, step)
             return
-        graph_id, failed = address_of(change).name, f"{step}_failed"
+        graph_id = address_of(change).name
         view, source = self.views.graphs[graph_id], self.desired.sources[schema_address(graph_id)]
         version: int | None = None
         try:
@@ -116,9 +123,9 @@ class GraphChanges:
         except (OmniGraphError, OSError) as problem:
             version = _version_with_schema(view.uri, source)
             if version is None:
-                self.findings.append(error(failed, change.resource, str(problem)))
+                self.findings.append(error(step.failed, change.resource, str(problem)))
         if version is None:
-            self.failed[change.resource] = failed
+            self.failed[change.resource] = step.failed
             return
         address = graph_address(graph_id)
         self.observations[address] = GraphObservation(
@@ -132,10 +139,10 @@ class GraphChanges:
             schema_matches_desired=True,
         )
 
-    def _skip(self, resource: str, step: str) -> None:
+    def _skip(self, resource: str, step: Step) -> None:
         message = "it was not tried, because an earlier step failed; run apply again"
-        self.findings.append(warning(f"{step}_skipped", resource, message))
-        self.failed[resource] = f"{step}_skipped"
+        self.findings.append(warning(step.skipped, resource, message))
+        self.failed[resource] = step.skipped
 
     def _create(self, view: GraphView, source: Source) -> int:
         make(view.uri, source.text, new_ulid(), self.actor)
@@ -344,7 +351,7 @@ class _Run:
         except StorageError as problem:
             remains = f"files below {folder} are still there; the next apply removes them ({problem})"
             message = f"it is deleted, but {remains}"
-            self.session.findings.append(error(f"{DELETE}_failed", path, message))
+            self.session.findings.append(error(DELETE.failed, path, message))
 
 
 def _update_statuses(builder: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:

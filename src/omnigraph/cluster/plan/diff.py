@@ -261,12 +261,10 @@ _WHY: Final = {
 
 def unapplied_findings(changes: Iterable[ClusterChange]) -> Iterator[Diagnostic]:
     """A finding for each change that was not applied."""
-    codes = {
-        ChangeDisposition.DEFERRED: "apply_unsupported_change",
-        ChangeDisposition.BLOCKED: "apply_dependency_blocked",
-    }
     for change in changes:
-        if change.disposition in codes:
+        is_deferred = change.disposition is ChangeDisposition.DEFERRED
+        if is_deferred or change.disposition is ChangeDisposition.BLOCKED:
+            code = "apply_unsupported_change" if is_deferred else "apply_dependency_blocked"
             why = _WHY.get(change.reason or "", "see above")
             message = f"{change.reason}: {why.format(graph=graph_address(address_of(change).graph or ''))}"
-            yield warning(codes[change.disposition], change.resource, message)
+            yield warning(code, change.resource, message)
