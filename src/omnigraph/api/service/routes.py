@@ -6,7 +6,7 @@ and a handler of the same operation id to the server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -126,6 +126,10 @@ class Route:
     bad_body: str | None = None
     """How a body that can't be decoded is called by a route that answers 400 to all of them, and never 422."""
 
+    def forms(self, *response: type[Any], **more: Any) -> Route:
+        """The row with the structs of its responses, and with other settings."""
+        return replace(self, response=response, **more)
+
     @property
     def full_path(self) -> str:
         return f"{GRAPH_PREFIX}{self.path}" if self.of_graph else self.path
@@ -148,289 +152,166 @@ class Route:
 _ROWS_AS: Final = (Media.JSON, Media.NDJSON, Media.CSV, Media.ARROW)
 
 
-def _row(method: str, path: str, operation_id: str, summary: str, tag: str, *response: Any, **more: Any) -> Route:
-    return Route(
-        method=method, path=path, operation_id=operation_id, summary=summary, tag=tag, response=response, **more
-    )
+def _row(method: str, path: str, operation_id: str, summary: str, tag: str, action: PolicyAction | None) -> Route:
+    return Route(method=method, path=path, operation_id=operation_id, summary=summary, tag=tag, action=action)
 
 
-def _service(path: str, operation_id: str, summary: str, *response: Any, **more: Any) -> Route:
-    return _row("GET", path, operation_id, summary, "management", *response, of_graph=False, **more)
+def _service(path: str, operation_id: str, summary: str, action: PolicyAction | None = None) -> Route:
+    return replace(_row("GET", path, operation_id, summary, "management", action), of_graph=False)
 
 
-def _get(
-    path: str, operation_id: str, summary: str, tag: str, response: Any, parameters: Any = None, **more: Any
+def _get(path: str, operation_id: str, summary: str, tag: str) -> Route:
+    return _row("GET", path, operation_id, summary, tag, PolicyAction.READ)
+
+
+def _post(
+    path: str, operation_id: str, summary: str, tag: str, action: PolicyAction | None = PolicyAction.READ
 ) -> Route:
-    more = {"action": PolicyAction.READ, "parameters": parameters, **more}
-    return _row("GET", path, operation_id, summary, tag, response, **more)
+    return replace(_row("POST", path, operation_id, summary, tag, action), body=Body.REQUEST)
 
 
-def _post(path: str, operation_id: str, summary: str, tag: str, request: Any, *response: Any, **more: Any) -> Route:
-    more = {"action": PolicyAction.READ, "request": request, "body": Body.REQUEST, **more}
-    return _row("POST", path, operation_id, summary, tag, *response, **more)
+def _write(path: str, operation_id: str, summary: str, tag: str, action: PolicyAction = PolicyAction.CHANGE) -> Route:
+    return replace(_post(path, operation_id, summary, tag, action), admission=True)
 
 
-def _write(path: str, operation_id: str, summary: str, tag: str, request: Any, *response: Any, **more: Any) -> Route:
-    more = {"action": PolicyAction.CHANGE, "admission": True, **more}
-    return _post(path, operation_id, summary, tag, request, *response, **more)
-
-
-def _agents(path: str, operation_id: str, *, of_graph: bool = True) -> Route:
+def _agents(operation_id: str, *, of_graph: bool) -> Route:
     """The protocol of agents describes itself, so the document leaves it out. Each tool asks for its own action."""
-    more: dict[str, Any] = {"of_graph": of_graph, "body": Body.REQUEST, "in_document": False}
-    return _row("POST", path, operation_id, "Tools for agents", "agents", **more)
+    row = _post("/mcp", operation_id, "Tools for agents", "agents", None)
+    return replace(row, of_graph=of_graph, in_document=False)
 
 
 _INVOKE: Final[dict[str, Any]] = {
-    "action": PolicyAction.INVOKE_QUERY,
+    "request": InvokeStoredQueryRequest,
     "bad_body": "invalid stored-query invocation body",
     "request_is_optional": True,
 }
 
 ROUTES: Final[tuple[Route, ...]] = (
-    _service("/healthz", "health", "Whether the process answers", HealthOutput, public=True),
-    _service("/readyz", "ready", "Whether graphs are served, and which are not", Readiness, public=True),
-    _service("/metrics", "metrics", "Counters for Prometheus", media=(Media.TEXT,)),
-    _service("/openapi.json", "openapi", "This document", public=True, in_document=False),
-    _service("/graphs", "listGraphs", "The graphs that are served", GraphList, action=PolicyAction.GRAPH_LIST),
+    _service("/healthz", "health", "Whether the process answers").forms(HealthOutput, public=True),
+    _service("/readyz", "ready", "Whether graphs are served, and which are not").forms(Readiness, public=True),
+    _service("/metrics", "metrics", "Counters for Prometheus").forms(media=(Media.TEXT,)),
+    _service("/openapi.json", "openapi", "This document").forms(public=True, in_document=False),
+    _service("/graphs", "listGraphs", "The graphs that are served", PolicyAction.GRAPH_LIST).forms(GraphList),
     # Agents: their protocol has one path, to one graph or to the server that has only one
-    _agents("/mcp", "mcp"),
-    _agents("/mcp", "mcpOfServer", of_graph=False),
+    _agents("mcp", of_graph=True),
+    _agents("mcpOfServer", of_graph=False),
     # Reads
-    _get("/snapshot", "getSnapshot", "The tables of a state of the graph", "snapshots", SnapshotListing, ReadPoint),
-    _row(
-        "GET",
-        "/blob",
-        "getBlob",
-        "The bytes of a blob, or the address of an external one",
-        "blobs",
-        action=PolicyAction.READ,
-        parameters=BlobParameters,
-        bad_parameters="invalid Blob selector query parameters",
-        media=(Media.BYTES,),
+    _get("/snapshot", "getSnapshot", "The tables of a state of the graph", "snapshots").forms(
+        SnapshotListing, parameters=ReadPoint
     ),
-    _get(
-        "/entity",
-        "getEntity",
-        "One node or edge by its id, as an export writes it",
-        "queries",
-        dict[str, Any],
-        EntityParameters,
+    _get("/blob", "getBlob", "The bytes of a blob, or the address of an external one", "blobs").forms(
+        parameters=BlobParameters, bad_parameters="invalid Blob selector query parameters", media=(Media.BYTES,)
     ),
-    _get("/count", "countEntities", "How many entities of a type there are", "queries", EntityCount, CountParameters),
-    _post("/query", "query", "Run a read query", "queries", QueryRequest, ReadOutput, media=_ROWS_AS),
-    _post("/query/explain", "explain", "The plan of a read query; nothing is run", "queries", QueryRequest, QueryPlan),
+    _get("/entity", "getEntity", "One node or edge by its id, as an export writes it", "queries").forms(
+        dict[str, Any], parameters=EntityParameters
+    ),
+    _get("/count", "countEntities", "How many entities of a type there are", "queries").forms(
+        EntityCount, parameters=CountParameters
+    ),
+    _post("/query", "query", "Run a read query", "queries").forms(ReadOutput, request=QueryRequest, media=_ROWS_AS),
+    _post("/query/explain", "explain", "The plan of a read query; nothing is run", "queries").forms(
+        QueryPlan, request=QueryRequest
+    ),
     _post(
         "/query/profile",
         "profile",
         "Run a read query, and tell what each of its operators did instead of the rows",
         "queries",
-        QueryRequest,
-        OperatorProfile,
+    ).forms(OperatorProfile, request=QueryRequest),
+    _post("/read", "read", "Run a read query", "queries").forms(
+        LegacyReadOutput, request=LegacyReadRequest, media=_ROWS_AS, successor="query"
     ),
-    _post(
-        "/read",
-        "read",
-        "Run a read query",
-        "queries",
-        LegacyReadRequest,
-        LegacyReadOutput,
-        media=_ROWS_AS,
-        successor="query",
-    ),
-    _post(
-        "/export",
-        "export",
-        "Every entity of a state, one record per line",
-        "queries",
-        ExportRequest,
-        action=PolicyAction.EXPORT,
+    _post("/export", "export", "Every entity of a state, one record per line", "queries", PolicyAction.EXPORT).forms(
+        request=ExportRequest,
         parameters=ExportParameters,
         bad_body="invalid export request",
         request_is_optional=True,
         media=(Media.NDJSON,),
     ),
-    _get("/schema", "getSchema", "The accepted schema", "schema", SchemaSource, ReadPoint),
+    _get("/schema", "getSchema", "The accepted schema", "schema").forms(SchemaSource, parameters=ReadPoint),
     _post(
-        "/schema/plan",
-        "planSchema",
-        "The steps from the accepted schema to another; nothing is changed",
-        "schema",
-        SchemaPlanRequest,
-        SchemaPlan,
+        "/schema/plan", "planSchema", "The steps from the accepted schema to another; nothing is changed", "schema"
+    ).forms(SchemaPlan, request=SchemaPlanRequest),
+    _get("/branches", "listBranches", "The names of all branches", "branches").forms(BranchList),
+    _get("/commits", "listCommits", "The history of a branch, newest first", "commits").forms(
+        CommitList, parameters=CommitsParameters
     ),
-    _get("/branches", "listBranches", "The names of all branches", "branches", BranchList),
-    _get("/commits", "listCommits", "The history of a branch, newest first", "commits", CommitList, CommitsParameters),
-    _get("/commits/{commit_id}", "getCommit", "One commit", "commits", CommitReceipt),
+    _get("/commits/{commit_id}", "getCommit", "One commit", "commits").forms(CommitReceipt),
     _get(
-        "/commits/{commit_id}/summary",
-        "getCommitSummary",
-        "One commit, with how many entities it changed",
-        "commits",
-        CommitSummary,
+        "/commits/{commit_id}/summary", "getCommitSummary", "One commit, with how many entities it changed", "commits"
+    ).forms(CommitSummary),
+    _get("/history", "getHistory", "The history of a branch, with what each commit did", "commits").forms(
+        CommitHistory, parameters=HistoryParameters
     ),
-    _get(
-        "/history",
-        "getHistory",
-        "The history of a branch, with what each commit did",
-        "commits",
-        CommitHistory,
-        HistoryParameters,
+    _get("/commits/{commit_id}/changes", "getCommitChanges", "What a commit changed", "changes").forms(
+        CommitChangesPage, parameters=CommitChangesParameters, errors=ChangeErrorOutput
     ),
-    _get(
-        "/commits/{commit_id}/changes",
-        "getCommitChanges",
-        "What a commit changed",
-        "changes",
-        CommitChangesPage,
-        CommitChangesParameters,
-        errors=ChangeErrorOutput,
-    ),
-    _get(
-        "/changes",
-        "pollChanges",
-        "The change feed of a branch",
-        "changes",
-        ChangePoll,
-        ChangeFeedParameters,
-        media=(Media.JSON, Media.EVENTS),
-        errors=ChangeErrorOutput,
+    _get("/changes", "pollChanges", "The change feed of a branch", "changes").forms(
+        ChangePoll, parameters=ChangeFeedParameters, media=(Media.JSON, Media.EVENTS), errors=ChangeErrorOutput
     ),
     _post(
         "/changes/baseline",
         "captureChangeBaseline",
         "An export and the cursor that continues it",
         "changes",
-        ChangeBaselineRequest,
-        action=PolicyAction.EXPORT,
-        request_is_optional=True,
-        media=(Media.NDJSON,),
-        errors=ChangeErrorOutput,
-    ),
-    _get("/diff", "diff", "The net difference of two states", "changes", ChangeSet, DiffParameters),
+        PolicyAction.EXPORT,
+    ).forms(request=ChangeBaselineRequest, request_is_optional=True, media=(Media.NDJSON,), errors=ChangeErrorOutput),
+    _get("/diff", "diff", "The net difference of two states", "changes").forms(ChangeSet, parameters=DiffParameters),
     _post(
         "/branches/merge/preview",
         "previewMerge",
         "What a merge would change and what conflicts; nothing is merged",
         "branches",
-        MergePreviewRequest,
-        MergePreview,
-    ),
-    _get("/queries", "list_queries", "The stored queries", "queries", StoredQueries),
-    _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines", ServedPipelines),
+    ).forms(MergePreview, request=MergePreviewRequest),
+    _get("/queries", "list_queries", "The stored queries", "queries").forms(StoredQueries),
+    _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines").forms(ServedPipelines),
     # Writes
-    _write("/mutate", "mutate", "Run a mutation as one commit", "mutations", ChangeRequest, MutationReceipt),
-    _write(
-        "/change",
-        "change",
-        "Run a mutation as one commit",
-        "mutations",
-        ChangeRequest,
-        MutationReceipt,
-        successor="mutate",
+    _write("/mutate", "mutate", "Run a mutation as one commit", "mutations").forms(
+        MutationReceipt, request=ChangeRequest
+    ),
+    _write("/change", "change", "Run a mutation as one commit", "mutations").forms(
+        MutationReceipt, request=ChangeRequest, successor="mutate"
     ),
     _write(
-        "/mutate/if-graph-commit",
-        "mutate_if_graph_commit",
-        "Run a mutation if the branch is at a commit",
-        "mutations",
-        ChangeRequest,
-        MutationReceipt,
-        if_commit=True,
-    ),
-    _post(
-        "/queries/{name}",
-        "invoke_query",
-        "Run a stored query",
-        "queries",
-        InvokeStoredQueryRequest,
-        ReadOutput,
-        MutationReceipt,
-        **_INVOKE,
-        media=_ROWS_AS,
+        "/mutate/if-graph-commit", "mutate_if_graph_commit", "Run a mutation if the branch is at a commit", "mutations"
+    ).forms(MutationReceipt, request=ChangeRequest, if_commit=True),
+    _post("/queries/{name}", "invoke_query", "Run a stored query", "queries", PolicyAction.INVOKE_QUERY).forms(
+        ReadOutput, MutationReceipt, **_INVOKE, media=_ROWS_AS
     ),
     _write(
         "/queries/{name}/if-graph-commit",
         "invoke_query_if_graph_commit",
         "Run a stored mutation if the branch is at a commit",
         "queries",
-        InvokeStoredQueryRequest,
-        MutationReceipt,
-        **_INVOKE,
-        if_commit=True,
-    ),
+        PolicyAction.INVOKE_QUERY,
+    ).forms(MutationReceipt, **_INVOKE, if_commit=True),
     _write(
-        "/schema/apply",
-        "applySchema",
-        "Change the schema in one commit",
-        "mutations",
-        SchemaApplyRequest,
-        SchemaApplied,
-        action=PolicyAction.SCHEMA_APPLY,
+        "/schema/apply", "applySchema", "Change the schema in one commit", "mutations", PolicyAction.SCHEMA_APPLY
+    ).forms(SchemaApplied, request=SchemaApplyRequest),
+    _write("/load", "load", "Load records as one commit", "mutations").forms(
+        LoadReceipt, request=IngestRequest, body=Body.WHOLE_LOAD
     ),
-    _write(
-        "/load", "load", "Load records as one commit", "mutations", IngestRequest, LoadReceipt, body=Body.WHOLE_LOAD
+    _write("/load/ndjson", "loadNdjson", "Load records, one per line, as one commit", "mutations").forms(
+        GraphBatchLoadOutput, request_media=(Media.NDJSON,), parameters=LoadParameters, body=Body.STREAMED_LOAD
     ),
-    _write(
-        "/load/ndjson",
-        "loadNdjson",
-        "Load records, one per line, as one commit",
-        "mutations",
-        None,
-        GraphBatchLoadOutput,
-        request_media=(Media.NDJSON,),
-        parameters=LoadParameters,
-        body=Body.STREAMED_LOAD,
-    ),
-    _write(
-        "/load/rows",
-        "loadRows",
-        "Load rows of one type as one commit",
-        "mutations",
-        None,
+    _write("/load/rows", "loadRows", "Load rows of one type as one commit", "mutations").forms(
         GraphBatchLoadOutput,
         request_media=(Media.ARROW, Media.CSV, Media.NDJSON, Media.BYTES),
         parameters=RowsParameters,
         body=Body.STREAMED_LOAD,
     ),
-    _write(
-        "/ingest",
-        "ingest",
-        "Load records as one commit",
-        "mutations",
-        IngestRequest,
-        LoadReceipt,
-        body=Body.WHOLE_LOAD,
-        successor="load",
+    _write("/ingest", "ingest", "Load records as one commit", "mutations").forms(
+        LoadReceipt, request=IngestRequest, body=Body.WHOLE_LOAD, successor="load"
     ),
-    _write(
-        "/branches",
-        "createBranch",
-        "Create a branch",
-        "branches",
-        BranchCreateRequest,
-        BranchCreated,
-        action=PolicyAction.BRANCH_CREATE,
+    _write("/branches", "createBranch", "Create a branch", "branches", PolicyAction.BRANCH_CREATE).forms(
+        BranchCreated, request=BranchCreateRequest
     ),
     _row(
-        "DELETE",
-        "/branches/{branch}",
-        "deleteBranch",
-        "Delete a branch",
-        "branches",
-        BranchDeleted,
-        action=PolicyAction.BRANCH_DELETE,
-        admission=True,
-    ),
+        "DELETE", "/branches/{branch}", "deleteBranch", "Delete a branch", "branches", PolicyAction.BRANCH_DELETE
+    ).forms(BranchDeleted, admission=True),
     _write(
-        "/branches/merge",
-        "mergeBranches",
-        "Merge a branch into another",
-        "branches",
-        BranchMergeRequest,
-        MergeResult,
-        action=PolicyAction.BRANCH_MERGE,
-    ),
+        "/branches/merge", "mergeBranches", "Merge a branch into another", "branches", PolicyAction.BRANCH_MERGE
+    ).forms(MergeResult, request=BranchMergeRequest),
 )
 
 
