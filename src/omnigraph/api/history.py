@@ -6,7 +6,7 @@ The engine makes them, and every client sees the same shapes. Nothing here reads
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final
 
@@ -113,6 +113,16 @@ class CommitSummary(CommitReceipt, frozen=True):
         return CommitReceipt(*(getattr(self, name) for name in CommitReceipt.__struct_fields__))
 
 
+def _commit_lines(listed: CommitList | CommitHistory) -> str:
+    """Some commits for a person, one per line."""
+    commits, next_version = listed.commits, listed.next_version
+    shown = [f"  {commit!r}" for commit in commits[:_MOST_SHOWN]]
+    hidden = len(commits) - len(shown)
+    more = [f"  … {hidden} more"] if hidden else []
+    older = "" if next_version is None else f"; older ones: before={next_version}"
+    return "\n".join([f"<{count_noun(len(commits), 'commit')}{older}>", *shown, *more])
+
+
 class CommitList(Struct, frozen=True, omit_defaults=True):
     """Commits, newest first. `next_version` continues the listing; None at the beginning of history."""
 
@@ -121,8 +131,7 @@ class CommitList(Struct, frozen=True, omit_defaults=True):
 
     WIRE_NAME: ClassVar[str] = "CommitListOutput"
 
-    def __repr__(self) -> str:
-        return _commit_lines(self.commits, self.next_version)
+    __repr__ = _commit_lines
 
 
 class CommitHistory(Struct, frozen=True, omit_defaults=True):
@@ -133,17 +142,7 @@ class CommitHistory(Struct, frozen=True, omit_defaults=True):
 
     WIRE_NAME: ClassVar[str] = "CommitHistoryOutput"
 
-    def __repr__(self) -> str:
-        return _commit_lines(self.commits, self.next_version)
-
-
-def _commit_lines(commits: Sequence[CommitReceipt], next_version: int | None) -> str:
-    """Some commits for a person, one per line."""
-    shown = [f"  {commit!r}" for commit in commits[:_MOST_SHOWN]]
-    hidden = len(commits) - len(shown)
-    more = [f"  … {hidden} more"] if hidden else []
-    older = "" if next_version is None else f"; older ones: before={next_version}"
-    return "\n".join([f"<{count_noun(len(commits), 'commit')}{older}>", *shown, *more])
+    __repr__ = _commit_lines
 
 
 class ChangeScope(Struct, frozen=True, omit_defaults=True):

@@ -30,14 +30,7 @@ class Kind(StrEnum):
     PIPELINE = "pipeline"
 
 
-_PREFIXES: Final = {
-    Kind.GRAPH: "graph.",
-    Kind.SCHEMA: "schema.",
-    Kind.QUERY: "query.",
-    Kind.POLICY: "policy.",
-    Kind.EMBEDDING_PROVIDER: "provider.embedding.",
-    Kind.PIPELINE: "pipeline.",
-}
+_PREFIXES: Final = {kind: f"{kind}." for kind in Kind} | {Kind.EMBEDDING_PROVIDER: "provider.embedding."}
 
 
 class Address(NamedTuple):

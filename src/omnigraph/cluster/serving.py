@@ -251,11 +251,8 @@ def find_pipeline(source: str, name: str) -> RunnablePipeline:
     found = next((pipeline for pipeline in snapshot.pipelines if pipeline.name == name), None)
     if found is None:
         names = ", ".join(pipeline.name for pipeline in snapshot.pipelines) or "none"
-        raise ClusterError.of(
-            "pipeline_not_applied",
-            f"pipeline.{name}",
-            f"pipeline '{name}' can't be run in cluster '{snapshot.root}'; pipelines that can: {names}",
-        )
+        message = f"pipeline '{name}' can't be run in cluster '{snapshot.root}'; pipelines that can: {names}"
+        raise ClusterError.of("pipeline_not_applied", f"pipeline.{name}", message)
     graph = next(graph for graph in snapshot.graphs if graph.graph_id == found.graph_id)
     scope = graph_address(graph.graph_id)
     policy = next((policy for policy in snapshot.policies if scope in policy.applies_to), None)

@@ -199,19 +199,14 @@ def config_digest(config: ClusterConfig, digests: Mapping[str, str]) -> str:
 
 def composite_digest(resources: Mapping[str, Resource], graph_id: str) -> str:
     """The digest that a graph must have, computed from the other resources."""
-    schema = resources.get(schema_address(graph_id))
-    addresses = ((address, resource) for text, resource in resources.items() if (address := Address.parse(text)))
-    queries = {a.name: query.digest for a, query in addresses if a.kind is Kind.QUERY and a.graph == graph_id}
+    digests = {address: resource.digest for address, resource in resources.items()}
+    addresses = ((address, digest) for text, digest in digests.items() if (address := Address.parse(text)))
+    queries = {a.name: digest for a, digest in addresses if a.kind is Kind.QUERY and a.graph == graph_id}
     graph = resources[graph_address(graph_id)]
     bound = graph.embedding_provider
-    provider = resources.get(bound) if bound is not None else None
-    return graph_digest(
-        graph_id,
-        schema.digest if schema is not None else None,
-        queries,
-        (bound, provider.digest if provider is not None else "") if bound is not None else None,
-        graph.external_blob_policy,
-    )
+    provider = (bound, digests.get(bound, "")) if bound is not None else None
+    schema = digests.get(schema_address(graph_id))
+    return graph_digest(graph_id, schema, queries, provider, graph.external_blob_policy)
 
 
 _PARTS: Final = ("resource_statuses", "approval_records", "recovery_records", "observations", "retired_roots")

@@ -13,6 +13,7 @@ import random
 import re
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -26,6 +27,7 @@ from omnigraph.cluster.state import State, decode_state, encode_state
 from omnigraph.cluster.storage_root import CLUSTER_FOLDER, graph_uri, object_names, open_root
 from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError, StorageError
 from omnigraph.storage.identifiers import new_ulid
+from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 
 STATE_FOLDER: Final = f"{CLUSTER_FOLDER}/state"
@@ -320,3 +322,8 @@ def read_applied(source: str, revision: int | None = None, *, is_root: bool = Fa
     path = STATE_FOLDER if revision is None else revision_path(revision)
     message = f"'{root}' holds no state of a cluster; import and apply one first"
     raise ClusterError.of("cluster_state_missing", path, message)
+
+
+def follow_ledger(root: str) -> Callable[[int], int | None]:
+    """`Ledger.newer_than` of the cluster at this storage root."""
+    return Ledger(Objects(Location.parse(root))).newer_than

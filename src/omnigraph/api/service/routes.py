@@ -117,7 +117,7 @@ class Route:
     media: tuple[Media, ...] = (Media.JSON,)
     errors: type[Any] = ErrorOutput
     body: Body = Body.NONE
-    admission: bool = False
+    writes: bool = False
     if_commit: bool = False
     successor: str | None = None
     public: bool = False
@@ -138,10 +138,6 @@ class Route:
     def document_id(self) -> str:
         """The operation id in the OpenAPI document."""
         return f"cluster_{self.operation_id}" if self.of_graph else self.operation_id
-
-    @property
-    def writes(self) -> bool:
-        return self.admission
 
     @property
     def may_write(self) -> bool:
@@ -171,7 +167,7 @@ def _post(
 
 
 def _write(path: str, operation_id: str, summary: str, tag: str, action: PolicyAction = PolicyAction.CHANGE) -> Route:
-    return replace(_post(path, operation_id, summary, tag, action), admission=True)
+    return replace(_post(path, operation_id, summary, tag, action), writes=True)
 
 
 def _agents(operation_id: str, *, of_graph: bool) -> Route:
@@ -308,7 +304,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     _row(
         "DELETE", "/branches/{branch}", "deleteBranch", "Delete a branch", "branches", PolicyAction.BRANCH_DELETE
-    ).forms(BranchDeleted, admission=True),
+    ).forms(BranchDeleted, writes=True),
     _write(
         "/branches/merge", "mergeBranches", "Merge a branch into another", "branches", PolicyAction.BRANCH_MERGE
     ).forms(MergeResult, request=BranchMergeRequest),

@@ -11,7 +11,7 @@ The order of the steps makes it safe to be killed, stopped for a day, or run bes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ from omnigraph.cluster.plan.diff import (
     difference,
     unapplied_findings,
 )
-from omnigraph.cluster.plan.reconcile import GraphView, GraphViews
+from omnigraph.cluster.plan.reconcile import GraphViews
 from omnigraph.cluster.resources import (
     Address,
     ClusterError,
@@ -90,9 +90,9 @@ class GraphChanges:
 
     def run(self, changes: tuple[ClusterChange, ...]) -> None:
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.CREATE):
-            self._step(change, CREATE, self._create)
+            self._step(change, CREATE)
         for change in of_kind(changes, Kind.SCHEMA, ResourceOperation.UPDATE):
-            self._step(change, CHANGE, self._change)
+            self._step(change, CHANGE)
 
     def refuse_exported(self, changes: tuple[ClusterChange, ...]) -> None:
         """Refuse to delete a graph while this process exports it."""
@@ -108,7 +108,7 @@ class GraphChanges:
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
             self._skip(change.resource, DELETE)
 
-    def _step(self, change: ClusterChange, step: Step, take: Callable[[GraphView, Source], int]) -> None:
+    def _step(self, change: ClusterChange, step: Step) -> None:
         if self.failed:
             self._skip(change.resource, step)
             return
@@ -117,7 +117,13 @@ class GraphChanges:
         version: int | None = None
         try:
             source.refuse_changed(change.resource)
-            version = take(view, source)
+            if step is CREATE:
+                make(view.uri, source.text, new_ulid(), self.actor)
+                version = 1
+            else:
+                assert view.observed is not None, "a graph that was not observed is pending"
+                applied = change_schema(view.uri, view.observed, source.text, new_ulid(), self.actor)
+                version = applied.graph_manifest_version
         except ClusterError as problem:
             self.findings += problem.diagnostics
         except (OmniGraphError, OSError) as problem:
@@ -143,15 +149,6 @@ class GraphChanges:
         message = "it was not tried, because an earlier step failed; run apply again"
         self.findings.append(warning(step.skipped, resource, message))
         self.failed[resource] = step.skipped
-
-    def _create(self, view: GraphView, source: Source) -> int:
-        make(view.uri, source.text, new_ulid(), self.actor)
-        return 1
-
-    def _change(self, view: GraphView, source: Source) -> int:
-        assert view.observed is not None, "a graph that was not observed is pending"
-        applied = change_schema(view.uri, view.observed, source.text, new_ulid(), self.actor)
-        return applied.graph_manifest_version
 
 
 def _version_with_schema(uri: str, source: Source) -> int | None:
