@@ -171,8 +171,10 @@ def render_column(column: pa.Array | pa.ChunkedArray, integers: Integers = Integ
 
     type_ = column.type
     if pa.types.is_fixed_size_list(type_):
-        finite = lambda x: x if x is not None and math.isfinite(x) else None
-        return [None if row is None else list(map(finite, row)) for row in column.to_pylist()]
+        return [
+            None if row is None else [x if x is not None and math.isfinite(x) else None for x in row]
+            for row in column.to_pylist()
+        ]
     if pa.types.is_list(type_):
         item, number = _renderer(type_.value_type, integers)
         rows = _plain(column, None if number is None else pa.list_(number))
