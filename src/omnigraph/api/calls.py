@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias
 
 from omnigraph.api.branches import (
     BranchCreated,
@@ -21,14 +21,7 @@ from omnigraph.api.branches import (
     SnapshotListing,
 )
 from omnigraph.api.enums import Integers
-from omnigraph.api.history import (
-    ChangeBaseline,
-    ChangePoll,
-    ChangeRecord,
-    ChangeScope,
-    CommitChangesPage,
-    PollRequest,
-)
+from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope, CommitChangesPage, PollRequest
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.maintenance import (
     CleanupReport,
@@ -41,15 +34,8 @@ from omnigraph.api.maintenance import (
     Retention,
     Verification,
 )
-from omnigraph.api.queries import (
-    BlobCell,
-    BlobValue,
-    ByteWriter,
-    ExportedFile,
-    OperatorProfile,
-    ReadOutput,
-    ReadPoint,
-)
+from omnigraph.api.queries import BlobCell, BlobValue, ByteWriter, ExportedFile, OperatorProfile, ReadPoint
+from omnigraph.api.queries import QueryRows as QueryRows
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.errors import DirectAccessError
 
@@ -82,33 +68,6 @@ class LoadOptions(NamedTuple):
     format: str | None = None
     csv: Any = None
     embed: bool = False
-
-
-class QueryRows(Protocol):
-    """The rows of one query, in order, and where they were read."""
-
-    @property
-    def query_name(self) -> str: ...
-    @property
-    def target(self) -> ReadPoint: ...
-    @property
-    def graph_commit_id(self) -> str: ...
-    @property
-    def columns(self) -> list[str]: ...
-    @property
-    def num_rows(self) -> int: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[dict[str, Any]]: ...
-    @overload
-    def __getitem__(self, at: int) -> dict[str, Any]: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
-    def to_dicts(self) -> list[dict[str, Any]]: ...
-    def rows(self, integers: Integers = Integers.NATIVE) -> list[dict[str, Any]]: ...
-    def read_output(self, integers: Integers = Integers.NATIVE) -> ReadOutput: ...
-    def to_arrow(self) -> Any: ...
-    def to_pandas(self) -> Any: ...
-    def to_polars(self) -> Any: ...
 
 
 class QueryBatches(Protocol):
@@ -273,12 +232,7 @@ class GraphCalls(StorageCalls, ABC, Generic[Rows, Batches, State, Blob]):
     def _changes_of(self, commit_id: str, scope: ChangeScope) -> Iterator[ChangeRecord]: ...
     @abstractmethod
     def _changes_page(
-        self,
-        commit_id: str,
-        scope: ChangeScope,
-        page_token: str | None,
-        max_changes: int | None,
-        max_bytes: int | None,
+        self, commit_id: str, scope: ChangeScope, page_token: str | None, max_changes: int | None, max_bytes: int | None
     ) -> CommitChangesPage: ...
     @abstractmethod
     def _poll(self, request: PollRequest, wait_ms: int | None) -> ChangePoll: ...

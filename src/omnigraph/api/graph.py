@@ -740,12 +740,7 @@ class GraphApi(GraphAreas, GraphCalls[Rows, Batches, State, Blob], Generic[Rows,
         return found
 
     def create_branch(
-        self,
-        name: str,
-        *,
-        source: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
+        self, name: str, *, source: str | None = None, actor: str | None = None, idempotency_key: str | None = None
     ) -> BranchCreated:
         """Create a branch from another branch's head, or from any commit that a live branch still has.
 

@@ -6,7 +6,7 @@ The engine makes them, and every client sees the same shapes. Nothing here reads
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final
 
@@ -110,15 +110,17 @@ class CommitSummary(CommitReceipt, frozen=True):
     @property
     def commit(self) -> CommitReceipt:
         """The commit without what it did."""
-        return CommitReceipt(
-            self.graph_commit_id,
-            self.graph_branch,
-            self.graph_manifest_version,
-            self.parent_commit_id,
-            self.merged_parent_commit_id,
-            self.actor_id,
-            self.created_at,
-        )
+        return CommitReceipt(*(getattr(self, name) for name in CommitReceipt.__struct_fields__))
+
+
+def _commit_lines(listed: CommitList | CommitHistory) -> str:
+    """Some commits for a person, one per line."""
+    commits, next_version = listed.commits, listed.next_version
+    shown = [f"  {commit!r}" for commit in commits[:_MOST_SHOWN]]
+    hidden = len(commits) - len(shown)
+    more = [f"  … {hidden} more"] if hidden else []
+    older = "" if next_version is None else f"; older ones: before={next_version}"
+    return "\n".join([f"<{count_noun(len(commits), 'commit')}{older}>", *shown, *more])
 
 
 class CommitList(Struct, frozen=True, omit_defaults=True):
@@ -129,8 +131,7 @@ class CommitList(Struct, frozen=True, omit_defaults=True):
 
     WIRE_NAME: ClassVar[str] = "CommitListOutput"
 
-    def __repr__(self) -> str:
-        return _commit_lines(self.commits, self.next_version)
+    __repr__ = _commit_lines
 
 
 class CommitHistory(Struct, frozen=True, omit_defaults=True):
@@ -141,17 +142,7 @@ class CommitHistory(Struct, frozen=True, omit_defaults=True):
 
     WIRE_NAME: ClassVar[str] = "CommitHistoryOutput"
 
-    def __repr__(self) -> str:
-        return _commit_lines(self.commits, self.next_version)
-
-
-def _commit_lines(commits: Sequence[CommitReceipt], next_version: int | None) -> str:
-    """Some commits for a person, one per line."""
-    shown = [f"  {commit!r}" for commit in commits[:_MOST_SHOWN]]
-    hidden = len(commits) - len(shown)
-    more = [f"  … {hidden} more"] if hidden else []
-    older = "" if next_version is None else f"; older ones: before={next_version}"
-    return "\n".join([f"<{count_noun(len(commits), 'commit')}{older}>", *shown, *more])
+    __repr__ = _commit_lines
 
 
 class ChangeScope(Struct, frozen=True, omit_defaults=True):
@@ -171,11 +162,7 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(
-        cls,
-        *,
-        kinds: Iterable[str] | None = None,
-        types: Iterable[str] | None = None,
-        ops: Iterable[str] | None = None,
+        cls, *, kinds: Iterable[str] | None = None, types: Iterable[str] | None = None, ops: Iterable[str] | None = None
     ) -> ChangeScope:
         """A scope from what a caller wrote; unknown kinds and operations are refused."""
         chosen_kinds = _require_known("kind", kinds or (), tuple(EntityKind))
@@ -188,9 +175,6 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
 
     def selects_type(self, kind: str, name: str) -> bool:
         return (not self.kinds or kind in self.kinds) and (not self.types or name in self.types)
-
-    def selects_op(self, op: Operation) -> bool:
-        return not self.ops or op in self.ops
 
 
 def _require_known(what: str, given: Iterable[str], known: Collection[str]) -> frozenset[str]:
@@ -290,11 +274,8 @@ class ChangeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def count(self, op: Operation) -> int:
         """How many entities were inserted, updated or deleted."""
-        return {
-            Operation.INSERT: self.stats.inserts,
-            Operation.UPDATE: self.stats.updates,
-            Operation.DELETE: self.stats.deletes,
-        }[op]
+        counts = self.stats
+        return {"insert": counts.inserts, "update": counts.updates, "delete": counts.deletes}[op]
 
 
 def counts_by_type(changes: Iterable[EntityChange]) -> dict[str, dict[str, int]]:

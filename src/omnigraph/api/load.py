@@ -65,9 +65,9 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __repr__(self) -> str:
         types = ", ".join(f"{each.entities_loaded:,} {each.name}" for each in (*self.nodes, *self.edges))
         made = f" (new, from '{self.base_branch}')" if self.branch_created else ""
-        again = ", replayed" if self.replayed else ""
+        commit = "" if self.commit is None else f", commit {self.commit.id}"
         loaded = f"loaded {types or 'nothing'} into '{self.branch}'{made} by {self.mode.value}"
-        return f"<{loaded}{'' if self.commit is None else f', commit {self.commit.id}'}{again}>"
+        return f"<{loaded}{commit}{', replayed' if self.replayed else ''}>"
 
     @classmethod
     def of(
@@ -130,17 +130,7 @@ class LoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, uri: str, receipt: LoadReceipt) -> LoadOutput:
-        return cls(
-            uri=uri,
-            branch=receipt.branch,
-            mode=receipt.mode,
-            base_branch=receipt.base_branch,
-            branch_created=receipt.branch_created,
-            nodes=receipt.nodes,
-            edges=receipt.edges,
-            total_entities=receipt.total_entities,
-            commit=receipt.commit,
-        )
+        return cls(**{**{name: getattr(receipt, name) for name in cls.__struct_fields__}, "uri": uri})
 
 
 class IngestRequest(Struct, frozen=True, omit_defaults=True):
@@ -221,6 +211,9 @@ class MutationReceipt(Struct, frozen=True, omit_defaults=True):
         return f"<{self.query_name} on '{self.branch}': {done}{again}>"
 
 
+_DICTIONARIES: Final = "dictionaries are rows of one type: name it with type="
+
+
 def require_records(data: Any) -> None:
     """Refuse what holds no graph records. A dictionary is a row of something, and only a type says of what."""
     if isinstance(data, str) and "\n" not in data and not data.lstrip().startswith("{") and data.strip():
@@ -231,7 +224,7 @@ def require_records(data: Any) -> None:
     if not isinstance(data, str | bytes) and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "to_arrow")):
         raise BadRequestError("a frame holds rows of one type: name it with type=")
     if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
-        raise _dictionaries()
+        raise BadRequestError(_DICTIONARIES)
     if isinstance(data, Mapping) or not isinstance(data, str | bytes | os.PathLike | Iterable):
         raise BadRequestError(f"can't load graph records from '{type(data).__name__}'; give text, bytes or a path")
 
@@ -239,17 +232,13 @@ def require_records(data: Any) -> None:
 def encode_piece(piece: Any) -> bytes:
     """A piece of the records as bytes."""
     if isinstance(piece, Mapping):
-        raise _dictionaries()
+        raise BadRequestError(_DICTIONARIES)
     if not isinstance(piece, str | bytes | bytearray | memoryview):
         raise BadRequestError(f"can't load graph records from '{type(piece).__name__}'; give text, bytes or a path")
     try:
         return piece.encode() if isinstance(piece, str) else bytes(piece)
     except UnicodeEncodeError as error:
         raise BadRequestError(f"the input is not valid Unicode: {error.reason}") from None
-
-
-def _dictionaries() -> BadRequestError:
-    return BadRequestError("dictionaries are rows of one type: name it with type=")
 
 
 def file_pieces(path: str | os.PathLike[str], piece_bytes: int) -> Iterator[bytes]:
@@ -281,9 +270,7 @@ class Spooled:
         self._complete = False
 
     def __iter__(self) -> Iterator[object]:
-        if self._complete:
-            return self._again()
-        return self._once()
+        return self._again() if self._complete else self._once()
 
     def _once(self) -> Iterator[object]:
         import pickle
@@ -330,23 +317,14 @@ def local_pieces(path: str) -> Iterator[bytes]:
     """The content of a file."""
     compression = compression_of(path)
     if compression in NOT_READ_HERE:
-        raise BadRequestError(
-            f"'{path}' is compressed in a way that only Spark reads; use --engine spark, or unpack it"
-        )
-    with _file_errors(path):
-        if compression == ".deflate":
-            with open(path, "rb") as raw:
-                yield from _inflate(raw)
-            return
-        with _open(path, compression) as file:
-            while piece := file.read(PIECE_BYTES):
-                yield piece
-
-
-@contextmanager
-def _file_errors(path: str) -> Iterator[None]:
+        remedy = "use --engine spark, or unpack it"
+        raise BadRequestError(f"'{path}' is compressed in a way that only Spark reads; {remedy}")
     try:
-        yield
+        with _open(path, compression) as file:
+            if compression == ".deflate":
+                yield from _inflate(file)
+            else:
+                yield from iter(lambda: file.read(PIECE_BYTES), b"")
     except FileNotFoundError:
         raise NotFoundError(f"'{path}' does not exist") from None
     except (OSError, EOFError, zlib.error) as error:
@@ -354,16 +332,12 @@ def _file_errors(path: str) -> Iterator[None]:
 
 
 def _open(path: str, compression: str | None) -> Any:
-    match compression:
-        case ".gz":
-            return gzip.open(path, "rb")
-        case ".bz2":
-            return bz2.open(path, "rb")
-        case ".zst":
-            import pyarrow as pa
+    if compression == ".zst":
+        import pyarrow as pa
 
-            return pa.input_stream(path, compression="zstd")
-    return open(path, "rb")
+        return pa.input_stream(path, compression="zstd")
+    openers: dict[str | None, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+    return openers.get(compression, open)(path, "rb")
 
 
 def _inflate(file: IO[bytes]) -> Iterator[bytes]:
@@ -397,6 +371,10 @@ class GivenBatches:
     rows: int | None = None
     """How many rows there are, where that is known before one is read."""
 
+    @classmethod
+    def of(cls, table: pa.Table) -> GivenBatches:
+        return cls(table.schema, lambda: table.to_batches(max_chunksize=BATCH_ROWS))
+
 
 @dataclass(frozen=True, slots=True)
 class GivenRecords:
@@ -410,12 +388,15 @@ def given_rows(data: Any) -> GivenBatches | GivenRecords:
     """What a caller gave that is not a file."""
     import pyarrow as pa
 
+    name = type(data).__name__
+    kind = f"a single {name}" if isinstance(data, Mapping) else f"'{name}'"
+
     if isinstance(data, pa.RecordBatchReader):
         return GivenBatches(data.schema, lambda: data, once=True)
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if isinstance(data, pa.Table):
-        return _of_table(data)
+        return GivenBatches.of(data)
     if type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
         return _of_pandas(data)
     if hasattr(data, "__arrow_c_stream__"):
@@ -423,18 +404,14 @@ def given_rows(data: Any) -> GivenBatches | GivenRecords:
         try:
             reader = pa.RecordBatchReader.from_stream(data)
         except pa.ArrowException as error:
-            raise BadRequestError(f"can't load rows from {_kind(data)}: {str(error).splitlines()[0]}") from None
+            raise BadRequestError(f"can't load rows from {kind}: {str(error).splitlines()[0]}") from None
         return GivenBatches(reader.schema, lambda: reader, once=True)
     if isinstance(data, list | tuple):
         return GivenRecords(data)
     if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
         collect = "; collect a lazy frame first" if hasattr(data, "collect") else ""
-        raise BadRequestError(f"can't load rows from {_kind(data)}: give {_TAKEN}{collect}")
+        raise BadRequestError(f"can't load rows from {kind}: give {_TAKEN}{collect}")
     return GivenRecords(data, once=True)
-
-
-def _of_table(table: pa.Table) -> GivenBatches:
-    return GivenBatches(table.schema, lambda: table.to_batches(max_chunksize=BATCH_ROWS))
 
 
 def _of_pandas(frame: Any) -> GivenBatches | GivenRecords:
@@ -452,11 +429,7 @@ def _of_pandas(frame: Any) -> GivenBatches | GivenRecords:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return GivenRecords(frame.astype(object).where(frame.notna(), None).to_dict("records"))
-    return _of_table(table)
-
-
-def _kind(data: object) -> str:
-    return f"a single {type(data).__name__}" if isinstance(data, Mapping) else f"'{type(data).__name__}'"
+    return GivenBatches.of(table)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Reads: the point they read at, their requests and results, stored queries, blob cells and exports.
 
-`ReadPoint` is the one description of a state, with the one check. `ArrowRows` and `ArrowBatches` present rows alike,
+`ReadPoint` is the one description of a state, with the one check. `QueryRows` and `ArrowBatches` present rows alike,
 whether they were read in this process or came over HTTP. Arrow is imported when rows are looked at, never before.
 """
 
@@ -300,7 +300,7 @@ class _Columns:
         return [name for name, _ in self.typed_columns]
 
 
-class ArrowRows(_Columns):
+class QueryRows(_Columns):
     """The rows of one query, in order.
 
     Iterating gives a dictionary per row; `result[0]` is one, `result[1:3]` is a list of them. Values are plain Python

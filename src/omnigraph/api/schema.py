@@ -225,10 +225,8 @@ class SchemaPlan(Struct, frozen=True):
     notes: Annotated[tuple[Diagnostic, ...], LOCAL] = ()
 
     def __repr__(self) -> str:
-        state = "" if self.supported else ", not possible"
-        return "\n".join(
-            [f"<{count_noun(len(self.steps), 'step')}{state}>", *(f"  {step.line()}" for step in self.steps)]
-        )
+        head = f"<{count_noun(len(self.steps), 'step')}{'' if self.supported else ', not possible'}>"
+        return "\n".join([head, *(f"  {step.line()}" for step in self.steps)])
 
     @property
     def first_blocker(self) -> UnsupportedChange | None:
@@ -283,17 +281,9 @@ class SchemaApplied(Struct, frozen=True, omit_defaults=True):
         *,
         replayed: bool = False,
     ) -> SchemaApplied:
+        version, applied, steps = graph_manifest_version, commit is not None, plan.steps
         return cls(
-            uri,
-            plan.supported,
-            commit is not None,
-            len(plan.steps),
-            graph_manifest_version,
-            plan.steps,
-            plan.notes,
-            commit,
-            purged,
-            replayed,
+            uri, plan.supported, applied, len(steps), version, steps, plan.notes, commit, purged, replayed=replayed
         )
 
     @property

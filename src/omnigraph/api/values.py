@@ -171,7 +171,10 @@ def render_column(column: pa.Array | pa.ChunkedArray, integers: Integers = Integ
 
     type_ = column.type
     if pa.types.is_fixed_size_list(type_):
-        return [None if row is None else [_vector_item(x) for x in row] for row in column.to_pylist()]
+        return [
+            None if row is None else [x if x is not None and math.isfinite(x) else None for x in row]
+            for row in column.to_pylist()
+        ]
     if pa.types.is_list(type_):
         item, number = _renderer(type_.value_type, integers)
         rows = _plain(column, None if number is None else pa.list_(number))
@@ -198,7 +201,7 @@ def _renderer(type_: pa.DataType, integers: Integers) -> tuple[Callable[[Any], A
     if pa.types.is_floating(type_):
         return _float, None
     if integers is Integers.JS_SAFE and (pa.types.is_int64(type_) or pa.types.is_uint64(type_)):
-        return _js_safe, None
+        return lambda number: number if abs(number) <= _JS_SAFE else str(number), None
     return _same, None
 
 
@@ -206,18 +209,10 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _js_safe(number: int) -> int | str:
-    return number if abs(number) <= _JS_SAFE else str(number)
-
-
 def _float(number: float) -> float | str:
     if math.isfinite(number):
         return number
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-
-
-def _vector_item(number: float | None) -> float | None:
-    return number if number is not None and math.isfinite(number) else None
 
 
 _QUOTED_IN_CSV: Final = frozenset(',"\r\n')
@@ -263,11 +258,7 @@ def one_line(text: str) -> str:
     other control character. Data must not write to a terminal anything but itself."""
     if text.isprintable():
         return text
-    return _CONTROL.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return _ESCAPES.get(found[0]) or f"\\x{ord(found[0]):02x}"
+    return _CONTROL.sub(lambda found: _ESCAPES.get(found[0]) or f"\\x{ord(found[0]):02x}", text)
 
 
 def cut_to_width(text: str, width: int) -> str:
@@ -340,7 +331,7 @@ def text_table(name: str, columns: Columns, count: int, values: Sequence[Sequenc
         [one_line(head), type_, *(one_line(cell_text(value)) for value in column)]
         for (head, type_), column in zip(columns, values, strict=True)
     ]
-    numeric = [bool(column) and all(_is_number(v) for v in column if v is not None) for column in values]
+    numeric = [bool(column) and {type(value) for value in column} <= {int, float, type(None)} for column in values]
     kept = _fitting([min(_WIDEST_CELL, max(map(text_width, column))) for column in cells])
     lines = [_headline(name, columns, count)]
     for row in range(len(cells[0]) if cells else 0):
@@ -348,7 +339,7 @@ def text_table(name: str, columns: Columns, count: int, values: Sequence[Sequenc
         lines.append(_GAP.join(shown).rstrip())
         if row == 1:
             lines.append("─┼─".join("─" * width for _, width in kept))
-    if (hidden := count - _rows_in(values)) > 0:
+    if (hidden := count - (len(values[0]) if values else 0)) > 0:
         lines.append(f"{_MORE} {hidden:,} more row{'' if hidden == 1 else 's'}")
     return "\n".join(lines)
 
@@ -360,7 +351,7 @@ def html_table(name: str, columns: Columns, count: int, values: Sequence[Sequenc
         "<tr>" + "".join(f"<td>{html.escape(_short(cell_text(value)))}</td>" for value in row) + "</tr>"
         for row in zip(*values, strict=True)
     )
-    hidden = count - _rows_in(values)
+    hidden = count - (len(values[0]) if values else 0)
     more = f"<p>{_MORE} {hidden:,} more</p>" if hidden > 0 else ""
     title = html.escape(_headline(name, columns, count))
     return f"<p>{title}</p><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{more}"
@@ -369,10 +360,6 @@ def html_table(name: str, columns: Columns, count: int, values: Sequence[Sequenc
 def _headline(name: str, columns: Columns, count: int) -> str:
     rows, wide = f"{count:,} row{'' if count == 1 else 's'}", len(columns)
     return f"{name}: {rows} × {wide} column{'' if wide == 1 else 's'}"
-
-
-def _rows_in(values: Sequence[Sequence[Any]]) -> int:
-    return len(values[0]) if values else 0
 
 
 def _fitting(widths: Sequence[int]) -> list[tuple[int | None, int]]:
@@ -396,10 +383,6 @@ def _align(text: str, width: int, to_the_right: bool) -> str:
     if text_width(text) > width:
         text = cut_to_width(text, width - 1) + _MORE
     return " " * (width - text_width(text)) + text if to_the_right else pad(text, width)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _short(text: str) -> str:

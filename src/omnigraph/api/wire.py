@@ -148,7 +148,9 @@ def _may_hold_local(value: Any) -> bool:
 def _local_names(shape: type[Any]) -> frozenset[str]:
     if not issubclass(shape, msgspec.Struct):
         return frozenset()
-    return frozenset(f.encode_name for f in msgspec.structs.fields(shape) if LOCAL in _metadata(f.type))
+    return frozenset(
+        f.encode_name for f in msgspec.structs.fields(shape) if LOCAL in getattr(f.type, "__metadata__", ())
+    )
 
 
 def _holds_local(shape: type[Any]) -> bool:
@@ -179,21 +181,15 @@ def _with_lists(built: Any) -> Any:
     return [_with_lists(item) for item in built] if isinstance(built, list | tuple) else built
 
 
-def _metadata(annotation: Any) -> tuple[Any, ...]:
-    return getattr(annotation, "__metadata__", ())
-
-
 def _rename(schema: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(schema, dict):
-        return {
-            key: _reference(value, names) if key == "$ref" else _rename(value, names) for key, value in schema.items()
-        }
-    return [_rename(item, names) for item in schema] if isinstance(schema, list) else schema
-
-
-def _reference(reference: str, names: Mapping[str, str]) -> str:
-    front, _, name = reference.rpartition("/")
-    return f"{front}/{names[name]}"
+    """The schema with its references to these names."""
+    if not isinstance(schema, dict):
+        return [_rename(item, names) for item in schema] if isinstance(schema, list) else schema
+    renamed = {key: _rename(value, names) for key, value in schema.items()}
+    if "$ref" in schema:
+        front, _, name = schema["$ref"].rpartition("/")
+        renamed["$ref"] = f"{front}/{names[name]}"
+    return renamed
 
 
 _HOLDING_LOCAL: Final[dict[type[Any], bool]] = {}

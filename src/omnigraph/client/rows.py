@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from omnigraph.api import wire
 from omnigraph.api.enums import Integers
-from omnigraph.api.queries import ArrowBatches, ArrowRows, ReadPoint, json_rows
+from omnigraph.api.queries import ArrowBatches, QueryRows, ReadPoint, json_rows
 from omnigraph.api.service.routes import COMMIT_HEADER, QUERY_HEADER, TYPE_METADATA, Media
 from omnigraph.api.values import Columns
 from omnigraph.client.connection import Reply
@@ -118,7 +118,7 @@ class _Origin:
         self.graph_commit_id = reply.headers.get(COMMIT_HEADER) or ""
 
 
-class RemoteRows(_Origin, ArrowRows):
+class RemoteRows(_Origin, QueryRows):
     """The rows of one query, in order, as the server sent them.
 
     Iterating gives a dictionary per row; `result[0]` is one, `result[1:3]` is a list of them. Values are plain Python
@@ -158,7 +158,7 @@ class AnsweredRows(Struct, frozen=True):
     graph_commit_id: str | None = None
 
 
-class JsonRows(_Origin, ArrowRows):
+class JsonRows(_Origin, QueryRows):
     """The rows of one query from a server, or a proxy, that sent JSON where Arrow was asked for.
 
     Values are those of JSON. Types are not said there, so those of `to_arrow`, `to_pandas` and `to_polars` are guessed

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from omnigraph.api.service.cluster import DesiredRevision, Diagnostics, StateObservations, is_ok
+from omnigraph.api.service.cluster import DesiredRevision, Diagnostics, Observations, StateObservations, Statuses, is_ok
 from omnigraph.cluster.configuration import ConfigFile, absolute_directory, read_config, survey_config
 from omnigraph.cluster.desired import Desired, ReadPipeline, load_desired
 from omnigraph.cluster.payloads import PayloadStore
 from omnigraph.cluster.resources import ClusterError, Diagnostic, Severity, error, graph_address, warning
-from omnigraph.cluster.state import State, composite_digest
+from omnigraph.cluster.state import State, StateBuilder, composite_digest
 from omnigraph.cluster.state_ledger import (
     LOCK_PATH,
     STATE_FOLDER,
@@ -31,17 +32,6 @@ from omnigraph.cluster.state_ledger import (
 )
 from omnigraph.cluster.storage_root import make_root, open_root
 from omnigraph.storage.objects import Objects
-
-UNREAD = StateObservations(
-    state_path=STATE_FOLDER,
-    lock_path=LOCK_PATH,
-    state_found=False,
-    state_revision=0,
-    resource_count=0,
-    locked=False,
-    lock_acquired=False,
-)
-"""The report about a ledger that was not read."""
 
 
 @dataclass
@@ -58,27 +48,6 @@ class Session:
 
     def __post_init__(self) -> None:
         self.ledger, self.catalog = Ledger(self.objects), PayloadStore(self.objects)
-
-    def observations(self) -> StateObservations:
-        """The ledger and the lock in the form of reports."""
-        recorded, lock = self.recorded, self.lock or self.holder
-        return StateObservations(
-            state_path=f"{self.objects.location.uri}/{recorded.path if recorded is not None else STATE_FOLDER}",
-            lock_path=f"{self.objects.location.uri}/{LOCK_PATH}",
-            state_found=recorded is not None,
-            applied_config_digest=recorded.state.applied_revision.config_digest if recorded is not None else None,
-            state_revision=recorded.revision if recorded is not None else 0,
-            state_cas=recorded.state_cas if recorded is not None else None,
-            resource_count=len(recorded.state.resources) if recorded is not None else 0,
-            locked=lock is not None,
-            lock_id=lock.lock_id if lock is not None else None,
-            lock_acquired=self.lock is not None,
-            acquired_lock_id=self.lock.lock_id if self.lock is not None else None,
-            lock_operation=lock.operation if lock is not None else None,
-            lock_created_at=lock.created_at if lock is not None else None,
-            lock_pid=lock.pid if lock is not None else None,
-            lock_age_seconds=lock.age_seconds if lock is not None else None,
-        )
 
 
 @contextmanager
@@ -109,6 +78,7 @@ def as_warnings(problem: ClusterError) -> list[Diagnostic]:
 
 
 Outcome = TypeVar("Outcome")
+Report = TypeVar("Report", bound=Struct)
 
 
 @dataclass
@@ -144,12 +114,17 @@ class CommandRun:
             self.desired = desired = load_desired(survey_config(self.source), read_pipeline)
             if not desired.is_valid:
                 raise ClusterError(desired.findings)
-            file = read_config(self.source)
-            self.session = session = Session(file, make_root(file.storage_root), list(desired.findings))
+            root = make_root(desired.file.storage_root)
+            self.session = session = Session(desired.file, root, list(desired.findings))
             with hold_lock(session, operation):
                 session.recorded = session.ledger.newest()
                 return work(session, desired)
         return None
+
+    def report(self, shape: type[Report], **members: Any) -> Report:
+        """A report with these members. The other members are the properties of this run with their names."""
+        others = {name: getattr(self, name) for name in shape.__struct_fields__ if name not in members}
+        return shape(**others, **members)
 
     @property
     def diagnostics(self) -> Diagnostics:
@@ -165,18 +140,55 @@ class CommandRun:
 
     @property
     def desired_revision(self) -> DesiredRevision:
-        is_whole = self.desired is not None and self.desired.is_valid
-        return DesiredRevision(self.desired.config_digest if self.desired is not None and is_whole else None)
+        desired = self.desired
+        return DesiredRevision(desired.config_digest if desired is not None and desired.is_valid else None)
 
     @property
     def state_observations(self) -> StateObservations:
-        return self.session.observations() if self.session is not None else UNREAD
+        """The ledger and the lock, as far as they were read."""
+        session = self.session
+        root = f"{session.objects.location.uri}/" if session is not None else ""
+        members: dict[str, Any] = {"state_path": f"{root}{STATE_FOLDER}", "state_revision": 0, "resource_count": 0}
+        recorded = session.recorded if session is not None else None
+        if recorded is not None:
+            members = {
+                "state_path": f"{root}{recorded.path}",
+                "applied_config_digest": recorded.state.applied_revision.config_digest,
+                "state_revision": recorded.revision,
+                "state_cas": recorded.state_cas,
+                "resource_count": len(recorded.state.resources),
+            }
+        own = session.lock if session is not None else None
+        lock = own or (session.holder if session is not None else None)
+        if lock is not None:
+            shown = ("operation", "created_at", "pid", "age_seconds")
+            members |= {"lock_id": lock.lock_id, **{f"lock_{name}": getattr(lock, name) for name in shown}}
+        return StateObservations(
+            lock_path=f"{root}{LOCK_PATH}",
+            state_found=recorded is not None,
+            locked=lock is not None,
+            lock_acquired=own is not None,
+            acquired_lock_id=own.lock_id if own is not None else None,
+            **members,
+        )
 
     @property
-    def state(self) -> State | None:
-        """The state that the command wrote, else the one that it read."""
+    def state(self) -> State:
+        """The state that the command wrote, else the one that it read; an empty one when it read none."""
         recorded = self.session.recorded if self.session is not None else None
-        return recorded.state if recorded is not None else None
+        return recorded.state if recorded is not None else StateBuilder().state()
+
+    @property
+    def resource_digests(self) -> dict[str, str]:
+        return self.state.digests
+
+    @property
+    def resource_statuses(self) -> Statuses:
+        return self.state.resource_statuses
+
+    @property
+    def observations(self) -> Observations:
+        return self.state.observations
 
 
 def require_state(session: Session) -> LedgerRevision:
@@ -190,13 +202,10 @@ def require_state(session: Session) -> LedgerRevision:
 def refuse_uncovered(state: State) -> None:
     """Refuse a state whose graph digests don't match: the digest covers all that is recorded about a graph, so somebody
     has edited the ledger."""
+    path = revision_path(state.state_revision)
+    message = f"its digest does not match its record: {path} was edited; restore the original text"
     findings = [
-        error(
-            "external_blob_policy_digest_mismatch",
-            graph_address(graph_id),
-            f"its digest does not match its record: {revision_path(state.state_revision)} was edited; restore the "
-            "original text",
-        )
+        error("external_blob_policy_digest_mismatch", graph_address(graph_id), message)
         for graph_id in state.graph_ids
         if composite_digest(state.resources, graph_id) != state.resources[graph_address(graph_id)].digest
     ]

@@ -64,9 +64,8 @@ class Source:
         except OSError:
             unchanged = False
         if not unchanged:
-            raise ClusterError.of(
-                "resource_content_changed", address, f"{self.shown} was changed while it was applied; run it again"
-            )
+            message = f"{self.shown} was changed while it was applied; run it again"
+            raise ClusterError.of("resource_content_changed", address, message)
 
 
 class UnreadableError(Exception):
@@ -88,14 +87,14 @@ def read_source(directory: Path, shown: str) -> Source:
     return source
 
 
+@dataclass
 class QueryFiles:
     """Collects the queries of one graph. `where` is the key of the configuration that names them."""
 
-    def __init__(self, directory: Path, where: str) -> None:
-        self._directory = directory
-        self._where = where
-        self.queries: dict[str, Source] = {}
-        self.findings: list[Diagnostic] = []
+    directory: Path
+    where: str
+    queries: dict[str, Source] = field(default_factory=dict)
+    findings: list[Diagnostic] = field(default_factory=list)
 
     def collect(self, declared: str | tuple[str, ...] | dict[str, NamedQuery] | None) -> None:
         if isinstance(declared, dict):
@@ -103,14 +102,13 @@ class QueryFiles:
                 self._named(name, entry.file)
             return
         paths = (declared,) if isinstance(declared, str) else declared or ()
-        files = dict.fromkeys(file for path in paths for file in self._files(path))
-        for file in files:
+        for file in dict.fromkeys(file for path in paths for file in self._files(path)):
             self._whole(file)
 
     def check(self, schema: Catalog | None) -> None:
         """Check every query against the schema of its graph; None when that schema is broken."""
         for name, source in self.queries.items():
-            path = f"{self._where}.{name}"
+            path = f"{self.where}.{name}"
             if schema is None:
                 message = "it is not checked, because the schema of its graph is not valid"
                 self.findings.append(warning("query_typecheck_skipped", path, message))
@@ -121,7 +119,7 @@ class QueryFiles:
                 self.findings.append(error("query_typecheck_error", path, str(problem)))
 
     def _files(self, path: str) -> Iterator[str]:
-        full = self._directory / Path(path).expanduser()
+        full = self.directory / Path(path).expanduser()
         if not os.path.isdir(full):  # unlike `Path.is_dir`, this accepts texts that can't be file names
             yield path
             return
@@ -129,52 +127,47 @@ class QueryFiles:
             names = sorted(entry.name for entry in full.iterdir() if entry.suffix == ".gq" and entry.is_file())
         except OSError as problem:
             message = f"{path}: {problem.strerror or problem}"
-            self.findings.append(error("query_dir_unreadable", self._where, message))
+            self.findings.append(error("query_dir_unreadable", self.where, message))
             return
         if not names:
-            self.findings.append(warning("query_dir_empty", self._where, f"there is no .gq file in {path}"))
+            self.findings.append(warning("query_dir_empty", self.where, f"there is no .gq file in {path}"))
         yield from (str(Path(path) / name) for name in names)
 
     def _whole(self, file: str) -> None:
         """Every query of a file."""
-        if (source := self._read(file, self._where)) is None:
+        if (found := self._read(file, self.where)) is None:
             return
-        for name in self._declared(source, self._where) or ():
+        source, declared = found
+        for name in declared:
             if name in self.queries:
                 message = f"{source.shown} declares it, and {self.queries[name].shown} declares it too"
-                self.findings.append(error("duplicate_query_name", f"{self._where}.{name}", message))
+                self.findings.append(error("duplicate_query_name", f"{self.where}.{name}", message))
             self.queries.setdefault(name, source)
 
     def _named(self, name: str, file: str) -> None:
         """One query of a file."""
-        where = f"{self._where}.{name}"
+        where = f"{self.where}.{name}"
         if RESOURCE_ID.fullmatch(name) is None:
             message = "a name has letters, digits, _ and -, and begins with a letter or _"
             self.findings.append(error("invalid_resource_id", where, message))
             return
-        source = self._read(file, f"{where}.file") if file else None
-        declared = self._declared(source, f"{where}.file") if source is not None else None
-        if source is None or declared is None:
-            return
-        if name not in declared:
-            message = f"{file} does not declare a query '{name}'; it declares {', '.join(declared) or 'none'}"
+        found = self._read(file, f"{where}.file") if file else None
+        if found is not None and name in found[1]:
+            self.queries[name] = found[0]
+        elif found is not None:
+            message = f"{file} does not declare a query '{name}'; it declares {', '.join(found[1]) or 'none'}"
             self.findings.append(error("query_key_mismatch", f"{where}.file", message))
-            return
-        self.queries[name] = source
 
-    def _read(self, file: str, where: str) -> Source | None:
+    def _read(self, file: str, where: str) -> tuple[Source, list[str]] | None:
+        """A file and the names of its queries; None, with a finding, when it can't be read."""
         try:
-            return read_source(self._directory, file)
+            source = read_source(self.directory, file)
+            return source, [query.name.text for query in parse_queries(source.text, source.shown).queries]
         except UnreadableError as problem:
             self.findings.append(error("query_file_missing", where, str(problem)))
-            return None
-
-    def _declared(self, source: Source, where: str) -> list[str] | None:
-        try:
-            return [query.name.text for query in parse_queries(source.text, source.shown).queries]
         except CompileError as problem:
             self.findings.append(error("query_parse_error", where, str(problem)))
-            return None
+        return None
 
 
 def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) -> tuple[list[str], list[Diagnostic]]:
@@ -193,10 +186,8 @@ def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) 
             continue
         graph_id = named if address is None else address.name
         if graph_id not in graphs:
-            known = ", ".join(sorted(graphs)) or "none"
-            findings.append(
-                error("dangling_graph_reference", at, f"there is no graph '{graph_id}'; declared graphs: {known}")
-            )
+            message = f"there is no graph '{graph_id}'; declared graphs: {', '.join(sorted(graphs)) or 'none'}"
+            findings.append(error("dangling_graph_reference", at, message))
             continue
         scopes.add(graph_address(graph_id))
     if not policy.applies_to:
@@ -208,17 +199,15 @@ def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) 
     return sorted(scopes), findings
 
 
-def check_single_bindings(bound: Mapping[str, list[str]]) -> list[Diagnostic]:
+def check_single_bindings(bound: Mapping[str, list[str]]) -> Iterator[Diagnostic]:
     """Check that no scope has two policies. `bound` are the scopes of each policy."""
-    findings: list[Diagnostic] = []
     owners: dict[str, str] = {}
     for name, scopes in bound.items():
         for scope in scopes:
             owner = owners.setdefault(scope, name)
             if owner != name:
                 message = f"'{scope}' is already bound by policy '{owner}'; put the rules into one file"
-                findings.append(error("duplicate_policy_binding", f"policies.{name}.applies_to", message))
-    return findings
+                yield error("duplicate_policy_binding", f"policies.{name}.applies_to", message)
 
 
 def read_policy(
@@ -256,9 +245,8 @@ def _run_tests(directory: Path, where: str, tests: str | None, gates: list[Polic
         return [error("policy_file_missing", f"{where}.tests", str(problem))]
     except OmniGraphError as problem:
         return [error("policy_tests_invalid", f"{where}.tests", str(problem))]
-    # Decisions don't depend on the graph, so one gate is enough for the tests.
     try:
-        report = run_cases(gates[0], cases)
+        report = run_cases(gates[0], cases)  # decisions don't depend on the graph, so one gate is enough
     except OmniGraphError as problem:
         return [error("policy_tests_failed", f"{where}.tests", str(problem))]
     return [] if report.passed else [error("policy_tests_failed", f"{where}.tests", "\n".join(report.lines()))]
@@ -267,21 +255,19 @@ def _run_tests(directory: Path, where: str, tests: str | None, gates: list[Polic
 _VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
-def check_profile(where: str, profile: EmbeddingProfile) -> list[Diagnostic]:
+def check_profile(where: str, profile: EmbeddingProfile) -> Iterator[Diagnostic]:
     """The mistakes in a profile. No message shows a key."""
-    findings: list[Diagnostic] = []
     kind: ProviderKind | None = None
     try:
         kind = provider_kind(profile.kind)
     except EmbeddingError as problem:
-        findings.append(error("invalid_embedding_provider", where, str(problem)))
+        yield error("invalid_embedding_provider", where, str(problem))
     if profile.api_key is not None and _VARIABLE.fullmatch(profile.api_key) is None:
         message = "a key does not belong in the file; name the variable that holds it, as in ${OPENAI_API_KEY}"
-        findings.append(error("embedding_api_key_inline", f"{where}.api_key", message))
+        yield error("embedding_api_key_inline", f"{where}.api_key", message)
     if profile.api_key is None and kind is not None and kind.needs_key:
         message = f"the {kind} provider needs the variable that holds its key, as in ${{OPENAI_API_KEY}}"
-        findings.append(error("embedding_api_key_required", f"{where}.api_key", message))
-    return findings
+        yield error("embedding_api_key_required", f"{where}.api_key", message)
 
 
 def resolve_provider(

@@ -87,7 +87,13 @@ def storage_root(source: str) -> str:
     if "://" in source:
         return source
     directory = config_directory(source)
-    return root_below(directory, _storage_of(directory / CONFIG_FILE))
+    # A server needs no other part of the configuration, so mistakes elsewhere don't matter.
+    root = read_root(directory / CONFIG_FILE)
+    value = root.find("storage")
+    named = value.text().value if value is not None else None
+    if value is not None and root.document.findings:
+        raise ClusterError.of("invalid_storage_root", "storage", "storage must be a text")
+    return root_below(directory, named)
 
 
 def absolute_directory(source: str) -> str:
@@ -192,18 +198,6 @@ def _diagnostic(finding: Finding) -> Diagnostic:
     return error("invalid_cluster_yaml", CONFIG_FILE, f"{line}{findings.message}{remedy}")
 
 
-def _storage_of(file: Path) -> str | None:
-    """The `storage:` of a configuration. A server needs no other part of it, so mistakes elsewhere don't matter."""
-    root = read_root(file)
-    value = root.find("storage")
-    if value is None:
-        return None
-    text = value.text().value
-    if root.document.findings:
-        raise ClusterError.of("invalid_storage_root", "storage", "storage must be a text")
-    return text
-
-
 def _refused_keys(root: Value) -> list[Diagnostic]:
     refused = []
     for key, value in root.entries_quietly():
@@ -275,6 +269,10 @@ def _path(value: Value) -> str:
     return path
 
 
+def _path_of(members: dict[str, Value], name: str) -> str:
+    return _path(members[name]) if name in members else ""
+
+
 def _profile(value: Value) -> EmbeddingProfile:
     members = value.members(("kind", "provider", "base_url", "model", "api_key"))
     if "kind" in members and "provider" in members:
@@ -286,7 +284,7 @@ def _profile(value: Value) -> EmbeddingProfile:
 def _graph(value: Value) -> GraphSettings:
     members = value.members(_GRAPH, required=("schema",), ignored=("streaming",))
     return GraphSettings(
-        _path(members["schema"]) if "schema" in members else "",
+        _path_of(members, "schema"),
         _queries(members["queries"]) if "queries" in members else None,
         _text(members, "embedding_provider"),
         _external_blobs(members["external_blobs"]) if "external_blobs" in members else UNSET,
@@ -295,15 +293,11 @@ def _graph(value: Value) -> GraphSettings:
 
 def _queries(value: Value) -> str | tuple[str, ...] | dict[str, NamedQuery] | None:
     if value.is_mapping:
-        return {key.value: NamedQuery(_file(entry)) for key, entry in value.entries()}
+        files = ((key.value, entry.members(("file",), required=("file",))) for key, entry in value.entries())
+        return {name: NamedQuery(_path_of(members, "file")) for name, members in files}
     if value.is_list:
         return tuple(path for item in value.items() if (path := _path(item)))
     return _path(value) or None
-
-
-def _file(value: Value) -> str:
-    members = value.members(("file",), required=("file",))
-    return _path(members["file"]) if "file" in members else ""
 
 
 def _external_blobs(value: Value) -> ExternalBlobs | UnsetType:
@@ -319,13 +313,10 @@ def _external_blobs(value: Value) -> ExternalBlobs | UnsetType:
 def _policy(value: Value) -> PolicySettings:
     members = value.members(("file", "tests", "applies_to"), required=("file",))
     scopes = members["applies_to"].items() if "applies_to" in members else []
-    return PolicySettings(
-        _path(members["file"]) if "file" in members else "",
-        _path(members["tests"]) or None if "tests" in members else None,
-        tuple(scope.text().value for scope in scopes),
-    )
+    bound = tuple(scope.text().value for scope in scopes)
+    return PolicySettings(_path_of(members, "file"), _path_of(members, "tests") or None, bound)
 
 
 def _pipeline(value: Value) -> PipelineSettings:
     members = value.members(("file", "graph"), required=("file", "graph"))
-    return PipelineSettings(_path(members["file"]) if "file" in members else "", _text(members, "graph") or "")
+    return PipelineSettings(_path_of(members, "file"), _text(members, "graph") or "")

@@ -6,9 +6,9 @@ with the recorded state and never applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -35,10 +35,7 @@ from omnigraph.cluster.resources import (
     Kind,
     error,
     graph_address,
-    pipeline_address,
-    policy_address,
     provider_address,
-    query_address,
     schema_address,
     unservable_reason,
     warning,
@@ -80,11 +77,16 @@ class Desired:
     def digests(self) -> dict[str, str]:
         return {address: self.resources[address].digest for address in sorted(self.resources)}
 
+    def add(self, address: str, source: Source, needed: Iterable[str], **members: Any) -> None:
+        """Add the resource that a file declares, with the members beside its digest and the resources it needs."""
+        self.resources[address] = Resource(digest=source.digest, **members)
+        self.sources[address] = source
+        self.dependencies |= {(address, other) for other in needed}
+
     def listed(self) -> tuple[DeclaredResource, ...]:
+        shown = {address: source.shown for address, source in self.sources.items()}
         return tuple(
-            DeclaredResource(
-                address, str(parsed.kind), digest, self.sources[address].shown if address in self.sources else None
-            )
+            DeclaredResource(address, str(parsed.kind), digest, shown.get(address))
             for address, digest in self.digests.items()
             if (parsed := Address.parse(address)) is not None
         )
@@ -139,12 +141,9 @@ def keep_unchanged_queries(desired: Desired, before: Mapping[str, Resource], cat
 
 def default_deny(desired: Desired) -> list[Diagnostic]:
     """A reminder for each graph that allows no external blobs, so that nobody learns it from a refused write."""
+    message = "new external blob references are denied; allow a base if some are needed"
     return [
-        warning(
-            "external_blob_ingress_default_deny",
-            f"graphs.{graph_id}.external_blobs",
-            "new external blob references are denied; allow a base if some are needed",
-        )
+        warning("external_blob_ingress_default_deny", f"graphs.{graph_id}.external_blobs", message)
         for graph_id in desired.file.config.graphs
         if desired.resources[graph_address(graph_id)].external_blob_policy is None
     ]
@@ -185,14 +184,9 @@ def _graph(desired: Desired, graph_id: str) -> None:
     desired.findings += [*files.findings, *provider_flaws, *blob_flaws]
     graph, of_schema = graph_address(graph_id), schema_address(graph_id)
     for name, source in files.queries.items():
-        address = query_address(graph_id, name)
-        desired.resources[address] = Resource(digest=source.digest)
-        desired.sources[address] = source
-        desired.dependencies |= {(address, graph), (address, of_schema)}
+        desired.add(str(Address(Kind.QUERY, name, graph_id)), source, [graph, of_schema])
     if schema is not None:
-        desired.resources[of_schema] = Resource(digest=schema.digest)
-        desired.sources[of_schema] = schema
-        desired.dependencies.add((of_schema, graph))
+        desired.add(of_schema, schema, [graph])
     if provider is not None:
         desired.dependencies.add((graph, provider))
     declared = Resource(digest="", embedding_provider=provider, external_blob_policy=blobs)
@@ -234,10 +228,8 @@ def _policies(desired: Desired) -> None:
         desired.findings += [*scope_flaws, *file_flaws]
         bound[name] = scopes
         if source is not None:
-            address = policy_address(name)
-            desired.resources[address] = Resource(digest=source.digest, applies_to=tuple(scopes))
-            desired.sources[address] = source
-            desired.dependencies |= {(address, scope) for scope in scopes if scope != CLUSTER_SCOPE}
+            graphs = [scope for scope in scopes if scope != CLUSTER_SCOPE]
+            desired.add(str(Address(Kind.POLICY, name)), source, graphs, applies_to=tuple(scopes))
     desired.findings += check_single_bindings(bound)
 
 
@@ -265,8 +257,5 @@ def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipe
             check(schema)
         except OmniGraphError as problem:
             desired.findings.append(error("pipeline_schema_mismatch", f"{where}.file", str(problem)))
-    address = pipeline_address(name)
-    desired.resources[address] = Resource(digest=source.digest, pipeline_graph=graph_address(graph_id))
-    desired.sources[address] = source
-    if is_known:
-        desired.dependencies |= {(address, graph_address(graph_id)), (address, schema_address(graph_id))}
+    needed = [graph_address(graph_id), schema_address(graph_id)] if is_known else []
+    desired.add(str(Address(Kind.PIPELINE, name)), source, needed, pipeline_graph=graph_address(graph_id))

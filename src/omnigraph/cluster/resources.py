@@ -30,14 +30,7 @@ class Kind(StrEnum):
     PIPELINE = "pipeline"
 
 
-_PREFIXES: Final = {
-    Kind.GRAPH: "graph.",
-    Kind.SCHEMA: "schema.",
-    Kind.QUERY: "query.",
-    Kind.POLICY: "policy.",
-    Kind.EMBEDDING_PROVIDER: "provider.embedding.",
-    Kind.PIPELINE: "pipeline.",
-}
+_PREFIXES: Final = {kind: f"{kind}." for kind in Kind} | {Kind.EMBEDDING_PROVIDER: "provider.embedding."}
 
 
 class Address(NamedTuple):
@@ -79,20 +72,8 @@ def schema_address(graph_id: str) -> str:
     return str(Address(Kind.SCHEMA, graph_id, graph_id))
 
 
-def query_address(graph_id: str, name: str) -> str:
-    return str(Address(Kind.QUERY, name, graph_id))
-
-
-def policy_address(name: str) -> str:
-    return str(Address(Kind.POLICY, name))
-
-
 def provider_address(name: str) -> str:
     return str(Address(Kind.EMBEDDING_PROVIDER, name))
-
-
-def pipeline_address(name: str) -> str:
-    return str(Address(Kind.PIPELINE, name))
 
 
 Diagnostic: TypeAlias = ClusterDiagnostic

@@ -6,13 +6,11 @@ pending is quarantined with a warning; every other problem is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
-
-import msgspec
+from typing import Final, TypeVar
 
 from omnigraph.cluster.configuration import CONFIG_FILE, read_root
 from omnigraph.cluster.payloads import PayloadStore, payload_path
@@ -118,6 +116,9 @@ def read_serving(source: str, revision: int | None = None, *, is_root: bool = Fa
     return _Verification(applied.objects, applied.state).snapshot()
 
 
+Made = TypeVar("Made")
+
+
 class _Verification:
     """One pass over a state that collects all problems."""
 
@@ -126,57 +127,46 @@ class _Verification:
         self._catalog = PayloadStore(objects)
         self._state = state
         self._findings: list[Diagnostic] = []
-
-    def snapshot(self) -> ServingSnapshot:
-        state = self._state
-        quarantined = {
+        self._quarantined = {
             graph_id: f"the last apply left it pending ({', '.join(sorted(doubts))})"
             for graph_id in state.graph_ids
             if (doubts := state.conditions(graph_id) & _IN_DOUBT)
         }
-        served = [graph_id for graph_id in state.graph_ids if graph_id not in quarantined]
+        self._served = [graph_id for graph_id in state.graph_ids if graph_id not in self._quarantined]
+
+    def snapshot(self) -> ServingSnapshot:
         warnings = tuple(
             warning("cluster_recovery_pending", graph_address(graph_id), f"{reason}; run `omnigraph cluster apply`")
-            for graph_id, reason in quarantined.items()
+            for graph_id, reason in self._quarantined.items()
         )
-        if not served:
-            raise ClusterError([*warnings, self._nothing_to_serve(bool(quarantined))])
-        graphs = tuple(self._graph(graph_id) for graph_id in served)
+        if not self._served:
+            code = "cluster_no_healthy_graphs" if self._quarantined else "cluster_empty"
+            message = "the applied state has no graph"
+            if self._quarantined:
+                message = "every graph of the applied state is quarantined"
+            raise ClusterError([*warnings, error(code, revision_path(self._state.state_revision), message)])
+        graphs = tuple(map(self._graph, self._served))
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="omnigraph-catalog") as readers:
-            queries = list(readers.map(self._query, *_columns(self._queries_of(served))))
-            policies = list(readers.map(self._policy, *_columns(self._policies_of(served))))
-            pipelines = list(readers.map(self._pipeline, *_columns(self._pipelines_of(served))))
+
+            def make_all(kind: Kind, make: Callable[[Address, Resource], Made | None]) -> tuple[Made, ...]:
+                made = readers.map(lambda found: make(*found), self._state.of_kind(kind))
+                return tuple(each for each in made if each is not None)
+
+            queries = make_all(Kind.QUERY, self._query)
+            policies = make_all(Kind.POLICY, self._policy)
+            pipelines = make_all(Kind.PIPELINE, self._pipeline)
         if self._findings:
             raise ClusterError([*warnings, *sorted(self._findings, key=lambda finding: finding.path)])
-        return ServingSnapshot(
-            root=self._objects.location.uri,
-            revision=state.state_revision,
-            graphs=graphs,
-            queries=tuple(query for query in queries if query is not None),
-            policies=tuple(policy for policy in policies if policy is not None),
-            pipelines=tuple(pipeline for pipeline in pipelines if pipeline is not None),
-            quarantined=quarantined,
-            warnings=warnings,
-        )
-
-    def _nothing_to_serve(self, has_graphs: bool) -> Diagnostic:
-        path = revision_path(self._state.state_revision)
-        if has_graphs:
-            return error("cluster_no_healthy_graphs", path, "every graph of the applied state is quarantined")
-        return error("cluster_empty", path, "the applied state has no graph")
+        root, revision = self._objects.location.uri, self._state.state_revision
+        return ServingSnapshot(root, revision, graphs, queries, policies, pipelines, self._quarantined, warnings)
 
     def _graph(self, graph_id: str) -> ClusterGraph:
         address = graph_address(graph_id)
         resource = self._state.resources[address]
         embedding = self._embedding(address, resource.embedding_provider)
         if composite_digest(self._state.resources, graph_id) != resource.digest:
-            self._findings.append(
-                error(
-                    "external_blob_policy_digest_mismatch",
-                    address,
-                    "its digest does not match its record; run `omnigraph cluster apply`",
-                )
-            )
+            message = "its digest does not match its record; run `omnigraph cluster apply`"
+            self._findings.append(error("external_blob_policy_digest_mismatch", address, message))
         uri = graph_uri(self._objects.location.uri, graph_id, self._state.generation(graph_id))
         return ClusterGraph(graph_id, uri, embedding, resource.external_blob_policy, resource.digest)
 
@@ -198,34 +188,22 @@ class _Verification:
         self._findings.append(finding)
         return None
 
-    def _queries_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
-        return ((address, query) for address, query in self._state.of_kind(Kind.QUERY) if address.graph in served)
-
-    def _policies_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
-        """Policies without their bindings to graphs that are not served. A policy without other bindings is left
-        out."""
-        for address, policy in self._state.of_kind(Kind.POLICY):
-            scopes = tuple(scope for scope in policy.applies_to or () if not _is_unserved_graph(scope, served))
-            if scopes or not policy.applies_to:
-                yield address, msgspec.structs.replace(policy, applies_to=scopes)
-
-    def _pipelines_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
-        pipelines = self._state.of_kind(Kind.PIPELINE)
-        return ((a, pipeline) for a, pipeline in pipelines if not _is_unserved_graph(pipeline.pipeline_graph, served))
-
     def _query(self, address: Address, resource: Resource) -> ClusterQuery | None:
-        source = self._payload(address, resource)
+        source = self._payload(address, resource) if address.graph in self._served else None
         return None if source is None else ClusterQuery(address.graph or "", address.name, source)
 
     def _policy(self, address: Address, resource: Resource) -> ClusterPolicy | None:
+        """A policy without its bindings to graphs that are not served; None when it has no other binding."""
+        scopes = tuple(scope for scope in resource.applies_to or () if not self._is_unserved_graph(scope))
         if not resource.applies_to:
             message = "the applied state has no bindings for it; run `omnigraph cluster apply`"
             self._findings.append(error("policy_bindings_missing", str(address), message))
-            return None
-        source = self._payload(address, resource)
-        return None if source is None else ClusterPolicy(address.name, source, resource.applies_to)
+        source = self._payload(address, resource) if scopes else None
+        return None if source is None else ClusterPolicy(address.name, source, scopes)
 
     def _pipeline(self, address: Address, resource: Resource) -> ClusterPipeline | None:
+        if self._is_unserved_graph(resource.pipeline_graph):
+            return None
         graph = Address.parse(resource.pipeline_graph or "")
         if graph is None or graph.kind is not Kind.GRAPH:
             message = f"'{resource.pipeline_graph}' is not a graph; run `omnigraph cluster apply`"
@@ -233,6 +211,12 @@ class _Verification:
             return None
         source = self._payload(address, resource)
         return None if source is None else ClusterPipeline(address.name, graph.name, resource.digest, source)
+
+    def _is_unserved_graph(self, scope: str | None) -> bool:
+        """Whether a binding is to a graph that is quarantined or missing. A binding to something else is kept, because
+        it has to be refused."""
+        address = Address.parse(scope or "")
+        return address is not None and address.kind is Kind.GRAPH and address.name not in self._served
 
     def _payload(self, address: Address, resource: Resource) -> str | None:
         try:
@@ -248,18 +232,6 @@ class _Verification:
             finding = error("catalog_payload_read_error", str(address), f"{path} is not UTF-8 text")
         self._findings.append(finding)
         return None
-
-
-def _is_unserved_graph(scope: str | None, served: list[str]) -> bool:
-    """Whether a binding is to a graph that is quarantined or missing. A binding to something else is kept, because it
-    has to be refused."""
-    address = Address.parse(scope or "")
-    return address is not None and address.kind is Kind.GRAPH and address.name not in served
-
-
-def _columns(found: Iterable[tuple[Address, Resource]]) -> tuple[list[Address], list[Resource]]:
-    pairs = list(found)
-    return [address for address, _ in pairs], [resource for _, resource in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,11 +251,8 @@ def find_pipeline(source: str, name: str) -> RunnablePipeline:
     found = next((pipeline for pipeline in snapshot.pipelines if pipeline.name == name), None)
     if found is None:
         names = ", ".join(pipeline.name for pipeline in snapshot.pipelines) or "none"
-        raise ClusterError.of(
-            "pipeline_not_applied",
-            f"pipeline.{name}",
-            f"pipeline '{name}' can't be run in cluster '{snapshot.root}'; pipelines that can: {names}",
-        )
+        message = f"pipeline '{name}' can't be run in cluster '{snapshot.root}'; pipelines that can: {names}"
+        raise ClusterError.of("pipeline_not_applied", f"pipeline.{name}", message)
     graph = next(graph for graph in snapshot.graphs if graph.graph_id == found.graph_id)
     scope = graph_address(graph.graph_id)
     policy = next((policy for policy in snapshot.policies if scope in policy.applies_to), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -199,58 +199,46 @@ def config_digest(config: ClusterConfig, digests: Mapping[str, str]) -> str:
 
 def composite_digest(resources: Mapping[str, Resource], graph_id: str) -> str:
     """The digest that a graph must have, computed from the other resources."""
-    schema = resources.get(schema_address(graph_id))
-    addresses = ((address, resource) for text, resource in resources.items() if (address := Address.parse(text)))
-    queries = {a.name: query.digest for a, query in addresses if a.kind is Kind.QUERY and a.graph == graph_id}
+    digests = {address: resource.digest for address, resource in resources.items()}
+    addresses = ((address, digest) for text, digest in digests.items() if (address := Address.parse(text)))
+    queries = {a.name: digest for a, digest in addresses if a.kind is Kind.QUERY and a.graph == graph_id}
     graph = resources[graph_address(graph_id)]
     bound = graph.embedding_provider
-    provider = resources.get(bound) if bound is not None else None
-    return graph_digest(
-        graph_id,
-        schema.digest if schema is not None else None,
-        queries,
-        (bound, provider.digest if provider is not None else "") if bound is not None else None,
-        graph.external_blob_policy,
-    )
+    provider = (bound, digests.get(bound, "")) if bound is not None else None
+    schema = digests.get(schema_address(graph_id))
+    return graph_digest(graph_id, schema, queries, provider, graph.external_blob_policy)
+
+
+_PARTS: Final = ("resource_statuses", "approval_records", "recovery_records", "observations", "retired_roots")
 
 
 @dataclass
 class StateBuilder:
-    """The parts of the next state while a command changes them."""
+    """The parts of the next state while a command changes them, named as in `State`."""
 
     config_digest: str | None = None
     resources: dict[str, Resource] = field(default_factory=dict)
-    statuses: dict[str, ResourceStatus] = field(default_factory=dict)
-    approvals: dict[str, ApprovalRecord] = field(default_factory=dict)
-    recoveries: dict[str, RecoveryRecord] = field(default_factory=dict)
+    resource_statuses: dict[str, ResourceStatus] = field(default_factory=dict)
+    approval_records: dict[str, ApprovalRecord] = field(default_factory=dict)
+    recovery_records: dict[str, RecoveryRecord] = field(default_factory=dict)
     observations: dict[str, GraphObservation | GraphTombstone] = field(default_factory=dict)
     retired_roots: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, state: State) -> StateBuilder:
-        return cls(
-            state.applied_revision.config_digest,
-            dict(state.resources),
-            dict(state.resource_statuses),
-            dict(state.approval_records),
-            dict(state.recovery_records),
-            dict(state.observations),
-            dict(state.retired_roots),
-        )
+        parts = {name: dict(getattr(state, name)) for name in _PARTS}
+        return cls(state.applied_revision.config_digest, dict(state.resources), **parts)
 
     def state(self, written: Written | None = None) -> State:
         """The state, with up-to-date digests of all graphs."""
         resources = dict(sorted(self.resources.items()))
+        parts: dict[str, Any] = {name: dict(sorted(getattr(self, name).items())) for name in _PARTS}
         state = State(
             state_revision=0,
             operation_id="",
             written=written,
             applied_revision=AppliedRevision(self.config_digest, resources),
-            resource_statuses=dict(sorted(self.statuses.items())),
-            approval_records=self.approvals,
-            recovery_records=self.recoveries,
-            observations=dict(sorted(self.observations.items())),
-            retired_roots=self.retired_roots,
+            **parts,
         )
         for graph_id in state.graph_ids:
             address = graph_address(graph_id)
@@ -268,7 +256,7 @@ class StateBuilder:
     def set_status(
         self, address: str, status: StatusKind, condition: str | None = None, message: str | None = None
     ) -> None:
-        self.statuses[address] = ResourceStatus(status, () if condition is None else (condition,), message)
+        self.resource_statuses[address] = ResourceStatus(status, () if condition is None else (condition,), message)
 
     def set_graph_status(
         self, graph_id: str, status: StatusKind, condition: str | None = None, message: str | None = None
@@ -283,11 +271,11 @@ class StateBuilder:
 
     def forget(self, address: str) -> None:
         self.resources.pop(address, None)
-        self.statuses.pop(address, None)
+        self.resource_statuses.pop(address, None)
 
     def forget_graph(self, graph_id: str) -> None:
         """Drop a deleted graph with its schema, its queries and the pipelines that load it, and retire its folder."""
-        for text in [*self.resources, *self.statuses]:
+        for text in [*self.resources, *self.resource_statuses]:
             address, resource = Address.parse(text), self.resources.get(text)
             is_loading = resource is not None and resource.pipeline_graph == graph_address(graph_id)
             if is_loading or (address is not None and address.graph == graph_id):

@@ -13,6 +13,7 @@ import random
 import re
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -71,14 +72,16 @@ class Ledger:
         """The newest revision at some moment during this call; None when there is none yet."""
         revisions = self.revisions()
         if revisions:
-            return self._require(revisions[-1])
+            if (found := self.revision(revisions[-1])) is None:
+                message = "it is listed but can't be read; read the ledger again"
+                raise ClusterError.of("state_read_error", revision_path(revisions[-1]), message)
+            return found
         if self._read(_OTHER_FORMAT) is not None:
-            raise ClusterError.of(
-                "unsupported_state_version",
-                _OTHER_FORMAT,
+            message = (
                 "this ledger was written by another implementation; export its graphs there and load them into a new "
-                "cluster",
+                "cluster"
             )
+            raise ClusterError.of("unsupported_state_version", _OTHER_FORMAT, message)
         return None
 
     def revision(self, revision: int) -> LedgerRevision | None:
@@ -94,6 +97,10 @@ class Ledger:
             raise ClusterError.of("state_read_error", STATE_FOLDER, str(error)) from error
         return sorted(int(found[1]) for found in map(_REVISION.fullmatch, names) if found is not None)
 
+    def newer_than(self, revision: int) -> int | None:
+        """The newest revision if it is newer than this one, else None. Costs one read while there is none."""
+        return None if self._objects.get(revision_path(revision + 1)) is None else self.revisions()[-1]
+
     def create(self, state: State, after: LedgerRevision | None) -> LedgerRevision:
         """Create the revision after the one that the caller has read (None: there was none).
 
@@ -104,10 +111,9 @@ class Ledger:
         revision = 1 if after is None else after.revision + 1
         stamped = msgspec.structs.replace(state, state_revision=revision, operation_id=secrets.token_hex(16))
         made = LedgerRevision(stamped, encode_state(stamped))
-        standing = self._create(made, is_first=after is None)
-        if standing is None:
-            return made
-        raise _overtaken(after, standing)
+        if (standing := self._create(made, is_first=after is None)) is not None:
+            raise _overtaken(after, standing)
+        return made
 
     def refuse_overtaken(self, after: LedgerRevision) -> None:
         """Raises `state_cas_mismatch` when another writer has created the next revision: graphs that were observed
@@ -122,9 +128,13 @@ class Ledger:
             try:
                 created = self._objects.claim(made.path, made.text)
                 answered = True
+                # A store that ignores the condition would lose states silently. It is checked once per ledger, with the
+                # same bytes, so that a wrong response does no harm.
+                if created and is_first and self._objects.claim(made.path, made.text):
+                    place = self._objects.location.uri
+                    message = f"the store of '{place}' does not honour create-if-absent; a cluster can't be safe there"
+                    raise ClusterError.of("state_write_error", made.path, message)
                 if created:
-                    if is_first:
-                        self._prove_create_if_absent(made)
                     return None
                 text = self._objects.get(made.path)
             except StorageError as error:
@@ -136,27 +146,8 @@ class Ledger:
                 return None if text == made.text else _decode_revision(made.revision, text)
             # S3 also reports a conflict while another writer is still creating the object.
             time.sleep(random.uniform(0, 0.05 * 2**attempt))
-        raise ClusterError.of(
-            "state_write_error", made.path, "the store reports both that it exists and that it does not"
-        )
-
-    def _prove_create_if_absent(self, made: LedgerRevision) -> None:
-        """A store that ignores the condition would lose states silently. Checked once per ledger, with the same bytes,
-        so that a wrong response does no harm."""
-        if self._objects.claim(made.path, made.text):
-            raise ClusterError.of(
-                "state_write_error",
-                made.path,
-                f"the store of '{self._objects.location.uri}' does not honour create-if-absent; "
-                "a cluster can't be safe there",
-            )
-
-    def _require(self, revision: int) -> LedgerRevision:
-        found = self.revision(revision)
-        if found is None:
-            path = revision_path(revision)
-            raise ClusterError.of("state_read_error", path, "it is listed but can't be read; read the ledger again")
-        return found
+        message = "the store reports both that it exists and that it does not"
+        raise ClusterError.of("state_write_error", made.path, message)
 
     def _read(self, path: str) -> bytes | None:
         try:
@@ -167,12 +158,11 @@ class Ledger:
 
 def _overtaken(after: LedgerRevision | None, standing: LedgerRevision) -> ClusterError:
     expected = "no state" if after is None else f"revision {after.revision} ({after.state_cas})"
-    return ClusterError.of(
-        "state_cas_mismatch",
-        standing.path,
+    message = (
         f"another writer has changed the state since {expected} was read, and created revision {standing.revision} "
-        f"({standing.state_cas}); nothing was written, run the command again",
+        f"({standing.state_cas}); nothing was written, run the command again"
     )
+    return ClusterError.of("state_cas_mismatch", standing.path, message)
 
 
 def _decode_revision(revision: int, data: bytes) -> LedgerRevision:
@@ -301,11 +291,9 @@ class AppliedState:
         if graph_id is None:
             return graph_ids
         if graph_id not in graph_ids:
-            raise ClusterError.of(
-                "graph_not_applied",
-                graph_address(graph_id),
-                f"graph '{graph_id}' is not applied in cluster '{self.root}'; applied: {_join_ids(graph_ids)}",
-            )
+            applied = ", ".join(graph_ids) or "none"
+            message = f"graph '{graph_id}' is not applied in cluster '{self.root}'; applied: {applied}"
+            raise ClusterError.of("graph_not_applied", graph_address(graph_id), message)
         return [graph_id]
 
     def one_graph(self, graph_id: str | None) -> str:
@@ -316,9 +304,8 @@ class AppliedState:
                 f"cluster '{self.root}' has no applied graphs; declare one and run `omnigraph cluster apply`"
             )
         if len(found) > 1:
-            raise BadRequestError(
-                f"cluster '{self.root}' has {len(found)} graphs: {_join_ids(found)}; pass --graph <id>"
-            )
+            graphs = f"{len(found)} graphs: {', '.join(found)}"
+            raise BadRequestError(f"cluster '{self.root}' has {graphs}; pass --graph <id>")
         return found[0]
 
 
@@ -333,24 +320,10 @@ def read_applied(source: str, revision: int | None = None, *, is_root: bool = Fa
         if recorded is not None:
             return AppliedState(objects, recorded.state)
     path = STATE_FOLDER if revision is None else revision_path(revision)
-    raise ClusterError.of(
-        "cluster_state_missing", path, f"'{root}' holds no state of a cluster; import and apply one first"
-    )
+    message = f"'{root}' holds no state of a cluster; import and apply one first"
+    raise ClusterError.of("cluster_state_missing", path, message)
 
 
-class LedgerFollower:
-    """Follows the ledger of a cluster. `root` is the storage root itself."""
-
-    def __init__(self, root: str) -> None:
-        self.objects = Objects(Location.parse(root))
-        self._ledger = Ledger(self.objects)
-
-    def newer_than(self, revision: int) -> int | None:
-        """The newest revision if it is newer than this one, else None. Costs one read while there is none."""
-        if self.objects.get(revision_path(revision + 1)) is None:
-            return None
-        return self._ledger.revisions()[-1]
-
-
-def _join_ids(graph_ids: list[str]) -> str:
-    return ", ".join(graph_ids) or "none"
+def follow_ledger(root: str) -> Callable[[int], int | None]:
+    """`Ledger.newer_than` of the cluster at this storage root."""
+    return Ledger(Objects(Location.parse(root))).newer_than

@@ -60,7 +60,7 @@ class AgentAccess:
     """The graph acts for the actor of the request already."""
 
     async def run(self, work: Callable[[Graph], Result], *, writes: bool) -> Result:
-        route = replace(self.call.route, admission=writes)
+        route = replace(self.call.route, writes=writes)
         call = replace(self.call, route=route, cancellation=Cancellation())
         run = lambda: work(call.graph)  # noqa: E731
         result: Result = await self.in_time(call, (lambda: run_write(call, self.size, run)) if writes else run)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
@@ -127,17 +127,11 @@ class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @classmethod
     def of(cls, error: OmniGraphError) -> ErrorOutput:
         member = _member_of(type(error))
-        detail = None if member is None else _detail(member, error)
-        known = dict(_fields_in_detail(detail, error.fields))
-        rest = {name: value for name, value in error.fields.items() if name not in known}
-        details: dict[str, Any] = {} if member is None else {member: detail}
-        return cls(
-            error=str(error),
-            code=error.error_code(),
-            type=error.error_type(),
-            fields=msgspec.to_builtins(rest, enc_hook=str),
-            **details,
-        )
+        details: dict[str, Any] = {} if member is None else {member: _detail(member, error)}
+        detail = details.get(member or "")
+        rest = {name: value for name, value in error.fields.items() if not _is_in_detail(detail, name, value)}
+        fields = msgspec.to_builtins(rest, enc_hook=str)
+        return cls(error=str(error), code=error.error_code(), type=error.error_type(), fields=fields, **details)
 
     def rebuilt(self) -> OmniGraphError:
         """The error this was made of: the same class, fields and message. A class that this version does not know
@@ -218,7 +212,7 @@ def _member_of(kind: type[OmniGraphError]) -> str | None:
 def _detail(member: str, error: OmniGraphError) -> Any:
     if isinstance(error, MergeConflictsError):
         return error.conflicts
-    shape = next(t for t in get_args(_hints(ErrorOutput)[member]) if t is not type(None))
+    shape = next(t for t in get_args(get_type_hints(ErrorOutput)[member]) if t is not type(None))
     if isinstance(error, KeyConflictError):
         entity_kind, _, type_name = error.type_key.partition(":")
         return shape(entity_kind, type_name, error.entity_id)
@@ -226,15 +220,11 @@ def _detail(member: str, error: OmniGraphError) -> Any:
     return shape(**{field.name: getattr(error, field.name, None) for field in fields})
 
 
-def _fields_in_detail(detail: Any, fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The fields of an error that its detail says already, and completely."""
-    for name, value in fields.items():
-        if isinstance(detail, tuple):
-            sent = name == "conflicts" and wire.decode(wire.encode(detail), tuple[MergeConflict, ...])
-            if sent == value:
-                yield name, value
-        elif isinstance(detail, Struct) and hasattr(detail, name) and getattr(detail, name) == value:
-            yield name, value
+def _is_in_detail(detail: Any, name: str, value: Any) -> bool:
+    """Whether the detail of an error already says this field, and completely."""
+    if isinstance(detail, tuple):
+        return name == "conflicts" and bool(wire.decode(wire.encode(detail), tuple[MergeConflict, ...]) == value)
+    return isinstance(detail, Struct) and hasattr(detail, name) and bool(getattr(detail, name) == value)
 
 
 def _class_of(output: ErrorOutput) -> type[OmniGraphError]:
@@ -256,17 +246,13 @@ def _field_shapes(kind: type[OmniGraphError]) -> dict[str, Any]:
             shapes |= {name: _as_kept(hint) for name, hint in get_type_hints(each.__init__).items()}
     if issubclass(kind, MergeConflictsError):
         shapes["conflicts"] = tuple[MergeConflict, ...]
-    declared = {name: hint for name, hint in _hints(kind).items() if get_origin(hint) is not typing.ClassVar}
+    declared = {name: hint for name, hint in get_type_hints(kind).items() if get_origin(hint) is not typing.ClassVar}
     return shapes | declared
 
 
 def _as_kept(hint: Any) -> Any:
     """A sequence that was given is kept as a tuple."""
     return tuple.__class_getitem__((*get_args(hint), ...)) if get_origin(hint) is Sequence else hint
-
-
-def _hints(shape: type[Any]) -> dict[str, Any]:
-    return get_type_hints(shape)
 
 
 Positive = Annotated[int, Meta(ge=1)]

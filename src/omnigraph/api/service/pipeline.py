@@ -164,7 +164,7 @@ class PipelineReport(Struct, frozen=True, kw_only=True):
         if self.samples:
             yield ""
             shown = "" if len(self.samples) >= self.rejected else f", the first {len(self.samples)}"
-            yield f"{_count_text(self.rejected, 'row')} rejected{shown}:"
+            yield f"{self.rejected:,} row{'' if self.rejected == 1 else 's'} rejected{shown}:"
             yield from _align([(f"  {s.place()}", s.type_key or "", s.reason) for s in self.samples], right=())
         if self.quarantine:
             yield f"all of them are in {display_path(self.quarantine)}"
@@ -201,10 +201,6 @@ def _align(rows: Sequence[Sequence[str]], right: Collection[int]) -> Iterator[st
     for row in rows:
         cells = enumerate(zip(row, widths, strict=True))
         yield "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in cells).rstrip()
-
-
-def _count_text(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class PipelineStep(Struct, frozen=True):

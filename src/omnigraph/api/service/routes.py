@@ -6,7 +6,7 @@ and a handler of the same operation id to the server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -47,9 +47,22 @@ from omnigraph.api.queries import (
     StoredQueries,
 )
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
-from omnigraph.api.service import http
 from omnigraph.api.service.cluster import GraphList, HealthOutput, Readiness
-from omnigraph.api.service.http import ChangeErrorOutput, ErrorOutput
+from omnigraph.api.service.http import (
+    BlobParameters,
+    ChangeErrorOutput,
+    ChangeFeedParameters,
+    CommitChangesParameters,
+    CommitsParameters,
+    CountParameters,
+    DiffParameters,
+    EntityParameters,
+    ErrorOutput,
+    ExportParameters,
+    HistoryParameters,
+    LoadParameters,
+    RowsParameters,
+)
 from omnigraph.api.service.pipeline import ServedPipelines
 
 GRAPH_PREFIX: Final = "/graphs/{graph_id}"
@@ -104,7 +117,7 @@ class Route:
     media: tuple[Media, ...] = (Media.JSON,)
     errors: type[Any] = ErrorOutput
     body: Body = Body.NONE
-    admission: bool = False
+    writes: bool = False
     if_commit: bool = False
     successor: str | None = None
     public: bool = False
@@ -112,6 +125,10 @@ class Route:
     bad_parameters: str = "invalid query parameters"
     bad_body: str | None = None
     """How a body that can't be decoded is called by a route that answers 400 to all of them, and never 422."""
+
+    def forms(self, *response: type[Any], **more: Any) -> Route:
+        """The row with the structs of its responses, and with other settings."""
+        return replace(self, response=response, **more)
 
     @property
     def full_path(self) -> str:
@@ -123,10 +140,6 @@ class Route:
         return f"cluster_{self.operation_id}" if self.of_graph else self.operation_id
 
     @property
-    def writes(self) -> bool:
-        return self.admission
-
-    @property
     def may_write(self) -> bool:
         """Whether it changes the graph, or could: of a stored query only its name tells. It takes a key then."""
         return self.writes or self.operation_id == "invoke_query"
@@ -135,216 +148,102 @@ class Route:
 _ROWS_AS: Final = (Media.JSON, Media.NDJSON, Media.CSV, Media.ARROW)
 
 
-def _get(path: str, operation_id: str, summary: str, tag: str, **more: Any) -> Route:
-    return Route(
-        method="GET", path=path, operation_id=operation_id, summary=summary, tag=tag, action=PolicyAction.READ, **more
-    )
+def _row(method: str, path: str, operation_id: str, summary: str, tag: str, action: PolicyAction | None) -> Route:
+    return Route(method=method, path=path, operation_id=operation_id, summary=summary, tag=tag, action=action)
 
 
-def _service(path: str, operation_id: str, summary: str, **more: Any) -> Route:
-    return Route(
-        method="GET", path=path, operation_id=operation_id, summary=summary, tag="management", of_graph=False, **more
-    )
+def _service(path: str, operation_id: str, summary: str, action: PolicyAction | None = None) -> Route:
+    return replace(_row("GET", path, operation_id, summary, "management", action), of_graph=False)
 
 
-def _post(path: str, operation_id: str, summary: str, tag: str, action: PolicyAction, **more: Any) -> Route:
-    return Route(
-        method="POST",
-        path=path,
-        operation_id=operation_id,
-        summary=summary,
-        tag=tag,
-        action=action,
-        **{"body": Body.REQUEST, **more},
-    )
+def _get(path: str, operation_id: str, summary: str, tag: str) -> Route:
+    return _row("GET", path, operation_id, summary, tag, PolicyAction.READ)
 
 
-def _mutation(path: str, operation_id: str, summary: str, **more: Any) -> Route:
-    return _post(
-        path,
-        operation_id,
-        summary,
-        "mutations",
-        PolicyAction.CHANGE,
-        **{
-            "request": ChangeRequest,
-            "response": (MutationReceipt,),
-            "admission": True,
-            **more,
-        },
-    )
+def _post(
+    path: str, operation_id: str, summary: str, tag: str, action: PolicyAction | None = PolicyAction.READ
+) -> Route:
+    return replace(_row("POST", path, operation_id, summary, tag, action), body=Body.REQUEST)
 
 
-def _agents(path: str, operation_id: str, *, of_graph: bool = True) -> Route:
-    """The protocol of agents describes itself, so the document leaves it out; what a tool does asks for its action."""
-    return Route(
-        method="POST",
-        path=path,
-        operation_id=operation_id,
-        summary="Tools for agents",
-        tag="agents",
-        of_graph=of_graph,
-        body=Body.REQUEST,
-        in_document=False,
-    )
+def _write(path: str, operation_id: str, summary: str, tag: str, action: PolicyAction = PolicyAction.CHANGE) -> Route:
+    return replace(_post(path, operation_id, summary, tag, action), writes=True)
 
+
+def _agents(operation_id: str, *, of_graph: bool) -> Route:
+    """The protocol of agents describes itself, so the document leaves it out. Each tool asks for its own action."""
+    row = _post("/mcp", operation_id, "Tools for agents", "agents", None)
+    return replace(row, of_graph=of_graph, in_document=False)
+
+
+_INVOKE: Final[dict[str, Any]] = {
+    "request": InvokeStoredQueryRequest,
+    "bad_body": "invalid stored-query invocation body",
+    "request_is_optional": True,
+}
 
 ROUTES: Final[tuple[Route, ...]] = (
-    _service("/healthz", "health", "Whether the process answers", response=(HealthOutput,), public=True),
-    _service("/readyz", "ready", "Whether graphs are served, and which are not", response=(Readiness,), public=True),
-    _service("/metrics", "metrics", "Counters for Prometheus", media=(Media.TEXT,)),
-    _service("/openapi.json", "openapi", "This document", public=True, in_document=False),
-    _service(
-        "/graphs", "listGraphs", "The graphs that are served", response=(GraphList,), action=PolicyAction.GRAPH_LIST
-    ),
+    _service("/healthz", "health", "Whether the process answers").forms(HealthOutput, public=True),
+    _service("/readyz", "ready", "Whether graphs are served, and which are not").forms(Readiness, public=True),
+    _service("/metrics", "metrics", "Counters for Prometheus").forms(media=(Media.TEXT,)),
+    _service("/openapi.json", "openapi", "This document").forms(public=True, in_document=False),
+    _service("/graphs", "listGraphs", "The graphs that are served", PolicyAction.GRAPH_LIST).forms(GraphList),
     # Agents: their protocol has one path, to one graph or to the server that has only one
-    _agents("/mcp", "mcp"),
-    _agents("/mcp", "mcpOfServer", of_graph=False),
+    _agents("mcp", of_graph=True),
+    _agents("mcpOfServer", of_graph=False),
     # Reads
-    _get(
-        "/snapshot",
-        "getSnapshot",
-        "The tables of a state of the graph",
-        "snapshots",
-        parameters=ReadPoint,
-        response=(SnapshotListing,),
+    _get("/snapshot", "getSnapshot", "The tables of a state of the graph", "snapshots").forms(
+        SnapshotListing, parameters=ReadPoint
     ),
-    _get(
-        "/blob",
-        "getBlob",
-        "The bytes of a blob, or the address of an external one",
-        "blobs",
-        parameters=http.BlobParameters,
-        bad_parameters="invalid Blob selector query parameters",
-        media=(Media.BYTES,),
+    _get("/blob", "getBlob", "The bytes of a blob, or the address of an external one", "blobs").forms(
+        parameters=BlobParameters, bad_parameters="invalid Blob selector query parameters", media=(Media.BYTES,)
     ),
-    _get(
-        "/entity",
-        "getEntity",
-        "One node or edge by its id, as an export writes it",
-        "queries",
-        parameters=http.EntityParameters,
-        response=(dict[str, Any],),
+    _get("/entity", "getEntity", "One node or edge by its id, as an export writes it", "queries").forms(
+        dict[str, Any], parameters=EntityParameters
     ),
-    _get(
-        "/count",
-        "countEntities",
-        "How many entities of a type there are",
-        "queries",
-        parameters=http.CountParameters,
-        response=(EntityCount,),
+    _get("/count", "countEntities", "How many entities of a type there are", "queries").forms(
+        EntityCount, parameters=CountParameters
     ),
-    _post(
-        "/query",
-        "query",
-        "Run a read query",
-        "queries",
-        PolicyAction.READ,
-        request=QueryRequest,
-        response=(ReadOutput,),
-        media=_ROWS_AS,
-    ),
-    _post(
-        "/query/explain",
-        "explain",
-        "The plan of a read query; nothing is run",
-        "queries",
-        PolicyAction.READ,
-        request=QueryRequest,
-        response=(QueryPlan,),
+    _post("/query", "query", "Run a read query", "queries").forms(ReadOutput, request=QueryRequest, media=_ROWS_AS),
+    _post("/query/explain", "explain", "The plan of a read query; nothing is run", "queries").forms(
+        QueryPlan, request=QueryRequest
     ),
     _post(
         "/query/profile",
         "profile",
         "Run a read query, and tell what each of its operators did instead of the rows",
         "queries",
-        PolicyAction.READ,
-        request=QueryRequest,
-        response=(OperatorProfile,),
+    ).forms(OperatorProfile, request=QueryRequest),
+    _post("/read", "read", "Run a read query", "queries").forms(
+        LegacyReadOutput, request=LegacyReadRequest, media=_ROWS_AS, successor="query"
     ),
-    _post(
-        "/read",
-        "read",
-        "Run a read query",
-        "queries",
-        PolicyAction.READ,
-        request=LegacyReadRequest,
-        response=(LegacyReadOutput,),
-        media=_ROWS_AS,
-        successor="query",
-    ),
-    _post(
-        "/export",
-        "export",
-        "Every entity of a state, one record per line",
-        "queries",
-        PolicyAction.EXPORT,
-        parameters=http.ExportParameters,
+    _post("/export", "export", "Every entity of a state, one record per line", "queries", PolicyAction.EXPORT).forms(
         request=ExportRequest,
+        parameters=ExportParameters,
         bad_body="invalid export request",
         request_is_optional=True,
         media=(Media.NDJSON,),
     ),
-    _get(
-        "/schema",
-        "getSchema",
-        "The accepted schema",
-        "schema",
-        parameters=ReadPoint,
-        response=(SchemaSource,),
-    ),
+    _get("/schema", "getSchema", "The accepted schema", "schema").forms(SchemaSource, parameters=ReadPoint),
     _post(
-        "/schema/plan",
-        "planSchema",
-        "The steps from the accepted schema to another; nothing is changed",
-        "schema",
-        PolicyAction.READ,
-        request=SchemaPlanRequest,
-        response=(SchemaPlan,),
+        "/schema/plan", "planSchema", "The steps from the accepted schema to another; nothing is changed", "schema"
+    ).forms(SchemaPlan, request=SchemaPlanRequest),
+    _get("/branches", "listBranches", "The names of all branches", "branches").forms(BranchList),
+    _get("/commits", "listCommits", "The history of a branch, newest first", "commits").forms(
+        CommitList, parameters=CommitsParameters
     ),
-    _get("/branches", "listBranches", "The names of all branches", "branches", response=(BranchList,)),
+    _get("/commits/{commit_id}", "getCommit", "One commit", "commits").forms(CommitReceipt),
     _get(
-        "/commits",
-        "listCommits",
-        "The history of a branch, newest first",
-        "commits",
-        parameters=http.CommitsParameters,
-        response=(CommitList,),
+        "/commits/{commit_id}/summary", "getCommitSummary", "One commit, with how many entities it changed", "commits"
+    ).forms(CommitSummary),
+    _get("/history", "getHistory", "The history of a branch, with what each commit did", "commits").forms(
+        CommitHistory, parameters=HistoryParameters
     ),
-    _get("/commits/{commit_id}", "getCommit", "One commit", "commits", response=(CommitReceipt,)),
-    _get(
-        "/commits/{commit_id}/summary",
-        "getCommitSummary",
-        "One commit, with how many entities it changed",
-        "commits",
-        response=(CommitSummary,),
+    _get("/commits/{commit_id}/changes", "getCommitChanges", "What a commit changed", "changes").forms(
+        CommitChangesPage, parameters=CommitChangesParameters, errors=ChangeErrorOutput
     ),
-    _get(
-        "/history",
-        "getHistory",
-        "The history of a branch, with what each commit did",
-        "commits",
-        parameters=http.HistoryParameters,
-        response=(CommitHistory,),
-    ),
-    _get(
-        "/commits/{commit_id}/changes",
-        "getCommitChanges",
-        "What a commit changed",
-        "changes",
-        parameters=http.CommitChangesParameters,
-        response=(CommitChangesPage,),
-        errors=ChangeErrorOutput,
-    ),
-    _get(
-        "/changes",
-        "pollChanges",
-        "The change feed of a branch",
-        "changes",
-        parameters=http.ChangeFeedParameters,
-        response=(ChangePoll,),
-        media=(Media.JSON, Media.EVENTS),
-        errors=ChangeErrorOutput,
+    _get("/changes", "pollChanges", "The change feed of a branch", "changes").forms(
+        ChangePoll, parameters=ChangeFeedParameters, media=(Media.JSON, Media.EVENTS), errors=ChangeErrorOutput
     ),
     _post(
         "/changes/baseline",
@@ -352,141 +251,63 @@ ROUTES: Final[tuple[Route, ...]] = (
         "An export and the cursor that continues it",
         "changes",
         PolicyAction.EXPORT,
-        request=ChangeBaselineRequest,
-        request_is_optional=True,
-        media=(Media.NDJSON,),
-        errors=ChangeErrorOutput,
-    ),
-    _get(
-        "/diff",
-        "diff",
-        "The net difference of two states",
-        "changes",
-        parameters=http.DiffParameters,
-        response=(ChangeSet,),
-    ),
+    ).forms(request=ChangeBaselineRequest, request_is_optional=True, media=(Media.NDJSON,), errors=ChangeErrorOutput),
+    _get("/diff", "diff", "The net difference of two states", "changes").forms(ChangeSet, parameters=DiffParameters),
     _post(
         "/branches/merge/preview",
         "previewMerge",
         "What a merge would change and what conflicts; nothing is merged",
         "branches",
-        PolicyAction.READ,
-        request=MergePreviewRequest,
-        response=(MergePreview,),
-    ),
-    _get("/queries", "list_queries", "The stored queries", "queries", response=(StoredQueries,)),
-    _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines", response=(ServedPipelines,)),
+    ).forms(MergePreview, request=MergePreviewRequest),
+    _get("/queries", "list_queries", "The stored queries", "queries").forms(StoredQueries),
+    _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines").forms(ServedPipelines),
     # Writes
-    _mutation("/mutate", "mutate", "Run a mutation as one commit"),
-    _mutation("/change", "change", "Run a mutation as one commit", successor="mutate"),
-    _mutation(
-        "/mutate/if-graph-commit",
-        "mutate_if_graph_commit",
-        "Run a mutation if the branch is at a commit",
-        if_commit=True,
+    _write("/mutate", "mutate", "Run a mutation as one commit", "mutations").forms(
+        MutationReceipt, request=ChangeRequest
     ),
-    _post(
-        "/queries/{name}",
-        "invoke_query",
-        "Run a stored query",
-        "queries",
-        PolicyAction.INVOKE_QUERY,
-        request=InvokeStoredQueryRequest,
-        bad_body="invalid stored-query invocation body",
-        request_is_optional=True,
-        response=(ReadOutput, MutationReceipt),
-        media=_ROWS_AS,
+    _write("/change", "change", "Run a mutation as one commit", "mutations").forms(
+        MutationReceipt, request=ChangeRequest, successor="mutate"
     ),
-    _post(
+    _write(
+        "/mutate/if-graph-commit", "mutate_if_graph_commit", "Run a mutation if the branch is at a commit", "mutations"
+    ).forms(MutationReceipt, request=ChangeRequest, if_commit=True),
+    _post("/queries/{name}", "invoke_query", "Run a stored query", "queries", PolicyAction.INVOKE_QUERY).forms(
+        ReadOutput, MutationReceipt, **_INVOKE, media=_ROWS_AS
+    ),
+    _write(
         "/queries/{name}/if-graph-commit",
         "invoke_query_if_graph_commit",
         "Run a stored mutation if the branch is at a commit",
         "queries",
         PolicyAction.INVOKE_QUERY,
-        request=InvokeStoredQueryRequest,
-        bad_body="invalid stored-query invocation body",
-        request_is_optional=True,
-        response=(MutationReceipt,),
-        admission=True,
-        if_commit=True,
+    ).forms(MutationReceipt, **_INVOKE, if_commit=True),
+    _write(
+        "/schema/apply", "applySchema", "Change the schema in one commit", "mutations", PolicyAction.SCHEMA_APPLY
+    ).forms(SchemaApplied, request=SchemaApplyRequest),
+    _write("/load", "load", "Load records as one commit", "mutations").forms(
+        LoadReceipt, request=IngestRequest, body=Body.WHOLE_LOAD
     ),
-    _post(
-        "/schema/apply",
-        "applySchema",
-        "Change the schema in one commit",
-        "mutations",
-        PolicyAction.SCHEMA_APPLY,
-        request=SchemaApplyRequest,
-        response=(SchemaApplied,),
-        admission=True,
+    _write("/load/ndjson", "loadNdjson", "Load records, one per line, as one commit", "mutations").forms(
+        GraphBatchLoadOutput, request_media=(Media.NDJSON,), parameters=LoadParameters, body=Body.STREAMED_LOAD
     ),
-    _mutation(
-        "/load",
-        "load",
-        "Load records as one commit",
-        request=IngestRequest,
-        response=(LoadReceipt,),
-        body=Body.WHOLE_LOAD,
-    ),
-    _mutation(
-        "/load/ndjson",
-        "loadNdjson",
-        "Load records, one per line, as one commit",
-        request=None,
-        request_media=(Media.NDJSON,),
-        parameters=http.LoadParameters,
-        response=(GraphBatchLoadOutput,),
-        body=Body.STREAMED_LOAD,
-    ),
-    _mutation(
-        "/load/rows",
-        "loadRows",
-        "Load rows of one type as one commit",
-        request=None,
+    _write("/load/rows", "loadRows", "Load rows of one type as one commit", "mutations").forms(
+        GraphBatchLoadOutput,
         request_media=(Media.ARROW, Media.CSV, Media.NDJSON, Media.BYTES),
-        parameters=http.RowsParameters,
-        response=(GraphBatchLoadOutput,),
+        parameters=RowsParameters,
         body=Body.STREAMED_LOAD,
     ),
-    _mutation(
-        "/ingest",
-        "ingest",
-        "Load records as one commit",
-        request=IngestRequest,
-        response=(LoadReceipt,),
-        body=Body.WHOLE_LOAD,
-        successor="load",
+    _write("/ingest", "ingest", "Load records as one commit", "mutations").forms(
+        LoadReceipt, request=IngestRequest, body=Body.WHOLE_LOAD, successor="load"
     ),
-    _post(
-        "/branches",
-        "createBranch",
-        "Create a branch",
-        "branches",
-        PolicyAction.BRANCH_CREATE,
-        request=BranchCreateRequest,
-        response=(BranchCreated,),
-        admission=True,
+    _write("/branches", "createBranch", "Create a branch", "branches", PolicyAction.BRANCH_CREATE).forms(
+        BranchCreated, request=BranchCreateRequest
     ),
-    Route(
-        method="DELETE",
-        path="/branches/{branch}",
-        operation_id="deleteBranch",
-        summary="Delete a branch",
-        tag="branches",
-        action=PolicyAction.BRANCH_DELETE,
-        response=(BranchDeleted,),
-        admission=True,
-    ),
-    _post(
-        "/branches/merge",
-        "mergeBranches",
-        "Merge a branch into another",
-        "branches",
-        PolicyAction.BRANCH_MERGE,
-        request=BranchMergeRequest,
-        response=(MergeResult,),
-        admission=True,
-    ),
+    _row(
+        "DELETE", "/branches/{branch}", "deleteBranch", "Delete a branch", "branches", PolicyAction.BRANCH_DELETE
+    ).forms(BranchDeleted, writes=True),
+    _write(
+        "/branches/merge", "mergeBranches", "Merge a branch into another", "branches", PolicyAction.BRANCH_MERGE
+    ).forms(MergeResult, request=BranchMergeRequest),
 )
 
 

@@ -11,7 +11,7 @@ The order of the steps makes it safe to be killed, stopped for a day, or run bes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ from omnigraph.cluster.plan.diff import (
     difference,
     unapplied_findings,
 )
-from omnigraph.cluster.plan.reconcile import GraphView, GraphViews
+from omnigraph.cluster.plan.reconcile import GraphViews
 from omnigraph.cluster.resources import (
     Address,
     ClusterError,
@@ -49,7 +49,6 @@ from omnigraph.cluster.resources import (
 from omnigraph.cluster.state import (
     ApprovalRecord,
     GraphTombstone,
-    Resource,
     StateBuilder,
     StatusKind,
     Written,
@@ -91,9 +90,9 @@ class GraphChanges:
 
     def run(self, changes: tuple[ClusterChange, ...]) -> None:
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.CREATE):
-            self._step(change, CREATE, self._create)
+            self._step(change, CREATE)
         for change in of_kind(changes, Kind.SCHEMA, ResourceOperation.UPDATE):
-            self._step(change, CHANGE, self._change)
+            self._step(change, CHANGE)
 
     def refuse_exported(self, changes: tuple[ClusterChange, ...]) -> None:
         """Refuse to delete a graph while this process exports it."""
@@ -109,28 +108,34 @@ class GraphChanges:
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
             self._skip(change.resource, DELETE)
 
-    def _step(self, change: ClusterChange, step: Step, take: Callable[[GraphView, Source], int]) -> None:
+    def _step(self, change: ClusterChange, step: Step) -> None:
         if self.failed:
             self._skip(change.resource, step)
             return
         graph_id = address_of(change).name
         view, source = self.views.graphs[graph_id], self.desired.sources[schema_address(graph_id)]
+        version: int | None = None
         try:
             source.refuse_changed(change.resource)
-            version = take(view, source)
+            if step is CREATE:
+                make(view.uri, source.text, new_ulid(), self.actor)
+                version = 1
+            else:
+                assert view.observed is not None, "a graph that was not observed is pending"
+                applied = change_schema(view.uri, view.observed, source.text, new_ulid(), self.actor)
+                version = applied.graph_manifest_version
         except ClusterError as problem:
             self.findings += problem.diagnostics
+        except (OmniGraphError, OSError) as problem:
+            version = _version_with_schema(view.uri, source)
+            if version is None:
+                self.findings.append(error(step.failed, change.resource, str(problem)))
+        if version is None:
             self.failed[change.resource] = step.failed
             return
-        except (OmniGraphError, OSError) as problem:
-            standing = _version_with_schema(view.uri, source)
-            if standing is None:
-                self.findings.append(error(step.failed, change.resource, str(problem)))
-                self.failed[change.resource] = step.failed
-                return
-            version = standing
-        self.observations[graph_address(graph_id)] = GraphObservation(
-            address=graph_address(graph_id),
+        address = graph_address(graph_id)
+        self.observations[address] = GraphObservation(
+            address=address,
             graph_uri=view.uri,
             observed_at=timestamp(),
             exists=True,
@@ -144,15 +149,6 @@ class GraphChanges:
         message = "it was not tried, because an earlier step failed; run apply again"
         self.findings.append(warning(step.skipped, resource, message))
         self.failed[resource] = step.skipped
-
-    def _create(self, view: GraphView, source: Source) -> int:
-        make(view.uri, source.text, new_ulid(), self.actor)
-        return 1
-
-    def _change(self, view: GraphView, source: Source) -> int:
-        assert view.observed is not None, "a graph that was not observed is pending"
-        applied = change_schema(view.uri, view.observed, source.text, new_ulid(), self.actor)
-        return applied.graph_manifest_version
 
 
 def _version_with_schema(uri: str, source: Source) -> int | None:
@@ -197,19 +193,14 @@ def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None)
     command_run.run("apply", read_pipeline, carry_out)
     changes = run.changes if run is not None else ()
     held = (ChangeDisposition.DEFERRED, ChangeDisposition.BLOCKED)
-    return ClusterApplied(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
+    return command_run.report(
+        ClusterApplied,
         actor=actor,
-        desired_revision=command_run.desired_revision,
-        state_observations=command_run.state_observations,
         changes=changes,
         applied_count=sum(change.disposition is ChangeDisposition.APPLIED for change in changes),
         deferred_count=sum(change.disposition in held for change in changes),
         converged=run is not None and run.converged and command_run.ok,
         state_written=run is not None and run.state_written,
-        resource_statuses=command_run.state.resource_statuses if command_run.state is not None else {},
-        diagnostics=command_run.diagnostics,
     )
 
 
@@ -254,7 +245,7 @@ class _Run:
             self.state_written = True
         self._remove(preview, deleted)
         for approval in approvals.values():
-            session.findings += mark_spent(session.objects, approval, builder.approvals[approval.approval_id])
+            session.findings += mark_spent(session.objects, approval, builder.approval_records[approval.approval_id])
 
     def give_up(self, reason: str) -> None:
         """Report nothing as applied, because no state was created. The next apply finds the changed graphs."""
@@ -300,7 +291,10 @@ class _Run:
             self._record(builder, change)
         builder.observations.update(graph_changes.observations)
         for resource, approval in approvals.items():
-            self._record_delete(builder, resource, approval)
+            builder.forget_graph(resource.removeprefix("graph."))
+            now, approval_id = timestamp(), approval.approval_id
+            builder.approval_records[approval_id] = ApprovalRecord(now, "apply")
+            builder.observations[resource] = GraphTombstone(deleted_at=now, approval_id=approval_id, actor=self.actor)
         self._record_settings(builder)
         residual = {change.resource for change in difference(builder.state().resources, desired.resources)}
         damaged = {payload.address for payload in preview.damaged if payload.damage is Damage.READ_ERROR}
@@ -315,25 +309,14 @@ class _Run:
             if change.operation is ResourceOperation.DELETE:
                 builder.forget(change.resource)
             else:
-                builder.resources[change.resource] = self._applied_resource(builder, change)
+                wanted, had = self.desired.resources[change.resource], builder.resources.get(change.resource)
+                if had is not None and (kept := bound_until_deleted(had, self.changes)):
+                    scopes = tuple(sorted({*(wanted.applies_to or ()), *kept}))
+                    wanted = msgspec.structs.replace(wanted, applies_to=scopes)
+                builder.resources[change.resource] = wanted
                 builder.set_status(change.resource, StatusKind.APPLIED)
         elif change.disposition is not ChangeDisposition.DERIVED and change.reason != RECOVERY_PENDING:
             builder.set_status(change.resource, StatusKind.BLOCKED, change.reason)
-
-    def _applied_resource(self, builder: StateBuilder, change: ClusterChange) -> Resource:
-        wanted, had = self.desired.resources[change.resource], builder.resources.get(change.resource)
-        kept = bound_until_deleted(had, self.changes) if had is not None else ()
-        if not kept:
-            return wanted
-        return msgspec.structs.replace(wanted, applies_to=tuple(sorted({*(wanted.applies_to or ()), *kept})))
-
-    def _record_delete(self, builder: StateBuilder, resource: str, approval: Approval) -> None:
-        builder.forget_graph(resource.removeprefix("graph."))
-        now = timestamp()
-        builder.approvals[approval.approval_id] = ApprovalRecord(now, "apply")
-        builder.observations[resource] = GraphTombstone(
-            deleted_at=now, approval_id=approval.approval_id, actor=self.actor
-        )
 
     def _record_settings(self, builder: StateBuilder) -> None:
         """Record the settings of graphs. A graph whose change is blocked keeps its blob policy."""
@@ -363,22 +346,21 @@ class _Run:
         try:
             remove_graph_folder(self.session.objects, folder)
         except StorageError as problem:
-            message = (
-                f"it is deleted, but files below {folder} are still there; the next apply removes them ({problem})"
-            )
+            remains = f"files below {folder} are still there; the next apply removes them ({problem})"
+            message = f"it is deleted, but {remains}"
             self.session.findings.append(error(DELETE.failed, path, message))
 
 
 def _update_statuses(builder: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:
     """Mark resources that match the configuration as applied; drop the status of deleted ones."""
-    for text in {*builder.resources, *builder.statuses}:
+    for text in {*builder.resources, *builder.resource_statuses}:
         address = Address.parse(text)
         if text in open_ or (address is not None and address.graph in pending):
             continue
         if text in builder.resources:
             builder.set_status(text, StatusKind.APPLIED)
         else:
-            del builder.statuses[text]
+            del builder.resource_statuses[text]
 
 
 _MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, ResourceOperation.UPDATE))

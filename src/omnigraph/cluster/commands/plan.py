@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -101,10 +102,8 @@ def not_recorded_yet(findings: list[Diagnostic]) -> list[Diagnostic]:
 
 def leftover_findings(views: GraphViews) -> list[Diagnostic]:
     """A finding for each folder that an unfinished delete left behind."""
-    return [
-        warning("graph_delete_incomplete", folder, "files of a graph that was deleted are still there")
-        for folder in views.leftovers
-    ]
+    message = "files of a graph that was deleted are still there"
+    return [warning("graph_delete_incomplete", folder, message) for folder in views.leftovers]
 
 
 @dataclass(frozen=True)
@@ -118,56 +117,45 @@ class PlanReview:
 
 def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) -> PlanReview:
     command_run = CommandRun(source)
-    review = command_run.run("plan", read_pipeline, partial(_plan_changes, for_review=for_review)) or _PlannedChanges()
+    planned_changes = command_run.run("plan", read_pipeline, partial(_plan_changes, for_review=for_review))
+    changes, gates, texts, settings = planned_changes or ((), (), {}, {})
     planned = command_run.desired
     edges = planned.edges() if planned is not None else ()
-    output = ClusterPlan(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        desired_revision=command_run.desired_revision,
+    output = command_run.report(
+        ClusterPlan,
         resource_digests=planned.digests if planned is not None else {},
         dependencies=edges,
-        state_observations=command_run.state_observations,
-        changes=review.changes,
-        blast_radius=blast_radius(review.changes, edges),
-        approvals_required=review.gates,
-        diagnostics=command_run.diagnostics,
+        changes=changes,
+        blast_radius=blast_radius(changes, edges),
+        approvals_required=gates,
     )
-    return PlanReview(output, review.texts, review.settings)
+    return PlanReview(output, texts, settings)
 
 
-@dataclass(frozen=True)
-class _PlannedChanges:
-    """The changes of a plan, with their gates."""
-
-    changes: tuple[ClusterChange, ...] = ()
-    gates: tuple[ApprovalRequired, ...] = ()
-    texts: dict[str, list[str]] = field(default_factory=dict)
-    settings: dict[str, list[str]] = field(default_factory=dict)
+_Planned: TypeAlias = tuple[
+    tuple[ClusterChange, ...], tuple[ApprovalRequired, ...], dict[str, list[str]], dict[str, list[str]]
+]
+"""Changes, gates, and the changed lines and settings of each resource."""
 
 
-def _plan_changes(session: Session, desired: Desired, *, for_review: bool) -> _PlannedChanges:
+def _plan_changes(session: Session, desired: Desired, *, for_review: bool) -> _Planned:
     preview = make_preview(session, desired, holds_up=False)
-    session.findings += _findings(preview)
-    changes = tuple(_with_migration(session, desired, preview, change) for change in preview.changes)
-    gates = tuple(preview.gates.required)
-    if not for_review:
-        return _PlannedChanges(changes, gates)
-    settings = {
-        change.resource: changed_settings(preview.before[change.resource], desired.resources[change.resource])
-        for change in changes
-        if change.operation is ResourceOperation.UPDATE
-    }
-    return _PlannedChanges(changes, gates, _text_differences(session.catalog, desired, changes), settings)
-
-
-def _findings(preview: Preview) -> list[Diagnostic]:
-    return [
+    session.findings += [
         *not_recorded_yet(preview.reconciliation.findings),
         *leftover_findings(preview.reconciliation.views),
         *(damaged.finding("the next apply stores it again") for damaged in preview.damaged),
         *preview.gates.findings,
     ]
+    changes = tuple(_with_migration(session, desired, preview, change) for change in preview.changes)
+    gates = tuple(preview.gates.required)
+    if not for_review:
+        return changes, gates, {}, {}
+    settings = {
+        change.resource: changed_settings(preview.before[change.resource], desired.resources[change.resource])
+        for change in changes
+        if change.operation is ResourceOperation.UPDATE
+    }
+    return changes, gates, _text_differences(session.catalog, desired, changes), settings
 
 
 def _with_migration(session: Session, desired: Desired, preview: Preview, change: ClusterChange) -> ClusterChange:
@@ -206,15 +194,8 @@ def _text_differences(
 def approve(source: str, resource: str, read_pipeline: ReadPipeline, *, approver: str) -> ClusterApproved:
     command_run = CommandRun(source)
     approval = command_run.run("approve", read_pipeline, partial(_approve, resource=resource, approver=approver))
-    return ClusterApproved(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        approval_id=approval.approval_id if approval is not None else None,
-        resource=approval.resource if approval is not None else None,
-        operation=approval.operation if approval is not None else None,
-        approved_by=approval.approved_by if approval is not None else None,
-        diagnostics=command_run.diagnostics,
-    )
+    shown = ("approval_id", "resource", "operation", "approved_by")
+    return command_run.report(ClusterApproved, **{name: getattr(approval, name, None) for name in shown})
 
 
 def _approve(session: Session, desired: Desired, *, resource: str, approver: str) -> Approval:
@@ -244,12 +225,10 @@ def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
         command_run.findings += desired.findings
         if command_run.ok:
             command_run.findings += default_deny(desired)
-    return ClusterValidated(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
+    return command_run.report(
+        ClusterValidated,
         config_file=str(Path(command_run.config_dir) / CONFIG_FILE),
         resource_digests=desired.digests if desired is not None else {},
         resources=desired.listed() if desired is not None else (),
         dependencies=desired.edges() if desired is not None else (),
-        diagnostics=command_run.diagnostics,
     )

@@ -34,17 +34,7 @@ def import_(source: str, read_pipeline: ReadPipeline, *, actor: str | None = Non
 def _run(operation: Operation, source: str, read_pipeline: ReadPipeline, actor: str | None) -> ClusterObserved:
     command_run = CommandRun(source)
     command_run.run(operation, read_pipeline, partial(_refresh if operation == "refresh" else _import, actor=actor))
-    state = command_run.state
-    return ClusterObserved(
-        ok=command_run.ok,
-        operation=operation,
-        config_dir=command_run.config_dir,
-        state_observations=command_run.state_observations,
-        resource_digests=state.digests if state is not None else {},
-        resource_statuses=state.resource_statuses if state is not None else {},
-        observations=state.observations if state is not None else {},
-        diagnostics=command_run.diagnostics,
-    )
+    return command_run.report(ClusterObserved, operation=operation)
 
 
 def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
@@ -117,8 +107,7 @@ def _observe(session: Session, builder: StateBuilder, view: GraphView, desired: 
             builder.forget(schema)
             builder.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", f"there is no graph at {view.uri}")
         case _:
-            reason = view.problem if view.observed is None else view.observed.problem
-            problem = reason or "its marker is gone"
+            problem = view.reason
             builder.set_graph_status(graph_id, StatusKind.ERROR, "graph_observation_error", problem)
             session.findings.append(error("graph_observation_error", graph, problem))
     is_there = view.standing is Standing.GRAPH

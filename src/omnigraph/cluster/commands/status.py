@@ -25,7 +25,7 @@ from omnigraph.api.service.cluster import (
     QueriesValidated,
     QueryNote,
 )
-from omnigraph.cluster.command_run import CommandRun, Session, as_warnings
+from omnigraph.cluster.command_run import CommandRun, as_warnings
 from omnigraph.cluster.payloads import PayloadStore, damaged_payloads, payload_path
 from omnigraph.cluster.plan.diff import difference
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
@@ -111,17 +111,7 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
             if revision is None:  # graphs of an earlier state may be deleted
                 pipelines, unknown = pipelines_with_runs(AppliedState(session.objects, session.recorded.state))
                 command_run.findings += unknown
-    state = command_run.state
-    return ClusterStatus(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        state_observations=command_run.state_observations,
-        resource_digests=state.digests if state is not None else {},
-        resource_statuses=state.resource_statuses if state is not None else {},
-        observations=state.observations if state is not None else {},
-        pipelines=pipelines,
-        diagnostics=command_run.diagnostics,
-    )
+    return command_run.report(ClusterStatus, pipelines=pipelines)
 
 
 def _missing(revision: int | None) -> Diagnostic:
@@ -140,21 +130,11 @@ def history(source: str, limit: int | None = None) -> ClusterHistory:
         if session is None or not numbers:
             command_run.findings.append(_missing(None))
         else:
-            revisions = _revisions(session, numbers, limit)
-    return ClusterHistory(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        revisions=revisions,
-        diagnostics=command_run.diagnostics,
-    )
-
-
-def _revisions(session: Session, numbers: list[int], limit: int | None) -> tuple[ClusterRevision, ...]:
-    wanted = numbers if limit is None else numbers[-limit - 1 :]
-    read = [session.ledger.revision(number) for number in wanted]
-    states: list[LedgerRevision | None] = [None, *(recorded for recorded in read if recorded is not None)]
-    revisions = [_revision(before, after) for before, after in pairwise(states) if after is not None]
-    return tuple(reversed(revisions if limit is None else revisions[-limit:]))
+            read = map(session.ledger.revision, numbers if limit is None else numbers[-limit - 1 :])
+            states = [None, *(recorded for recorded in read if recorded is not None)]
+            listed = [_revision(before, after) for before, after in pairwise(states) if after is not None]
+            revisions = tuple(reversed(listed if limit is None else listed[-limit:]))
+    return command_run.report(ClusterHistory, revisions=revisions)
 
 
 def _revision(before: LedgerRevision | None, after: LedgerRevision) -> ClusterRevision:
@@ -191,14 +171,7 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
         session.holder, removed = None, held
         # Last, and for the report only: an unreadable ledger must not keep the cluster locked.
         session.recorded = session.ledger.newest()
-    output = ClusterUnlocked(
-        ok=command_run.ok,
-        config_dir=command_run.config_dir,
-        state_observations=command_run.state_observations,
-        lock_removed=removed is not None,
-        diagnostics=command_run.diagnostics,
-    )
-    return output, removed
+    return command_run.report(ClusterUnlocked, lock_removed=removed is not None), removed
 
 
 Head: TypeAlias = Callable[[str], AbstractContextManager[Snapshot]]
@@ -211,8 +184,12 @@ def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQue
     for address, resource in _stored_queries(applied, graph_ids):
         try:
             query = _parse_query(_source(applied, address, resource), address)
-        except (NotFoundError, IntegrityError, BadRequestError) as flaw:
-            broken.append(error(_code(flaw), str(address), str(flaw)))
+        except NotFoundError as flaw:
+            broken.append(error("catalog_payload_missing", str(address), str(flaw)))
+            continue
+        except (IntegrityError, BadRequestError) as flaw:
+            code = "catalog_payload_mismatch" if isinstance(flaw, IntegrityError) else "query_parse_error"
+            broken.append(error(code, str(address), str(flaw)))
             continue
         queries.append(
             DeclaredQuery(
@@ -257,7 +234,8 @@ def validate_queries(applied: AppliedState, graph_ids: Iterable[str], head: Head
 
 
 def _parse_query(source: str, address: Address) -> Query:
-    query = next((q for q in parse_queries(source, _file(address)).queries if q.name.text == address.name), None)
+    declared = parse_queries(source, f"{address.name}.gq").queries
+    query = next((query for query in declared if query.name.text == address.name), None)
     if query is None:
         raise BadRequestError(f"query '{address.name}' not found")
     return query
@@ -265,7 +243,7 @@ def _parse_query(source: str, address: Address) -> Query:
 
 def _lint_warnings(catalog: Catalog, source: str, address: Address) -> tuple[str, ...]:
     """The warnings about a query that fits a schema. Raises `BadRequestError` when it does not fit."""
-    path = _file(address)
+    path = f"{address.name}.gq"
     report = lint_queries(catalog, source, query_path=path, schema_source=SchemaSource.graph(path))
     if not report.results and report.findings:
         raise BadRequestError("\n".join(finding.message for finding in report.findings))
@@ -287,13 +265,3 @@ def _source(applied: AppliedState, address: Address, resource: Resource) -> str:
         return PayloadStore(applied.objects).read(str(address), resource.digest).decode("utf-8")
     except UnicodeDecodeError:
         raise IntegrityError(str(payload_path(str(address), resource.digest)), "it is not UTF-8 text") from None
-
-
-def _code(flaw: Exception) -> str:
-    if isinstance(flaw, NotFoundError):
-        return "catalog_payload_missing"
-    return "catalog_payload_mismatch" if isinstance(flaw, IntegrityError) else "query_parse_error"
-
-
-def _file(address: Address) -> str:
-    return f"{address.name}.gq"

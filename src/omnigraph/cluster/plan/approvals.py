@@ -70,7 +70,7 @@ def find_gates(
     """The gates of these changes. Approvals are only read when a change needs one."""
     gates = Gates()
     gated = [change for change in changes if is_gated(change, changes)]
-    standing = _unspent(objects, builder.approvals, gates.findings) if gated else []
+    standing = _unspent(objects, builder.approval_records, gates.findings) if gated else []
     for change in gated:
         given = [a for a in standing if (a.resource, a.operation) == (change.resource, change.operation)]
         fitting = [approval for approval in given if approval.is_for(change, config_digest, root_of(change, builder))]

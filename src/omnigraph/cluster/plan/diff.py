@@ -8,7 +8,8 @@ rules can't change until the graph is deleted, because nobody has checked new on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -34,7 +35,14 @@ def _change(address: str, before: Resource | None, after: Resource | None) -> Cl
         return ClusterChange(resource=address, operation=ResourceOperation.CREATE, after_digest=after.digest)
     if after is None:
         return ClusterChange(resource=address, operation=ResourceOperation.DELETE, before_digest=before.digest)
-    metadata = _metadata_change(before, after)
+    # What the digest does not cover. The digest of a graph covers everything.
+    metadata: MetadataChange | None = None
+    if before.applies_to != after.applies_to:
+        metadata = "policy_bindings"
+    elif before.embedding_profile != after.embedding_profile:
+        metadata = "embedding_profile"
+    elif before.pipeline_graph != after.pipeline_graph:
+        metadata = "pipeline_graph"
     if before.digest == after.digest and metadata is None:
         return None
     return ClusterChange(
@@ -45,15 +53,6 @@ def _change(address: str, before: Resource | None, after: Resource | None) -> Cl
         binding_change=metadata == "policy_bindings",
         metadata_change=metadata if before.digest == after.digest else None,
     )
-
-
-def _metadata_change(before: Resource, after: Resource) -> MetadataChange | None:
-    """A change that the digest does not cover. The digest of a graph covers everything."""
-    if before.applies_to != after.applies_to:
-        return "policy_bindings"
-    if before.embedding_profile != after.embedding_profile:
-        return "embedding_profile"
-    return "pipeline_graph" if before.pipeline_graph != after.pipeline_graph else None
 
 
 def changed_settings(before: Resource, after: Resource) -> list[str]:
@@ -77,12 +76,11 @@ def _settings(resource: Resource) -> dict[str, str]:
 
 def blast_radius(changes: Iterable[ClusterChange], dependencies: Sequence[Dependency]) -> tuple[BlastRadius, ...]:
     """The resources that depend on each changed resource."""
-    radius = []
-    for change in changes:
-        affected = tuple(edge.source for edge in dependencies if edge.target == change.resource)
-        if affected:
-            radius.append(BlastRadius(change.resource, affected))
-    return tuple(radius)
+    affected = defaultdict(list)
+    for edge in dependencies:
+        affected[edge.target].append(edge.source)
+    found = (change.resource for change in changes if change.resource in affected)
+    return tuple(BlastRadius(resource, tuple(affected[resource])) for resource in found)
 
 
 RECOVERY_PENDING: Final = "cluster_recovery_pending"
@@ -126,8 +124,9 @@ class PlanContext:
 
 def classify(changes: Sequence[ClusterChange], outlook: PlanContext) -> tuple[ClusterChange, ...]:
     """The changes with their dispositions."""
-    classifier = _Classifier(outlook, {change.resource: change for change in changes})
-    return tuple(classifier.classify(change) for change in changes)
+    decide = _Classifier(outlook, {change.resource: change for change in changes}).decide
+    decided = ((change, *decide(change)) for change in changes)
+    return tuple(msgspec.structs.replace(change, disposition=how, reason=why) for change, how, why in decided)
 
 
 @dataclass(frozen=True)
@@ -135,11 +134,7 @@ class _Classifier:
     outlook: PlanContext
     changes: Mapping[str, ClusterChange]
 
-    def classify(self, change: ClusterChange) -> ClusterChange:
-        disposition, reason = self._disposition(change)
-        return msgspec.structs.replace(change, disposition=disposition, reason=reason)
-
-    def _disposition(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
+    def decide(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
         address, operation = address_of(change), change.operation
         match address.kind:
             case Kind.GRAPH if operation is ResourceOperation.UPDATE:
@@ -153,11 +148,8 @@ class _Classifier:
                 return self._graph_delete(address.graph) if self._is_deleted(address.graph) else _APPLIED
             case Kind.SCHEMA if operation is ResourceOperation.CREATE:
                 is_new = graph_address(address.name) in self.changes
-                return (
-                    _APPLIED
-                    if is_new and address.name not in self.outlook.pending
-                    else _blocked_because(RECOVERY_PENDING)
-                )
+                is_free = is_new and address.name not in self.outlook.pending
+                return _APPLIED if is_free else _blocked_because(RECOVERY_PENDING)
             case Kind.GRAPH | Kind.SCHEMA | Kind.QUERY:
                 return _blocked_because(RECOVERY_PENDING) if address.graph in self.outlook.pending else _APPLIED
             case Kind.PIPELINE:
@@ -171,9 +163,8 @@ class _Classifier:
     def _graph_delete(self, graph_id: str | None) -> tuple[ChangeDisposition, str | None]:
         if graph_id in self.outlook.pending:
             return _blocked_because(RECOVERY_PENDING)
-        return (
-            _APPLIED if graph_address(graph_id or "") in self.outlook.approved else _blocked_because(APPROVAL_REQUIRED)
-        )
+        is_approved = graph_address(graph_id or "") in self.outlook.approved
+        return _APPLIED if is_approved else _blocked_because(APPROVAL_REQUIRED)
 
     def _is_deleted(self, graph_id: str | None) -> bool:
         return _deletes(self.changes.values(), graph_address(graph_id or ""))
@@ -183,24 +174,19 @@ class _Classifier:
         has = self.outlook.after[change.resource].applies_to if change.resource in self.outlook.after else None
         kept = [scope for scope in had or () if scope not in (has or ()) and self._stays_undeclared(scope)]
         gains_a_graph = not {*(has or ())} <= {*(had or ())}
-        if kept and not (gains_a_graph and self._can_keep(change, has or ())):
+        # The bindings of a policy can change while it stays bound to an undeclared graph: its text must stay the same,
+        # and rules of the server never become rules of a graph.
+        is_update = change.operation is ResourceOperation.UPDATE and change.before_digest == change.after_digest
+        if kept and not (gains_a_graph and is_update and CLUSTER_SCOPE not in (has or ())):
             return _blocked_because(DEPENDENCY)
         # Rules may move from one bundle to another: both change, or neither.
         return self._bound((*(had or ()), *(has or ())))
 
-    @staticmethod
-    def _can_keep(change: ClusterChange, scopes: Collection[str]) -> bool:
-        """Whether the bindings of a policy can change while it stays bound to an undeclared graph. Its text must stay
-        the same, and rules of the server never become rules of a graph."""
-        is_update = change.operation is ResourceOperation.UPDATE and change.before_digest == change.after_digest
-        return is_update and CLUSTER_SCOPE not in scopes
-
     def _provider(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
         if change.operation is ResourceOperation.DELETE:
-            users = [
-                address for address, graph in self.outlook.before.items() if graph.embedding_provider == change.resource
-            ]
-            if any(self._stays_undeclared(user) for user in users):
+            graphs = self.outlook.before.items()
+            users = [address for address, graph in graphs if graph.embedding_provider == change.resource]
+            if any(map(self._stays_undeclared, users)):
                 return _blocked_because(DEPENDENCY)
         return _APPLIED
 
@@ -273,14 +259,12 @@ _WHY: Final = {
 }
 
 
-def unapplied_findings(changes: Iterable[ClusterChange]) -> list[Diagnostic]:
+def unapplied_findings(changes: Iterable[ClusterChange]) -> Iterator[Diagnostic]:
     """A finding for each change that was not applied."""
-    findings = []
     for change in changes:
-        why = _WHY.get(change.reason or "", "see above")
-        message = f"{change.reason}: {why.format(graph=graph_address(address_of(change).graph or ''))}"
-        if change.disposition is ChangeDisposition.DEFERRED:
-            findings.append(warning("apply_unsupported_change", change.resource, message))
-        elif change.disposition is ChangeDisposition.BLOCKED:
-            findings.append(warning("apply_dependency_blocked", change.resource, message))
-    return findings
+        is_deferred = change.disposition is ChangeDisposition.DEFERRED
+        if is_deferred or change.disposition is ChangeDisposition.BLOCKED:
+            code = "apply_unsupported_change" if is_deferred else "apply_dependency_blocked"
+            why = _WHY.get(change.reason or "", "see above")
+            message = f"{change.reason}: {why.format(graph=graph_address(address_of(change).graph or ''))}"
+            yield warning(code, change.resource, message)

@@ -12,13 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from omnigraph.cluster.resources import (
-    Diagnostic,
-    error,
-    graph_address,
-    schema_address,
-    warning,
-)
+from omnigraph.cluster.resources import Diagnostic, error, graph_address, schema_address, warning
 from omnigraph.cluster.state import RecoveryRecord, State, StateBuilder, StatusKind, file_digest
 from omnigraph.cluster.state_ledger import timestamp
 from omnigraph.cluster.storage_root import graph_folders, graph_uri
@@ -44,13 +38,15 @@ class GraphView:
         return self.observed.standing if self.observed is not None else None
 
     @property
+    def reason(self) -> str:
+        """The reason why the graph can't be used."""
+        problem = self.observed.problem if self.observed is not None else self.problem
+        return problem or "its marker is gone"
+
+    @property
     def schema_digest(self) -> str | None:
         text = self.observed.schema if self.observed is not None else None
         return None if text is None else file_digest(text.encode())
-
-    def made_by(self) -> str | None:
-        """The apply that made the current schema of the graph; None when it was changed by hand."""
-        return schema_made_by(self.uri)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +56,18 @@ class GraphViews:
     graphs: dict[str, GraphView]
     strays: frozenset[str] = frozenset()
     """Ids of graphs that are neither declared nor recorded."""
-    leftovers: tuple[str, ...] = field(default=())
+    leftovers: tuple[str, ...] = ()
 
 
-def observe(objects: Objects, state: State | None, declared: Collection[str]) -> GraphViews:
+def observe(objects: Objects, state: State, declared: Collection[str]) -> GraphViews:
     """Observe every graph that is declared, recorded or found in storage. One listing, and five reads per graph."""
     folders = graph_folders(objects)
-    recorded = set(state.graph_ids) if state is not None else set()
-    current, leftovers, strays = {}, [], set()
-    for (graph_id, generation), folder in folders.items():
-        newest = state.generation(graph_id) if state is not None else generation
-        if generation < newest:
-            leftovers.append(folder)
-        elif generation == newest:
-            current[graph_id] = folder
-            if graph_id not in recorded and graph_id not in declared:
-                strays.add(graph_id)
+    leftovers = [folder for (graph_id, number), folder in folders.items() if number < state.generation(graph_id)]
+    current = {graph_id for graph_id, number in folders if number == state.generation(graph_id)}
+    known = {*declared, *state.graph_ids}
 
     def look(graph_id: str) -> GraphView:
-        generation = state.generation(graph_id) if state is not None else 1
-        uri = graph_uri(objects.location.uri, graph_id, generation)
+        uri = graph_uri(objects.location.uri, graph_id, state.generation(graph_id))
         if graph_id not in current:
             return GraphView(graph_id, uri, Found(Standing.NOTHING))
         try:
@@ -87,10 +75,10 @@ def observe(objects: Objects, state: State | None, declared: Collection[str]) ->
         except StorageError as problem:
             return GraphView(graph_id, uri, None, str(problem))
 
-    wanted = sorted({*declared, *recorded, *strays})
+    wanted = sorted(known | current)
     with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="omnigraph-observe") as workers:
         views = dict(zip(wanted, workers.map(look, wanted), strict=True))
-    return GraphViews(views, frozenset(strays), tuple(leftovers))
+    return GraphViews(views, frozenset(current - known), tuple(leftovers))
 
 
 IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_pending", "graph_missing"})
@@ -108,6 +96,11 @@ class Reconciliation:
     views: GraphViews
     pending: set[str] = field(default_factory=set)
     findings: list[Diagnostic] = field(default_factory=list)
+
+    def hold_up(self, graph_id: str, finding: Diagnostic) -> None:
+        """Leave a graph alone, for the reason in the finding."""
+        self.findings.append(finding)
+        self.pending.add(graph_id)
 
 
 def reconcile(
@@ -133,8 +126,7 @@ def _reconcile_graph(
             pass
         case None:
             message = f"it can't be read: {view.problem}"
-            reconciliation.findings.append(error("graph_observation_error", graph, message))
-            reconciliation.pending.add(graph_id)
+            reconciliation.hold_up(graph_id, error("graph_observation_error", graph, message))
         case Standing.GRAPH:
             if is_recorded and view.schema_digest == before:
                 _clear_doubt(builder, graph_id)
@@ -148,13 +140,11 @@ def _reconcile_graph(
                 "refresh` to accept the loss: the next apply then creates an empty graph"
             )
             builder.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", message)
-            reconciliation.findings.append(error("graph_observation_error", graph, message))
-            reconciliation.pending.add(graph_id)
+            reconciliation.hold_up(graph_id, error("graph_observation_error", graph, message))
         case _ if wanted is not None:
-            message = f"{view.uri} is not a graph that can be opened: {_reason(view)}"
+            message = f"{view.uri} is not a graph that can be opened: {view.reason}"
             builder.set_graph_status(graph_id, StatusKind.ERROR, "graph_create_incomplete", message)
-            reconciliation.findings.append(error("graph_create_incomplete", graph, message))
-            reconciliation.pending.add(graph_id)
+            reconciliation.hold_up(graph_id, error("graph_create_incomplete", graph, message))
 
 
 def _explain(
@@ -167,19 +157,17 @@ def _explain(
     assert digest is not None, "a graph has a schema"
     is_recorded = graph in builder.resources
     try:
-        operation = view.made_by()
+        operation = schema_made_by(view.uri)
     except OmniGraphError as problem:
         if graph_id not in reconciliation.views.strays:
-            reconciliation.findings.append(
-                error("graph_observation_error", graph, f"its history can't be read: {problem}")
-            )
-            reconciliation.pending.add(graph_id)
+            message = f"its history can't be read: {problem}"
+            reconciliation.hold_up(graph_id, error("graph_observation_error", graph, message))
         return
     if operation is not None or digest == wanted:
         kind = "schema_apply" if is_recorded else "graph_create"
         builder.record_graph(graph_id, digest)
         builder.set_graph_status(graph_id, StatusKind.APPLIED)
-        builder.recoveries[operation or new_ulid()] = RecoveryRecord(
+        builder.recovery_records[operation or new_ulid()] = RecoveryRecord(
             kind=kind, graph_id=graph_id, outcome="rolled_forward", recovered_at=timestamp(), actor=actor
         )
         what = "changed the schema" if is_recorded else "created the graph"
@@ -191,20 +179,14 @@ def _explain(
             "run `omnigraph cluster refresh` to record it, then plan again"
         )
         builder.set_graph_status(graph_id, StatusKind.DRIFTED, "actual_applied_state_pending", message)
-        reconciliation.findings.append(warning(PENDING, graph, message))
-        reconciliation.pending.add(graph_id)
+        reconciliation.hold_up(graph_id, warning(PENDING, graph, message))
 
 
 def _clear_doubt(builder: StateBuilder, graph_id: str, doubts: frozenset[str] = IN_DOUBT) -> None:
     for address in (graph_address(graph_id), schema_address(graph_id)):
-        status = builder.statuses.get(address)
+        status = builder.resource_statuses.get(address)
         if status is not None and doubts.intersection(status.conditions):
             if address in builder.resources:
                 builder.set_status(address, StatusKind.APPLIED)
             else:
-                del builder.statuses[address]
-
-
-def _reason(view: GraphView) -> str:
-    problem = view.observed.problem if view.observed is not None else None
-    return problem or "its marker is gone"
+                del builder.resource_statuses[address]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.api import queries as contract
 from omnigraph.api.enums import Integers
-from omnigraph.api.queries import ArrowBatches, ArrowRows, ReadPoint, json_rows, rendering_parts
+from omnigraph.api.queries import ArrowBatches, QueryRows, ReadPoint, json_rows, rendering_parts
 from omnigraph.api.values import Columns
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.language.query.ir import OutputColumn
@@ -100,7 +100,7 @@ class Profiler:
 
 
 @dataclass(frozen=True, repr=False)
-class QueryResult(ArrowRows):
+class QueryResult(QueryRows):
     """The rows of one query, in order.
 
     Iterating gives a dictionary per row; `result[0]` is one, `result[1:3]` is a list of them. Values are plain Python

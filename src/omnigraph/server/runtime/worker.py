@@ -78,9 +78,9 @@ class Program:
         return renew(before, has_tokens, settings, self._open_graph, os.environ, revision)
 
     def newer_than(self, cluster_root: str) -> Callable[[int], int | None]:
-        from omnigraph.cluster.state_ledger import LedgerFollower
+        from omnigraph.cluster.state_ledger import follow_ledger
 
-        return LedgerFollower(cluster_root).newer_than
+        return follow_ledger(cluster_root)
 
 
 class Ending:
