@@ -327,6 +327,10 @@ def test_a_module_is_a_topic() -> None:
     assert median(n for name, n in sizes.items() if not name.endswith("__init__.py")) >= 150
 
 
+def test_the_code_base_has_few_modules() -> None:
+    assert len(modules()) <= 340
+
+
 FAMILIES_THAT_SHARE_NAMES: dict[str, str] = {
     "language": "`query` and `schema` are twins: the same stages have the same names",
     "cli": "a command is named like the concept it is about",
