@@ -313,8 +313,8 @@ def _external_blobs(value: Value) -> ExternalBlobs | UnsetType:
 def _policy(value: Value) -> PolicySettings:
     members = value.members(("file", "tests", "applies_to"), required=("file",))
     scopes = members["applies_to"].items() if "applies_to" in members else []
-    bound = tuple(scope.text().value for scope in scopes)
-    return PolicySettings(_path_of(members, "file"), _path_of(members, "tests") or None, bound)
+    file, tests = _path_of(members, "file"), _path_of(members, "tests") or None
+    return PolicySettings(file, tests, tuple(scope.text().value for scope in scopes))
 
 
 def _pipeline(value: Value) -> PipelineSettings:
