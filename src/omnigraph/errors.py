@@ -354,11 +354,9 @@ class WriteOutcomeUnknownError(OmniGraphError, http_status=504):
     """
 
     def __init__(self, operation: str, idempotency_key: str | None, cause: str) -> None:
-        remedy = (
-            "look whether it happened before you repeat it"
-            if idempotency_key is None
-            else f"repeat it with the same idempotency key, '{idempotency_key}'"
-        )
+        remedy = "look whether it happened before you repeat it"
+        if idempotency_key is not None:
+            remedy = f"repeat it with the same idempotency key, '{idempotency_key}'"
         super().__init__(
             f"the answer to '{operation}' never came, so whether it happened is not known: {cause}; {remedy}"
         )
@@ -539,11 +537,9 @@ class FormatVersionError(OmniGraphError, http_status=409):
     """The graph was written by a version of OmniGraph that this one can't read."""
 
     def __init__(self, path: str, found: int, supported: int) -> None:
-        remedy = (
-            "upgrade omnigraph first"
-            if found > supported
-            else "export it with the omnigraph version that wrote it, then init and load it with this one"
-        )
+        remedy = "export it with the omnigraph version that wrote it, then init and load it with this one"
+        if found > supported:
+            remedy = "upgrade omnigraph first"
         super().__init__(f"{path} has storage format {found}, this omnigraph reads format {supported}: {remedy}")
         self.path, self.found, self.supported = path, found, supported
 

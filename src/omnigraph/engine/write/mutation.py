@@ -207,13 +207,11 @@ class _InsertsAndUpdates:
 
     def run(self, statements: Sequence[ir.WriteStatement]) -> None:
         catalog = self.txn.snapshot.catalog
-        updates = {
-            number: _condition(statement, self.values, catalog)
-            for number, statement in enumerate(statements, start=1)
-            if isinstance(statement, ir.UpdateNodes)
-        }
+        numbered = list(enumerate(statements, start=1))
+        found = [(number, statement) for number, statement in numbered if isinstance(statement, ir.UpdateNodes)]
+        updates = {number: _condition(update, self.values, catalog) for number, update in found}
         stored = StoredRows(self.txn, updates.values(), self.limits)
-        for number, statement in enumerate(statements, start=1):
+        for number, statement in numbered:
             match statement:
                 case ir.InsertNode():
                     self._insert(statement, number)
