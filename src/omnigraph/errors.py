@@ -263,9 +263,8 @@ class IdempotencyKeyReusedError(ConflictError):
 
     def __init__(self, key: str, commit_id: str | None = None) -> None:
         made = "" if commit_id is None else f", which made commit {commit_id}"
-        super().__init__(
-            f"idempotency key '{key}' was used for another request{made}; nothing was written, choose another key"
-        )
+        use = f"idempotency key '{key}' was used for another request{made}"
+        super().__init__(f"{use}; nothing was written, choose another key")
         self.key, self.commit_id = key, commit_id
 
 
@@ -300,9 +299,8 @@ class PreconditionFailedError(OmniGraphError, http_status=412):
     exit_code = 4
 
     def __init__(self, branch: str, expected: str, actual: str | None) -> None:
-        super().__init__(
-            f"branch '{branch}' is at commit {actual or 'none'}, not at {expected} as expected; nothing was written"
-        )
+        found = f"branch '{branch}' is at commit {actual or 'none'}"
+        super().__init__(f"{found}, not at {expected} as expected; nothing was written")
         self.branch, self.expected, self.actual = branch, expected, actual
 
 
@@ -357,9 +355,8 @@ class WriteOutcomeUnknownError(OmniGraphError, http_status=504):
         remedy = "look whether it happened before you repeat it"
         if idempotency_key is not None:
             remedy = f"repeat it with the same idempotency key, '{idempotency_key}'"
-        super().__init__(
-            f"the answer to '{operation}' never came, so whether it happened is not known: {cause}; {remedy}"
-        )
+        unknown = f"the answer to '{operation}' never came, so whether it happened is not known"
+        super().__init__(f"{unknown}: {cause}; {remedy}")
         self.operation, self.idempotency_key, self.cause = operation, idempotency_key, cause
 
 

@@ -116,9 +116,9 @@ Type = TypeVar("Type", bound=TableType)
 def fillable(type_: Type, is_computed: Callable[[Property], bool]) -> Type:
     """The type with those vectors nullable that will be computed; the same one where they all are."""
     properties = tuple(
-        prop
-        if prop.type.nullable or not is_computed(prop)
-        else msgspec.structs.replace(prop, type=prop.type.as_nullable())
+        msgspec.structs.replace(prop, type=prop.type.as_nullable())
+        if not prop.type.nullable and is_computed(prop)
+        else prop
         for prop in type_.property_list
     )
     return type_ if properties == type_.property_list else msgspec.structs.replace(type_, property_list=properties)

@@ -268,9 +268,8 @@ def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[V
         values = change.rows.column(column)
         lacking = pc.is_in(values, value_set=pa.array(missing[node_type], pa.string())).to_numpy()
         for row in np.flatnonzero(lacking).tolist():
-            broken = _edge_without_node(
-                Sentence.DANGLING_EDGE, change.type, change.ids[row], column, values[row], node_type
-            )
+            edge, edge_id, node_id = change.type, change.ids[row], values[row]
+            broken = _edge_without_node(Sentence.DANGLING_EDGE, edge, edge_id, column, node_id, node_type)
             yield replace(broken, change=change, row=row)
 
 

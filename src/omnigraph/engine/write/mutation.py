@@ -116,11 +116,9 @@ class _Mutation:
         values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
         visibility = AuthorVisibility(txn)
         visibility.refuse_masked_names(plan.statements)
-        executed = (
-            _Deletes(txn, values, visibility)
-            if plan.only_deletes
-            else _InsertsAndUpdates(txn, values, self.workspace.limits, visibility, self.vectors)
-        )
+        executed: _Deletes | _InsertsAndUpdates = _Deletes(txn, values, visibility)
+        if not plan.only_deletes:
+            executed = _InsertsAndUpdates(txn, values, self.workspace.limits, visibility, self.vectors)
         executed.run(plan.statements)
         change = executed.change()
         if not change.by_type:
