@@ -122,8 +122,7 @@ def cell_value(
     if problem is not None:
         values = expected.enum_values or ()
         near = constant.value if isinstance(constant.value, str) and values else None
-        help = conversion(expected, constant.type, cell)
-        scope.report("T3", problem, cell.at, near=near, among=values, help=help)
+        scope.report("T3", problem, cell.at, near=near, among=values, help=conversion(expected, constant.type, cell))
         return None
     return constant
 
