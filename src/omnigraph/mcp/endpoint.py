@@ -8,7 +8,7 @@ internal one: its cause is written to the log and never sent.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
@@ -177,7 +177,10 @@ class _Handlers:
             if tool is None:
                 queries = await access.run(partial(query_tools, read_only=terms.read_only), writes=False)
                 if (tool := queries.get(name)) is None:
-                    raise NotFoundError(self._no_tool(name, queries))
+                    if name in TOOLS:
+                        raise NotFoundError(f"'{name}' is not offered here: this endpoint is read-only")
+                    hint = did_you_mean(name, [*self._tools, *queries]) or "tools/list lists the tools"
+                    raise NotFoundError(f"there is no tool '{name}'; {hint}")
             run = tool.bind(given)
             return tool_result(await access.run(lambda graph: run(graph, terms, access.actor), writes=tool.writes))
         except Exception as error:
@@ -216,12 +219,6 @@ class _Handlers:
             is_theirs = isinstance(error, OmniGraphError) and error.http_status < 500
             code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
             raise MCPError(code, output.error, {"code": output.code, "type": output.type}) from None
-
-    def _no_tool(self, name: str, queries: Iterable[str]) -> str:
-        if name in TOOLS:
-            return f"'{name}' is not offered here: this endpoint is read-only"
-        hint = did_you_mean(name, [*self._tools, *queries])
-        return f"there is no tool '{name}'; {hint or 'tools/list lists the tools'}"
 
 
 def _refuse_lone_surrogates(given: dict[str, Any]) -> None:

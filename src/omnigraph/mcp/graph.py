@@ -28,8 +28,7 @@ def reading(rows: Rows) -> Iterator[Iterator[dict[str, Any]]]:
     try:
         yield iter(rows.rows())
     finally:
-        close = getattr(rows, "close", None)
-        if close is not None:
+        if (close := getattr(rows, "close", None)) is not None:
             close()
 
 
