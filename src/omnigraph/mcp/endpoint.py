@@ -162,6 +162,8 @@ class _Handlers:
         self._access_of = access_of
         self._terms = terms
         self._tools = {name: tool for name, tool in TOOLS.items() if not (terms.read_only and tool.writes)}
+        prompts = guide.PROMPTS.items()
+        self._prompts = {name: each for name, each in prompts if not (terms.read_only and each.arguments)}
 
     async def list_tools(self, context: Context, params: Page) -> types.ListToolsResult:
         stored = await self._read(context, partial(query_tools, read_only=self._terms.read_only))
@@ -200,15 +202,12 @@ class _Handlers:
         return types.ReadResourceResult(contents=[content])
 
     async def list_prompts(self, context: Context, params: Page) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=list(self._prompts().values()))
+        return types.ListPromptsResult(prompts=list(self._prompts.values()))
 
     async def get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        if params.name not in self._prompts():
-            raise MCPError(types.INVALID_PARAMS, f"unknown prompt '{params.name}'; known: {', '.join(self._prompts())}")
+        if params.name not in self._prompts:
+            raise MCPError(types.INVALID_PARAMS, f"unknown prompt '{params.name}'; known: {', '.join(self._prompts)}")
         return guide.prompt(params.name, params.arguments or {})
-
-    def _prompts(self) -> dict[str, types.Prompt]:
-        return {name: each for name, each in guide.PROMPTS.items() if not (self._terms.read_only and each.arguments)}
 
     async def _read(self, context: Context, work: Callable[[GraphApi], Any]) -> Any:
         """Read for a request that is not a tool call; its failures are errors of the protocol."""

@@ -16,8 +16,6 @@ from omnigraph.api.graph import GraphApi
 from omnigraph.errors import BadRequestError, PolicyError
 
 Result = TypeVar("Result")
-
-
 Rows: TypeAlias = QueryRows | QueryBatches
 """The rows of a query in order, its columns, and the commit that was read."""
 

@@ -80,9 +80,8 @@ def merge_preview(
     heads = _heads(call, source, target)
     preview = call.graph.preview_merge(source, target, resolutions=_read_resolutions(resolutions))
     if heads != _heads(call, source, target) or call.position.pins not in ((), heads):
-        raise ConflictError(
-            f"'{source}' or '{target}' moved while the preview was read; ask again without continuation"
-        )
+        moved = f"'{source}' or '{target}' moved while the preview was read"
+        raise ConflictError(f"{moved}; ask again without continuation")
     head = {
         "outcome": preview.outcome,
         "source": {"branch": source, "commit": heads[0]},
