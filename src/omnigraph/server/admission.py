@@ -262,7 +262,11 @@ class Turns:
             if not turn.done():
                 self._refuse(actor)
         except BaseException:
-            self._withdraw(actor, turn)
+            if turn.done():  # it came meanwhile
+                self.give_back(actor)
+            else:
+                self._waiting[actor].remove(turn)
+                self._forget_if_done(actor)
             raise
 
     def _refuse(self, actor: str | None) -> Never:
@@ -291,14 +295,6 @@ class Turns:
 
     def _may_read(self, actor: str | None) -> bool:
         return actor is None or self._reading[actor] < self._share
-
-    def _withdraw(self, actor: str | None, turn: Waiting) -> None:
-        """Give up a turn that is not needed any more; it may have come meanwhile."""
-        if turn.done():
-            self.give_back(actor)
-            return
-        self._waiting[actor].remove(turn)
-        self._forget_if_done(actor)
 
     def _forget_if_done(self, actor: str | None) -> None:
         if not self._waiting[actor]:

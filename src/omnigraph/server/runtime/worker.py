@@ -303,9 +303,8 @@ class _Maintenance(threading.Thread):
                 maintainer = Maintainer(served.graph._workspace).start()
             self._maintainers[graph_id] = served.opened, maintainer
         logger.info("this worker maintains %d graphs", len(self._maintainers))
-        self._metrics.watch_maintenance(
-            {graph_id: maintainer for graph_id, (_, maintainer) in self._maintainers.items()}
-        )
+        maintained = {graph_id: maintainer for graph_id, (_, maintainer) in self._maintainers.items()}
+        self._metrics.watch_maintenance(maintained)
 
 
 def refuse_while_ending(application: ASGIApp, draining: Draining) -> ASGIApp:
