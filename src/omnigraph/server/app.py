@@ -31,13 +31,7 @@ from omnigraph.server.handlers.changes import Feeds, feed_graph
 from omnigraph.server.handlers.writes import load_target, row_format
 from omnigraph.server.http.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.http.origins import Hosts, refuse_foreign_origins, refuse_unasked, with_origins
-from omnigraph.server.http.request import (
-    ClientGoneError,
-    Exchange,
-    decode_body,
-    decode_parameters,
-    media_type,
-)
+from omnigraph.server.http.request import ClientGoneError, Exchange, decode_body, decode_parameters, media_type
 from omnigraph.server.http.responses import (
     AnyResponse,
     Response,
