@@ -151,9 +151,8 @@ class RemoteBlob(Generic[Content]):
             raise _blob_failure(reply)
         content = reply.body if reply.status == 206 else reply.body[start:end]
         if len(content) != end - start:
-            raise AnswerBrokenError(
-                len(content), f"Blob delivery stream ended after {len(content)} bytes; expected {end - start}"
-            )
+            message = f"Blob delivery stream ended after {len(content)} bytes; expected {end - start}"
+            raise AnswerBrokenError(len(content), message)
         return content
 
     def _size(self) -> int:

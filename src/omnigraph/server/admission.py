@@ -62,9 +62,8 @@ def over_budget(actor: str, what: str, limit: int, flag: str) -> TooManyRequests
 
 def full(what: str, limit: int, flag: str) -> UnavailableError:
     """The refusal of anybody by a worker that has enough."""
-    return UnavailableError(
-        f"{what}: {limit} are under way, which is the limit ({flag}); try again in a moment", BUSY_RETRY_SECONDS
-    )
+    message = f"{what}: {limit} are under way, which is the limit ({flag}); try again in a moment"
+    return UnavailableError(message, BUSY_RETRY_SECONDS)
 
 
 class _Budget(NamedTuple):
