@@ -62,7 +62,10 @@ def test_an_interrupted_run_ends_with_one_line_and_without_its_jvm(tmp_path: Pat
         kill(process.pid, signal.SIGINT)
         os.kill(process.pid, signal.SIGCONT)
         _, errors = process.communicate(timeout=GIVE_UP)
-        assert (point, process.returncode, errors.removeprefix(JAVA_REMARK)) == (point, 130, "Error: interrupted\n")
+        # Spark's own daemon may complain of a pipe that closes under it; of ours there is one line, the last.
+        ours = errors.removeprefix(JAVA_REMARK).splitlines()
+        assert (point, process.returncode, ours[-1]) == (point, 130, "Error: interrupted"), errors
+        assert len(ours) == 1 or (ours[0].startswith("Traceback") and "src/omnigraph" not in errors), errors
         assert java
         wait_until(lambda java=java: not any(Path(f"/proc/{pid}").exists() for pid in java), "Java has ended")
         assert graphs[point].snapshot().version == 1

@@ -137,7 +137,7 @@ def test_whether_a_branch_exists_is_not_told_to_strangers(ruled: RunningServer) 
         assert there.text.replace("side", "nope") == absent.text
 
 
-WRITES = [route for route in OF_GRAPH if route.admission or route.operation_id == "invoke_query"]
+WRITES = [route for route in OF_GRAPH if route.writes or route.operation_id == "invoke_query"]
 
 
 @pytest.mark.parametrize("route", WRITES, ids=lambda route: route.operation_id)
