@@ -263,9 +263,8 @@ class IdempotencyKeyReusedError(ConflictError):
 
     def __init__(self, key: str, commit_id: str | None = None) -> None:
         made = "" if commit_id is None else f", which made commit {commit_id}"
-        super().__init__(
-            f"idempotency key '{key}' was used for another request{made}; nothing was written, choose another key"
-        )
+        use = f"idempotency key '{key}' was used for another request{made}"
+        super().__init__(f"{use}; nothing was written, choose another key")
         self.key, self.commit_id = key, commit_id
 
 
@@ -300,9 +299,8 @@ class PreconditionFailedError(OmniGraphError, http_status=412):
     exit_code = 4
 
     def __init__(self, branch: str, expected: str, actual: str | None) -> None:
-        super().__init__(
-            f"branch '{branch}' is at commit {actual or 'none'}, not at {expected} as expected; nothing was written"
-        )
+        found = f"branch '{branch}' is at commit {actual or 'none'}"
+        super().__init__(f"{found}, not at {expected} as expected; nothing was written")
         self.branch, self.expected, self.actual = branch, expected, actual
 
 
@@ -354,14 +352,11 @@ class WriteOutcomeUnknownError(OmniGraphError, http_status=504):
     """
 
     def __init__(self, operation: str, idempotency_key: str | None, cause: str) -> None:
-        remedy = (
-            "look whether it happened before you repeat it"
-            if idempotency_key is None
-            else f"repeat it with the same idempotency key, '{idempotency_key}'"
-        )
-        super().__init__(
-            f"the answer to '{operation}' never came, so whether it happened is not known: {cause}; {remedy}"
-        )
+        remedy = "look whether it happened before you repeat it"
+        if idempotency_key is not None:
+            remedy = f"repeat it with the same idempotency key, '{idempotency_key}'"
+        unknown = f"the answer to '{operation}' never came, so whether it happened is not known"
+        super().__init__(f"{unknown}: {cause}; {remedy}")
         self.operation, self.idempotency_key, self.cause = operation, idempotency_key, cause
 
 
@@ -539,11 +534,9 @@ class FormatVersionError(OmniGraphError, http_status=409):
     """The graph was written by a version of OmniGraph that this one can't read."""
 
     def __init__(self, path: str, found: int, supported: int) -> None:
-        remedy = (
-            "upgrade omnigraph first"
-            if found > supported
-            else "export it with the omnigraph version that wrote it, then init and load it with this one"
-        )
+        remedy = "export it with the omnigraph version that wrote it, then init and load it with this one"
+        if found > supported:
+            remedy = "upgrade omnigraph first"
         super().__init__(f"{path} has storage format {found}, this omnigraph reads format {supported}: {remedy}")
         self.path, self.found, self.supported = path, found, supported
 

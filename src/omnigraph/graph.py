@@ -456,14 +456,9 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _apply_schema(self, text: str, branch: str, allow_data_loss: bool, author: Author) -> SchemaApplied:
         from omnigraph.engine.schema_apply import apply_schema
 
-        return apply_schema(
-            self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch),
-            text,
-            branch.strip(),
-            allow_data_loss=allow_data_loss,
-            actor=self._workspace.author(author.actor),
-            idempotency_key=author.idempotency_key,
-        )
+        workspace = self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch)
+        actor, key, branch = self._workspace.author(author.actor), author.idempotency_key, branch.strip()
+        return apply_schema(workspace, text, branch, allow_data_loss=allow_data_loss, actor=actor, idempotency_key=key)
 
     # Maintenance
 

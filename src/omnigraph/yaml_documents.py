@@ -170,9 +170,8 @@ class Value:
     def entries_quietly(self) -> list[tuple[str, Value]]:
         """The members of a mapping by their keys as they were written, without findings; none of any other value."""
         members = self.node.value if self.is_mapping else ()
-        return [
-            (str(key.value), Value(self.document, node, self._member_name(str(key.value)))) for key, node in members
-        ]
+        named = ((str(key.value), node) for key, node in members)
+        return [(name, Value(self.document, node, self._member_name(name))) for name, node in named]
 
     def entries(self) -> list[tuple[Text, Value]]:
         """The members of a mapping with free names, in file order."""

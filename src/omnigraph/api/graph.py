@@ -242,9 +242,8 @@ class ChangesArea(_Area):
         With `wait_ms`, a poll that finds nothing waits for a new commit, for at most that long. Raises
         `ChangeFeedGapError` when cleanup has reclaimed the commits that come next: begin again with a baseline.
         """
-        request = PollRequest(
-            branch, start, cursor, page_token, scope or EVERYTHING, max_changes, max_bytes, max_commits
-        )
+        limits = (max_changes, max_bytes, max_commits)
+        request = PollRequest(branch, start, cursor, page_token, scope or EVERYTHING, *limits)
         return self._graph._poll(request, wait_ms)
 
     def follow(

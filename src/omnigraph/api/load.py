@@ -12,7 +12,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
@@ -270,11 +270,14 @@ class Spooled:
         self._complete = False
 
     def __iter__(self) -> Iterator[object]:
-        return self._again() if self._complete else self._once()
-
-    def _once(self) -> Iterator[object]:
         import pickle
 
+        if self._complete:
+            self._copy.seek(0)
+            with suppress(EOFError):
+                while True:
+                    yield from pickle.load(self._copy)
+            return
         while block := list(islice(self._rest, RECORDS_PER_BLOCK)):
             try:
                 pickle.dump(block, self._copy, pickle.HIGHEST_PROTOCOL)
@@ -284,16 +287,6 @@ class Spooled:
                 ) from None
             yield from block
         self._complete = True
-
-    def _again(self) -> Iterator[object]:
-        import pickle
-
-        self._copy.seek(0)
-        while True:
-            try:
-                yield from pickle.load(self._copy)
-            except EOFError:
-                return
 
 
 PIECE_BYTES: Final = 4 << 20

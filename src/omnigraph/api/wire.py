@@ -148,9 +148,8 @@ def _may_hold_local(value: Any) -> bool:
 def _local_names(shape: type[Any]) -> frozenset[str]:
     if not issubclass(shape, msgspec.Struct):
         return frozenset()
-    return frozenset(
-        f.encode_name for f in msgspec.structs.fields(shape) if LOCAL in getattr(f.type, "__metadata__", ())
-    )
+    fields = msgspec.structs.fields(shape)
+    return frozenset(field.encode_name for field in fields if LOCAL in getattr(field.type, "__metadata__", ()))
 
 
 def _holds_local(shape: type[Any]) -> bool:

@@ -101,7 +101,6 @@ def operator_directory() -> Path:
 
 
 def active_profile_name() -> str | None:
-    """The profile of the environment."""
     return os.environ.get("OMNIGRAPH_PROFILE", "").strip() or None
 
 

@@ -170,10 +170,7 @@ _SINGLE = {path: row for path, row in COMMANDS.items() if " " not in path}
 )
 @click.option("--store", type=click.Path(), help="The storage of a graph: a path, file:// or s3://.", metavar="URI")
 @click.option(
-    "--cluster",
-    help="A cluster, by directory, URI or name.",
-    metavar="DIR|URI|NAME",
-    shell_complete=complete_names,
+    "--cluster", help="A cluster, by directory, URI or name.", metavar="DIR|URI|NAME", shell_complete=complete_names
 )
 @click.option("--yes", is_flag=True, help="Consent to a destructive write on storage that is not local.")
 @click.option("--quiet", is_flag=True, help="Do not print where a write goes.")
@@ -194,7 +191,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     PROCESS.take()
     PROCESS.end_quickly()
     gc.set_threshold(50_000)  # imports make many objects and little garbage
-    _open_closed_streams()
+    # A closed stream (`<&-`, `>&-`) reads as empty and swallows what is written; Python leaves None.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     if COMPLETION_VARIABLE in os.environ:
         app.main(prog_name="omnigraph", complete_var=COMPLETION_VARIABLE)
     try:
@@ -256,26 +256,15 @@ def _report_usage(error: click.ClickException, *, json: bool) -> int:
         error = click.NoSuchOption(error.option_name, possibilities=offered, ctx=ctx)
     message = " ".join(error.format_message().split())
     if ctx is not None and message.startswith("Got unexpected extra argument"):
-        message += _suggest_option(ctx.command)
+        # People give a graph or a file as an argument where the command has an option for it.
+        options = {name for parameter in ctx.command.params for name in parameter.opts}
+        message += next((f"; {hint}" for option, hint in _GIVEN_WITH.items() if option in options), "")
     if json:
         print_error(UsageError(message))
     print(f"Error: {message}", file=sys.stderr)
     if ctx is not None:
         print(f"{ctx.get_usage()}\nTry '{ctx.command_path} --help'.", file=sys.stderr)
     return error.exit_code
-
-
-def _suggest_option(command: click.Command) -> str:
-    """People give a graph or a file as an argument where the command has an option for it."""
-    options = {name for parameter in command.params for name in parameter.opts}
-    return next((f"; {hint}" for option, hint in _GIVEN_WITH.items() if option in options), "")
-
-
-def _open_closed_streams() -> None:
-    """A closed stream (`<&-`, `>&-`) reads as empty and swallows what is written; Python leaves None."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 if __name__ == "__main__":

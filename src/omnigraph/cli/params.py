@@ -188,15 +188,13 @@ def read_point(
     at_most_one(("--branch", branch), ("--snapshot", snapshot))
     at_most_one(("--snapshot", snapshot), ("--at-version", at_version), ("--at", at))
     name = None if snapshot is not None else "main" if branch is None else branch
-    return {"branch": name, "snapshot": snapshot, "version": at_version, "at": None if at is None else _parse_time(at)}
-
-
-def _parse_time(text: str) -> datetime:
     try:
-        time = datetime.fromisoformat(text.strip())
+        time = None if at is None else datetime.fromisoformat(at.strip())
     except ValueError:
-        raise UsageError(f"--at: '{text}' is not a point in time; write 2026-03-01 or 2026-03-01T09:30:00Z") from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        raise UsageError(f"--at: '{at}' is not a point in time; write 2026-03-01 or 2026-03-01T09:30:00Z") from None
+    if time is not None and time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return {"branch": name, "snapshot": snapshot, "version": at_version, "at": time}
 
 
 read_point_options = combine(

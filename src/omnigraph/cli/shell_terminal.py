@@ -20,10 +20,6 @@ _REMEMBERED_LINES = 2000
 _DELIMITERS = " \t\n{}()[],;=<>\"'"
 
 
-def is_interactive() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
 def converse(session: Session, greeting: str) -> int:
     """Talk with a person until they leave."""
     statement = Statement()

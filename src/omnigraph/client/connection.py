@@ -216,11 +216,7 @@ Binder: TypeAlias = Callable[[Any, str | None, Mapping[str, Any] | None, Mapping
 
 
 def plain_binder(
-    query: Any,
-    name: str | None,
-    params: Mapping[str, Any] | None,
-    given: Mapping[str, Any],
-    options: Mapping[str, Any],
+    query: Any, name: str | None, params: Mapping[str, Any] | None, given: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Call:
     """A query by its text, with the parameters as they are. The server checks them."""
     if not isinstance(query, str):

@@ -203,9 +203,8 @@ class AsyncRemoteGraph(RemoteOperations):
     # Responses that come in pieces
 
     async def _stream(self, point: ReadPoint, call: Call, options: Any) -> AsyncRemoteBatches | AsyncJsonBatches:
-        return await awaited_batches(
-            await self._transport.open(self._query_request(point, call, options)), point.target
-        )
+        answer = await self._transport.open(self._query_request(point, call, options))
+        return await awaited_batches(answer, point.target)
 
     async def _export(self, point: ReadPoint, types: Collection[str], epoch: bool) -> AsyncIterator[str]:
         async for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):

@@ -377,12 +377,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
 
     @operation
     def _changes_page(
-        self,
-        commit_id: str,
-        scope: ChangeScope,
-        page_token: str | None,
-        max_changes: int | None,
-        max_bytes: int | None,
+        self, commit_id: str, scope: ChangeScope, page_token: str | None, max_changes: int | None, max_bytes: int | None
     ) -> Steps[CommitChangesPage]:
         asked = parameters.CommitChangesParameters(
             page_token=page_token, limit=max_changes, max_bytes=max_bytes, **_scope(scope)

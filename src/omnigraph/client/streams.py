@@ -151,9 +151,8 @@ class RemoteBlob(Generic[Content]):
             raise _blob_failure(reply)
         content = reply.body if reply.status == 206 else reply.body[start:end]
         if len(content) != end - start:
-            raise AnswerBrokenError(
-                len(content), f"Blob delivery stream ended after {len(content)} bytes; expected {end - start}"
-            )
+            message = f"Blob delivery stream ended after {len(content)} bytes; expected {end - start}"
+            raise AnswerBrokenError(len(content), message)
         return content
 
     def _size(self) -> int:
@@ -187,7 +186,11 @@ def find_blob(remote: RemoteOperations, /, point: ReadPoint, cell: BlobCell) -> 
         description = BlobDescription(selector=cell, kind="external", uri=reply.headers.get("location"), target=target)
         return description, request
     tag = reply.headers.get("etag")
-    description = BlobDescription(selector=cell, kind="managed", size=_length(reply), etag=tag, target=target)
+    # The length of the whole value, from the headers of a part or of all of it.
+    total = (reply.headers.get("content-range") or "").rpartition("/")[2] or reply.headers.get("content-length") or ""
+    if not total.isdigit():
+        raise UnexpectedAnswerError(reply.status, "no length of the Blob")
+    description = BlobDescription(selector=cell, kind="managed", size=int(total), etag=tag, target=target)
     pinned = remote._request("getBlob", BlobParameters(**where, snapshot=commit))
     return description, pinned if tag is None else pinned.with_headers({"If-Match": tag})
 
@@ -200,11 +203,3 @@ def _blob_failure(reply: Reply) -> OmniGraphError:
     if isinstance(error, PolicyError):
         return PolicyError(f"Blob read is forbidden: {error}")
     return error
-
-
-def _length(reply: Reply) -> int:
-    """The length of the whole value, from the headers of a part or of all of it."""
-    total = (reply.headers.get("content-range") or "").rpartition("/")[2] or reply.headers.get("content-length") or ""
-    if not total.isdigit():
-        raise UnexpectedAnswerError(reply.status, "no length of the Blob")
-    return int(total)

@@ -25,8 +25,7 @@ _GRAPH_FOLDER: Final = re.compile(rf"(?P<id>{RESOURCE_ID.pattern})(?:\.(?P<gener
 def open_root(root: str) -> Objects | None:
     """The objects of a storage root; None when it is a local directory that does not exist."""
     try:
-        location = Location.parse(root)
-        return Objects(location)
+        return Objects(Location.parse(root))
     except NotFoundError:
         return None
     except (BadRequestError, StorageError) as error:

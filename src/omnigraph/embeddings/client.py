@@ -165,10 +165,7 @@ class EmbeddingClient:
 
 
 def open_client(
-    config: EmbeddingConfig,
-    environment: Mapping[str, str] | None = None,
-    *,
-    stores: Sequence[VectorStore] = (),
+    config: EmbeddingConfig, environment: Mapping[str, str] | None = None, *, stores: Sequence[VectorStore] = ()
 ) -> EmbeddingClient:
     """A client for a resolved configuration; variables limit its requests and name its store. Vectors are kept in
     `stores` and in the store of this user. Those of the mock and of a local model cost nothing, and are computed

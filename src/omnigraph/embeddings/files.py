@@ -294,16 +294,14 @@ class _Prepared:
         return self.record.with_data({**self.record.data, self.target: json}) + b"\n"
 
 
-def _prepare(
-    lines: Iterable[bytes], spec: EmbedSpec, selection: Selection, outcome: EmbedOutcome
-) -> Iterator[_Prepared]:
+def _prepare(lines: Iterable[bytes], spec: EmbedSpec, chosen: Selection, outcome: EmbedOutcome) -> Iterator[_Prepared]:
     for line in lines:
         if not (line := line.decode("utf-8", "surrogateescape").strip().encode("utf-8", "surrogateescape")):
             continue
         outcome.records += 1
         record = Record.of(line, outcome.records)
         prepared = _Prepared(record, record.line + b"\n")
-        is_selected = selection.holds(record)
+        is_selected = chosen.holds(record)
         outcome.selected += is_selected
         fields = spec.types.get(record.type or "") if is_selected else None
         if fields is not None:

@@ -152,10 +152,8 @@ class VectorStore:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            warning = (
-                "vectors can't be kept in %s (%s): texts may be paid for again; %s names another directory, or 'off'"
-            )
-            logger.warning(warning, self.path, error, CACHE)
+            text = "vectors can't be kept in %s (%s): texts may be paid for again; %s names another directory, or 'off'"
+            logger.warning(text, self.path, error, CACHE)
 
 
 def shared_store(environment: Mapping[str, str]) -> VectorStore | None:
@@ -182,9 +180,8 @@ def _read(db: sqlite3.Connection, keys: Sequence[bytes]) -> list[tuple[bytes, by
 
 def _evict(db: sqlite3.Connection, limit: int) -> None:
     """Keep the pages in use below the limit. Pages that become free are used again, so the file does not grow."""
-    page, pages, free = (
-        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
-    )
+    numbers = ("page_size", "page_count", "freelist_count")
+    page, pages, free = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in numbers)
     excess = (pages - free) * page - limit
     if excess <= 0:
         return

@@ -145,9 +145,8 @@ def _resolve_cell(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> t
             for known in then.property_list:
                 if known.id == prop.id:
                     return then, known
-    raise NotFoundError(
-        f"invalid Blob selector: '{cell.type}.{cell.property}' did not exist at commit {snapshot.commit_id}"
-    )
+    name = f"{cell.type}.{cell.property}"
+    raise NotFoundError(f"invalid Blob selector: '{name}' did not exist at commit {snapshot.commit_id}")
 
 
 _REMEDY = "load fewer external blobs at a time, or use the Spark pipeline"
@@ -157,9 +156,7 @@ def admit_blobs(resources: Resources, change: GraphChange) -> GraphChange:
     """The change with every external URI admitted: normalised in a type that is replaced, else its bytes instead."""
     root, policy, limits = resources.root, resources.external_blobs, resources.limits
     cells = {key: _external_cells(type_change) for key, type_change in sorted(change.by_type.items())}
-    named = [
-        (key, uri) for key, columns in cells.items() for uris in columns.values() for uri in uris if uri is not None
-    ]
+    named = [(key, uri) for key, found in cells.items() for uris in found.values() for uri in uris if uri is not None]
     if not named:
         return change
     if len(named) > limits.rows:
@@ -172,12 +169,8 @@ def admit_blobs(resources: Resources, change: GraphChange) -> GraphChange:
         raise ResourceLimitError("materialized external blob payload bytes", limits.bytes, total, _REMEDY)
     distinct = sorted(set(copied))
     payloads = dict(zip(distinct, root.workers.map(root.external.read, distinct), strict=True))
-    return GraphChange(
-        {
-            key: _with_cells(type_change, cells[key], admitted, {} if type_change.replaces else payloads)
-            for key, type_change in change.by_type.items()
-        }
-    )
+    changes = change.by_type.items()
+    return GraphChange({k: _with_cells(c, cells[k], admitted, {} if c.replaces else payloads) for k, c in changes})
 
 
 def _external_cells(change: TypeChange) -> dict[str, list[str | None]]:

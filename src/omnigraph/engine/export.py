@@ -137,11 +137,8 @@ def _select_types(snapshot: Snapshot, types: Collection[str], scope: ChangeScope
         if name not in names:
             hint = did_you_mean(name, names)
             raise BadRequestError(f"unknown export type '{name}'" + (f"; {hint}" if hint else ""))
-    return [
-        state
-        for _, state in sorted(states.items())
-        if (not types or state.type.name in types) and scope.selects_type(state.type.kind, state.type.name)
-    ]
+    chosen = [state for _, state in sorted(states.items()) if not types or state.type.name in types]
+    return [state for state in chosen if scope.selects_type(state.type.kind, state.type.name)]
 
 
 def _all_rows(state: TypeState, snapshot: Snapshot) -> RowIds:

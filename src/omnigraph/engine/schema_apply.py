@@ -61,13 +61,9 @@ def apply_schema(
     workspace.require(actor, PolicyAction.SCHEMA_APPLY, target_branch=branch)
     workspace.refuse_restricted("a schema change")
     change = _SchemaChange(text, allow_data_loss, managed)
-    intent = Intent(
-        kind=_KIND,
-        actor=actor,
-        idempotency_key=idempotency_key,
-        request_digest=RequestDigest(_KIND, branch, text, allow_data_loss).text,
-        details=managed.details if managed is not None else {},
-    )
+    digest = RequestDigest(_KIND, branch, text, allow_data_loss).text
+    details = managed.details if managed is not None else {}
+    intent = Intent(kind=_KIND, actor=actor, idempotency_key=idempotency_key, request_digest=digest, details=details)
     published = workspace.commit(branch, change.prepare, intent)
     if published is not None and published.replayed:
         if published.entry.commit.kind != _KIND:

@@ -117,8 +117,7 @@ class LintReport(Struct, frozen=True):
                 yield f"WARN  query `{result.name}`: {warning}"
         for finding in self.findings:
             label = {"error": "ERROR", "warning": "WARN ", "info": "INFO "}[finding.severity]
-            text = _render(shown.get(finding.message, ())) or finding.message
-            yield f"{label} {finding.code}: {_indent(text)}"
+            yield f"{label} {finding.code}: {_indent(_render(shown.get(finding.message, ())) or finding.message)}"
         counted = "1 query" if len(self.results) == 1 else f"{len(self.results)} queries"
         yield (
             f"INFO  Lint complete: {counted} processed ({self.errors} error(s), "

@@ -8,7 +8,7 @@ internal one: its cause is written to the log and never sent.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
@@ -162,6 +162,8 @@ class _Handlers:
         self._access_of = access_of
         self._terms = terms
         self._tools = {name: tool for name, tool in TOOLS.items() if not (terms.read_only and tool.writes)}
+        prompts = guide.PROMPTS.items()
+        self._prompts = {name: each for name, each in prompts if not (terms.read_only and each.arguments)}
 
     async def list_tools(self, context: Context, params: Page) -> types.ListToolsResult:
         stored = await self._read(context, partial(query_tools, read_only=self._terms.read_only))
@@ -177,7 +179,10 @@ class _Handlers:
             if tool is None:
                 queries = await access.run(partial(query_tools, read_only=terms.read_only), writes=False)
                 if (tool := queries.get(name)) is None:
-                    raise NotFoundError(self._no_tool(name, queries))
+                    if name in TOOLS:
+                        raise NotFoundError(f"'{name}' is not offered here: this endpoint is read-only")
+                    hint = did_you_mean(name, [*self._tools, *queries]) or "tools/list lists the tools"
+                    raise NotFoundError(f"there is no tool '{name}'; {hint}")
             run = tool.bind(given)
             return tool_result(await access.run(lambda graph: run(graph, terms, access.actor), writes=tool.writes))
         except Exception as error:
@@ -197,15 +202,12 @@ class _Handlers:
         return types.ReadResourceResult(contents=[content])
 
     async def list_prompts(self, context: Context, params: Page) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=list(self._prompts().values()))
+        return types.ListPromptsResult(prompts=list(self._prompts.values()))
 
     async def get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        if params.name not in self._prompts():
-            raise MCPError(types.INVALID_PARAMS, f"unknown prompt '{params.name}'; known: {', '.join(self._prompts())}")
+        if params.name not in self._prompts:
+            raise MCPError(types.INVALID_PARAMS, f"unknown prompt '{params.name}'; known: {', '.join(self._prompts)}")
         return guide.prompt(params.name, params.arguments or {})
-
-    def _prompts(self) -> dict[str, types.Prompt]:
-        return {name: each for name, each in guide.PROMPTS.items() if not (self._terms.read_only and each.arguments)}
 
     async def _read(self, context: Context, work: Callable[[GraphApi], Any]) -> Any:
         """Read for a request that is not a tool call; its failures are errors of the protocol."""
@@ -216,12 +218,6 @@ class _Handlers:
             is_theirs = isinstance(error, OmniGraphError) and error.http_status < 500
             code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
             raise MCPError(code, output.error, {"code": output.code, "type": output.type}) from None
-
-    def _no_tool(self, name: str, queries: Iterable[str]) -> str:
-        if name in TOOLS:
-            return f"'{name}' is not offered here: this endpoint is read-only"
-        hint = did_you_mean(name, [*self._tools, *queries])
-        return f"there is no tool '{name}'; {hint or 'tools/list lists the tools'}"
 
 
 def _refuse_lone_surrogates(given: dict[str, Any]) -> None:

@@ -16,8 +16,6 @@ from omnigraph.api.graph import GraphApi
 from omnigraph.errors import BadRequestError, PolicyError
 
 Result = TypeVar("Result")
-
-
 Rows: TypeAlias = QueryRows | QueryBatches
 """The rows of a query in order, its columns, and the commit that was read."""
 
@@ -28,8 +26,7 @@ def reading(rows: Rows) -> Iterator[Iterator[dict[str, Any]]]:
     try:
         yield iter(rows.rows())
     finally:
-        close = getattr(rows, "close", None)
-        if close is not None:
+        if (close := getattr(rows, "close", None)) is not None:
             close()
 
 

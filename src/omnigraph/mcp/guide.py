@@ -73,10 +73,7 @@ def prompt(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
     )
 
 
-_REMEMBERED: Final = 16
-
-
-@lru_cache(_REMEMBERED)
+@lru_cache(maxsize=16)
 def catalog_of(text: str) -> Catalog:
     return compile_schema(text)
 

@@ -42,7 +42,25 @@ class Toolcall:
     def page(
         self, head: Mapping[str, Any], name: str, items: Iterable[Any], pins: Callable[[], Iterable[str]] = tuple
     ) -> dict[str, Any]:
-        return self.position.page(self.terms, head, name, items, pins)
+        """A result with the members of `head` and, as member `name`, the next items that fit. Only a page that is
+        continued needs its pins."""
+        delivered = self.position.delivered
+        room = self.terms.max_bytes - len(wire.encode(head))
+        taken: list[Any] = []
+        for item in map(wire.to_builtins, islice(items, delivered, None)):
+            size = len(msgspec.json.encode(item)) + 1
+            if taken and size > room:
+                return {
+                    **head,
+                    name: taken,
+                    "continuation": self.position.token(pins(), delivered + len(taken)),
+                    "note": "there is more: call again with the same arguments and this continuation",
+                }
+            if size > room:
+                item, head = shorten(item, room), {**head, "shortened": SHORTENED}
+            taken.append(item)
+            room -= size
+        return {**head, name: taken}
 
 
 Result: TypeAlias = dict[str, Any]
@@ -172,34 +190,6 @@ class PagePosition:
         parts = (str(delivered), *pins)
         check = hashlib.sha256(self.request + ".".join(parts).encode()).hexdigest()[:8]
         return ".".join(["c1", parts[0], check, *parts[1:]])
-
-    def page(
-        self,
-        terms: Terms,
-        head: Mapping[str, Any],
-        name: str,
-        items: Iterable[Any],
-        pins: Callable[[], Iterable[str]] = tuple,
-    ) -> dict[str, Any]:
-        """A result with the members of `head` and, as member `name`, the next items that fit. Only a page that is
-        continued needs its pins."""
-        room = terms.max_bytes - len(wire.encode(head))
-        taken: list[Any] = []
-        remaining = islice(items, self.delivered, None)
-        for item in map(wire.to_builtins, remaining):
-            size = len(msgspec.json.encode(item)) + 1
-            if taken and size > room:
-                return {
-                    **head,
-                    name: taken,
-                    "continuation": self.token(pins(), self.delivered + len(taken)),
-                    "note": "there is more: call again with the same arguments and this continuation",
-                }
-            if size > room:
-                item, head = shorten(item, room), {**head, "shortened": SHORTENED}
-            taken.append(item)
-            room -= size
-        return {**head, name: taken}
 
 
 def shorten(item: Any, room: int) -> Any:

@@ -62,9 +62,8 @@ def over_budget(actor: str, what: str, limit: int, flag: str) -> TooManyRequests
 
 def full(what: str, limit: int, flag: str) -> UnavailableError:
     """The refusal of anybody by a worker that has enough."""
-    return UnavailableError(
-        f"{what}: {limit} are under way, which is the limit ({flag}); try again in a moment", BUSY_RETRY_SECONDS
-    )
+    message = f"{what}: {limit} are under way, which is the limit ({flag}); try again in a moment"
+    return UnavailableError(message, BUSY_RETRY_SECONDS)
 
 
 class _Budget(NamedTuple):
@@ -262,7 +261,11 @@ class Turns:
             if not turn.done():
                 self._refuse(actor)
         except BaseException:
-            self._withdraw(actor, turn)
+            if turn.done():  # it came meanwhile
+                self.give_back(actor)
+            else:
+                self._waiting[actor].remove(turn)
+                self._forget_if_done(actor)
             raise
 
     def _refuse(self, actor: str | None) -> Never:
@@ -291,14 +294,6 @@ class Turns:
 
     def _may_read(self, actor: str | None) -> bool:
         return actor is None or self._reading[actor] < self._share
-
-    def _withdraw(self, actor: str | None, turn: Waiting) -> None:
-        """Give up a turn that is not needed any more; it may have come meanwhile."""
-        if turn.done():
-            self.give_back(actor)
-            return
-        self._waiting[actor].remove(turn)
-        self._forget_if_done(actor)
 
     def _forget_if_done(self, actor: str | None) -> None:
         if not self._waiting[actor]:

@@ -101,9 +101,8 @@ def refuse_equal_tools(entries: Iterable[StoredQuery]) -> None:
     for entry in entries:
         owner = owners.setdefault(entry.tool_name, entry.name)
         if owner != entry.name:
-            raise ConflictError(
-                f"stored queries '{owner}' and '{entry.name}' have the same tool name '{entry.tool_name}'"
-            )
+            both = f"'{owner}' and '{entry.name}'"
+            raise ConflictError(f"stored queries {both} have the same tool name '{entry.tool_name}'")
 
 
 @dataclass(frozen=True, slots=True)

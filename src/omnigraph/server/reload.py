@@ -79,7 +79,9 @@ class ServingSets:
             self.unserved_revision = None
             self._past.append(before)
             callbacks, before._callbacks = before._callbacks, []
-            if _is_the_same(before.serving, serving):
+            old, new = before.serving.graphs, serving.graphs
+            same_graphs = old.keys() == new.keys() and all(served is new[name] for name, served in old.items())
+            if same_graphs and before.serving.state == serving.state:  # a revision may only record observations
                 self._current._callbacks, callbacks = callbacks, []  # nothing changes for clients that wait
             unused = self._drop_unused()
         for call in callbacks:
@@ -99,14 +101,6 @@ class ServingSets:
         self._past = [state for state in self._past if state._holders]
         kept = _distinct([self._current, *self._past])
         return [served for opened, served in _distinct(over).items() if opened not in kept]
-
-
-def _is_the_same(before: Serving, after: Serving) -> bool:
-    """Whether two sets serve the same: a revision may only record observations."""
-    same_graphs = before.graphs.keys() == after.graphs.keys() and all(
-        served is after.graphs[name] for name, served in before.graphs.items()
-    )
-    return before.state == after.state and same_graphs
 
 
 def close_graphs(graphs: Iterable[Served], but: Iterable[Served] = ()) -> None:
@@ -174,7 +168,10 @@ class Follower(threading.Thread):
         # Workers that were started together should not all look at the same moment.
         while not self._stopping.wait(self._every * random.uniform(0.8, 1.2)):
             try:
-                revision = self._due()
+                served, unserved = self._states.serving.revision or 0, self._states.unserved_revision
+                revision = self._newer_than(unserved or served)
+                if revision is None and unserved is not None and time.monotonic() >= self._retry_at:
+                    revision = unserved
             except Exception as error:
                 self._complain(_LEDGER, "the ledger can't be read", error)
             else:
@@ -182,14 +179,6 @@ class Follower(threading.Thread):
                     self._complained_about = ""
                 if revision is not None:
                     self._follow(revision)
-
-    def _due(self) -> int | None:
-        """The revision to serve next, None while there is nothing to do."""
-        served, unserved = self._states.serving.revision or 0, self._states.unserved_revision
-        newest = self._newer_than(unserved or served)
-        if newest is None and unserved is not None and time.monotonic() >= self._retry_at:
-            return unserved
-        return newest
 
     def _follow(self, revision: int) -> None:
         before = self._states.serving

@@ -117,24 +117,20 @@ def load_tokens(environment: Mapping[str, str]) -> Tokens:
 def _file(path: str) -> str:
     try:
         with Path(path).open(encoding="utf-8") as file:
-            _refuse_readable_by_others(path, os.fstat(file.fileno()))
+            found = os.fstat(file.fileno())
+            mode = stat.S_IMODE(found.st_mode)
+            # A secret that somebody else owns and mounts for this process, as container platforms do, is read through
+            # its group; a file of our own needs no group.
+            if mode & (_OTHERS if found.st_uid == os.geteuid() else _OTHERS & ~stat.S_IRGRP):
+                raise BadRequestError(
+                    f"the file '{path}' of {TOKENS_FILE} is open to other users (its mode is {mode:04o}): "
+                    f"run `chmod 600 {shlex.quote(path)}`, or mount the secret with mode 0400"
+                )
             return file.read()
     except OSError as error:
         raise BadRequestError(f"can't read the file '{path}' of {TOKENS_FILE}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadRequestError(f"can't read the file '{path}' of {TOKENS_FILE}: it is not a UTF-8 text") from None
-
-
-def _refuse_readable_by_others(path: str, found: os.stat_result) -> None:
-    """A secret that somebody else owns and mounts for this process, as container platforms do, is read through its
-    group; a file of our own needs no group."""
-    forbidden = _OTHERS if found.st_uid == os.geteuid() else _OTHERS & ~stat.S_IRGRP
-    if stat.S_IMODE(found.st_mode) & forbidden:
-        mode = f"{stat.S_IMODE(found.st_mode):04o}"
-        raise BadRequestError(
-            f"the file '{path}' of {TOKENS_FILE} is open to other users (its mode is {mode}): "
-            f"run `chmod 600 {shlex.quote(path)}`, or mount the secret with mode 0400"
-        )
 
 
 def _aws_secret(secret: str) -> str:

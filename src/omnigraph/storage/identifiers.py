@@ -48,8 +48,7 @@ def new_commit_id(version: int) -> str:
     """
     if not 0 < version < 1 << _VERSION_BITS:
         raise ValueError(f"version {version} does not fit a commit id")
-    low = (version << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
-    return _ulid(time.time_ns() // 1_000_000, low)
+    return _ulid(time.time_ns() // 1_000_000, (version << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS))
 
 
 def version_in(commit_id: str) -> int | None:

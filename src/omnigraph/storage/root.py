@@ -78,8 +78,7 @@ class GraphRoot(LogRoot):
     def catalog(self, digest: str) -> Catalog:
         """The compiled catalog of an accepted schema. Immutable, so it is shared."""
         if (known := self._catalogs.get(digest)) is None:
-            raw = bytes(self.schema(digest).catalog)
-            known = self._catalogs[digest] = Catalog.from_json(raw, schema_path(digest))
+            known = self._catalogs[digest] = Catalog.from_json(bytes(self.schema(digest).catalog), schema_path(digest))
         return known
 
     def accept_schema(self, source: str, catalog: bytes) -> str:

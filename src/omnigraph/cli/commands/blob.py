@@ -61,7 +61,10 @@ def get(
         blob = graph.read_blob(*address, **point)
         if (size := blob.description.size) is None:
             raise blob.description.not_downloaded()
-        start, end = _range(offset, length, size)
+        # A range that goes past the end is clipped; a start at or past the end can't be satisfied.
+        start, end = offset or 0, size if length is None else min((offset or 0) + length, size)
+        if start >= size and not (size == 0 and offset is None and length is None):
+            raise BadRequestError(f"Blob range is not satisfiable: it starts at {start} and the Blob has {size} bytes")
         pieces = (blob.read_range(at, min(at + _READ_BYTES, end)) for at in range(start, end, _READ_BYTES))
         with reading(f"{address.type_name} {address.id}", end - start) as advance:
             _deliver(map(advance, pieces), end - start, None if out == STDIN else out)
@@ -84,14 +87,6 @@ def _flat_lines(members: dict[str, Any], above: str = "") -> Iterator[str]:
             yield from _flat_lines(value, f"{above}{key}.")
         else:
             yield f"{above}{key}: {value}"
-
-
-def _range(offset: int | None, length: int | None, size: int) -> tuple[int, int]:
-    """The bytes to read. What goes past the end is clipped; a start at or past the end can't be satisfied."""
-    start = offset or 0
-    if start >= size and not (size == 0 and offset is None and length is None):
-        raise BadRequestError(f"Blob range is not satisfiable: it starts at {start} and the Blob has {size} bytes")
-    return start, size if length is None else min(start + length, size)
 
 
 def _deliver(pieces: Iterator[bytes], expected: int, out: Path | None) -> None:

@@ -31,7 +31,9 @@ def validate(invocation: Invocation, config: str) -> None:
     from omnigraph.cluster.commands.plan import validate as run
 
     report = run(config, read_pipeline_text)
-    _print(invocation, report, cluster_reports.validate_lines(report))
+    counts = f"{len(report.resources)} resource(s), {len(report.dependencies)} dependency edge(s)"
+    head = f"cluster config valid: {counts}" if report.ok else "cluster config invalid"
+    _print(invocation, report, [head, *map(str, report.diagnostics)])
 
 
 @config_option
@@ -63,7 +65,9 @@ def approve(invocation: Invocation, resource: str, config: str) -> None:
     from omnigraph.cluster.commands.plan import approve as run
 
     report = run(config, resource, read_pipeline_text, approver=approver)
-    _print(invocation, report, cluster_reports.approve_lines(report))
+    approved = f"cluster approve: {report.operation} {report.resource} approved by {report.approved_by}"
+    head = f"{approved} (approval {report.approval_id})" if report.ok else "cluster approve failed"
+    _print(invocation, report, [head, *map(str, report.diagnostics)])
 
 
 @config_option
@@ -93,7 +97,8 @@ def force_unlock(invocation: Invocation, lock_id: str, config: str) -> None:
     from omnigraph.cluster.commands.status import force_unlock as run
 
     report, lock = run(config, lock_id)
-    _print(invocation, report, cluster_reports.unlock_lines(report, lock))
+    head = f"cluster force-unlock: removed lock ({lock})" if report.ok else "cluster force-unlock failed"
+    _print(invocation, report, [head, *map(str, report.diagnostics)])
 
 
 @config_option

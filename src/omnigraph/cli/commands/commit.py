@@ -5,6 +5,7 @@ The `changes` commands follow a branch commit by commit, from a baseline or a cu
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -25,7 +26,7 @@ from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import GraphApi
-    from omnigraph.api.history import ChangeScope, ChangeSet, CommitSummary
+    from omnigraph.api.history import ChangeScope, CommitSummary
 
 
 commit_argument = click.argument("commit_id", help="The commit.", metavar="ID")
@@ -157,16 +158,13 @@ def baseline(invocation: Invocation, out: Path, branch: str, scope: ChangeScope)
 def diff(invocation: Invocation, before: str, after: str, scope: ChangeScope) -> None:
     with invocation.open() as graph, working("comparing states"):
         changes = graph.diff(_state(graph, before), _state(graph, after), scope)
-    invocation.print(changes, _diff_lines(changes), history.diff_style)
+    totals = ", ".join(count_noun(changes.count(op), op) for op in Operation)
+    versions = f"from version {changes.from_graph_manifest_version} to {changes.to_graph_manifest_version}"
+    lines = itertools.chain(map(history.describe_entity, changes.changes), [f"{totals} {versions}"])
+    invocation.print(changes, lines, history.diff_style)
 
 
 def _state(graph: GraphApi, text: str) -> str:
     """A branch or a commit as it is; `branch@version` as the commit it means."""
     branch, at, version = text.rpartition("@")
     return graph.resolve_snapshot(branch, version=int(version)) if at and version.isdecimal() else text
-
-
-def _diff_lines(diff: ChangeSet) -> Iterator[str]:
-    yield from map(history.describe_entity, diff.changes)
-    totals = ", ".join(count_noun(diff.count(op), op) for op in Operation)
-    yield f"{totals} from version {diff.from_graph_manifest_version} to {diff.to_graph_manifest_version}"

@@ -228,9 +228,8 @@ def _check_server(scope: ServerScope, config: OperatorConfig) -> Iterator[Check]
         with urlopen(f"{base}/healthz", timeout=_WAIT_SECONDS) as response:
             health = json_text.loads(response.read())
     except HTTPError as error:
-        yield Check(
-            "server", Health.BROKEN, f"{base} answers with {error.code}", "check the URL: is it an OmniGraph server?"
-        )
+        remedy = "check the URL: is it an OmniGraph server?"
+        yield Check("server", Health.BROKEN, f"{base} answers with {error.code}", remedy)
         return
     except (URLError, OSError, ValueError) as error:
         message = f"{base} does not answer: {getattr(error, 'reason', error)}"
@@ -255,6 +254,5 @@ def _check_access(scope: ServerScope, config: OperatorConfig) -> Check:
             return Check("access", Health.OK, "the server accepts the token and lists no graphs for it")
         return Check("access", Health.WARNING, str(error), "ask the maintainer of the graph's policy")
     except OmniGraphError as error:
-        return Check(
-            "access", Health.BROKEN, str(error), "check the name of the graph; `omnigraph graphs list` shows them"
-        )
+        remedy = "check the name of the graph; `omnigraph graphs list` shows them"
+        return Check("access", Health.BROKEN, str(error), remedy)

@@ -55,7 +55,12 @@ def mcp(
     names = [host_flag(name) for name in allowed_host]
     if names and http is None:
         raise UsageError("--allowed-host is about --http; stdin and stdout are the caller's own")
-    place = None if http is None else _bind_address(http, unauthenticated)
+    place = None if http is None else address(http, "--http")
+    if place is not None and place[0] not in _LOOPBACK and not unauthenticated:
+        raise BadRequestError(
+            f"--http {http} would let everybody who reaches this machine use the graph; use `omnigraph serve`, "
+            "which asks for tokens and offers /graphs/<id>/mcp, or add --unauthenticated if that is what you want"
+        )
     texts = [(str(path), read_source(path)) for path in queries]
     with name_missing_extra("this"), ExitStack() as opened:
         from omnigraph.mcp.connections import serve_http, serve_stdio
@@ -105,13 +110,3 @@ def _open_cluster_graph(invocation: Invocation) -> Iterator[GraphApi]:
             raise BadRequestError(f"the cluster has rules for graph '{graph_id}': say who asks with --as <actor>")
         else:
             yield graph.acting_for(actor)
-
-
-def _bind_address(bind: str, unauthenticated: bool) -> tuple[str, int]:
-    host, port = address(bind, "--http")
-    if host not in _LOOPBACK and not unauthenticated:
-        raise BadRequestError(
-            f"--http {bind} would let everybody who reaches this machine use the graph; use `omnigraph serve`, "
-            "which asks for tokens and offers /graphs/<id>/mcp, or add --unauthenticated if that is what you want"
-        )
-    return host, port

@@ -6,7 +6,8 @@ server by a name of the operator's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -108,7 +109,7 @@ def mutate(
 @params.format_option
 def shell(invocation: Invocation, branch: str, queries: tuple[Path, ...], format: ReadFormat | None) -> None:
     from omnigraph.cli.shell_session import Session
-    from omnigraph.cli.shell_terminal import converse, is_interactive, run_piped
+    from omnigraph.cli.shell_terminal import converse, run_piped
 
     target = invocation.target
     with invocation.open() as graph:
@@ -122,7 +123,7 @@ def shell(invocation: Invocation, branch: str, queries: tuple[Path, ...], format
                 print_warning(f"the stored queries can't be listed: {error}")
         for file in queries:
             session.take_queries(file)
-        if is_interactive():
+        if sys.stdin.isatty() and sys.stdout.isatty():
             code = converse(session, f"omnigraph shell → {target.uri} ({target.access}); :help, or Ctrl-D to leave")
         else:
             code = run_piped(session)
@@ -188,7 +189,7 @@ def alias(
     ReadPrinter.chosen(shown or None, config.defaults).show(rows)
 
 
-def _positional(declared: Alias, texts: Sequence[str]) -> dict[str, Any]:
+def _positional(declared: Alias, texts: tuple[str, ...]) -> dict[str, Any]:
     """Arguments by their declared names: JSON where it is, a text where it is not."""
     if len(texts) > len(declared.args):
         names = f" ({', '.join(declared.args)})" if declared.args else ""

@@ -158,7 +158,11 @@ name_argument = click.argument("name", help="The server, as the configuration ca
 def login(invocation: Invocation, name: str, token: str | None) -> None:
     from omnigraph.cli.printing.reports import LoggedIn
 
-    token = (_read_token() if token is None else token).strip()
+    if token is None and sys.stdin.isatty():
+        from getpass import getpass
+
+        token = getpass("token: ", stream=sys.stderr)
+    token = (sys.stdin.readline() if token is None else token).strip()
     if not token:
         raise BadRequestError("no token provided; give --token, or write it to stdin")
     config = invocation.config
@@ -176,15 +180,6 @@ def logout(invocation: Invocation, name: str) -> None:
 
     path = forget_token(name)
     invocation.print(LoggedOut(name, str(path)), [f"removed credential for '{name}' from {path}"])
-
-
-def _read_token() -> str:
-    """One line, which a terminal does not show."""
-    if sys.stdin.isatty():
-        from getpass import getpass
-
-        return getpass("token: ", stream=sys.stderr)
-    return sys.stdin.readline()
 
 
 @json_option

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 _MARKS = {ResourceOperation.CREATE: "+", ResourceOperation.UPDATE: "~", ResourceOperation.DELETE: "-"}
 
 
-def validate_lines(report: reports.ClusterValidated) -> list[str]:
-    resources, edges = len(report.resources), len(report.dependencies)
-    valid = f"cluster config valid: {resources} resource(s), {edges} dependency edge(s)"
-    return [valid if report.ok else "cluster config invalid", *map(str, report.diagnostics)]
-
-
 def plan_lines(plan: PlanReview, *, for_review: bool) -> list[str]:
     report = plan.output
     planned = f"cluster plan: {len(report.changes)} change(s), {len(report.approvals_required)} approval gate(s)"
@@ -110,12 +104,6 @@ def apply_lines(report: reports.ClusterApplied, *, for_review: bool) -> list[str
     return [*lines, *map(str, report.diagnostics)]
 
 
-def approve_lines(report: reports.ClusterApproved) -> list[str]:
-    approved = f"cluster approve: {report.operation} {report.resource} approved by {report.approved_by}"
-    head = f"{approved} (approval {report.approval_id})" if report.ok else "cluster approve failed"
-    return [head, *map(str, report.diagnostics)]
-
-
 def status(report: reports.ClusterStatus, *, for_review: bool) -> list[str]:
     state = report.state_observations
     if not report.ok:
@@ -153,11 +141,6 @@ def refresh_lines(report: reports.ClusterObserved, *, for_review: bool) -> list[
     if for_review and report.ok and any("graph_missing" in s.conditions for s in report.resource_statuses.values()):
         lines.append("  the next apply makes what is missing")
     return [*lines, *map(str, report.diagnostics)]
-
-
-def unlock_lines(report: reports.ClusterUnlocked, lock: object) -> list[str]:
-    head = f"cluster force-unlock: removed lock ({lock})" if report.ok else "cluster force-unlock failed"
-    return [head, *map(str, report.diagnostics)]
 
 
 def history(report: reports.ClusterHistory) -> list[str]:

@@ -46,14 +46,7 @@ from omnigraph.cluster.resources import (
     schema_address,
     warning,
 )
-from omnigraph.cluster.state import (
-    ApprovalRecord,
-    GraphTombstone,
-    StateBuilder,
-    StatusKind,
-    Written,
-    file_digest,
-)
+from omnigraph.cluster.state import ApprovalRecord, GraphTombstone, StateBuilder, StatusKind, Written, file_digest
 from omnigraph.cluster.state_ledger import LedgerRevision, timestamp
 from omnigraph.cluster.storage_root import graph_folder, remove_graph_folder
 from omnigraph.engine.export import RUNNING_EXPORTS
@@ -103,14 +96,9 @@ class GraphChanges:
                 self.findings.append(error("graph_delete_export_in_progress", change.resource, message))
                 self.failed[change.resource] = DELETE.failed
 
-    def skip_deletes(self, changes: tuple[ClusterChange, ...]) -> None:
-        """Delete nothing in a run in which another step failed."""
-        for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
-            self._skip(change.resource, DELETE)
-
     def _step(self, change: ClusterChange, step: Step) -> None:
         if self.failed:
-            self._skip(change.resource, step)
+            self.skip(change.resource, step)
             return
         graph_id = address_of(change).name
         view, source = self.views.graphs[graph_id], self.desired.sources[schema_address(graph_id)]
@@ -145,7 +133,7 @@ class GraphChanges:
             schema_matches_desired=True,
         )
 
-    def _skip(self, resource: str, step: Step) -> None:
+    def skip(self, resource: str, step: Step) -> None:
         message = "it was not tried, because an earlier step failed; run apply again"
         self.findings.append(warning(step.skipped, resource, message))
         self.failed[resource] = step.skipped
@@ -229,7 +217,8 @@ class _Run:
         graph_changes.run(preview.changes)
         if graph_changes.failed:
             session.ledger.refuse_overtaken(self.base)
-            graph_changes.skip_deletes(preview.changes)
+            for change in deletes:
+                graph_changes.skip(change.resource, DELETE)
         else:
             graph_changes.refuse_exported(preview.changes)
         session.findings += graph_changes.findings
@@ -281,15 +270,12 @@ class _Run:
         if findings:
             raise ClusterError(findings)
 
-    def _next_state(
-        self, preview: Preview, graph_changes: GraphChanges, approvals: dict[str, Approval]
-    ) -> StateBuilder:
-        """The next state: with the applied changes, without deleted resources, and with the status of blocked
-        changes."""
+    def _next_state(self, preview: Preview, made: GraphChanges, approvals: dict[str, Approval]) -> StateBuilder:
+        """The next state: with the applied changes, without deleted resources, with the status of blocked changes."""
         builder, desired = preview.builder, self.desired
         for change in self.changes:
             self._record(builder, change)
-        builder.observations.update(graph_changes.observations)
+        builder.observations.update(made.observations)
         for resource, approval in approvals.items():
             builder.forget_graph(resource.removeprefix("graph."))
             now, approval_id = timestamp(), approval.approval_id
@@ -347,8 +333,7 @@ class _Run:
             remove_graph_folder(self.session.objects, folder)
         except StorageError as problem:
             remains = f"files below {folder} are still there; the next apply removes them ({problem})"
-            message = f"it is deleted, but {remains}"
-            self.session.findings.append(error(DELETE.failed, path, message))
+            self.session.findings.append(error(DELETE.failed, path, f"it is deleted, but {remains}"))
 
 
 def _update_statuses(builder: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:

@@ -155,7 +155,7 @@ def _plan_changes(session: Session, desired: Desired, *, for_review: bool) -> _P
         for change in changes
         if change.operation is ResourceOperation.UPDATE
     }
-    return changes, gates, _text_differences(session.catalog, desired, changes), settings
+    return changes, gates, _changed_lines(session.catalog, desired, changes), settings
 
 
 def _with_migration(session: Session, desired: Desired, preview: Preview, change: ClusterChange) -> ClusterChange:
@@ -173,9 +173,7 @@ def _with_migration(session: Session, desired: Desired, preview: Preview, change
     return msgspec.structs.replace(change, migration=steps)
 
 
-def _text_differences(
-    catalog: PayloadStore, desired: Desired, changes: tuple[ClusterChange, ...]
-) -> dict[str, list[str]]:
+def _changed_lines(catalog: PayloadStore, desired: Desired, changes: tuple[ClusterChange, ...]) -> dict[str, list[str]]:
     """The changed lines of every updated query, policy and pipeline."""
     differences = {}
     for change in changes:

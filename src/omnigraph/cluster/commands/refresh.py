@@ -87,7 +87,6 @@ def _verify_payloads(session: Session, builder: StateBuilder) -> None:
 
 
 def _observe(session: Session, builder: StateBuilder, view: GraphView, desired: Desired) -> None:
-    """Record one graph as it is."""
     graph_id = view.graph_id
     graph, schema = graph_address(graph_id), schema_address(graph_id)
     wanted = desired.resources[schema].digest if schema in desired.resources else None

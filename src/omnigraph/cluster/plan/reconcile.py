@@ -115,23 +115,23 @@ def reconcile(
 
 
 def _reconcile_graph(
-    reconciliation: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None
+    result: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None
 ) -> None:
-    builder = reconciliation.builder
+    builder = result.builder
     graph, schema = graph_address(graph_id), schema_address(graph_id)
     is_recorded = graph in builder.resources
     before = builder.resources[schema].digest if schema in builder.resources else None
     match view.standing:
-        case None if graph_id in reconciliation.views.strays:
+        case None if graph_id in result.views.strays:
             pass
         case None:
             message = f"it can't be read: {view.problem}"
-            reconciliation.hold_up(graph_id, error("graph_observation_error", graph, message))
+            result.hold_up(graph_id, error("graph_observation_error", graph, message))
         case Standing.GRAPH:
             if is_recorded and view.schema_digest == before:
                 _clear_doubt(builder, graph_id)
             else:
-                _explain(reconciliation, graph_id, view, wanted, actor)
+                _explain(result, graph_id, view, wanted, actor)
         case Standing.NOTHING | Standing.UNFINISHED if not is_recorded:
             _clear_doubt(builder, graph_id, IN_DOUBT - {"graph_missing"})
         case Standing.NOTHING if wanted is not None:
@@ -140,18 +140,16 @@ def _reconcile_graph(
                 "refresh` to accept the loss: the next apply then creates an empty graph"
             )
             builder.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", message)
-            reconciliation.hold_up(graph_id, error("graph_observation_error", graph, message))
+            result.hold_up(graph_id, error("graph_observation_error", graph, message))
         case _ if wanted is not None:
             message = f"{view.uri} is not a graph that can be opened: {view.reason}"
             builder.set_graph_status(graph_id, StatusKind.ERROR, "graph_create_incomplete", message)
-            reconciliation.hold_up(graph_id, error("graph_create_incomplete", graph, message))
+            result.hold_up(graph_id, error("graph_create_incomplete", graph, message))
 
 
-def _explain(
-    reconciliation: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None
-) -> None:
+def _explain(result: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None) -> None:
     """Handle a graph whose schema is not the recorded one."""
-    builder = reconciliation.builder
+    builder = result.builder
     graph = graph_address(graph_id)
     digest = view.schema_digest
     assert digest is not None, "a graph has a schema"
@@ -159,9 +157,9 @@ def _explain(
     try:
         operation = schema_made_by(view.uri)
     except OmniGraphError as problem:
-        if graph_id not in reconciliation.views.strays:
+        if graph_id not in result.views.strays:
             message = f"its history can't be read: {problem}"
-            reconciliation.hold_up(graph_id, error("graph_observation_error", graph, message))
+            result.hold_up(graph_id, error("graph_observation_error", graph, message))
         return
     if operation is not None or digest == wanted:
         kind = "schema_apply" if is_recorded else "graph_create"
@@ -172,14 +170,14 @@ def _explain(
         )
         what = "changed the schema" if is_recorded else "created the graph"
         message = f"an apply {what} and died before it recorded that; it is recorded now"
-        reconciliation.findings.append(warning(ROLLED_FORWARD, graph, message))
-    elif graph_id not in reconciliation.views.strays:
+        result.findings.append(warning(ROLLED_FORWARD, graph, message))
+    elif graph_id not in result.views.strays:
         message = (
             f"its schema ({digest[:12]}) is neither the recorded nor the declared one, and no apply made it; "
             "run `omnigraph cluster refresh` to record it, then plan again"
         )
         builder.set_graph_status(graph_id, StatusKind.DRIFTED, "actual_applied_state_pending", message)
-        reconciliation.hold_up(graph_id, warning(PENDING, graph, message))
+        result.hold_up(graph_id, warning(PENDING, graph, message))
 
 
 def _clear_doubt(builder: StateBuilder, graph_id: str, doubts: frozenset[str] = IN_DOUBT) -> None:

@@ -113,9 +113,7 @@ class EntityRecords:
         """One line per entity, in the order of the table. Offsets choose rows of one fragment that has lost none."""
         return (line for _, line in self.by_id(fragment_ids, offsets))
 
-    def by_id(
-        self, fragment_ids: Sequence[int], offsets: NDArray[np.int64] | None = None
-    ) -> Iterator[tuple[str, bytes]]:
+    def by_id(self, fragments: Sequence[int], offsets: NDArray[np.int64] | None = None) -> Iterator[tuple[str, bytes]]:
         """The same lines, each with the id of its entity."""
         from omnigraph.engine.export import entity_batches
         from omnigraph.engine.rows.export_form import record_lines
@@ -124,7 +122,7 @@ class EntityRecords:
         from omnigraph.storage.tables.rows import row_ids_of
 
         entities = TypeState(TableReader(self.location), self.type, self.state)
-        row_ids = row_ids_of(entities.table.read([], row_ids=True, fragments=fragment_ids))
+        row_ids = row_ids_of(entities.table.read([], row_ids=True, fragments=fragments))
         for rows in entity_batches(entities, row_ids if offsets is None else row_ids[offsets]):
             yield from zip(rows.column("id").to_pylist(), record_lines(self.type, rows, self.dates), strict=True)
 

@@ -65,11 +65,10 @@ class BulkCompaction:
         compacted = {key: CompactedTable(state) for key, state in self._tables.items()}
         for key, texts in by_table.items():
             reports = [json.loads(text) for text in texts]
-            compacted[key] = CompactedTable(
-                self._staging.apply_compaction(self._tables[key], texts).state,
-                sum(len(report["original_fragments"]) for report in reports),
-                sum(len(report["new_fragments"]) for report in reports),
-            )
+            state = self._staging.apply_compaction(self._tables[key], texts).state
+            removed = sum(len(report["original_fragments"]) for report in reports)
+            added = sum(len(report["new_fragments"]) for report in reports)
+            compacted[key] = CompactedTable(state, removed, added)
         return compacted
 
 

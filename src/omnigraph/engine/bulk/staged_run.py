@@ -164,9 +164,8 @@ class StagedRun:
         """Node tables that endpoints were looked up in, and edges of replaced nodes. Written tables need no mention."""
         edges = [t.type for t in self.types("edge") if isinstance(t.type, EdgeType)]
         nodes = {f"node:{name}" for edge in edges for name in (edge.from_type, edge.to_type)}
-        touched = {
-            edge.type_key for t in self.types("node") if t.replaces for edge in self.catalog.incident_edges(t.type.name)
-        }
+        replaced = [t.type.name for t in self.types("node") if t.replaces]
+        touched = {edge.type_key for name in replaced for edge in self.catalog.incident_edges(name)}
         return ReadSet(tables=frozenset((nodes | touched) - self.by_key.keys()))
 
 
@@ -239,9 +238,8 @@ class FrameCommit:
         gone = by_fragment([*superseded, *replaced])
         remaining = {fragment: delete_rows(incoming.remote, fragment, offsets) for fragment, offsets in gone.items()}
         final = staging.without_rows(staged, remaining)
-        counts = ChangeCounts(
-            inserted=rows.num_rows - len(replaced), updated=len(replaced), deleted=base.rows if replaces else 0
-        )
+        updated, deleted = len(replaced), base.rows if replaces else 0
+        counts = ChangeCounts(inserted=rows.num_rows - updated, updated=updated, deleted=deleted)
         return PublishPlan(staged={key: StagedTable(final.state, counts)}, read_set=read_set)
 
 

@@ -154,9 +154,8 @@ def unseal(text: str, shape: type[Position]) -> Position:
             raise ChangeCursorRejectedError(f"unsupported token version {header.token}")
         wanted = str(shape.__struct_config__.tag)
         if header.kind != wanted:
-            raise ChangeCursorRejectedError(
-                f"this is {_NAMES.get(header.kind, 'another kind of token')}, not {_NAMES[wanted]}"
-            )
+            found = _NAMES.get(header.kind, "another kind of token")
+            raise ChangeCursorRejectedError(f"this is {found}, not {_NAMES[wanted]}")
         position: Position = _POSITIONS[shape].decode(data)
         return position
     except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError):

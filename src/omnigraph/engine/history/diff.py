@@ -115,11 +115,9 @@ def delta_of_rows(pair: TypePair, old: pa.Table, new: pa.Table) -> TypeDelta:
     common, partners = new.filter(pc.is_valid(positions)), old.take(positions.drop_null())
     changed = pa.array(~_equal_rows(pair, partners, common))
     gone = pc.invert(pc.is_in(old.column("id"), value_set=new.column("id")))
-    parts = [
-        rows_with_op(new.filter(pc.is_null(positions)), Operation.INSERT),
-        rows_with_op(common.filter(changed), Operation.UPDATE, partners.filter(changed).column(ROW_ID)),
-        rows_with_op(old.filter(gone), Operation.DELETE),
-    ]
+    inserted = rows_with_op(new.filter(pc.is_null(positions)), Operation.INSERT)
+    updated = rows_with_op(common.filter(changed), Operation.UPDATE, partners.filter(changed).column(ROW_ID))
+    parts = [inserted, updated, rows_with_op(old.filter(gone), Operation.DELETE)]
     return TypeDelta(pair, pa.concat_tables(parts).sort_by("id"))
 
 
@@ -183,12 +181,8 @@ def _equal_blob_cells(column: str, left: _BlobSide, right: _BlobSide, still_equa
     references = here.external & there.external & (here.position == there.position) & (here.size == there.size)
     same |= references & equal_values(here.uri, there.uri)
     candidates = np.flatnonzero(here.managed & there.managed & (here.size == there.size) & still_equal)
-    pairs = zip(
-        left[0].table.blobs(column, left[1][candidates]),
-        right[0].table.blobs(column, right[1][candidates]),
-        strict=True,
-    )
-    same[candidates] = [mine.equals(other) for mine, other in pairs]
+    mine, other = (state.table.blobs(column, row_ids[candidates]) for state, row_ids, _ in (left, right))
+    same[candidates] = [blob.equals(there) for blob, there in zip(mine, other, strict=True)]
     return same
 
 

@@ -182,9 +182,8 @@ def _version_on_chain(root: GraphRoot, head: BranchHead, commit_id: str) -> int:
         entry = log_walk.at_versions(root, head.ref, [version])[0]
         if entry.commit.id == commit_id:
             return version
-    raise ChangeCursorRejectedError(
-        f"commit '{commit_id}' is not in the first-parent history of branch '{head.ref.branch}'"
-    )
+    branch = head.ref.branch
+    raise ChangeCursorRejectedError(f"commit '{commit_id}' is not in the first-parent history of branch '{branch}'")
 
 
 def _refuse_foreign(root: GraphRoot, head: BranchHead, selected: str, token: FeedCursor | FeedPosition) -> None:

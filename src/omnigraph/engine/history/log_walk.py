@@ -36,10 +36,9 @@ def commits(root: GraphRoot, head: BranchHead, *, limit: int, before: int | None
 
 
 def at_version(root: GraphRoot, head: BranchHead, version: int) -> LogEntry:
-    if not 1 <= version <= head.entry.version:
-        raise NotFoundError(
-            f"branch '{head.ref.branch}' has no version {version}; it goes from 1 to {head.entry.version}"
-        )
+    newest = head.entry.version
+    if not 1 <= version <= newest:
+        raise NotFoundError(f"branch '{head.ref.branch}' has no version {version}; it goes from 1 to {newest}")
     return at_versions(root, head.ref, [version])[0]
 
 

@@ -136,7 +136,11 @@ def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, inte
             merged = plan.stage_tables()
             staged = {key: table for key, table in merged.items() if target.entry.tables.get(key) != table.state}
             tables, schema = {key: table.state for key, table in merged.items()}, plan.schema
-        _refuse_ended_source(txn.root, source)
+        try:
+            txn.root.log.head(source.ref)
+        except BranchNotFoundError:  # a source that only advanced meanwhile is fine
+            name, commit_id = source.ref.branch, source.entry.commit.id
+            raise ReadSetChangedError(f"graph_head:{name}", commit_id, "a deleted branch") from None
         return PublishPlan(
             staged=staged,
             added={key: state for key, state in tables.items() if key not in staged},
@@ -158,15 +162,10 @@ def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, inte
 
 
 def _intent(request: MergeRequest) -> Intent:
-    decided = request.resolutions
+    decided, actor, key = request.resolutions, request.actor, request.idempotency_key
     parts = sorted(decided.kinds.items()), sorted(decided.by_entity.items())
-    return Intent(
-        kind="merge",
-        actor=request.actor,
-        message=request.message,
-        idempotency_key=request.idempotency_key,
-        request_digest=RequestDigest("merge", request.source, request.target, *parts).text,
-    )
+    digest = RequestDigest("merge", request.source, request.target, *parts).text
+    return Intent(kind="merge", actor=actor, message=request.message, idempotency_key=key, request_digest=digest)
 
 
 def _relation(root: GraphRoot, source: BranchHead, target: BranchHead) -> tuple[MergeOutcome, LogEntry | None]:
@@ -210,15 +209,6 @@ def _outcome(entry: LogEntry) -> MergeOutcome:
     if details is None:
         raise ConflictError("this idempotency key belongs to a write that is not a merge; choose another key")
     return MergeOutcome(details["outcome"])
-
-
-def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
-    """Refuse a source that was deleted meanwhile; one that only advanced is fine."""
-    try:
-        root.log.head(source.ref)
-    except BranchNotFoundError:
-        name = source.ref.branch
-        raise ReadSetChangedError(f"graph_head:{name}", source.entry.commit.id, "a deleted branch") from None
 
 
 def _delete_source(

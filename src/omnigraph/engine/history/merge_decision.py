@@ -79,11 +79,8 @@ def decide_entities(
             to_source.append(_as_received(other, mine))
     to_target.append(_restore([i for i, side in overrides.items() if side is Side.THEIRS], giving, taking))
     to_source.append(_restore([i for i, side in overrides.items() if side is Side.OURS], taking, giving))
-    return Decision(
-        TypeDelta(TypePair(taking, giving), pa.concat_tables(to_target).sort_by("id")),
-        TypeDelta(TypePair(giving, taking), pa.concat_tables(to_source).sort_by("id")),
-        conflicts,
-    )
+    gained = TypeDelta(TypePair(taking, giving), pa.concat_tables(to_target).sort_by("id"))
+    return Decision(gained, TypeDelta(TypePair(giving, taking), pa.concat_tables(to_source).sort_by("id")), conflicts)
 
 
 def _disagreements(
@@ -121,12 +118,9 @@ def _restore(ids: Sequence[str], giver: TypeState, receiver: TypeState) -> pa.Ta
     """Whatever the giver has under these ids, also when that means nothing."""
     there, here = giver.keys_among(ids), receiver.keys_among(ids)
     present = pc.is_in(there.column("id"), value_set=here.column("id"))
-    parts = [
-        rows_with_op(there.filter(present), Operation.UPDATE),
-        rows_with_op(there.filter(pc.invert(present)), Operation.INSERT),
-        rows_with_op(_without(here, there.column("id")), Operation.DELETE),
-    ]
-    return pa.concat_tables(parts)
+    updated = rows_with_op(there.filter(present), Operation.UPDATE)
+    inserted = rows_with_op(there.filter(pc.invert(present)), Operation.INSERT)
+    return pa.concat_tables([updated, inserted, rows_with_op(_without(here, there.column("id")), Operation.DELETE)])
 
 
 # What both sides did to an entity, by the kind of the conflict.
@@ -163,9 +157,8 @@ def schema_conflict(type_key: str, message: str) -> MergeConflict:
 
 def _differing(source: Snapshot, target: Snapshot) -> Iterator[MergeConflict]:
     """Types that the two schemas do not declare alike."""
-    theirs, ours = (
-        {f"{type_.kind}:{type_.name}": type_ for type_ in state.catalog.types()} for state in (source, target)
-    )
+    catalogs = source.catalog, target.catalog
+    theirs, ours = ({f"{type_.kind}:{type_.name}": type_ for type_ in each.types()} for each in catalogs)
     for type_key in sorted(theirs.keys() | ours.keys()):
         mine, other = ours.get(type_key), theirs.get(type_key)
         if mine == other:
@@ -233,12 +226,9 @@ def _with_properties(finding: Finding, entities: Mapping[str, Mapping[str, Entit
     by_side = {side: entities[side].get(entity_id) for side in (BASE, *Side)}
     listed = tuple(_property_conflicts(conflict, *(by_side[side] for side in (BASE, Side.OURS, Side.THEIRS))))
     names = {each.property for each in listed}
-    return replace(
-        conflict,
-        property=conflict.property or (names.pop() if len(names) == 1 else None),
-        properties=listed,
-        absent_in=tuple(str(side) for side, entity in by_side.items() if entity is None),
-    )
+    property = conflict.property or (names.pop() if len(names) == 1 else None)
+    absent = tuple(str(side) for side, entity in by_side.items() if entity is None)
+    return replace(conflict, property=property, properties=listed, absent_in=absent)
 
 
 def _property_conflicts(

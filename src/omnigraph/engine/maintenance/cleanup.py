@@ -95,35 +95,33 @@ class _Table:
     removed_versions: int = 0
 
 
+@dataclass
 class _Cleanup:
     """One cleanup, of all tables or of some folders."""
 
-    def __init__(
-        self,
-        root: GraphRoot,
-        retention: Retention,
-        grace: timedelta,
-        folders: Collection[str] | None = None,
-        *,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> None:
-        self.progress = progress
-        self.root = root
-        self.grace = grace
-        self.folders = folders
-        self.dry_run = dry_run
-        self.now = _own_time() if dry_run else self._store_time_even_if_full()
+    root: GraphRoot
+    retention: Retention
+    grace: timedelta
+    folders: Collection[str] | None = None
+    dry_run: bool = False
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        root = self.root
+        self.now = _own_time() if self.dry_run else self._store_time()
         # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
-        self.unfinished = root.cleanup_journal.records() if dry_run else root.cleanup_journal.take_over()
-        self.first_kept = first_retained(root, root.branches.head(MAIN), retention, self.now)
+        self.unfinished = root.cleanup_journal.records() if self.dry_run else root.cleanup_journal.take_over()
+        self.first_kept = first_retained(root, root.branches.head(MAIN), self.retention, self.now)
 
     def run(self) -> tuple[TableCleaned, ...]:
         tables = [_Table(folder) for folder in self.root.table_folders() if self._reclaimed_below(folder) > 0]
         # Files are listed before heads are read: what was published in between is then known to be needed.
         self._each(tables, self._list, "listing tables")
         roots = self._roots()
-        self._refuse_unreadable_heads(roots)
+        try:
+            list(self.root.workers.map(self.root.reader.open, roots.heads.values()))
+        except OmniGraphError as error:
+            raise ConflictError(f"nothing was removed: the head of a live branch can't be opened ({error})") from error
         self._each(tables, lambda table: self._doom(table, roots), "marking tables")
         if not self.dry_run and (self.unfinished or any(t.doomed for t in tables)):
             self._sweep(tables, roots)
@@ -138,20 +136,17 @@ class _Cleanup:
             released.append(self.first_kept)
         return max(released, default=0)
 
-    def _store_time_even_if_full(self) -> datetime:
-        """A full disk gets room for the few names that a cleanup writes from what can be derived again."""
-        try:
-            return self._store_time()
-        except StorageError as error:
-            if error.kind is not StorageErrorKind.FULL:
-                raise
-            self.root.drop_derived_files()
-            return self._store_time()
-
     def _store_time(self) -> datetime:
         """Ages are those of stored objects, so the time is the store's. A clock that is far from it is a mistake
         somewhere, and what is deleted can't be brought back."""
-        theirs, ours = self.root.cleanup_journal.store_time(), _own_time()
+        try:
+            theirs = self.root.cleanup_journal.store_time()
+        except StorageError as error:
+            if error.kind is not StorageErrorKind.FULL:
+                raise
+            self.root.drop_derived_files()  # they can be derived again, and a cleanup has to write a few names
+            theirs = self.root.cleanup_journal.store_time()
+        ours = _own_time()
         if abs(theirs - ours) > max(self.grace, _CLOCK_TOLERANCE):
             raise ConflictError(
                 f"nothing was removed: this machine's clock says {ours:%Y-%m-%d %H:%M} and the store's "
@@ -163,7 +158,12 @@ class _Cleanup:
         """Pins are read before branches: a writer that removed its pin meanwhile has published, and is found there."""
         roots = _Roots()
         try:
-            roots.pins = self._valid_pins()
+            pins = self.root.pins.all()
+            # A write that pinned something longer ago than the grace period refuses to publish.
+            expired = [pin for pin in pins if pin.since < self.now - GRACE]
+            if expired and not self.dry_run:
+                self.root.pins.forget(expired)
+            roots.pins = [pin for pin in pins if pin not in expired]
             refs = self.root.branches.all()
             live = {ref.branch_id for ref in refs}
             for ref in refs:
@@ -186,14 +186,6 @@ class _Cleanup:
         except OmniGraphError as error:
             raise ConflictError(f"nothing was removed: a branch can't be read ({error})") from error
         return roots
-
-    def _valid_pins(self) -> list[Pin]:
-        """A write that pinned something longer ago than the grace period refuses to publish."""
-        pins = self.root.pins.all()
-        expired = [pin for pin in pins if pin.since < self.now - GRACE]
-        if expired and not self.dry_run:
-            self.root.pins.forget(expired)
-        return [pin for pin in pins if pin not in expired]
 
     def _keep_main(self, main: BranchHead, roots: _Roots) -> None:
         head = main.entry.version
@@ -226,12 +218,6 @@ class _Cleanup:
     def _entries(self, ref: BranchRef, versions: range) -> Iterable[LogEntry]:
         for start in range(0, len(versions), _ENTRIES_AT_ONCE):
             yield from log_walk.at_versions(self.root, ref, list(versions[start : start + _ENTRIES_AT_ONCE]))
-
-    def _refuse_unreadable_heads(self, roots: _Roots) -> None:
-        try:
-            list(self.root.workers.map(self.root.reader.open, roots.heads.values()))
-        except OmniGraphError as error:
-            raise ConflictError(f"nothing was removed: the head of a live branch can't be opened ({error})") from error
 
     def _list(self, table: _Table) -> None:
         table.files = [table_file(table.folder, stored) for stored in self.root.objects.below(table.folder)]

@@ -104,11 +104,7 @@ class _Optimization:
             again = partial(_replay, works, txn.base.schema, last)
             try:
                 published = self.workspace.publish(txn, _plan_of(works), again)
-            except _WorkVoidError:
-                continue
-            except ReadSetChangedError:
-                if last:
-                    break
+            except (_WorkVoidError, ReadSetChangedError):
                 continue
             return self._report(types, works, published)
         return self._report(types, works, None)

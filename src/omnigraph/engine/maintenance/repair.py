@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from omnigraph.api.enums import Action, Classification, LoadMode
 from omnigraph.api.maintenance import METADATA_ROW, Problem, RepairReport, TableRepaired
 from omnigraph.engine.maintenance.declared_indexes import declared_indexes, table_types
-from omnigraph.engine.maintenance.verify import CheckedLog, Examination, TableProblems, examine
+from omnigraph.engine.maintenance.verify import CheckedLog, Examination, examine
 from omnigraph.engine.observers import Progress
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
@@ -63,11 +63,10 @@ def repair(
     if force and not confirm:
         raise BadRequestError("force requires confirm")
     examination = examine(workspace, progress)
-    of_logs = [
-        _torn_log(workspace.root, examination, log, log.torn, confirm, force) for log in examination.logs if log.torn
-    ]
-    reported = {log.torn for log in examination.logs}
-    main = next(log for log in examination.logs if log.ref.branch == MAIN)
+    root, logs = workspace.root, examination.logs
+    of_logs = [_torn_log(root, examination, log, log.torn, confirm, force) for log in logs if log.torn]
+    reported = {log.torn for log in logs}
+    main = next(log for log in logs if log.ref.branch == MAIN)
     findings = [] if main.head is None else _tables_of_main(workspace, main.head, examination)
     reported |= {problem.path or problem.reason for problem in _problems_of(examination, main.head)}
     reported |= {problem.path for problem in examination.topologies.values()}
@@ -76,7 +75,7 @@ def repair(
         for problem in examination.report.problems
         if (problem.path or problem.reason) not in reported
     ]
-    others += [_topology_row(workspace.root, main, *damage, confirm) for damage in examination.topologies.items()]
+    others += [_topology_row(root, main, *damage, confirm) for damage in examination.topologies.items()]
     version, rows = None, [finding.row for finding in findings]
     if confirm:
         version, rows = _act(workspace, findings, force=force, actor=actor)
@@ -147,17 +146,16 @@ def _tables_of_main(workspace: Workspace, head: LogEntry, examination: Examinati
         published = snapshot.table_versions()
 
     def finding_of(type_key: str) -> _Finding:
-        state = head.tables[type_key]
-        checked = examination.tables[state.path, state.version]
-        return _examine(snapshot, type_key, types.get(type_key), published[type_key], checked)
+        return _examine(snapshot, type_key, types.get(type_key), published[type_key], examination)
 
     return list(workspace.root.workers.map(finding_of, sorted(head.tables)))
 
 
 def _examine(
-    snapshot: Snapshot, type_key: str, type_: TableType | None, published: int, checked: TableProblems
+    snapshot: Snapshot, type_key: str, type_: TableType | None, published: int, examination: Examination
 ) -> _Finding:
     state = snapshot.entry.tables[type_key]
+    checked = examination.tables[state.path, state.version]
     row = TableRepaired(
         type_key=type_key,
         published_dataset_version=published,

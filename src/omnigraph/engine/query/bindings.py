@@ -73,12 +73,8 @@ def total(counts: Counts) -> int:
 def readable(counts: Counts) -> Counts:
     """The counts, checked before they are read."""
     if len(counts) and int(counts.min()) < 0:
-        raise ResourceLimitError(
-            "counted rows",
-            LARGEST_COUNT,
-            LARGEST_COUNT + 1,
-            "the match has more rows than a 64-bit count can tell; narrow it with pins, filters or fewer hops",
-        )
+        remedy = "the match has more rows than a 64-bit count can tell; narrow it with pins, filters or fewer hops"
+        raise ResourceLimitError("counted rows", LARGEST_COUNT, LARGEST_COUNT + 1, remedy)
     return counts
 
 
@@ -154,13 +150,10 @@ class Bindings:
 
 def concatenate(parts: Sequence[Bindings]) -> Bindings:
     """The rows of all parts, which bind the same variables, in order. Weighted rows are never concatenated."""
-    first = parts[0]
     if len(parts) == 1:
-        return first
-    return Bindings(
-        {variable: np.concatenate([part.rows[variable] for part in parts]) for variable in first.rows},
-        sum(part.length for part in parts),
-    )
+        return parts[0]
+    columns = {variable: np.concatenate([part.rows[variable] for part in parts]) for variable in parts[0].rows}
+    return Bindings(columns, sum(part.length for part in parts))
 
 
 def _repeat(
@@ -219,8 +212,7 @@ class RowSpace:
 
     @cached_property
     def _table(self) -> NDArray[np.int64] | None:
-        if not len(self._rows):
-            return None
+        """The number of each row id of a set that is not empty; None where it would be mostly gaps."""
         span = int(self._rows[-1]) - int(self._rows[0]) + 1
         if span > _SPARSEST_TABLE * len(self._rows):
             return None
@@ -269,17 +261,14 @@ class GrownRowSpace(RowSpace):
         """`late` are ascending and all beyond those of `early`."""
         super().__init__(late)
         self.early = early
-        self._whole: RowIds | None = None
 
     @property
     def late(self) -> RowIds:
         return self._rows
 
-    @property
+    @cached_property
     def rows(self) -> RowIds:
-        if self._whole is None:
-            self._whole = np.concatenate((self.early.rows, self.late))
-        return self._whole
+        return np.concatenate((self.early.rows, self.late))
 
     def __len__(self) -> int:
         return len(self.early) + len(self.late)

@@ -91,12 +91,8 @@ class MemoryBudget:
         self.check()
         needed = self.held + nbytes
         if needed > self.limit:
-            raise ResourceLimitError(
-                "query_memory_bytes",
-                self.limit,
-                needed,
-                "narrow the match with pins or filters, add a limit, or raise the query's memory limit",
-            )
+            remedy = "narrow the match with pins or filters, add a limit, or raise the query's memory limit"
+            raise ResourceLimitError("query_memory_bytes", self.limit, needed, remedy)
 
     def hold(self, nbytes: int) -> None:
         """About to keep this much until the query ends."""

@@ -94,9 +94,8 @@ def reorder(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> pa.
     """Some rows of a column of any size, in the order asked for. Only those are copied."""
     chunks = column.chunks
     starts = np.cumsum([0, *map(len, chunks)])
-    sizes = np.concatenate(
-        [np.zeros(0, np.int64), *(np.full(len(chunk), 1, np.int64) * value_bytes(chunk) for chunk in chunks)]
-    )
+    chunk_sizes = [np.full(len(chunk), 1, np.int64) * value_bytes(chunk) for chunk in chunks]
+    sizes = np.concatenate([np.zeros(0, np.int64), *chunk_sizes])
 
     def arrays() -> Iterator[pa.Array]:
         for part in _fitting_parts(lambda part: sizes[rows[part]], len(rows), budget, 1 << 16, kept=True):

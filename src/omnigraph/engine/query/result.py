@@ -41,14 +41,10 @@ class OperatorProfile:
             entries += entry.inputs
         reports: dict[int, contract.OperatorProfile] = {}
         for entry in reversed(entries):
-            reports[id(entry)] = contract.OperatorProfile(
-                entry.operator,
-                entry.rows,
-                round(entry.seconds * 1000, 3),
-                entry.requests,
-                tuple(entry.notes),
-                tuple(reports[id(child)] for child in entry.inputs),
-            )
+            millis, notes = round(entry.seconds * 1000, 3), tuple(entry.notes)
+            inputs = tuple(reports[id(child)] for child in entry.inputs)
+            report = contract.OperatorProfile(entry.operator, entry.rows, millis, entry.requests, notes, inputs)
+            reports[id(entry)] = report
         return reports[id(self)]
 
     def lines(self, depth: int = 0) -> Iterator[str]:

@@ -305,8 +305,7 @@ class ReadRun:
         if counts_only and not left.rows.keys() & needed:
             return right.with_weights(np.full(right.length, left.total))
         right = right.only(needed)
-        width = len(left.rows) + len(right.rows) + 2
-        self._context.budget.step(left.length * right.length * 8 * width)
+        self._context.budget.step(left.length * right.length * 8 * (len(left.rows) + len(right.rows) + 2))
         check = self._context.cancellation.check
         rows = left.each(np.full(left.length, right.length), check)
         other = right.times(left.length, check)
@@ -476,11 +475,6 @@ def _below(plan: ir.ReadOperator, needed: frozenset[str]) -> tuple[ir.ReadOperat
 
 def _row_wise_leaf(plan: ir.ReadOperator) -> ir.ReadOperator:
     """The first operator below those that each extend, keep or drop one row at a time."""
-    while True:
-        match plan:
-            case ir.Expand() | ir.Filter() | ir.AntiJoin():
-                plan = plan.input
-            case ir.CrossJoin():
-                plan = plan.left
-            case _:
-                return plan
+    while (below := _below(plan, frozenset())) is not None:
+        plan, _ = below
+    return plan

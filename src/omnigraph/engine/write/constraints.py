@@ -268,9 +268,8 @@ def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[V
         values = change.rows.column(column)
         lacking = pc.is_in(values, value_set=pa.array(missing[node_type], pa.string())).to_numpy()
         for row in np.flatnonzero(lacking).tolist():
-            broken = _edge_without_node(
-                Sentence.DANGLING_EDGE, change.type, change.ids[row], column, values[row], node_type
-            )
+            edge, edge_id, node_id = change.type, change.ids[row], values[row]
+            broken = _edge_without_node(Sentence.DANGLING_EDGE, edge, edge_id, column, node_id, node_type)
             yield replace(broken, change=change, row=row)
 
 
@@ -334,15 +333,9 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
         # Of too many edges the earliest may stay, so the first one beyond them breaks the rule.
         surplus = count - bound if sentence is Sentence.TOO_MANY_EDGES else len(rows)
         row = rows[max(0, len(rows) - surplus)] if rows else None
-        yield Violation(
-            sentence,
-            edge.type_key,
-            sentence.text(type=edge.name, source=source, count=count, bound=bound),
-            "src",
-            None if row is None else change.ids[row].as_py(),
-            change,
-            row,
-        )
+        entity_id = None if row is None else change.ids[row].as_py()
+        reason = sentence.text(type=edge.name, source=source, count=count, bound=bound)
+        yield Violation(sentence, edge.type_key, reason, "src", entity_id, change, row)
 
 
 def _rows_by_source(change: TypeChange, sources: Iterable[str]) -> dict[str, list[int]]:
@@ -358,8 +351,7 @@ def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:
     """Sources of edges that the change removes or gives another source."""
     written = [] if change.fresh or change.replaces else change.ids.to_pylist()
     among = None if change.replaces else ("id", {*change.deleted, *written})
-    before = image.rows_before(change.type_key, ["src"], among)
-    return set(before.column("src").to_pylist())
+    return set(image.rows_before(change.type_key, ["src"], among).column("src").to_pylist())
 
 
 def _broken_bound(cardinality: Cardinality, count: int) -> tuple[Sentence, int] | None:

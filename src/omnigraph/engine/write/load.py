@@ -211,12 +211,9 @@ class _Load:
         if mode is LoadMode.APPEND:
             _refuse_existing_ids(txn, change, minted)
         change = self.vectors.fill(change, txn.snapshot.catalog)
-        return PublishPlan(
-            staged=txn.stage(change.staging_jobs(txn.root.staging)),
-            read_set=read_set,
-            strict=mode is LoadMode.OVERWRITE,
-            details={_RECEIPT: json.dumps(self.details(decoded))},
-        )
+        staged = txn.stage(change.staging_jobs(txn.root.staging))
+        details = {_RECEIPT: json.dumps(self.details(decoded))}
+        return PublishPlan(staged=staged, read_set=read_set, strict=mode is LoadMode.OVERWRITE, details=details)
 
     def read_input(self, snapshot: Snapshot) -> tuple[DecodedInput, pa.ChunkedArray]:
         """The input typed by the schema of a snapshot, and the ids that were generated for it."""
@@ -228,10 +225,8 @@ class _Load:
                 minted.append(new_ulids(count))
                 return minted[-1]
 
-            decoded = self._decode(
-                fillable_catalog(snapshot.catalog, lambda _, prop: self.vectors.is_computed(prop)), mint, minted
-            )
-            self._decoded[schema] = decoded, pa.chunked_array(minted, pa.string())
+            catalog = fillable_catalog(snapshot.catalog, lambda _, prop: self.vectors.is_computed(prop))
+            self._decoded[schema] = self._decode(catalog, mint, minted), pa.chunked_array(minted, pa.string())
         return self._decoded[schema]
 
     def _decode(self, catalog: Catalog, mint: Mint, minted: list[pa.Array]) -> DecodedInput:
@@ -266,13 +261,9 @@ class _Load:
         mode, source = self.request.mode, self.request.input
         unit = source.place if isinstance(source, RowInput) else self.request.grammar.unit
         known_absent = pc.all(pc.is_in(rows.column("id"), value_set=minted)).as_py()
-        return TypeChange(
-            typed.type,
-            rows,
-            replaces=mode is LoadMode.OVERWRITE,
-            fresh=mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent)),
-            origin=Origin(unit, lines),
-        )
+        fresh = mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent))
+        replaces = mode is LoadMode.OVERWRITE
+        return TypeChange(typed.type, rows, replaces=replaces, fresh=fresh, origin=Origin(unit, lines))
 
     def details(self, decoded: DecodedInput) -> dict[str, Any]:
         """The receipt as the commit records it."""

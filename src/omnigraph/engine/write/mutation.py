@@ -116,11 +116,9 @@ class _Mutation:
         values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
         visibility = AuthorVisibility(txn)
         visibility.refuse_masked_names(plan.statements)
-        executed = (
-            _Deletes(txn, values, visibility)
-            if plan.only_deletes
-            else _InsertsAndUpdates(txn, values, self.workspace.limits, visibility, self.vectors)
-        )
+        executed: _Deletes | _InsertsAndUpdates = _Deletes(txn, values, visibility)
+        if not plan.only_deletes:
+            executed = _InsertsAndUpdates(txn, values, self.workspace.limits, visibility, self.vectors)
         executed.run(plan.statements)
         change = executed.change()
         if not change.by_type:
@@ -207,13 +205,11 @@ class _InsertsAndUpdates:
 
     def run(self, statements: Sequence[ir.WriteStatement]) -> None:
         catalog = self.txn.snapshot.catalog
-        updates = {
-            number: _condition(statement, self.values, catalog)
-            for number, statement in enumerate(statements, start=1)
-            if isinstance(statement, ir.UpdateNodes)
-        }
+        numbered = list(enumerate(statements, start=1))
+        found = [(number, statement) for number, statement in numbered if isinstance(statement, ir.UpdateNodes)]
+        updates = {number: _condition(update, self.values, catalog) for number, update in found}
         stored = StoredRows(self.txn, updates.values(), self.limits)
-        for number, statement in enumerate(statements, start=1):
+        for number, statement in numbered:
             match statement:
                 case ir.InsertNode():
                     self._insert(statement, number)

@@ -234,9 +234,8 @@ def format_of(path: str, format: str | None = None) -> RowFormat:
         return format_named(format)
     row_format = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
     if row_format is None:
-        raise BadRequestError(
-            f"the name '{path}' does not tell a format; say format='csv', 'parquet', 'arrow' or 'ndjson'"
-        )
+        formats = "'csv', 'parquet', 'arrow' or 'ndjson'"
+        raise BadRequestError(f"the name '{path}' does not tell a format; say format={formats}")
     return row_format
 
 

@@ -78,7 +78,8 @@ class Operation(Struct, frozen=True):
 def describe(query: resolved.Query) -> Operation:
     if isinstance(query.body, resolved.Writes):
         plans = [statement.plan for statement in query.body.statements]
-        written = {touched for plan in plans for touched in _written_by(plan)}
+        cascades = [edge for plan in plans if isinstance(plan, ir.DeleteNodes) for edge in plan.cascades]
+        written = {*(TouchedType.of(plan.type) for plan in plans), *map(TouchedType.of, cascades)}
         edges = [plan.type for plan in plans if isinstance(plan, ir.InsertEdge)]
         ends = {TouchedType("node", name) for edge in edges for name in (edge.from_type, edge.to_type)}
         return Operation((), _sort_types(written | ends), _sort_types(written))
@@ -114,12 +115,6 @@ def _types_in_match(clauses: Iterable[resolved.Clause]) -> Iterator[TouchedType]
                 yield TouchedType.of(clause.destination_type)
             case resolved.Negation():
                 yield from _types_in_match(clause.clauses)
-
-
-def _written_by(statement: ir.WriteStatement) -> Iterator[TouchedType]:
-    yield TouchedType.of(statement.type)
-    if isinstance(statement, ir.DeleteNodes):
-        yield from map(TouchedType.of, statement.cascades)
 
 
 CACHE_SIZE = 256

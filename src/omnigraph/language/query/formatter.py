@@ -66,7 +66,12 @@ def spell(part: Inline) -> str:
         case ast.Binding():
             return f"${part.variable.name}: {part.type_name.text}"
         case ast.Traversal():
-            return _spell_traversal(part)
+            edge = f"<{part.edge.text}>" if part.undirected else part.edge.text
+            named = "" if part.edge_variable is None else f"${part.edge_variable.name}:"
+            hops = ""
+            if part.hops is not None:
+                hops = f"{{{part.hops.minimum},{'' if part.hops.maximum is None else part.hops.maximum}}}"
+            return f"${part.source.name} {named}{edge}{hops} ${part.destination.name}"
         case ast.Filter():
             return f"{spell(part.left)} {part.operator.value} {spell(part.right)}"
         case ast.TextClause():
@@ -85,16 +90,6 @@ def spell_parameter_type(parameter: ast.Parameter) -> str:
     if parameter.is_list:
         name = f"[{name}]"
     return name + ("?" if parameter.nullable else "")
-
-
-def _spell_traversal(traversal: ast.Traversal) -> str:
-    edge = f"<{traversal.edge.text}>" if traversal.undirected else traversal.edge.text
-    named = "" if traversal.edge_variable is None else f"${traversal.edge_variable.name}:"
-    hops = ""
-    if traversal.hops is not None:
-        maximum = "" if traversal.hops.maximum is None else traversal.hops.maximum
-        hops = f"{{{traversal.hops.minimum},{maximum}}}"
-    return f"${traversal.source.name} {named}{edge}{hops} ${traversal.destination.name}"
 
 
 def format_queries(text: str, path: str | None = None) -> str:

@@ -365,8 +365,7 @@ class _Read:
         columns: list[ir.AggregateColumn] = []
         for projection in self._body.projections:
             if isinstance(projection.value, Refused):
-                reason = projection.value.reason
-                self._refuse(f"unsupported projection expression: {reason}", projection.value.at)
+                self._refuse(f"unsupported projection expression: {projection.value.reason}", projection.value.at)
             else:
                 columns.append(ir.AggregateColumn(projection.name, projection.value))
         return columns
@@ -434,8 +433,7 @@ class _Read:
     def _output_value(self, name: OutputName, ranking: ir.Ranking | None) -> ir.Value | None:
         found = self._projection_named(name.name)
         if found is None:
-            names = [projection.name for projection in self._body.projections]
-            suggestion = did_you_mean(name.name, names)
+            suggestion = did_you_mean(name.name, [projection.name for projection in self._body.projections])
             self._findings.report(UNSUPPORTED, f"alias '{name.name}' not found", name.at, suggestion=suggestion)
             return None
         index, projection = found

@@ -130,8 +130,7 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText, start: str
         position = next((i for i, seen in enumerate(tokens) if seen is token), len(tokens))
         before = tokens[max(0, position - 4) : position]
         accepts: set[str] = run.accepts()  # type: ignore[no-untyped-call]
-        after = tokens[position + 1 : position + 5]
-        message, suggestion = describe_unexpected(token, before, after, accepts)
+        message, suggestion = describe_unexpected(token, before, tokens[position + 1 : position + 5], accepts)
         return source.diagnostic(SYNTAX, message, between(token, token), suggestion=suggestion)
 
 

@@ -148,18 +148,15 @@ class Visibility:
             return known
         if len(self._on) >= _MOST_SCHEMAS:
             self._on.clear()
-        moved = self._on[catalog.digest] = self._move_to(catalog)
-        return moved
-
-    def _move_to(self, catalog: Catalog) -> Visibility:
         by_birth = {_birth(visibility.type): visibility for visibility in self.types.values()}
         types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
         visibilities = []
         for type_ in types:
-            known = by_birth.get(_birth(type_)) or self.types.get(type_.type_key)
-            visibility = TypeVisibility(type_) if known is None else _transpose(known, type_)
+            same = by_birth.get(_birth(type_)) or self.types.get(type_.type_key)
+            visibility = TypeVisibility(type_) if same is None else _transpose(same, type_)
             visibilities.append(visibility if self.schema is None else _without_dropped(visibility, self.schema))
-        return visibility_of(visibilities, self.schema)
+        moved = self._on[catalog.digest] = visibility_of(visibilities, self.schema)
+        return moved
 
 
 def visibility_of(visibilities: Iterable[TypeVisibility], schema: Catalog | None = None) -> Visibility:

@@ -112,10 +112,6 @@ def describe_unexpected(
     shown = token if len(token) <= _LONGEST_TOKEN else f"{token[:_LONGEST_TOKEN]}…"
     found = "the end of the file" if token.type == END and not token else f"'{shown}'"
     remedy = _foreign_syntax_hint(token, list(map(str, before)), list(map(str, after)), accepted)
-    return f"expected {_phrase(accepted)}, found {found}", remedy or _way_out(token, before, after, accepted)
-
-
-def _phrase(accepted: Set[str]) -> str:
     rest = set(accepted)
     phrases: list[str] = []
     for group, phrase in _GROUPS:
@@ -123,7 +119,7 @@ def _phrase(accepted: Set[str]) -> str:
             rest -= group
             phrases.append(phrase)
     phrases += sorted(_PHRASES.get(name, f"'{name.lower()}'") for name in rest)
-    return one_of(phrases)
+    return f"expected {one_of(phrases)}, found {found}", remedy or _way_out(token, before, after, accepted)
 
 
 def _foreign_syntax_hint(

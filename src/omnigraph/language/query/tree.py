@@ -207,8 +207,7 @@ class TreeBuilder:
 
     def predicate(self, parts: list[Any]) -> ast.Predicate:
         name, operator, value = parts
-        at = TextSpan(name.start_pos, value.at.end)
-        return ast.Predicate(name_of(name), ast.Comparison(operator), value, at=at)
+        return ast.Predicate(name_of(name), ast.Comparison(operator), value, at=TextSpan(name.start_pos, value.at.end))
 
     any_of = _all(ast.AnyOf)
     all_of = _all(ast.AllOf)

@@ -29,13 +29,17 @@ def resolve_type(syntax: ast.Type, report: Report) -> PropertyType | None:
     if syntax.item is not None:
         return _resolve_list(syntax, syntax.item, report)
     if syntax.name == "enum":
-        return _resolve_enum(syntax, report)
+        values = syntax.arguments or ()
+        first = {value.text: value for value in reversed(values)}
+        repeated = [value for value in values if first[value.text] is not value]
+        for value in repeated:
+            report(f"enum has duplicate values: '{value.text}'", value.at)
+        return None if repeated else PropertyType.enum(tuple(first), nullable=syntax.nullable)
     if syntax.name == "Vector":
         return _resolve_vector(syntax, report)
     scalar = SCALAR_NAMES.get(syntax.name)
     if scalar is None:
-        known = [*SCALAR_NAMES, "Vector", "enum"]
-        report(f"unknown type '{syntax.name}'", syntax.at, did_you_mean(syntax.name, known))
+        report(f"unknown type '{syntax.name}'", syntax.at, did_you_mean(syntax.name, [*SCALAR_NAMES, "Vector", "enum"]))
         return None
     if syntax.arguments is not None:
         report(f"type '{syntax.name}' takes no argument", syntax.at)
@@ -57,15 +61,6 @@ def _resolve_list(syntax: ast.Type, item: ast.Type, report: Report) -> PropertyT
         report("a list of Blob is not supported", syntax.at)
         return None
     return PropertyType(resolved.scalar, nullable=syntax.nullable, list=True)
-
-
-def _resolve_enum(syntax: ast.Type, report: Report) -> PropertyType | None:
-    values = syntax.arguments or ()
-    first = {value.text: value for value in reversed(values)}
-    repeated = [value for value in values if first[value.text] is not value]
-    for value in repeated:
-        report(f"enum has duplicate values: '{value.text}'", value.at)
-    return None if repeated else PropertyType.enum(tuple(first), nullable=syntax.nullable)
 
 
 def _resolve_vector(syntax: ast.Type, report: Report) -> PropertyType | None:
@@ -204,8 +199,7 @@ class _Declarer:
         if card is None:
             return Cardinality()
         if card.maximum is not None and card.minimum > card.maximum:
-            message = f"@card on '{edge}': cardinality min {card.minimum} exceeds max {card.maximum}"
-            self._error(message, card.at)
+            self._error(f"@card on '{edge}': cardinality min {card.minimum} exceeds max {card.maximum}", card.at)
         return Cardinality(card.minimum, card.maximum)
 
     def _resolve_implements(self, node: ast.Node) -> list[str]:
@@ -229,18 +223,16 @@ class _Declarer:
             if name in unreadable:
                 continue
             if name in own:
+                given, at = own[name].meaning.type, own[name].name.at
                 for interface in interfaces:
-                    self._check_own_type(node, own[name], interface)
+                    wanted = self.interfaces[interface].properties[name].meaning.type
+                    if given != wanted:
+                        message = f"'{node.text}.{name}' has type {given}, but interface '{interface}' declares it as"
+                        self._error(f"{message} {wanted}", at)
                 effective[name] = own[name].join(tuple(interfaces), injected=False)
             elif self._agree(node, name, interfaces):
                 effective[name] = self._inject(node.text, interfaces[0], name).join(tuple(interfaces), injected=True)
         return effective
-
-    def _check_own_type(self, node: Name, own: DeclaredProperty, interface: str) -> None:
-        wanted = self.interfaces[interface].properties[own.name.text].meaning.type
-        if own.meaning.type != wanted:
-            given = f"'{node.text}.{own.name.text}' has type {own.meaning.type}"
-            self._error(f"{given}, but interface '{interface}' declares it as {wanted}", own.name.at)
 
     def _agree(self, node: Name, name: str, interfaces: list[str]) -> bool:
         first, *others = (self.interfaces[interface].properties[name] for interface in interfaces)

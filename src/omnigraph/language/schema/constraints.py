@@ -58,7 +58,13 @@ class TypeRules:
 
     def _read(self, rule: ast.Rule) -> None:
         if isinstance(rule, ast.ColumnsRule):
-            self._read_columns(rule)
+            kind = InlineRule(rule.rule)
+            if kind is InlineRule.KEY and self.kind == "edge":
+                self.report(f"@key is not supported on edges ('{self.owner}')", rule.at)
+                return
+            ineligible = [column for column in rule.columns if not self._is_eligible(kind, column)]
+            if not ineligible:
+                self._take_columns(kind, rule.columns)
         elif self.kind == "edge":
             name = "range" if isinstance(rule, ast.RangeRule) else "check"
             self.report(f"@{name} is not supported on edges ('{self.owner}')", rule.at)
@@ -78,15 +84,6 @@ class TypeRules:
             self.report(message, columns[0].at)
         else:
             self.key = names
-
-    def _read_columns(self, rule: ast.ColumnsRule) -> None:
-        kind = InlineRule(rule.rule)
-        if kind is InlineRule.KEY and self.kind == "edge":
-            self.report(f"@key is not supported on edges ('{self.owner}')", rule.at)
-            return
-        ineligible = [column for column in rule.columns if not self._is_eligible(kind, column)]
-        if not ineligible:
-            self._take_columns(kind, rule.columns)
 
     def _is_eligible(self, rule: InlineRule, column: Name) -> bool:
         if column.text in self.unreadable or (self.kind == "edge" and column.text in _EDGE_RULE_COLUMNS):
@@ -109,8 +106,7 @@ class TypeRules:
         known = [*self.properties, *(_EDGE_RULE_COLUMNS if self.kind == "edge" else ())]
         endpoint = {"from": "src", "to": "dst"}.get(column.text) if self.kind == "edge" else None
         suggestion = f"did you mean '{endpoint}'?" if endpoint else did_you_mean(column.text, known)
-        message = f"@{rule} on '{self.owner}' references unknown property '{column.text}'"
-        self.report(message, column.at, suggestion)
+        self.report(f"@{rule} on '{self.owner}' references unknown property '{column.text}'", column.at, suggestion)
         return None
 
     def _read_range(self, rule: ast.RangeRule) -> None:

@@ -153,10 +153,13 @@ class _Planner:
     def _plan_properties(self, old: AnyType, new: AnyType, changed: _Rules) -> Iterator[SchemaStep]:
         current, gone = _match_by_id(old.property_list, new.property_list)
         for prop, known in current:
-            if known is None:
-                yield _plan_new_property(new, prop)
-            else:
+            if known is not None:
                 yield from self._plan_property(old, known, new, prop, changed)
+            elif prop.type.nullable:
+                yield AddProperty(new.kind, new.name, prop.name, type_output(prop.type))
+            else:
+                reason = f"a new property of an existing type must be nullable: declare it as {prop.type.as_nullable()}"
+                yield _unsupported_change(_entity(new, prop), reason, MigrationCode.ADD_REQUIRED_PROPERTY)
         for lost in gone:
             yield DropProperty(new.kind, new.name, lost.name, self.mode)
 
@@ -171,8 +174,7 @@ class _Planner:
         if _embed_meaning(owner, old) != _embed_meaning(new_owner, new):
             yield UnsupportedChange(entity, "the @embed source or model can't be changed")
         if old.metric != new.metric:
-            reason = f"@metric can't be changed from {old.distance} to {new.distance}"
-            yield UnsupportedChange(entity, reason)
+            yield UnsupportedChange(entity, f"@metric can't be changed from {old.distance} to {new.distance}")
         for rule in sorted(set(old.inline) ^ set(new.inline)):
             if frozenset({new.id}) not in changed[rule]:
                 yield UnsupportedChange(entity, f"@{rule} can't move between the property and the body of the type")
@@ -182,7 +184,10 @@ class _Planner:
         elif _interface_ids(self.accepted, old.interfaces) != _interface_ids(self.desired, new.interfaces):
             yield UnsupportedChange(entity, "the interfaces that ask for this property can't be changed")
         if old.description != new.description or old.is_embedded_on_write != new.is_embedded_on_write:
-            notes = (*_notes(new.description), *_embedding_note(new))
+            notes = _notes(new.description)
+            if new.embed is not None and new.embed.on_write:
+                # The moment at which vectors are computed is not part of their meaning, so it may change.
+                notes += (AnnotationOutput("embed", new.embed.property, {"on_write": "true"}),)
             yield UpdatePropertyMetadata(new_owner.kind, new_owner.name, new.name, notes)
         if sorted(old.annotations, key=repr) != sorted(new.annotations, key=repr):
             yield UnsupportedChange(entity, "custom annotations can't be changed")
@@ -202,25 +207,11 @@ def _notes(description: str | None, instruction: str | None = None) -> tuple[Ann
     return tuple(AnnotationOutput(name, text) for name, text in texts if text is not None)
 
 
-def _embedding_note(prop: Property) -> tuple[AnnotationOutput, ...]:
-    """The moment at which vectors are computed is not part of their meaning, so it may change."""
-    if prop.embed is None or not prop.embed.on_write:
-        return ()
-    return (AnnotationOutput("embed", prop.embed.property, {"on_write": "true"}),)
-
-
 def _plan_type_notes(old: NodeType | EdgeType, new: NodeType | EdgeType) -> Iterator[SchemaStep]:
     if (old.description, old.instruction) != (new.description, new.instruction):
         yield UpdateTypeMetadata(new.kind, new.name, _notes(new.description, new.instruction))
     if sorted(old.annotations, key=repr) != sorted(new.annotations, key=repr):
         yield UnsupportedChange(_entity(new), "custom annotations can't be changed")
-
-
-def _plan_new_property(owner: AnyType, prop: Property) -> SchemaStep:
-    if prop.type.nullable:
-        return AddProperty(owner.kind, owner.name, prop.name, type_output(prop.type))
-    reason = f"a new property of an existing type must be nullable: declare it as {prop.type.as_nullable()}"
-    return _unsupported_change(_entity(owner, prop), reason, MigrationCode.ADD_REQUIRED_PROPERTY)
 
 
 def _plan_type_change(owner: AnyType, old: Property, new: Property) -> SchemaStep:
@@ -278,8 +269,7 @@ def _plan_rules(new: AnyType, before: _Rules, after: _Rules) -> Iterator[SchemaS
         if name == InlineRule.INDEX:
             gained = frozenset()  # an index can be added
         if lost:
-            verb = "changed" if gained else "removed"
-            yield UnsupportedChange(_entity(new), f"@{name} can't be {verb}")
+            yield UnsupportedChange(_entity(new), f"@{name} can't be {'changed' if gained else 'removed'}")
         elif gained:
             yield UnsupportedChange(_entity(new), f"@{name} can't be added to an existing type")
     indexes = _inline_columns(new, InlineRule.INDEX) if isinstance(new, InterfaceType) else new.indexes

@@ -80,9 +80,8 @@ def merge_preview(
     heads = _heads(call, source, target)
     preview = call.graph.preview_merge(source, target, resolutions=_read_resolutions(resolutions))
     if heads != _heads(call, source, target) or call.position.pins not in ((), heads):
-        raise ConflictError(
-            f"'{source}' or '{target}' moved while the preview was read; ask again without continuation"
-        )
+        moved = f"'{source}' or '{target}' moved while the preview was read"
+        raise ConflictError(f"{moved}; ask again without continuation")
     head = {
         "outcome": preview.outcome,
         "source": {"branch": source, "commit": heads[0]},
@@ -160,24 +159,20 @@ def _walk(call: Toolcall, branch: str, before: int | None, limit: int) -> Iterat
         page = call.graph.commits(branch, limit=min(limit, _AT_ONCE), before=before)
         yield from page.commits
         limit -= len(page.commits)
-        before = page.next_version
-        if before is None:
+        if (before := page.next_version) is None:
             return
 
 
 def _commit_members(commit: CommitReceipt) -> dict[str, Any]:
-    members: dict[str, Any] = {
+    optional = {"merged": commit.merged_parent_commit_id, "actor": commit.actor_id}
+    return {
         "commit": commit.graph_commit_id,
         "version": commit.graph_manifest_version,
         "at": commit.created.isoformat(timespec="milliseconds"),
         "branch": commit.graph_branch or MAIN,
         "parent": commit.parent_commit_id,
+        **{name: value for name, value in optional.items() if value is not None},
     }
-    if commit.merged_parent_commit_id is not None:
-        members["merged"] = commit.merged_parent_commit_id
-    if commit.actor_id is not None:
-        members["actor"] = commit.actor_id
-    return members
 
 
 @tool("Changes of a commit")

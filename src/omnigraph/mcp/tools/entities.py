@@ -165,7 +165,12 @@ def neighbours_query(
     """The nodes at the other end of a hop, in the order of their ids. A query can't name an id, so the node is matched
     by its key, or by its other properties; `self` is the id of the node that matched."""
     pins, declared, params = [], [], {}
-    for number, prop in enumerate(_matching_properties(type_, node)):
+    # Lists match by membership, floats by luck.
+    unfit = (*FLOATS, Scalar.DATETIME)
+    chosen = [type_.properties[name] for name in type_.key] or type_.property_list
+    exact = (each for each in chosen if not (each.type.list or each.type.is_vector or each.type.is_blob))
+    pinned = (each for each in exact if each.type.scalar not in unfit and node.get(each.name) is not None)
+    for number, prop in enumerate(pinned):
         kind = "String" if prop.type.is_enum else prop.type.scalar.value
         declared.append(f"$v{number}: {kind}")
         pins.append(f"{prop.name}: $v{number}")
@@ -182,18 +187,6 @@ def neighbours_query(
         params,
         columns,
     )
-
-
-def _matching_properties(type_: NodeType, node: Mapping[str, Any]) -> list[Property]:
-    """The properties by whose values the row of a node is found again: lists match by membership, floats by luck."""
-    chosen = [type_.properties[name] for name in type_.key] or list(type_.property_list)
-    inexact = (*FLOATS, Scalar.DATETIME)
-    return [
-        prop
-        for prop in chosen
-        if node.get(prop.name) is not None
-        and not (prop.type.list or prop.type.is_vector or prop.type.is_blob or prop.type.scalar in inexact)
-    ]
 
 
 EntityId = Annotated[str, Meta(description="The id, which for a type with one key property is the key's text.")]

@@ -104,7 +104,6 @@ class KnownIds:
 
 
 def _split(values: pa.Array, buckets: int) -> list[pa.Array]:
-    """The values of each bucket."""
     chosen = buckets_of(key_hashes([values]), buckets)
     grouped = values.take(pa.array(np.argsort(chosen, kind="stable")))
     counts = np.bincount(chosen, minlength=buckets)

@@ -173,7 +173,6 @@ def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> lis
 
 
 def _ends(edge: EdgeType) -> dict[str, str]:
-    """The node type of each end."""
     return {"src": edge.from_type, "dst": edge.to_type}
 
 

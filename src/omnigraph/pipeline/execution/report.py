@@ -89,9 +89,8 @@ def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) ->
 def _lines(batch: pa.RecordBatch | pa.Table, indexes: Mapping[str, RowIndex]) -> list[int | None]:
     """The line of each rejected row. Runs where the files are: on an executor."""
     places = list(zip(batch.column("source").to_pylist(), batch.column("row").to_pylist(), strict=True))
-    found = {
-        source: indexes[source].lines(row for of, row in places if of == source) for source in {of for of, _ in places}
-    }
+    sources = {source for source, _ in places}
+    found = {source: indexes[source].lines(row for of, row in places if of == source) for source in sources}
     return [found[source].get(row) for source, row in places]
 
 

@@ -257,14 +257,12 @@ class _Run:
                 for key, state in index_tables(self.spark, txn.resources, current).items():
                     tables.replace_current(key, state)
         self.counts = _final_counts(ingested, checked, tables)
-        details = {
+        facts = {
             _COUNTS: wire.encode(list(self.counts)).decode(),
             "pipeline.rejected": str(self.rejected_total),
             "pipeline.sources": json.dumps(sorted(self.model.sources)),
         }
-        return PublishPlan(
-            staged=tables.newest_versions(), read_set=tables.read_set(), strict=replaces, details=details
-        )
+        return PublishPlan(staged=tables.newest_versions(), read_set=tables.read_set(), strict=replaces, details=facts)
 
     def _ingest(self, txn: WriteTxn) -> Ingested:
         """Typed fragments of every source; the same for every attempt that meets the same tables."""

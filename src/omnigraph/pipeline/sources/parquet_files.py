@@ -101,7 +101,11 @@ class ParquetFiles:
             with pq.ParquetFile(part.file) as file:
                 names = [plain_column(expression) or "" for expression in expressions.values()]
                 wanted = sorted(set(names))
-                for batch in file.iter_batches(_batch_rows(file), part.row_groups, columns=wanted, use_threads=False):
+                # Batches have a bearable size, by the sizes in the footer.
+                groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+                size = sum(group.total_byte_size for group in groups) / max(1, sum(group.num_rows for group in groups))
+                rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, size))))
+                for batch in file.iter_batches(rows, part.row_groups, columns=wanted, use_threads=False):
                     numbers = pa.array(np.arange(row, row + batch.num_rows))
                     row += batch.num_rows
                     columns = [*(batch.column(name) for name in names), numbers]
@@ -141,10 +145,3 @@ def _parts(path: str, footer: pq.FileMetaData) -> Iterator[FilePart]:
     for groups in consecutive_groups(counts, _ROWS_PER_TASK):
         first, last = groups[0], groups[-1] + 1
         yield FilePart(path, tuple(groups), sum(counts[:first]), sum(counts[first:last]))
-
-
-def _batch_rows(file: pq.ParquetFile) -> int:
-    """Rows that make a batch of a bearable size, by the sizes in the file's footer."""
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    size = sum(group.total_byte_size for group in groups) / max(1, sum(group.num_rows for group in groups))
-    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, size))))

@@ -166,7 +166,10 @@ class Feed:
         try:
             while not self._waits.stopping.is_set():
                 if is_first or not _is_empty(page):
-                    await exchange.chunk(_event(page), more=True)
+                    # A page inside a commit has no id: a client that loses the connection there gets the commit again.
+                    id_line = b"" if page.cursor is None else b"id: " + page.cursor.encode() + b"\n"
+                    event = id_line + b"event: changes\ndata: " + wire.encode(page) + b"\n\n"
+                    await exchange.chunk(event, more=True)
                 is_first = False
                 if _is_empty(page) and not await self._wait_for_move(HEARTBEAT_SECONDS):
                     await exchange.chunk(b": still here\n\n", more=True)
@@ -238,9 +241,3 @@ class Feeds:
 
 def _is_empty(poll: ChangePoll) -> bool:
     return not poll.blocks and bool(poll.caught_up)
-
-
-def _event(poll: ChangePoll) -> bytes:
-    """A page inside a commit has no id: a client that loses the connection there gets the commit again."""
-    id_line = b"" if poll.cursor is None else b"id: " + poll.cursor.encode() + b"\n"
-    return id_line + b"event: changes\ndata: " + wire.encode(poll) + b"\n\n"

@@ -92,8 +92,7 @@ def export(call: Call) -> AnyResponse:
         lines = (line + b"\n" for line in export_lines(state, request.type_names or (), dates=dates))
         return stream_response(call, in_chunks(lines), _NDJSON, call.commit_header(state))
 
-    point = ReadPoint.of(request)
-    return call.read(point, run, action=PolicyAction.EXPORT, text=dates.value)
+    return call.read(ReadPoint.of(request), run, action=PolicyAction.EXPORT, text=dates.value)
 
 
 @handles("captureChangeBaseline")
@@ -109,8 +108,7 @@ def capture_baseline(call: Call) -> AnyResponse:
         # Only a stream that was written to its end has this record, so only a whole one can be continued.
         yield wire.encode(ChangeBaselineRecord(baseline.record)) + b"\n"
 
-    headers = call.commit_header(baseline.state)
-    return stream_response(call, in_chunks(lines()), _NDJSON, headers)
+    return stream_response(call, in_chunks(lines()), _NDJSON, call.commit_header(baseline.state))
 
 
 _READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
@@ -247,10 +245,8 @@ def get_commit_summary(call: Call) -> AnyResponse:
 @handles("getHistory")
 def get_history(call: Call) -> AnyResponse:
     parameters: HistoryParameters = call.parameters
-    limit = parameters.limit or call.limits.result_rows
-    history = call.graph.commit_history(
-        branch_name(parameters.branch), limit=limit, before=parameters.before, exact=parameters.exact
-    )
+    branch, limit = branch_name(parameters.branch), parameters.limit or call.limits.result_rows
+    history = call.graph.commit_history(branch, limit=limit, before=parameters.before, exact=parameters.exact)
     return json_response(history)
 
 

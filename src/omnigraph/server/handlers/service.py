@@ -102,8 +102,12 @@ def _operation(route: Route, components: dict[str, Any], requires_token: bool) -
         made["deprecated"] = True
     if parameters := _parameters(route, components):
         made["parameters"] = parameters
-    if (body := _request_body(route)) is not None:
-        made["requestBody"] = body
+    if route.body is Body.STREAMED_LOAD:
+        made["requestBody"] = {"required": True, "content": {media: {"schema": _TEXT} for media in route.request_media}}
+    elif route.request is not None:
+        schema, optional = _reference(route.request), route.request_is_optional
+        whole = {"anyOf": [schema, {"type": "null"}]} if optional else schema
+        made["requestBody"] = {"required": not optional, "content": {Media.JSON: {"schema": whole}}}
     made["responses"] = _responses(route)
     if requires_token and not route.public:
         made["security"] = [{_SCHEME: []}]
@@ -142,17 +146,6 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     if len(choices) == 1:
         return {**kept, **choices[0]}
     return {**kept, "anyOf": choices} if choices else kept
-
-
-def _request_body(route: Route) -> dict[str, Any] | None:
-    if route.body is Body.STREAMED_LOAD:
-        return {"required": True, "content": {media: {"schema": _TEXT} for media in route.request_media}}
-    if route.request is None:
-        return None
-    schema = _reference(route.request)
-    if route.request_is_optional:
-        schema = {"anyOf": [schema, {"type": "null"}]}
-    return {"required": not route.request_is_optional, "content": {Media.JSON: {"schema": schema}}}
 
 
 def _responses(route: Route) -> dict[str, Any]:

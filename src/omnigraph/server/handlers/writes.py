@@ -98,9 +98,8 @@ def mutate_if_graph_commit(call: Call) -> AnyResponse:
 def _mutate(call: Call, if_commit: str | None) -> AnyResponse:
     request: ChangeRequest = call.body
     target, key = branch_name(request.branch), call.idempotency_key
-    return _run_mutation(
-        call, MutationRequest(request.source, request.chosen_name, request.params, target, if_commit, call.actor, key)
-    )
+    name, params = request.chosen_name, request.params
+    return _run_mutation(call, MutationRequest(request.source, name, params, target, if_commit, call.actor, key))
 
 
 def _run_mutation(call: Call, request: MutationRequest) -> AnyResponse:

@@ -228,9 +228,8 @@ def decode_parameters(route: Route, query_string: bytes) -> Any:
     if shape is None:
         return None
     try:
-        pairs = parse_qsl(
-            query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
-        )
+        encoded = query_string.decode("ascii")
+        pairs = parse_qsl(encoded, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
     except ValueError:
         form = f"the query string must be URL-encoded UTF-8, with at most {_MOST_PARAMETERS} parameters"
         raise BadRequestError(f"{route.bad_parameters}: {form}") from None
@@ -269,12 +268,6 @@ def decode_body(route: Route, body: bytes, content_type: str | None) -> Any:
         if route.bad_body is not None:
             raise BadRequestError(f"{route.bad_body}: {str(error).partition(': ')[2]}") from None
         raise
-
-
-def refuse_encoded(content_encoding: str | None) -> None:
-    """A body is read as it comes: unpacking one could make it any size."""
-    if content_encoding is not None and content_encoding.lower() not in ("", "identity"):
-        raise UnsupportedMediaTypeError(f"the body is sent as '{content_encoding}': send it without Content-Encoding")
 
 
 def is_json(content_type: str | None) -> bool:

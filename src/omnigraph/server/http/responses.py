@@ -83,9 +83,8 @@ def name_limit(error: Exception, seconds: float) -> Exception:
 
 
 def too_long(seconds: float) -> OmniGraphError:
-    return ResourceLimitError(
-        "query seconds", round(seconds), round(seconds), "make the query smaller, or raise --query-seconds"
-    )
+    limit, advice = round(seconds), "make the query smaller, or raise --query-seconds"
+    return ResourceLimitError("query seconds", limit, limit, advice)
 
 
 def error_response(error: Exception, request_id: str, route: Route | None = None) -> Response:

@@ -134,8 +134,10 @@ class _JsonLines(logging.Formatter):
             line["failure"] = failure
         try:
             return _ENCODER.encode(line).decode()
-        except UnicodeEncodeError:
-            return _ENCODER.encode({name: _encodable(value) for name, value in line.items()}).decode()
+        except UnicodeEncodeError:  # text from outside may hold lone surrogates
+            texts = {name: value for name, value in line.items() if isinstance(value, str)}
+            escaped = {name: text.encode("utf-8", "backslashreplace").decode() for name, text in texts.items()}
+            return _ENCODER.encode(line | escaped).decode()
 
 
 class _Readable(logging.Formatter):
@@ -151,11 +153,6 @@ class _Readable(logging.Formatter):
             lines.append(f"    {cause['error']}{damaged}")
             lines += [f"      {frame}" for frame in cause["at"]]
         return "\n".join(lines)
-
-
-def _encodable(value: Any) -> Any:
-    """Text from outside may hold lone surrogates."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _failure(record: logging.LogRecord) -> list[dict[str, Any]] | None:

@@ -163,12 +163,9 @@ class WorkerProcess:
         serving = self._directory.boot(self._open)
         self._metrics = metrics = Metrics(directory=self._directory.path)
         self.states = ServingSets(serving)
-        self._context = WorkerContext(
-            self._settings,
-            Budgets(self._settings.limits, metrics.count_refusal),
-            Telemetry(metrics, Tracing.of(os.environ)),
-            self._close,
-        )
+        budgets = Budgets(self._settings.limits, metrics.count_refusal)
+        telemetry = Telemetry(metrics, Tracing.of(os.environ))
+        self._context = WorkerContext(self._settings, budgets, telemetry, self._close)
         application = self._program.application(self.states, self._tokens, self._context)
         self.application = refuse_while_ending(application, self._context.draining)
         self._maintenance = _Maintenance(self._directory, metrics) if self._settings.maintain else None
@@ -303,9 +300,8 @@ class _Maintenance(threading.Thread):
                 maintainer = Maintainer(served.graph._workspace).start()
             self._maintainers[graph_id] = served.opened, maintainer
         logger.info("this worker maintains %d graphs", len(self._maintainers))
-        self._metrics.watch_maintenance(
-            {graph_id: maintainer for graph_id, (_, maintainer) in self._maintainers.items()}
-        )
+        maintained = {graph_id: maintainer for graph_id, (_, maintainer) in self._maintainers.items()}
+        self._metrics.watch_maintenance(maintained)
 
 
 def refuse_while_ending(application: ASGIApp, draining: Draining) -> ASGIApp:

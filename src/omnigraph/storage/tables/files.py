@@ -138,8 +138,7 @@ def foreign_head(reader: TableReader, state: TableState) -> AttachedHead | None:
             _ = table.schema  # a damaged one makes Lance panic when it is asked for
     except LANCE_ERRORS as error:
         raise StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}") from error
-    operations = tuple(type(t.operation).__name__ for t in reversed(made))
-    return AttachedHead(table, operations) if is_foreign else None
+    return AttachedHead(table, tuple(type(t.operation).__name__ for t in reversed(made))) if is_foreign else None
 
 
 _DETACHED_FROM: Final = 1 << 63

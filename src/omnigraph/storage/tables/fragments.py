@@ -200,7 +200,7 @@ class FragmentStaging(Staging):
         added: list[Index] = []
         removed: list[Index] = []
         for spec, need, texts in built:
-            segments = [msgspec.json.decode(text, type=Index, dec_hook=_to_bitmap) for text in texts]
+            segments = [msgspec.json.decode(text, type=Index, dec_hook=lambda _, ids: Bitmap(ids)) for text in texts]
             if spec.kind == TEXT_INDEX_KIND:
                 # Text segments can be searched only after this step, even a single one.
                 with table.writing("indexing"):
@@ -221,10 +221,6 @@ class FragmentStaging(Staging):
         rewrites = finished_rewrites(self._reader.open(base), results)
         groups = [LanceOperation.RewriteGroup(*rewrite) for rewrite in rewrites]
         return self.apply(base, LanceOperation.Rewrite(groups, [])) if groups else StagedTable(base)
-
-
-def _to_bitmap(_: type, fragment_ids: list[int]) -> Bitmap:
-    return Bitmap(fragment_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,5 +156,4 @@ class TableReader:
 
 
 def _cost(table: Table) -> int:
-    parts = table.state.fragments * _BYTES_PER_FRAGMENT + len(table.schema) * _BYTES_PER_COLUMN
-    return _BYTES_PER_DATASET + parts
+    return _BYTES_PER_DATASET + table.state.fragments * _BYTES_PER_FRAGMENT + len(table.schema) * _BYTES_PER_COLUMN

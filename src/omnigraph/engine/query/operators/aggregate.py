@@ -223,9 +223,8 @@ def _exact_sums(
     sums = np.empty(size, object)
     budget.step(_INTEGER_BYTES * size)
     for part in _added_parts(size, budget):
-        sums[part] = [
-            (up << _HALF_BITS) + down for up, down in zip(high[part].tolist(), low[part].tolist(), strict=True)
-        ]
+        halves = zip(high[part].tolist(), low[part].tolist(), strict=True)
+        sums[part] = [(up << _HALF_BITS) + down for up, down in halves]
     return sums
 
 
@@ -246,9 +245,8 @@ def _divide(sums: NDArray[Any], counts: Counts, budget: MemoryBudget) -> NDArray
             return exact
     quotients = np.empty(len(sums), np.float64)
     for part in _added_parts(len(sums), budget):
-        quotients[part] = [
-            each / count for each, count in zip(sums[part].tolist(), divisors[part].tolist(), strict=True)
-        ]
+        divisions = zip(sums[part].tolist(), divisors[part].tolist(), strict=True)
+        quotients[part] = [each / count for each, count in divisions]
     return quotients
 
 

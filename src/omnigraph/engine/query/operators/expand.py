@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 import numpy as np
-from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Bindings, Counts, Indices, Mask, RowSpace, added_up
 from omnigraph.engine.query.context import ReadContext
@@ -71,7 +70,11 @@ def _one_hop(
     plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext, *, bind: bool = True
 ) -> Bindings:
     """A row per neighbour, a self loop being one like any other; with an edge variable a row per stored edge."""
-    expanded = _repeat_rows(rows, adjacency.counts(nodes), context)
+    counts = adjacency.counts(nodes)
+    total = int(counts.sum())
+    context.budget.step(rows.nbytes + total * 8 * (len(rows.rows) + 3 + (rows.weights is not None)))
+    each_once = total == rows.length and bool((counts == 1).all())
+    expanded = rows if each_once else rows.each(counts, context.cancellation.check)
     if not bind:
         return expanded
     _, at = adjacency.entries(nodes)
@@ -179,13 +182,3 @@ def _search(
     owner, node = np.divmod(reached, max(1, size))
     order = np.argsort(owner, kind="stable")
     return owner[order], node[order]
-
-
-def _repeat_rows(rows: Bindings, counts: NDArray[np.int64], context: ReadContext) -> Bindings:
-    """Each row as often as it continues."""
-    total = int(counts.sum())
-    width = len(rows.rows) + 3 + (rows.weights is not None)
-    context.budget.step(rows.nbytes + total * 8 * width)
-    if total == rows.length and bool((counts == 1).all()):
-        return rows
-    return rows.each(counts, context.cancellation.check)

@@ -28,15 +28,9 @@ def matching_rows(predicate: ir.TextMatch, candidates: Candidates, context: Read
     if text is None or not context.has_column(predicate.field):
         return np.empty(0, np.int64)
     edits = None if predicate.max_edits is None else context.constant(predicate.max_edits)
-    return text_match(
-        context.table(predicate.field.owner),
-        predicate.field.prop.column,
-        str(text),
-        predicate.function,
-        None if edits is None else int(edits),  # type: ignore[arg-type]
-        candidates,
-        budget=context.budget,
-    )
+    most = None if edits is None else int(edits)  # type: ignore[arg-type]
+    table, column = context.table(predicate.field.owner), predicate.field.prop.column
+    return text_match(table, column, str(text), predicate.function, most, candidates, budget=context.budget)
 
 
 def ranked_nodes(

@@ -46,14 +46,11 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
             matching = RowSpace(matching_rows(value, Candidates(rows=candidates.rows), context))
             return Located(pa.array(matching.contains(candidates.rows)), candidates.positions(bound))
         case ir.Score():
-            variable = next(ir.variables_of(value))
-            bound = rows.rows[variable]
+            bound = rows.rows[next(ir.variables_of(value))]
             scores = scores_of(value.rank, bound, context)
-            positions = scores.space.positions(bound)
-            values = pa.array(
-                np.append(scores.values, 0.0), mask=np.arange(len(scores.values) + 1) == len(scores.values)
-            )
-            return Located(values, np.where(positions < 0, len(scores.values), positions))
+            positions, size = scores.space.positions(bound), len(scores.values)
+            values = pa.array(np.append(scores.values, 0.0), mask=np.arange(size + 1) == size)
+            return Located(values, np.where(positions < 0, size, positions))
         case ir.OutputValue():
             raise AssertionError("an output column is sorted by its aggregate")
         case _:

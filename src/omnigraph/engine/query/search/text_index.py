@@ -304,11 +304,7 @@ class VisibleTexts:
     """Documents of which only the visible ones count. `occurrences` finds those that hold a token."""
 
     def __init__(
-        self,
-        row_ids: RowIds,
-        lengths: NDArray[np.int64],
-        occurrences: Callable[[str], Occurrences],
-        visible: RowIds,
+        self, row_ids: RowIds, lengths: NDArray[np.int64], occurrences: Callable[[str], Occurrences], visible: RowIds
     ) -> None:
         self.row_ids = row_ids
         self.lengths = lengths

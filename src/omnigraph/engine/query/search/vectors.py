@@ -160,21 +160,17 @@ class _Closest:
             self._distances.append(distances[ranked])
             self._size += self._distances[-1].size
             if self._k is not None and self._size > self._k * 4 + _SPARE_MEASURES:
-                self._drop_far()
+                # What can still be among the best k is kept: their ids break the ties of the last one.
+                held, apart = self._all()
+                near = apart <= np.partition(apart, self._k - 1)[self._k - 1]
+                self._row_ids, self._distances = [held[near]], [apart[near]]
+                self._size = self._distances[0].size
         return self
 
     def rank(self, table: Table) -> RankedRows:
         row_ids, distances = self._all()
         order = best_first(table, row_ids, distances, self._k)
         return RankedRows(row_ids[order], distances[order])
-
-    def _drop_far(self) -> None:
-        """Keep what can still be among the best k: their ids break the ties of the last one."""
-        assert self._k is not None
-        row_ids, distances = self._all()
-        near = distances <= np.partition(distances, self._k - 1)[self._k - 1]
-        self._row_ids, self._distances = [row_ids[near]], [distances[near]]
-        self._size = self._distances[0].size
 
     def _all(self) -> tuple[RowIds, Measures]:
         return np.concatenate(self._row_ids), np.concatenate(self._distances)

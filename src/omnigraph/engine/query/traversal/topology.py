@@ -259,8 +259,11 @@ class TopologyCache:
             related = [t for t in reversed(self._held.values()) if t.key.line == key.line]
         nearest: tuple[Topology, int] | None = None
         for older in related:
-            before = _open_older(root, older.key)
-            rows = None if before is None else rows_to_read(before, _open_tables(root, key))
+            try:
+                before = _open_tables(root, older.key)
+            except (HistoricalVersionReclaimedError, IntegrityError):
+                continue
+            rows = rows_to_read(before, _open_tables(root, key))
             if rows is not None and (nearest is None or rows < nearest[1]):
                 nearest = older, rows
                 if rows <= _FEW_ROWS:
@@ -294,9 +297,7 @@ PROCESS_TOPOLOGIES: Final = SHARED_MEMORY.add("topologies", TopologyCache())
 
 def _load(files: TopologyFiles, key: TopologyKey, description: TopologyDescription | None = None) -> Topology | None:
     description = description or files.describe(key.folder)
-    if description is None:
-        return None
-    if (arrays := files.arrays(key.folder, description)) is None:
+    if description is None or (arrays := files.arrays(key.folder, description)) is None:
         return None
     sources = RowSpace(arrays["sources"])
     ends = sources if key.sources == key.targets else RowSpace(arrays["targets"])
@@ -308,10 +309,8 @@ def _load(files: TopologyFiles, key: TopologyKey, description: TopologyDescripti
 
 def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | None:
     """A layer over the older one; a layer that has grown large becomes a topology of its own."""
-    if (before := _open_older(root, older.key)) is None:
-        return None
     try:
-        ways = derive(older.ways, before, _open_tables(root, key))
+        ways = derive(older.ways, _open_tables(root, older.key), _open_tables(root, key))
     except (HistoricalVersionReclaimedError, IntegrityError):
         return None  # the older version is gone or damaged; if the asked one is, building it says so
     if ways is None:
@@ -324,10 +323,3 @@ def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | No
 def _open_tables(root: GraphRoot, key: TopologyKey) -> Tables:
     edges, sources, targets = map(root.reader.open, key.tables)
     return edges, sources, targets
-
-
-def _open_older(root: GraphRoot, key: TopologyKey) -> Tables | None:
-    try:
-        return _open_tables(root, key)
-    except (HistoricalVersionReclaimedError, IntegrityError):
-        return None

@@ -88,8 +88,7 @@ def _decode(
             parts[key].append(typers[key].read(records))
     typed: dict[str, TypedRows] = {}
     for key, blocks in sorted(parts.items()):
-        rows = _remap_endpoints(_join_rows(blocks), typers)
-        typed[key] = _without_forbidden(rows, rejected)
+        typed[key] = _without_forbidden(_remap_endpoints(_join_rows(blocks), typers), rejected)
     return DecodedInput(typed, tuple(rejected), lost if grammar is Grammar.LENIENT else None)
 
 
@@ -155,13 +154,7 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
 
 
 def decode_rows(
-    type_: TableType,
-    blocks: Iterable[Block],
-    catalog: Catalog,
-    unit: str,
-    limits: Limits,
-    mint: Mint,
-    file: str | None,
+    type_: TableType, blocks: Iterable[Block], catalog: Catalog, unit: str, limits: Limits, mint: Mint, file: str | None
 ) -> DecodedInput:
     """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`. Messages say
     `unit` before the number of a row. Raises ResourceLimitError beyond `limits`."""

@@ -197,9 +197,8 @@ class EndpointIds:
         if self._scalar is not None:
             return canonical_text(self._scalar, stored_scalar(self._scalar, value))
         if not isinstance(value, Mapping) or value.keys() != self._members.keys():
-            got = (
-                f"one with {', '.join(map(str, value)) or 'nothing'}" if isinstance(value, Mapping) else shape_of(value)
-            )
+            members = f"one with {', '.join(map(str, value)) or 'nothing'}" if isinstance(value, Mapping) else None
+            got = members or shape_of(value)
             raise UnfitError(f"expects an object with {', '.join(self._members)}, got {got}")
         parts = []
         for member, scalar in self._members.items():

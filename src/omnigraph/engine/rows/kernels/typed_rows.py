@@ -8,7 +8,7 @@ time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -146,12 +146,11 @@ class ForbiddenValue:
 def check_values(rows: TypedRows) -> list[RejectedRow]:
     """Every violation among decoded rows, in rule order and then row order; empty when all hold."""
     key, ids = rows.type_key, rows.rows.column("id")
-    return [
-        RejectedRow(
-            rows.lines[bad.row].as_py(), key, bad.property, bad.reason, bad.stage(), bad.rule, ids[bad.row].as_py()
-        )
-        for bad in forbidden_values(rows.type, rows.rows)
-    ]
+    rejected = []
+    for bad in forbidden_values(rows.type, rows.rows):
+        line, entity_id = rows.lines[bad.row].as_py(), ids[bad.row].as_py()
+        rejected.append(RejectedRow(line, key, bad.property, bad.reason, bad.stage(), bad.rule, entity_id))
+    return rejected
 
 
 def forbidden_values(type_: TableType, rows: pa.Table) -> Iterator[ForbiddenValue]:
@@ -201,9 +200,7 @@ def _mismatches(type_: TableType, prop: Property, rule: CheckRule, rows: pa.Tabl
         yield _forbidden(row, type_, prop, Sentence.NO_MATCH, value=value, pattern=rule.pattern)
 
 
-def _not_in_enum(
-    type_: TableType, prop: Property, allowed: tuple[str, ...], rows: pa.Table
-) -> Iterator[ForbiddenValue]:
+def _not_in_enum(type_: TableType, prop: Property, allowed: Sequence[str], rows: pa.Table) -> Iterator[ForbiddenValue]:
     column = rows.column(prop.column)
     owners = pc.list_parent_indices(column) if prop.type.list else None
     values = pc.list_flatten(column) if prop.type.list else column

@@ -112,8 +112,7 @@ def cell_value(
         return ir.ParameterValue(cell.name, given)
     if isinstance(cell, ast.Now):
         if expected.scalar is not Scalar.DATETIME or expected.list:
-            message = f"cannot assign/compare DateTime with {prop.type} ({owner}.{prop.name}): now()"
-            scope.report("T7", message, cell.at)
+            scope.report("T7", f"cannot assign/compare DateTime with {prop.type} ({owner}.{prop.name}): now()", cell.at)
             return None
         return ir.Now()
     constant = literal_constant(scope, cell)
@@ -123,8 +122,7 @@ def cell_value(
     if problem is not None:
         values = expected.enum_values or ()
         near = constant.value if isinstance(constant.value, str) and values else None
-        help = conversion(expected, constant.type, cell)
-        scope.report("T3", problem, cell.at, near=near, among=values, help=help)
+        scope.report("T3", problem, cell.at, near=near, among=values, help=conversion(expected, constant.type, cell))
         return None
     return constant
 
@@ -185,8 +183,7 @@ def property_value(scope: Scope, access: ast.PropertyAccess, code: str) -> ir.Pr
     if owner is None:
         if name not in scope.broken:
             known = spelled_variables(scope.variables())
-            at = access.variable.at
-            scope.report(code, f"variable '${name}' is not bound", at, near=f"${name}", among=known)
+            scope.report(code, f"variable '${name}' is not bound", access.variable.at, near=f"${name}", among=known)
         return None
     prop = scope.property_of(owner, access.property, code)
     return None if prop is None else ir.PropertyValue(name, owner, prop)

@@ -206,8 +206,7 @@ def _operand(scope: Scope, operand: ast.Expression, other: ast.Expression) -> as
             row = ast.Variable(ROW, at=operand.at)
             return ast.PropertyAccess(row, Name(operand.name, at=operand.at), at=operand.at)
         case ast.PropertyAccess():
-            message = f"a row filter names properties alone: write '{operand.property.text}'"
-            scope.report(UNCODED, message, operand.at)
+            scope.report(UNCODED, f"a row filter names properties alone: write '{operand.property.text}'", operand.at)
             return None
         case ast.NearestCall() | ast.TextCall() | ast.Bm25Call() | ast.RrfCall() | ast.AggregateCall():
             scope.report(UNCODED, "a row filter takes no search, ranking or aggregate", operand.at)

@@ -143,8 +143,7 @@ def _check_shape(scope: Scope, traversal: ast.Traversal, edge: EdgeType) -> bool
     sound = True
     if traversal.undirected and not edge.is_symmetric:
         ends = f"{edge.from_type} -> {edge.to_type}"
-        message = f"edge '{edge.name}' is asymmetric ({ends}); use the directional form"
-        scope.report("T22", message, traversal.edge.at)
+        scope.report("T22", f"edge '{edge.name}' is asymmetric ({ends}); use the directional form", traversal.edge.at)
         sound = False
     hops = traversal.hops
     if hops is None:

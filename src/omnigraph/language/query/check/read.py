@@ -24,8 +24,7 @@ _CALL_NAMES: dict[type, str] = {ast.NearestCall: "nearest", ast.Bm25Call: "bm25"
 def check_read(scope: Scope, read: ast.Read) -> resolved.Read:
     clauses = check_clauses(scope, read.match.clauses)
     projections = [_projection(scope, projection) for projection in read.returns.projections]
-    keys = () if read.order is None else read.order.keys
-    sort = [_sort_key(scope, key) for key in keys]
+    sort = [] if read.order is None else [_sort_key(scope, key) for key in read.order.keys]
     _check_names(scope, read)
     _check_ranked_order(scope, read)
     _check_grouping(scope, read)
@@ -68,15 +67,10 @@ def _check_names(scope: Scope, read: ast.Read) -> None:
             written = ", because an aggregate without a name has that of its argument"
             unnamed = projection.alias is None and isinstance(projection.expression, ast.AggregateCall)
             message = f"two columns are called '{name}'{written if unnamed else ''}"
-            remedy = f"give one of them another name: `as {_free_name(name, read)}`"
-            scope.report("T25", message, projection.at, help=remedy)
-
-
-def _free_name(name: str, read: ast.Read) -> str:
-    """A name for a column that no other column has."""
-    taken = {p.alias.text for p in read.returns.projections if p.alias is not None}
-    base = name.rpartition(".")[2].lstrip("_") or "column"
-    return next(free for number in range(2, 3 + len(taken)) if (free := f"{base}_{number}") not in taken)
+            taken = {p.alias.text for p in read.returns.projections if p.alias is not None}
+            base = name.rpartition(".")[2].lstrip("_") or "column"
+            free = next(new for number in range(2, 3 + len(taken)) if (new := f"{base}_{number}") not in taken)
+            scope.report("T25", message, projection.at, help=f"give one of them another name: `as {free}`")
 
 
 def executed_name(expression: ast.Expression) -> str:
@@ -138,9 +132,8 @@ def _check_ranked_order(scope: Scope, read: ast.Read) -> None:
 
 def _check_grouping(scope: Scope, read: ast.Read) -> None:
     expressions = [p.expression for p in read.returns.projections]
-    if not any(isinstance(e, ast.AggregateCall) for e in expressions):
-        return
+    is_aggregate = any(isinstance(e, ast.AggregateCall) for e in expressions)
     for expression in expressions:
-        if not isinstance(expression, ast.AggregateCall | ast.PropertyAccess | ast.Variable):
+        if is_aggregate and not isinstance(expression, ast.AggregateCall | ast.PropertyAccess | ast.Variable):
             message = "the projections beside an aggregate group its rows and must be property accesses or variables"
             scope.report("T9", message, expression.at)

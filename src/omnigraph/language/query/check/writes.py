@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnigraph.language.catalog import EdgeType, NodeType, Property, TableType
+from omnigraph.language.catalog import EdgeType, Property, TableType
 from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import cell_value
@@ -39,9 +39,12 @@ def _statement(scope: Scope, statement: ast.Statement) -> ir.WriteStatement | No
         return None
     match statement:
         case ast.Insert():
-            if isinstance(target, NodeType):
-                return _insert_node(scope, statement, target)
-            return _insert_edge(scope, statement, target)
+            if isinstance(target, EdgeType):
+                return _insert_edge(scope, statement, target)
+            assigned = _assignments(scope, statement.assignments, target)
+            provided = {assignment.property.text for assignment in statement.assignments}
+            complete = _check_required(scope, target, provided, statement.type_name.at)
+            return ir.InsertNode(target, assigned) if assigned is not None and complete else None
         case ast.Update():
             if isinstance(target, EdgeType):
                 scope.report("T16", f"update of edge type '{target.name}' is not supported", statement.type_name.at)
@@ -56,13 +59,6 @@ def _statement(scope: Scope, statement: ast.Statement) -> ir.WriteStatement | No
             if isinstance(target, EdgeType):
                 return ir.DeleteEdges(target, where)
             return ir.DeleteNodes(target, where, scope.catalog.incident_edges(target.name))
-
-
-def _insert_node(scope: Scope, insert: ast.Insert, node: NodeType) -> ir.InsertNode | None:
-    assigned = _assignments(scope, insert.assignments, node)
-    provided = {assignment.property.text for assignment in insert.assignments}
-    complete = _check_required(scope, node, provided, insert.type_name.at)
-    return ir.InsertNode(node, assigned) if assigned is not None and complete else None
 
 
 def _insert_edge(scope: Scope, insert: ast.Insert, edge: EdgeType) -> ir.InsertEdge | None:
@@ -125,8 +121,7 @@ def _endpoint_property(scope: Scope, edge: EdgeType, end: ir.Endpoint, cell: ast
 
 
 def _report_duplicate(scope: Scope, target: TableType, assignment: ast.Assignment) -> None:
-    message = f"duplicate assignment of '{target.name}.{assignment.property.text}'"
-    scope.report("T13", message, assignment.property.at)
+    scope.report("T13", f"duplicate assignment of '{target.name}.{assignment.property.text}'", assignment.property.at)
 
 
 def _cell(scope: Scope, target: TableType, prop: Property, cell: ast.Cell) -> ir.Value | None:
