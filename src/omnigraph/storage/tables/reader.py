@@ -101,7 +101,7 @@ class TableReader:
             index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
         )
         self.digests = VersionDigests(location)
-        self._open: OrderedDict[tuple[str, str], Table] = OrderedDict()
+        self._open: OrderedDict[str, OrderedDict[str, Table]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -110,32 +110,40 @@ class TableReader:
         return dict(self.location.options) or None
 
     def open(self, state: TableState) -> Table:
-        key = (state.path, state.version)
         with self._lock:
-            if (table := self._open.get(key)) is not None:
-                self._open.move_to_end(key)
+            versions = self._open.get(state.path)
+            if versions is not None and (table := versions.get(state.version)) is not None:
+                versions.move_to_end(state.version)
+                self._open.move_to_end(state.path)
                 return table
         return self.keep(self._load(state))
 
     def keep(self, table: Table) -> Table:
         """Remember an open version; a staged one is the base of the next write and costs no request then."""
-        key = (table.state.path, table.state.version)
+        path, version = table.state.path, table.state.version
         with self._lock:
-            if key not in self._open:
-                self._open[key] = table
+            versions = self._open.setdefault(path, OrderedDict())
+            self._open.move_to_end(path)
+            if version not in versions:
+                versions[version] = table
                 self._bytes += _cost(table)
-            self._open.move_to_end(key)
-            versions = [other for other in self._open if other[0] == table.state.path]
             if len(versions) > _OPEN_VERSIONS:
-                self._bytes -= _cost(self._open.pop(versions[0]))
-            while self._bytes > _OPEN_BYTES and len(self._open) > 1:
-                self._bytes -= _cost(self._open.popitem(last=False)[1])
+                self._close_one(path)
+            while self._bytes > _OPEN_BYTES and (len(self._open) > 1 or len(versions) > 1):
+                self._close_one(next(iter(self._open)))
         return table
+
+    def _close_one(self, path: str) -> None:
+        """Let go of the version of a table that was not asked for longest."""
+        versions = self._open[path]
+        self._bytes -= _cost(versions.popitem(last=False)[1])
+        if not versions:
+            del self._open[path]
 
     def open_tables(self) -> list[Table]:
         """The versions that are open now."""
         with self._lock:
-            return list(self._open.values())
+            return [table for versions in self._open.values() for table in versions.values()]
 
     def requests(self) -> int:
         """Read requests sent for the tables that are open now."""
