@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -41,6 +42,8 @@ from omnigraph.server.settings import is_loopback
 
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<name>[^:\[\]\s]+))(?::\d*)?")
 _EVERY: Final = "*"
+_REMEMBERED_HOSTS: Final = 64
+"""Parsing an address costs more than the rest of the check; clients send few different names."""
 _EXPOSED_HEADERS: Final = (
     *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
     *("Content-Range", "Accept-Ranges", QUERY_HEADER),
@@ -53,8 +56,7 @@ _ASKED: Final = (
 
 
 class Hosts:
-    """The names of a server without tokens: its address, loopback names, and those
-    that its operator allows. Ports don't count: they may be mapped, and no name is pointed at a port."""
+    """The names of a server without tokens: its address, loopback names, and those that its operator allows. Ports don't count: they may be mapped, and no name is pointed at a port."""
 
     def __init__(self, bind: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
         self._names = {name for each in (bind, *allowed) if (name := host_name(_in_brackets(each))) is not None}
@@ -93,6 +95,7 @@ def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
     return check
 
 
+@lru_cache(_REMEMBERED_HOSTS)
 def host_name(host: str) -> str | None:
     """The name in a `Host` header in lower case, without its port; None if it is malformed."""
     found = _HOST.fullmatch(host)

@@ -213,6 +213,8 @@ class Exchange:
 
 def _header_value(value: str) -> bytes:
     """Anything that is not allowed in a header is escaped as in a URL, so a stored value can't end a header."""
+    if value.isascii() and value.isprintable():
+        return value.encode("ascii")
     return "".join(c if " " <= c <= "~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode("ascii")
 
 
