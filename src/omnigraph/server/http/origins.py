@@ -56,7 +56,8 @@ _ASKED: Final = (
 
 
 class Hosts:
-    """The names of a server without tokens: its address, loopback names, and those that its operator allows. Ports don't count: they may be mapped, and no name is pointed at a port."""
+    """The names of a server without tokens: its address, loopback names, and those that its operator allows. Ports
+    don't count: they may be mapped, and no name is pointed at a port."""
 
     def __init__(self, bind: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
         self._names = {name for each in (bind, *allowed) if (name := host_name(_in_brackets(each))) is not None}
