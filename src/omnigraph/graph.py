@@ -16,25 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from msgspec import structs
 
-from omnigraph.api import branches, maintenance
+from omnigraph.api import branches, history, maintenance
 from omnigraph.api.calls import Author, Call, GraphCalls, LoadInput, LoadOptions, SnapshotApi
 from omnigraph.api.enums import Dates, Grammar, PolicyAction
 from omnigraph.api.governance import Gate, Limits
 from omnigraph.api.graph import Branch, GraphApi, follow
-from omnigraph.api.history import (
-    EVERYTHING,
-    ChangeBaseline,
-    ChangePoll,
-    ChangeRecord,
-    ChangeScope,
-    ChangeSet,
-    CommitChangesPage,
-    CommitHistory,
-    CommitList,
-    CommitSummary,
-    PollRequest,
-    required_commit,
-)
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.queries import (
     BlobCell,
@@ -319,7 +305,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         from omnigraph.engine.write.mutation import MutationRequest, mutate
 
         target, actor = MAIN if branch is None else branch, self._workspace.author(author.actor)
-        required = None if if_commit is None else required_commit(if_commit, "if_commit")
+        required = None if if_commit is None else history.required_commit(if_commit, "if_commit")
         request = MutationRequest(*call, target, required, actor, author.idempotency_key, stored=stored)
         return mutate(self._acting(PolicyAction.CHANGE, target), request)
 
@@ -406,40 +392,47 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         self._acting(PolicyAction.READ, request.source).refuse_restricted("the preview of a merge")
         return preview(self._acting(PolicyAction.READ, request.target), request)
 
-    def diff(self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None) -> ChangeSet:
-        return diff_of(self._workspace, before, after, filter or EVERYTHING)
+    def diff(
+        self, before: str | PinnedState, after: str | PinnedState, filter: history.ChangeScope | None = None
+    ) -> history.ChangeSet:
+        return diff_of(self._workspace, before, after, filter or history.EVERYTHING)
 
-    def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitList:
+    def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> history.CommitList:
         return receipts(self._acting(PolicyAction.READ, branch), branch, limit=limit, before=before)
 
     def commit_history(
         self, branch: str = MAIN, *, limit: int = 100, before: int | None = None, exact: bool = True
-    ) -> CommitHistory:
+    ) -> history.CommitHistory:
         workspace = self._acting(PolicyAction.READ, branch)
         return summaries(workspace, branch, limit=limit, before=before, exact=exact)
 
-    def describe_commit(self, commit_id: str) -> CommitSummary:
+    def describe_commit(self, commit_id: str) -> history.CommitSummary:
         return summary(self.snapshot(snapshot=commit_id))
 
     # Changes
 
-    def _changes_of(self, commit_id: str, scope: ChangeScope) -> Iterator[ChangeRecord]:
+    def _changes_of(self, commit_id: str, scope: history.ChangeScope) -> Iterator[history.ChangeRecord]:
         return changes_of_types(self.snapshot(snapshot=commit_id), scope).records()
 
     def _changes_page(
-        self, commit_id: str, scope: ChangeScope, page_token: str | None, max_changes: int | None, max_bytes: int | None
-    ) -> CommitChangesPage:
+        self,
+        commit_id: str,
+        scope: history.ChangeScope,
+        page_token: str | None,
+        max_changes: int | None,
+        max_bytes: int | None,
+    ) -> history.CommitChangesPage:
         return commit_changes_page(self.snapshot(snapshot=commit_id), scope, page_token, max_changes, max_bytes)
 
-    def _poll(self, request: PollRequest, wait_ms: int | None) -> ChangePoll:
+    def _poll(self, request: history.PollRequest, wait_ms: int | None) -> history.ChangePoll:
         from omnigraph.engine.history.feed import wait_for_changes
 
         return wait_for_changes(lambda: self._acting(PolicyAction.READ, request.branch), request, (wait_ms or 0) / 1000)
 
-    def _follow(self, request: PollRequest) -> Iterator[ChangePoll]:
+    def _follow(self, request: history.PollRequest) -> Iterator[history.ChangePoll]:
         return follow(self, request)
 
-    def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
+    def _baseline(self, writer: ByteWriter, branch: str, scope: history.ChangeScope) -> history.ChangeBaseline:
         from omnigraph.engine.history.feed import begin_baseline
 
         baseline = begin_baseline(self._acting(PolicyAction.EXPORT, branch), branch, scope)

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias
 
+from omnigraph.api import maintenance
 from omnigraph.api.branches import (
     BranchCreated,
     BranchDeleted,
@@ -23,17 +24,6 @@ from omnigraph.api.branches import (
 from omnigraph.api.enums import Integers
 from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope, CommitChangesPage, PollRequest
 from omnigraph.api.load import LoadReceipt, MutationReceipt
-from omnigraph.api.maintenance import (
-    CleanupReport,
-    MaintenancePolicy,
-    MaintenanceReport,
-    OptimizeReport,
-    PendingProperty,
-    Progress,
-    RepairReport,
-    Retention,
-    Verification,
-)
 from omnigraph.api.queries import BlobCell, BlobValue, ByteWriter, ExportedFile, OperatorProfile, ReadPoint
 from omnigraph.api.queries import QueryRows as QueryRows
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
@@ -120,31 +110,35 @@ class StorageCalls:
         types: Collection[str],
         directory: str | Path,
         format: str,
-        progress: Progress | None,
+        progress: maintenance.Progress | None,
         force: bool,
     ) -> list[ExportedFile]:
         raise DirectAccessError("export_files")
 
     def _optimize(
-        self, branch: str, types: Collection[str] | None, actor: str | None, progress: Progress | None
-    ) -> OptimizeReport:
+        self, branch: str, types: Collection[str] | None, actor: str | None, progress: maintenance.Progress | None
+    ) -> maintenance.OptimizeReport:
         raise DirectAccessError("optimize")
 
-    def _ensure_indices(self, branch: str, actor: str | None) -> list[PendingProperty]:
+    def _ensure_indices(self, branch: str, actor: str | None) -> list[maintenance.PendingProperty]:
         raise DirectAccessError("ensure_indices")
 
     def _cleanup(
-        self, retention: Retention, grace: timedelta, dry_run: bool, progress: Progress | None
-    ) -> CleanupReport:
+        self, retention: maintenance.Retention, grace: timedelta, dry_run: bool, progress: maintenance.Progress | None
+    ) -> maintenance.CleanupReport:
         raise DirectAccessError("cleanup")
 
-    def _maintain(self, policy: MaintenancePolicy, branch: str, actor: str | None) -> MaintenanceReport:
+    def _maintain(
+        self, policy: maintenance.MaintenancePolicy, branch: str, actor: str | None
+    ) -> maintenance.MaintenanceReport:
         raise DirectAccessError("maintain")
 
-    def _verify(self) -> Verification:
+    def _verify(self) -> maintenance.Verification:
         raise DirectAccessError("verify")
 
-    def _repair(self, confirm: bool, force: bool, actor: str | None, progress: Progress | None) -> RepairReport:
+    def _repair(
+        self, confirm: bool, force: bool, actor: str | None, progress: maintenance.Progress | None
+    ) -> maintenance.RepairReport:
         raise DirectAccessError("repair")
 
 

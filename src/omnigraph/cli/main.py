@@ -19,16 +19,7 @@ from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
 from omnigraph import __version__
 from omnigraph.api.enums import ReadFormat
-from omnigraph.cli.params import (
-    COMPLETION_VARIABLE,
-    GlobalFlags,
-    GroupedOption,
-    HiddenArgument,
-    UsageError,
-    at_most_one,
-    split_global_flags,
-    uri_parameters,
-)
+from omnigraph.cli import params
 from omnigraph.cli.printing.output import describe_fault, print_json, print_json_line, report_failure, show_traces
 from omnigraph.cli.registry import COMMANDS, FAMILIES, Capability, Command, check_flags, current_name, legend
 from omnigraph.cli.target import Invocation, branch_names, complete_names
@@ -51,11 +42,11 @@ class RegisteredCommand(click.Command):
     row: Command
 
     def invoke(self, ctx: click.Context) -> Any:
-        flags = ctx.find_object(GlobalFlags) or GlobalFlags()
+        flags = ctx.find_object(params.GlobalFlags) or params.GlobalFlags()
         uri, uri_option, json = (ctx.params.pop(name, None) for name in ("uri", "uri_option", "json"))
         try:
             check_flags(self.row, flags)
-            at_most_one(("URI", uri), ("--uri", uri_option))
+            params.at_most_one(("URI", uri), ("--uri", uri_option))
             ctx.obj = Invocation(self.row, flags, uri if uri_option is None else uri_option, json=bool(json))
             return super().invoke(ctx)
         except (click.ClickException, Exit, click.Abort, BrokenPipeError):
@@ -68,7 +59,7 @@ class RegisteredCommand(click.Command):
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         arguments = [each for each in self.get_params(ctx) if isinstance(each, click.Argument)]
-        rows = [each.get_help_record(ctx) for each in arguments if not isinstance(each, HiddenArgument)]
+        rows = [each.get_help_record(ctx) for each in arguments if not isinstance(each, params.HiddenArgument)]
         if rows:
             with formatter.section("Arguments"):
                 formatter.write_dl(rows)
@@ -77,7 +68,7 @@ class RegisteredCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {"Options": []}
         for option in self.get_params(ctx):
             if isinstance(option, click.Option) and (record := option.get_help_record(ctx)) is not None:
-                heading = option.heading if isinstance(option, GroupedOption) else "Options"
+                heading = option.heading if isinstance(option, params.GroupedOption) else "Options"
                 sections.setdefault(heading, []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
@@ -119,7 +110,7 @@ class RootGroup(CommandGroup):
     """`omnigraph` itself, whose options may also be given after the subcommand."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        flags, rest = split_global_flags(args)
+        flags, rest = params.split_global_flags(args)
         command, note = current_name(rest)
         if note is not None and not ctx.resilient_parsing:
             print(f"warning: {note}", file=sys.stderr)
@@ -146,7 +137,7 @@ def _command(row: Command) -> click.Command:
     command.row = row
     if row.capability in (Capability.ANY, Capability.DIRECT):
         with_option = row.path.partition(" ")[0] in ("branch", "commit", "changes", "diff")
-        command.params += uri_parameters(with_option=with_option)
+        command.params += params.uri_parameters(with_option=with_option)
     return command
 
 
@@ -183,7 +174,7 @@ def app(ctx: click.Context, /, *, debug: bool, **flags: Any) -> None:
     These options may also be given after the subcommand.
     """
     show_traces(debug)
-    ctx.obj = GlobalFlags(**flags)
+    ctx.obj = params.GlobalFlags(**flags)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -195,8 +186,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
-    if COMPLETION_VARIABLE in os.environ:
-        app.main(prog_name="omnigraph", complete_var=COMPLETION_VARIABLE)
+    if params.COMPLETION_VARIABLE in os.environ:
+        app.main(prog_name="omnigraph", complete_var=params.COMPLETION_VARIABLE)
     try:
         code = run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -239,7 +230,7 @@ def print_error(error: Exception, *, in_lines: bool = False) -> None:
     from omnigraph.api.service.http import ErrorOutput
 
     failure = error if isinstance(error, OmniGraphError) else BadRequestError(str(error))
-    if not isinstance(error, OmniGraphError | UsageError):
+    if not isinstance(error, OmniGraphError | params.UsageError):
         failure = OmniGraphError(describe_fault(error))
     (print_json_line if in_lines else print_json)(ErrorOutput.of(failure))
 
@@ -260,7 +251,7 @@ def _report_usage(error: click.ClickException, *, json: bool) -> int:
         options = {name for parameter in ctx.command.params for name in parameter.opts}
         message += next((f"; {hint}" for option, hint in _GIVEN_WITH.items() if option in options), "")
     if json:
-        print_error(UsageError(message))
+        print_error(params.UsageError(message))
     print(f"Error: {message}", file=sys.stderr)
     if ctx is not None:
         print(f"{ctx.get_usage()}\nTry '{ctx.command_path} --help'.", file=sys.stderr)

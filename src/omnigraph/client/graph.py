@@ -16,6 +16,7 @@ from omnigraph.api.graph import GraphApi, follow, next_poll
 from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope, PollRequest
 from omnigraph.api.queries import BlobCell, ByteWriter, ReadPoint
 from omnigraph.api.service.routes import Media
+from omnigraph.client import streams
 from omnigraph.client.connection import Address, Binder, Request, Settings, Steps, plain_binder
 from omnigraph.client.operations import RemoteOperations, RemoteSnapshot, Rows
 from omnigraph.client.rows import (
@@ -26,23 +27,16 @@ from omnigraph.client.rows import (
     awaited_batches,
     received_batches,
 )
-from omnigraph.client.streams import (
-    BaselineLines,
-    RecordLines,
-    RemoteBlob,
-    baseline_request,
-    export_request,
-    find_blob,
-    texts,
-)
 from omnigraph.client.transport import AsyncTransport, Transport
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
-AsyncBlob = RemoteBlob[Coroutine[Any, Any, bytes]]
+AsyncBlob = streams.RemoteBlob[Coroutine[Any, Any, bytes]]
 
 
-class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, RemoteSnapshot, RemoteBlob[bytes]]):
+class RemoteGraph(
+    RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, RemoteSnapshot, streams.RemoteBlob[bytes]]
+):
     """A graph behind a server. Implements `omnigraph.GraphApi` as `Graph` does, over HTTP.
 
     A handle may be shared between threads; it keeps connections. Reads are repeated when a response is lost, within
@@ -67,23 +61,23 @@ class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, 
         return received_batches(self._transport.open(self._query_request(point, call, options)), point.target)
 
     def _export(self, point: ReadPoint, types: Collection[str], epoch: bool) -> Iterator[str]:
-        blocks = self._blocks(export_request(self, point, types, epoch=epoch), RecordLines())
-        return (text for block in blocks for text in texts(block))
+        blocks = self._blocks(streams.export_request(self, point, types, epoch=epoch), streams.RecordLines())
+        return (text for block in blocks for text in streams.texts(block))
 
     def _export_to(self, point: ReadPoint, types: Collection[str], epoch: bool, writer: ByteWriter) -> int:
         entities = 0
-        for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
+        for block in self._blocks(streams.export_request(self, point, types, epoch=epoch), streams.RecordLines()):
             writer.write(block)
             entities += block.count(b"\n")
         return entities
 
     def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
-        lines = BaselineLines()
-        for block in self._blocks(baseline_request(self, branch, scope), lines):
+        lines = streams.BaselineLines()
+        for block in self._blocks(streams.baseline_request(self, branch, scope), lines):
             writer.write(block)
         return lines.baseline()
 
-    def _blocks(self, request: Request, lines: RecordLines) -> Iterator[bytes]:
+    def _blocks(self, request: Request, lines: streams.RecordLines) -> Iterator[bytes]:
         """Whole lines as they arrive. The request is sent now, not when the first block is taken."""
         response = self._transport.open(request)
 
@@ -111,8 +105,8 @@ class RemoteGraph(RemoteOperations, GraphApi[Rows, RemoteBatches | JsonBatches, 
     def _follow(self, request: PollRequest) -> Iterator[ChangePoll]:
         return follow(self, request)
 
-    def _blob(self, point: ReadPoint, cell: BlobCell) -> RemoteBlob[bytes]:
-        return RemoteBlob(*self._transport.run(find_blob(self, point, cell)), self._transport.run)
+    def _blob(self, point: ReadPoint, cell: BlobCell) -> streams.RemoteBlob[bytes]:
+        return streams.RemoteBlob(*self._transport.run(streams.find_blob(self, point, cell)), self._transport.run)
 
 
 class _AsyncResults(GraphApi[Rows, AsyncRemoteBatches | AsyncJsonBatches, RemoteSnapshot, AsyncBlob]):
@@ -207,24 +201,24 @@ class AsyncRemoteGraph(RemoteOperations):
         return await awaited_batches(answer, point.target)
 
     async def _export(self, point: ReadPoint, types: Collection[str], epoch: bool) -> AsyncIterator[str]:
-        async for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
-            for text in texts(block):
+        async for block in self._blocks(streams.export_request(self, point, types, epoch=epoch), streams.RecordLines()):
+            for text in streams.texts(block):
                 yield text
 
     async def _export_to(self, point: ReadPoint, types: Collection[str], epoch: bool, writer: ByteWriter) -> int:
         entities = 0
-        async for block in self._blocks(export_request(self, point, types, epoch=epoch), RecordLines()):
+        async for block in self._blocks(streams.export_request(self, point, types, epoch=epoch), streams.RecordLines()):
             writer.write(block)
             entities += block.count(b"\n")
         return entities
 
     async def _baseline(self, writer: ByteWriter, branch: str, scope: ChangeScope) -> ChangeBaseline:
-        lines = BaselineLines()
-        async for block in self._blocks(baseline_request(self, branch, scope), lines):
+        lines = streams.BaselineLines()
+        async for block in self._blocks(streams.baseline_request(self, branch, scope), lines):
             writer.write(block)
         return lines.baseline()
 
-    async def _blocks(self, request: Request, lines: RecordLines) -> AsyncIterator[bytes]:
+    async def _blocks(self, request: Request, lines: streams.RecordLines) -> AsyncIterator[bytes]:
         """Whole lines as they arrive."""
         async with aclosing(await self._transport.open(request)) as response:
             response.head.require(Media.NDJSON)
@@ -251,4 +245,4 @@ class AsyncRemoteGraph(RemoteOperations):
             poll = await _coroutine(self._poll(*next_poll(request, poll)))
 
     async def _blob(self, point: ReadPoint, cell: BlobCell) -> AsyncBlob:
-        return RemoteBlob(*await self._transport.run(find_blob(self, point, cell)), self._transport.run)
+        return streams.RemoteBlob(*await self._transport.run(streams.find_blob(self, point, cell)), self._transport.run)

@@ -13,37 +13,10 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from omnigraph.api.branches import (
-    NO_RESOLUTIONS,
-    BranchCreated,
-    BranchCreateRequest,
-    BranchDeleted,
-    BranchList,
-    BranchMergeRequest,
-    EntityCount,
-    MergePreview,
-    MergePreviewRequest,
-    MergeRequest,
-    MergeResult,
-    Resolutions,
-    SnapshotListing,
-)
+from omnigraph.api import branches, history
 from omnigraph.api.calls import Author, Call, GraphCalls, LoadInput, LoadOptions, SnapshotApi, StorageCalls
 from omnigraph.api.enums import EntityKind, LoadMode
 from omnigraph.api.graph import MAIN, Branch, GraphAreas
-from omnigraph.api.history import (
-    EVERYTHING,
-    ChangePoll,
-    ChangeScope,
-    ChangeSet,
-    CommitChangesPage,
-    CommitHistory,
-    CommitList,
-    CommitReceipt,
-    CommitSummary,
-    PollRequest,
-    required_commit,
-)
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
 from omnigraph.api.queries import (
     InvokeStoredQueryRequest,
@@ -164,17 +137,17 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         kind, name = _kind_and_name(type_name)
         asked = parameters.CountParameters(entity=kind, type=name, **point.keywords)
         reply = yield from self._get("countEntities", asked, point)
-        return reply.decode(EntityCount).entity_count
+        return reply.decode(branches.EntityCount).entity_count
 
     @operation
     def _snapshot(self, point: ReadPoint) -> Steps[RemoteSnapshot]:
         reply = yield from self._get("getSnapshot", point, point)
-        listing = reply.decode(SnapshotListing)
+        listing = reply.decode(branches.SnapshotListing)
         return RemoteSnapshot(self, listing.graph_branch, listing.graph_manifest_version, _commit(reply))
 
     @operation
-    def _listing(self, point: ReadPoint) -> Steps[SnapshotListing]:
-        return (yield from self._get("getSnapshot", point, point)).decode(SnapshotListing)
+    def _listing(self, point: ReadPoint) -> Steps[branches.SnapshotListing]:
+        return (yield from self._get("getSnapshot", point, point)).decode(branches.SnapshotListing)
 
     @operation
     def _schema_text(self, point: ReadPoint) -> Steps[str]:
@@ -184,7 +157,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     def _version(self, point: ReadPoint) -> Steps[int]:
         commit_id = yield from self._find_commit(point)
         reply = yield self._request("getCommit", commit_id=commit_id)
-        return reply.decode(CommitReceipt).graph_manifest_version
+        return reply.decode(history.CommitReceipt).graph_manifest_version
 
     def _find_commit(self, point: ReadPoint) -> Steps[str]:
         """Every read of a state names its commit; the read of the schema is the cheapest."""
@@ -300,7 +273,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         except BranchNotFoundError:
             if not create:
                 raise
-            request = self._request("createBranch", body=BranchCreateRequest(name, source))
+            request = self._request("createBranch", body=branches.BranchCreateRequest(name, source))
             reply = yield self._writing(request, Author(actor))
             try:
                 reply.check()
@@ -314,62 +287,66 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         return Branch(graph, name)
 
     @operation
-    def _create_branch(self, name: str, source: str | None, author: Author) -> Steps[BranchCreated]:
-        reply = yield self._writing(self._request("createBranch", body=BranchCreateRequest(name, source)), author)
+    def _create_branch(self, name: str, source: str | None, author: Author) -> Steps[branches.BranchCreated]:
+        reply = yield self._writing(
+            self._request("createBranch", body=branches.BranchCreateRequest(name, source)), author
+        )
         self._forget(branch_of(name))
-        return replace(reply.decode(BranchCreated), uri=self.uri)
+        return replace(reply.decode(branches.BranchCreated), uri=self.uri)
 
     @operation
-    def _delete_branch(self, name: str, author: Author) -> Steps[BranchDeleted]:
+    def _delete_branch(self, name: str, author: Author) -> Steps[branches.BranchDeleted]:
         reply = yield self._writing(self._request("deleteBranch", branch=name), author)
         self._forget(branch_of(name))
-        return replace(reply.decode(BranchDeleted), uri=self.uri)
+        return replace(reply.decode(branches.BranchDeleted), uri=self.uri)
 
     @operation
     def list_branches(self) -> Steps[list[str]]:
-        return list((yield self._request("listBranches")).decode(BranchList).branches)
+        return list((yield self._request("listBranches")).decode(branches.BranchList).branches)
 
     @operation
-    def _merge(self, request: MergeRequest) -> Steps[MergeResult]:
+    def _merge(self, request: branches.MergeRequest) -> Steps[branches.MergeResult]:
         resolutions = _unless_empty(request.resolutions)
-        body = BranchMergeRequest(request.source, request.target, request.delete_branch, resolutions, request.message)
+        body = branches.BranchMergeRequest(
+            request.source, request.target, request.delete_branch, resolutions, request.message
+        )
         author, merge = Author(request.actor, request.idempotency_key), self._request("mergeBranches", body=body)
-        result = yield from self._write(merge, author, branch_of(request.target), MergeResult)
+        result = yield from self._write(merge, author, branch_of(request.target), branches.MergeResult)
         if result.branch_deleted:
             self._forget(branch_of(request.source))
         return result
 
     @operation
-    def _preview_merge(self, request: MergeRequest) -> Steps[MergePreview]:
-        body = MergePreviewRequest(request.source, request.target, _unless_empty(request.resolutions))
-        return (yield self._request("previewMerge", body=body)).decode(MergePreview)
+    def _preview_merge(self, request: branches.MergeRequest) -> Steps[branches.MergePreview]:
+        body = branches.MergePreviewRequest(request.source, request.target, _unless_empty(request.resolutions))
+        return (yield self._request("previewMerge", body=body)).decode(branches.MergePreview)
 
     @operation
-    def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> Steps[CommitList]:
+    def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> Steps[history.CommitList]:
         asked = parameters.CommitsParameters(branch, limit, before)
-        return (yield self._request("listCommits", asked)).decode(CommitList)
+        return (yield self._request("listCommits", asked)).decode(history.CommitList)
 
     @operation
     def commit_history(
         self, branch: str = MAIN, *, limit: int = 100, before: int | None = None, exact: bool = True
-    ) -> Steps[CommitHistory]:
+    ) -> Steps[history.CommitHistory]:
         asked = parameters.HistoryParameters(branch, limit, before, exact)
-        return (yield self._request("getHistory", asked)).decode(CommitHistory)
+        return (yield self._request("getHistory", asked)).decode(history.CommitHistory)
 
     @operation
-    def describe_commit(self, commit_id: str) -> Steps[CommitSummary]:
-        return (yield self._request("getCommitSummary", commit_id=commit_id)).decode(CommitSummary)
+    def describe_commit(self, commit_id: str) -> Steps[history.CommitSummary]:
+        return (yield self._request("getCommitSummary", commit_id=commit_id)).decode(history.CommitSummary)
 
     @operation
-    def diff(self, before: Any, after: Any, filter: ChangeScope | None = None) -> Steps[ChangeSet]:
+    def diff(self, before: Any, after: Any, filter: history.ChangeScope | None = None) -> Steps[history.ChangeSet]:
         # A branch or a commit by its name, a snapshot by its commit.
         names = [state.commit_id if isinstance(state, RemoteSnapshot) else state for state in (before, after)]
-        asked = parameters.DiffParameters(before=names[0], after=names[1], **_scope(filter or EVERYTHING))
+        asked = parameters.DiffParameters(before=names[0], after=names[1], **_scope(filter or history.EVERYTHING))
         reply = yield self._request("diff", asked)
-        whole = page = reply.decode(ChangeSet)
+        whole = page = reply.decode(history.ChangeSet)
         while page.next_page_token is not None:
             reply = yield self._request("diff", replace(asked, page_token=page.next_page_token))
-            page = reply.decode(ChangeSet)
+            page = reply.decode(history.ChangeSet)
             whole = replace(whole, changes=(*whole.changes, *page.changes), next_page_token=None)
         return whole
 
@@ -377,15 +354,20 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
 
     @operation
     def _changes_page(
-        self, commit_id: str, scope: ChangeScope, page_token: str | None, max_changes: int | None, max_bytes: int | None
-    ) -> Steps[CommitChangesPage]:
+        self,
+        commit_id: str,
+        scope: history.ChangeScope,
+        page_token: str | None,
+        max_changes: int | None,
+        max_bytes: int | None,
+    ) -> Steps[history.CommitChangesPage]:
         asked = parameters.CommitChangesParameters(
             page_token=page_token, limit=max_changes, max_bytes=max_bytes, **_scope(scope)
         )
-        return (yield self._request("getCommitChanges", asked, commit_id=commit_id)).decode(CommitChangesPage)
+        return (yield self._request("getCommitChanges", asked, commit_id=commit_id)).decode(history.CommitChangesPage)
 
     @operation
-    def _poll(self, request: PollRequest, wait_ms: int | None) -> Steps[ChangePoll]:
+    def _poll(self, request: history.PollRequest, wait_ms: int | None) -> Steps[history.ChangePoll]:
         asked = parameters.ChangeFeedParameters(
             branch=request.branch,
             start=request.start,
@@ -398,7 +380,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
             **_scope(request.scope),
         )
         reply = yield dataclasses.replace(self._request("pollChanges", asked), wait_seconds=(wait_ms or 0) / 1000)
-        return reply.decode(ChangePoll)
+        return reply.decode(history.ChangePoll)
 
     @operation
     def _plan_schema(self, text: str, branch: str, allow_data_loss: bool) -> Steps[SchemaPlan]:
@@ -430,7 +412,7 @@ def _commit(reply: Reply) -> str:
 
 
 def _if_commit(request: Request, if_commit: str) -> Request:
-    return request.with_headers({IF_COMMIT_HEADER: required_commit(if_commit, "if_commit")})
+    return request.with_headers({IF_COMMIT_HEADER: history.required_commit(if_commit, "if_commit")})
 
 
 def _mode(text: str) -> LoadMode:
@@ -440,11 +422,11 @@ def _mode(text: str) -> LoadMode:
         raise BadRequestError(f"unknown load mode '{text}'; use one of: {', '.join(LoadMode)}") from None
 
 
-def _unless_empty(resolutions: Resolutions) -> Resolutions | None:
-    return None if resolutions == NO_RESOLUTIONS else resolutions
+def _unless_empty(resolutions: branches.Resolutions) -> branches.Resolutions | None:
+    return None if resolutions == branches.NO_RESOLUTIONS else resolutions
 
 
-def _scope(scope: ChangeScope) -> dict[str, Any]:
+def _scope(scope: history.ChangeScope) -> dict[str, Any]:
     """A scope as the parameters of a query string."""
     return {
         "kind": tuple(EntityKind(kind) for kind in sorted(scope.kinds)),

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from omnigraph import errors
 from omnigraph.api import wire
 from omnigraph.api.enums import Dates, EntityKind
 from omnigraph.api.history import ChangeBaseline, ChangeBaselineRecord, ChangeBaselineRequest, ChangeScope
@@ -21,17 +22,6 @@ from omnigraph.api.service.http import BlobParameters, ExportParameters, receive
 from omnigraph.api.service.routes import SNAPSHOT_HEADER
 from omnigraph.client.connection import Remote, Reply, Request, Steps
 from omnigraph.client.operations import RemoteOperations
-from omnigraph.errors import (
-    AnswerBrokenError,
-    BadRequestError,
-    BlobRangeError,
-    ConflictError,
-    OmniGraphError,
-    PolicyError,
-    ResourceLimitError,
-    UnauthorizedError,
-    UnexpectedAnswerError,
-)
 
 Content = TypeVar("Content")
 """Bytes, or a coroutine that returns them."""
@@ -75,14 +65,14 @@ class RecordLines:
         try:
             reported = wire.decode(last, _ErrorLine).error
             error = received_error(bytes(reported))
-        except BadRequestError:
-            error = AnswerBrokenError(self.received, "its last line tells an error that this client can't read")
+        except errors.BadRequestError:
+            error = errors.AnswerBrokenError(self.received, "its last line tells an error that this client can't read")
         raise error
 
     def finish(self) -> None:
         """Nothing more comes."""
         if self._pending:
-            raise AnswerBrokenError(self.received, "its last line is not complete")
+            raise errors.AnswerBrokenError(self.received, "its last line is not complete")
 
 
 class BaselineLines(RecordLines):
@@ -103,9 +93,9 @@ class BaselineLines(RecordLines):
         self.finish()
         try:
             return wire.decode(self._held_back, ChangeBaselineRecord).baseline
-        except BadRequestError:
+        except errors.BadRequestError:
             cause = "the stream lacks its last record, so there is no usable cursor; discard what was written"
-            raise AnswerBrokenError(self.received, cause) from None
+            raise errors.AnswerBrokenError(self.received, cause) from None
 
 
 def texts(lines: bytes) -> list[str]:
@@ -139,20 +129,22 @@ class RemoteBlob(Generic[Content]):
     def _part(self, start: int, end: int) -> Steps[bytes]:
         size = self._size()
         if not 0 <= start <= end <= size:
-            raise BlobRangeError(start, end, size)
+            raise errors.BlobRangeError(start, end, size)
         if end - start > LONGEST_READ:
-            raise ResourceLimitError("Blob read range bytes", LONGEST_READ, end - start, "read it in several ranges")
+            raise errors.ResourceLimitError(
+                "Blob read range bytes", LONGEST_READ, end - start, "read it in several ranges"
+            )
         if start == end:
             return b""
         reply = yield self._request.with_headers({"Range": f"bytes={start}-{end - 1}"})
         if reply.status == 412:
-            raise ConflictError("Blob read target changed; retry the command")
+            raise errors.ConflictError("Blob read target changed; retry the command")
         if reply.status not in (200, 206):
             raise _blob_failure(reply)
         content = reply.body if reply.status == 206 else reply.body[start:end]
         if len(content) != end - start:
             message = f"Blob delivery stream ended after {len(content)} bytes; expected {end - start}"
-            raise AnswerBrokenError(len(content), message)
+            raise errors.AnswerBrokenError(len(content), message)
         return content
 
     def _size(self) -> int:
@@ -165,7 +157,7 @@ class RemoteBlob(Generic[Content]):
 def find_blob(remote: RemoteOperations, /, point: ReadPoint, cell: BlobCell) -> Steps[tuple[BlobDescription, Request]]:
     """The value of one blob cell, and the request for its bytes by range with a tag, or for an external object."""
     if cell.kind not in tuple(EntityKind):
-        raise BadRequestError(f"invalid Blob selector: '{cell.kind}' is neither node nor edge")
+        raise errors.BadRequestError(f"invalid Blob selector: '{cell.kind}' is neither node nor edge")
     where: dict[str, Any] = {
         "entity": EntityKind(cell.kind), "type": cell.type, "id": cell.id, "property": cell.property
     }  # fmt: skip
@@ -180,7 +172,9 @@ def find_blob(remote: RemoteOperations, /, point: ReadPoint, cell: BlobCell) -> 
             raise _blob_failure(reply)
     commit = reply.headers.get(SNAPSHOT_HEADER)
     if commit is None:
-        raise UnexpectedAnswerError(reply.status, f"no header {SNAPSHOT_HEADER}, which tells the commit that was read")
+        raise errors.UnexpectedAnswerError(
+            reply.status, f"no header {SNAPSHOT_HEADER}, which tells the commit that was read"
+        )
     target = BlobTarget(branch=point.branch, snapshot=point.snapshot, resolved_snapshot=commit)
     if reply.status == 302:
         description = BlobDescription(selector=cell, kind="external", uri=reply.headers.get("location"), target=target)
@@ -189,17 +183,17 @@ def find_blob(remote: RemoteOperations, /, point: ReadPoint, cell: BlobCell) -> 
     # The length of the whole value, from the headers of a part or of all of it.
     total = (reply.headers.get("content-range") or "").rpartition("/")[2] or reply.headers.get("content-length") or ""
     if not total.isdigit():
-        raise UnexpectedAnswerError(reply.status, "no length of the Blob")
+        raise errors.UnexpectedAnswerError(reply.status, "no length of the Blob")
     description = BlobDescription(selector=cell, kind="managed", size=int(total), etag=tag, target=target)
     pinned = remote._request("getBlob", BlobParameters(**where, snapshot=commit))
     return description, pinned if tag is None else pinned.with_headers({"If-Match": tag})
 
 
-def _blob_failure(reply: Reply) -> OmniGraphError:
+def _blob_failure(reply: Reply) -> errors.OmniGraphError:
     """The error of a reply, which says that it is about a blob."""
     error = reply.failure()
-    if isinstance(error, UnauthorizedError):
-        return UnauthorizedError(f"Blob read requires authentication: {error}")
-    if isinstance(error, PolicyError):
-        return PolicyError(f"Blob read is forbidden: {error}")
+    if isinstance(error, errors.UnauthorizedError):
+        return errors.UnauthorizedError(f"Blob read requires authentication: {error}")
+    if isinstance(error, errors.PolicyError):
+        return errors.PolicyError(f"Blob read is forbidden: {error}")
     return error

@@ -16,19 +16,11 @@ from typing import Any, Final, TypeVar
 
 import httpx
 
+from omnigraph import errors
 from omnigraph.api.service.http import ErrorOutput, retry_after_seconds
 from omnigraph.api.service.routes import MIN_COMMIT_HEADER
 from omnigraph.api.wire import decode
 from omnigraph.client.connection import Reply, Request, Settings, Steps, Upload
-from omnigraph.errors import (
-    AnswerBrokenError,
-    BadRequestError,
-    CommitOutcomeUnknownError,
-    ServerUnreachableError,
-    TooManyRequestsError,
-    UnavailableError,
-    WriteOutcomeUnknownError,
-)
 
 
 class Answer:
@@ -57,7 +49,7 @@ def _chunks(response: httpx.Response) -> Iterator[bytes]:
             received += len(chunk)
             yield chunk
     except (httpx.RequestError, httpx.StreamError) as error:
-        raise AnswerBrokenError(received, str(error) or type(error).__name__) from error
+        raise errors.AnswerBrokenError(received, str(error) or type(error).__name__) from error
     finally:
         response.close()
 
@@ -84,7 +76,7 @@ async def _async_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
             received += len(chunk)
             yield chunk
     except (httpx.RequestError, httpx.StreamError) as error:
-        raise AnswerBrokenError(received, str(error) or type(error).__name__) from error
+        raise errors.AnswerBrokenError(received, str(error) or type(error).__name__) from error
     finally:
         await response.aclose()
 
@@ -104,7 +96,7 @@ _GATEWAY: Final = frozenset({429, 502, 503, 504})
 """What stands before a server answers so for it, in words of its own."""
 _SAYS_NOTHING_OF_BEFORE: Final = frozenset({401, 403, 404, 408, 413, 415, 429})
 """Refusals that come before the server looks an idempotency key up."""
-_DID_NOTHING: Final = frozenset({TooManyRequestsError.error_type(), UnavailableError.error_type()})
+_DID_NOTHING: Final = frozenset({errors.TooManyRequestsError.error_type(), errors.UnavailableError.error_type()})
 
 
 @dataclass(slots=True)
@@ -148,8 +140,8 @@ class Attempts:
         if self._lost is not None:
             raise self._unknown(self._lost) from error
         if was_sent and self.received:
-            raise AnswerBrokenError(self.received, cause) from error
-        raise ServerUnreachableError(self.request.url.partition("?")[0], cause) from error
+            raise errors.AnswerBrokenError(self.received, cause) from error
+        raise errors.ServerUnreachableError(self.request.url.partition("?")[0], cause) from error
 
     def after_reply(self, reply: Reply) -> float | None:
         """Seconds to wait before the next attempt; None when this reply is the answer."""
@@ -166,11 +158,11 @@ class Attempts:
             return self._pause() if self.clock() - self._began < _TO_CATCH_UP else None
         try:
             kind = decode(reply.body, ErrorOutput).type
-        except BadRequestError:
+        except errors.BadRequestError:
             kind = None
         if kind in _DID_NOTHING or reply.status in _GATEWAY:
             return self._pause(retry_after_seconds(reply.headers.get("retry-after")))
-        if kind == CommitOutcomeUnknownError.error_type() and self.request.key is not None:
+        if kind == errors.CommitOutcomeUnknownError.error_type() and self.request.key is not None:
             return self._pause()
         return None
 
@@ -183,8 +175,8 @@ class Attempts:
         pause = max(retry_after or 0.0, (0.5 + self.dice() / 2) * span)
         return pause if pause < self.seconds_left else None
 
-    def _unknown(self, cause: str) -> WriteOutcomeUnknownError:
-        return WriteOutcomeUnknownError(self.request.route.operation_id, self.request.key, cause)
+    def _unknown(self, cause: str) -> errors.WriteOutcomeUnknownError:
+        return errors.WriteOutcomeUnknownError(self.request.route.operation_id, self.request.key, cause)
 
 
 Result = TypeVar("Result")

@@ -15,23 +15,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from omnigraph.api.load import (
-    GivenBatches,
-    GivenRecords,
-    Spooled,
-    column_file,
-    column_format,
-    compression_of,
-    directory_error,
-    encode_piece,
-    file_pieces,
-    given_rows,
-    local_pieces,
-    open_file_name,
-    plain_array,
-    plain_type,
-    require_records,
-)
+from omnigraph.api import load
 from omnigraph.api.service.routes import Media
 from omnigraph.api.values import json_problem, plain_value
 from omnigraph.client.connection import Upload
@@ -49,7 +33,7 @@ _ONE_TYPE: Final = "rows that hold bytes need values of one type in every column
 Row = dict[str, Any]
 
 
-def sent_records(given: GivenRecords) -> GivenBatches | GivenRecords:
+def sent_records(given: load.GivenRecords) -> load.GivenBatches | load.GivenRecords:
     """The rows as columns if they hold bytes, else as they are. An iterator is asked for its first rows only."""
     if not given.once:
         return _columns(lambda: _check_rows(given.rows)) if any(map(_holds_bytes, given.rows)) else given
@@ -57,8 +41,8 @@ def sent_records(given: GivenRecords) -> GivenBatches | GivenRecords:
     for row in islice(rest, _PEEKED_ROWS):
         first.append(row)
         if _holds_bytes(row):
-            return _columns(Spooled(_check_rows(chain(first, rest))).__iter__)
-    return GivenRecords(chain(first, rest), once=True)
+            return _columns(load.Spooled(_check_rows(chain(first, rest))).__iter__)
+    return load.GivenRecords(chain(first, rest), once=True)
 
 
 def _holds_bytes(row: object) -> bool:
@@ -115,7 +99,7 @@ def _unsendable(number: int, plain: Row, error: Exception) -> ConstraintError:
 # Columns
 
 
-def _columns(read: Callable[[], Iterable[Any]]) -> GivenBatches:
+def _columns(read: Callable[[], Iterable[Any]]) -> load.GivenBatches:
     """Rows as batches. They are read twice, because a stream begins with the types of its columns."""
     import pyarrow as pa
 
@@ -141,7 +125,7 @@ def _columns(read: Callable[[], Iterable[Any]]) -> GivenBatches:
             columns = [_array(first, field.name, cells, field.type) for field in typed]
             yield pa.record_batch(columns, schema=typed)
 
-    return GivenBatches(typed, batches)
+    return load.GivenBatches(typed, batches)
 
 
 def _check_rows(rows: Iterable[object]) -> Iterator[Row]:
@@ -189,16 +173,16 @@ _KEPT: Final = (str, bytes, bytearray, memoryview, os.PathLike, list, tuple)
 
 def record_upload(data: str | bytes | os.PathLike[str] | Iterable[str | bytes]) -> Upload:
     """Graph records. Texts, bytes and files can be sent again, an iterator only once."""
-    require_records(data)
+    load.require_records(data)
 
     def pieces() -> Iterator[bytes]:
         if isinstance(data, str | bytes | bytearray | memoryview):
-            whole = encode_piece(data)
+            whole = load.encode_piece(data)
             yield from (whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES))
         elif isinstance(data, os.PathLike):
-            yield from file_pieces(data, _PIECE_BYTES)
+            yield from load.file_pieces(data, _PIECE_BYTES)
         else:
-            yield from map(encode_piece, data)
+            yield from map(load.encode_piece, data)
 
     return Upload(pieces, once=not isinstance(data, _KEPT))
 
@@ -211,9 +195,9 @@ def row_upload(data: Any, format: str | None, csv: Any) -> Upload:
         return _open_file(data, format, csv)
     if format is not None or csv is not None:
         raise BadRequestError("format and csv say how a file is written; this input is not a file")
-    given = given_rows(data)
-    sent = sent_records(given) if isinstance(given, GivenRecords) else given
-    if isinstance(sent, GivenRecords):
+    given = load.given_rows(data)
+    sent = sent_records(given) if isinstance(given, load.GivenRecords) else given
+    if isinstance(sent, load.GivenRecords):
         return Upload(lambda: lines(sent.rows), Media.NDJSON, once=sent.once)
     return Upload(lambda: _arrow_stream(sent), Media.ARROW, once=sent.once)
 
@@ -224,17 +208,17 @@ def _file(text: str, format: str | None, csv: Any) -> Upload:
         raise DirectAccessError(f"loading from '{path}'")
     path = os.path.expanduser(path)
     if os.path.isdir(path):
-        raise directory_error(text)
+        raise load.directory_error(text)
     # A compressed file is unpacked here, because a server does not unpack what strangers send.
-    if (columns := column_format(path, format)) is not None:
+    if (columns := load.column_format(path, format)) is not None:
         return Upload(lambda: _column_stream(path, columns, text), Media.ARROW, file=text)
-    return Upload(lambda: local_pieces(path), Media.BYTES, file=text, format=format, **_dialect(csv))
+    return Upload(lambda: load.local_pieces(path), Media.BYTES, file=text, format=format, **_dialect(csv))
 
 
 def _open_file(file: Any, format: str | None, csv: Any) -> Upload:
     """A file that the caller opened, stdin for one: it is read once."""
-    shown = open_file_name(file, format)
-    if (columns := column_format(shown, format)) is not None:
+    shown = load.open_file_name(file, format)
+    if (columns := load.column_format(shown, format)) is not None:
         return Upload(lambda: _column_stream(file, columns, shown), Media.ARROW, once=True, file=shown)
 
     def pieces() -> Iterator[bytes]:
@@ -255,15 +239,15 @@ def _dialect(csv: Any) -> dict[str, Any]:
 # Arrow
 
 
-def _arrow_stream(given: GivenBatches) -> Iterator[bytes]:
+def _arrow_stream(given: load.GivenBatches) -> Iterator[bytes]:
     import pyarrow as pa
 
-    schema = pa.schema([pa.field(field.name, plain_type(field.type)) for field in given.schema])
+    schema = pa.schema([pa.field(field.name, load.plain_type(field.type)) for field in given.schema])
     sink = BytesIO()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in given.read():
             try:
-                plain = pa.record_batch(list(map(plain_array, batch.columns)), schema)
+                plain = pa.record_batch(list(map(load.plain_array, batch.columns)), schema)
             except pa.ArrowException as error:
                 raise BadRequestError(f"can't send these rows: {str(error).splitlines()[0]}; cast them") from error
             writer.write_batch(plain)
@@ -277,7 +261,7 @@ def _column_stream(source: Any, format: str, name: str) -> Iterator[bytes]:
     """A file of columns as an Arrow stream. It is read at any position, a compressed one only when it is unpacked."""
     import pyarrow as pa
 
-    if isinstance(source, str) and compression_of(source) is not None:
-        source = pa.BufferReader(b"".join(local_pieces(source)))
-    with column_file(source, format, name) as given:
+    if isinstance(source, str) and load.compression_of(source) is not None:
+        source = pa.BufferReader(b"".join(load.local_pieces(source)))
+    with load.column_file(source, format, name) as given:
         yield from _arrow_stream(given)

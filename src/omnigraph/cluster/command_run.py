@@ -14,22 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from omnigraph.api.service.cluster import DesiredRevision, Diagnostics, Observations, StateObservations, Statuses, is_ok
+from omnigraph.cluster import state_ledger
 from omnigraph.cluster.configuration import ConfigFile, absolute_directory, read_config, survey_config
 from omnigraph.cluster.desired import Desired, ReadPipeline, load_desired
 from omnigraph.cluster.payloads import PayloadStore
 from omnigraph.cluster.resources import ClusterError, Diagnostic, Severity, error, graph_address, warning
 from omnigraph.cluster.state import State, StateBuilder, composite_digest
-from omnigraph.cluster.state_ledger import (
-    LOCK_PATH,
-    STATE_FOLDER,
-    Ledger,
-    LedgerRevision,
-    Lock,
-    LockHeldError,
-    acquire,
-    release,
-    revision_path,
-)
 from omnigraph.cluster.storage_root import make_root, open_root
 from omnigraph.storage.objects import Objects
 
@@ -42,12 +32,12 @@ class Session:
     file: ConfigFile
     objects: Objects
     findings: list[Diagnostic] = field(default_factory=list)
-    lock: Lock | None = None
-    holder: Lock | None = None
-    recorded: LedgerRevision | None = None
+    lock: state_ledger.Lock | None = None
+    holder: state_ledger.Lock | None = None
+    recorded: state_ledger.LedgerRevision | None = None
 
     def __post_init__(self) -> None:
-        self.ledger, self.catalog = Ledger(self.objects), PayloadStore(self.objects)
+        self.ledger, self.catalog = state_ledger.Ledger(self.objects), PayloadStore(self.objects)
 
 
 @contextmanager
@@ -59,15 +49,15 @@ def hold_lock(session: Session, operation: str) -> Iterator[None]:
         yield
         return
     try:
-        session.lock = lock = acquire(session.objects, operation)
-    except LockHeldError as held:
+        session.lock = lock = state_ledger.acquire(session.objects, operation)
+    except state_ledger.LockHeldError as held:
         session.holder = held.holder
         raise
     try:
         yield
     finally:
         try:
-            release(session.objects, lock)
+            state_ledger.release(session.objects, lock)
         except ClusterError as problem:
             # The command has succeeded or failed already; a lock that stays must not change that.
             session.findings += as_warnings(problem)
@@ -148,7 +138,11 @@ class CommandRun:
         """The ledger and the lock, as far as they were read."""
         session = self.session
         root = f"{session.objects.location.uri}/" if session is not None else ""
-        members: dict[str, Any] = {"state_path": f"{root}{STATE_FOLDER}", "state_revision": 0, "resource_count": 0}
+        members: dict[str, Any] = {
+            "state_path": f"{root}{state_ledger.STATE_FOLDER}",
+            "state_revision": 0,
+            "resource_count": 0,
+        }
         recorded = session.recorded if session is not None else None
         if recorded is not None:
             members = {
@@ -164,7 +158,7 @@ class CommandRun:
             shown = ("operation", "created_at", "pid", "age_seconds")
             members |= {"lock_id": lock.lock_id, **{f"lock_{name}": getattr(lock, name) for name in shown}}
         return StateObservations(
-            lock_path=f"{root}{LOCK_PATH}",
+            lock_path=f"{root}{state_ledger.LOCK_PATH}",
             state_found=recorded is not None,
             locked=lock is not None,
             lock_acquired=own is not None,
@@ -191,18 +185,18 @@ class CommandRun:
         return self.state.observations
 
 
-def require_state(session: Session) -> LedgerRevision:
+def require_state(session: Session) -> state_ledger.LedgerRevision:
     """The revision that a command starts from. Raises `ClusterError` when there is none."""
     if session.recorded is None:
         message = f"'{session.objects.location.uri}' holds no state of a cluster; run `omnigraph cluster import` first"
-        raise ClusterError.of("state_missing", STATE_FOLDER, message)
+        raise ClusterError.of("state_missing", state_ledger.STATE_FOLDER, message)
     return session.recorded
 
 
 def refuse_uncovered(state: State) -> None:
     """Refuse a state whose graph digests don't match: the digest covers all that is recorded about a graph, so somebody
     has edited the ledger."""
-    path = revision_path(state.state_revision)
+    path = state_ledger.revision_path(state.state_revision)
     message = f"its digest does not match its record: {path} was edited; restore the original text"
     findings = [
         error("external_blob_policy_digest_mismatch", graph_address(graph_id), message)

@@ -13,18 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from omnigraph.api.service.cluster import DeclaredResource, Dependency, is_ok
-from omnigraph.cluster.config_files import (
-    QueryFiles,
-    Source,
-    UnreadableError,
-    blob_policy,
-    check_profile,
-    check_single_bindings,
-    read_policy,
-    read_source,
-    resolve_provider,
-    scopes_of,
-)
+from omnigraph.cluster import config_files
 from omnigraph.cluster.configuration import ConfigFile, PipelineSettings
 from omnigraph.cluster.payloads import PayloadStore
 from omnigraph.cluster.resources import (
@@ -62,7 +51,7 @@ class Desired:
 
     file: ConfigFile
     resources: dict[str, Resource] = field(default_factory=dict)
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, config_files.Source] = field(default_factory=dict)
     dependencies: set[tuple[str, str]] = field(default_factory=set)
     schemas: dict[str, Catalog | None] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
@@ -77,7 +66,7 @@ class Desired:
     def digests(self) -> dict[str, str]:
         return {address: self.resources[address].digest for address in sorted(self.resources)}
 
-    def add(self, address: str, source: Source, needed: Iterable[str], **members: Any) -> None:
+    def add(self, address: str, source: config_files.Source, needed: Iterable[str], **members: Any) -> None:
         """Add the resource that a file declares, with the members beside its digest and the resources it needs."""
         self.resources[address] = Resource(digest=source.digest, **members)
         self.sources[address] = source
@@ -160,7 +149,7 @@ def _providers(desired: Desired) -> None:
     for name, profile in desired.file.config.providers.embedding.items():
         where = f"providers.embedding.{name}"
         if _is_named(desired, where, name):
-            desired.findings += check_profile(where, profile)
+            desired.findings += config_files.check_profile(where, profile)
             desired.resources[provider_address(name)] = Resource(
                 digest=embedding_provider_digest(profile), embedding_profile=profile
             )
@@ -174,13 +163,13 @@ def _graph(desired: Desired, graph_id: str) -> None:
     if (flaw := unservable_reason(graph_id)) is not None:
         desired.findings.append(error("unservable_graph_id", where, flaw))
     schema = _schema(desired, graph_id, settings.schema)
-    files = QueryFiles(desired.file.directory, f"{where}.queries")
+    files = config_files.QueryFiles(desired.file.directory, f"{where}.queries")
     files.collect(settings.queries)
     files.check(desired.schemas[graph_id])
-    provider, provider_flaws = resolve_provider(
+    provider, provider_flaws = config_files.resolve_provider(
         f"{where}.embedding_provider", settings.embedding_provider, config.providers.embedding
     )
-    blobs, blob_flaws = blob_policy(f"{where}.external_blobs", settings.external_blobs)
+    blobs, blob_flaws = config_files.blob_policy(f"{where}.external_blobs", settings.external_blobs)
     desired.findings += [*files.findings, *provider_flaws, *blob_flaws]
     graph, of_schema = graph_address(graph_id), schema_address(graph_id)
     for name, source in files.queries.items():
@@ -194,14 +183,14 @@ def _graph(desired: Desired, graph_id: str) -> None:
     desired.resources[graph] = msgspec.structs.replace(declared, digest=digest)
 
 
-def _schema(desired: Desired, graph_id: str, shown: str) -> Source | None:
+def _schema(desired: Desired, graph_id: str, shown: str) -> config_files.Source | None:
     where = f"graphs.{graph_id}.schema"
     desired.schemas[graph_id] = None
     if not shown:
         return None
     try:
-        source = read_source(desired.file.directory, shown)
-    except UnreadableError as problem:
+        source = config_files.read_source(desired.file.directory, shown)
+    except config_files.UnreadableError as problem:
         desired.findings.append(error("schema_file_missing", where, str(problem)))
         return None
     code = "schema_parse_error"
@@ -223,14 +212,14 @@ def _policies(desired: Desired) -> None:
         where = f"policies.{name}"
         if not _is_named(desired, where, name):
             continue
-        scopes, scope_flaws = scopes_of(where, settings, config.graphs)
-        source, file_flaws = read_policy(desired.file.directory, name, settings, scopes, desired.schemas)
+        scopes, scope_flaws = config_files.scopes_of(where, settings, config.graphs)
+        source, file_flaws = config_files.read_policy(desired.file.directory, name, settings, scopes, desired.schemas)
         desired.findings += [*scope_flaws, *file_flaws]
         bound[name] = scopes
         if source is not None:
             graphs = [scope for scope in scopes if scope != CLUSTER_SCOPE]
             desired.add(str(Address(Kind.POLICY, name)), source, graphs, applies_to=tuple(scopes))
-    desired.findings += check_single_bindings(bound)
+    desired.findings += config_files.check_single_bindings(bound)
 
 
 def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipeline: ReadPipeline) -> None:
@@ -246,9 +235,9 @@ def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipe
     if not settings.file:
         return
     try:
-        source = read_source(desired.file.directory, settings.file)
+        source = config_files.read_source(desired.file.directory, settings.file)
         check = read_pipeline(source.text, settings.file)
-    except (UnreadableError, OmniGraphError) as problem:
+    except (config_files.UnreadableError, OmniGraphError) as problem:
         desired.findings.append(error("invalid_pipeline_file", f"{where}.file", str(problem)))
         return
     schema = desired.schemas.get(graph_id)

@@ -11,16 +11,8 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.query import row_filter
 from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import (
-    UNRESTRICTED,
-    RowFilter,
-    TypeVisibility,
-    Visibility,
-    any_of,
-    visibility_of,
-    with_vectors,
-)
 from omnigraph.language.source import TextSpan
 from omnigraph.policy.bundle import INVALID, Bundle, MaskedProperties, Rule, VisibleRows, filter_problem
 
@@ -36,7 +28,7 @@ Result = TypeVar("Result")
 class _RuleRestrictions(NamedTuple):
     """The row filters and the masked properties of one rule, by type key."""
 
-    rows: dict[str, RowFilter]
+    rows: dict[str, row_filter.RowFilter]
     masked: dict[str, frozenset[str]]
 
 
@@ -46,15 +38,15 @@ class Restrictions:
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
         self._resolved: dict[str, dict[str, _RuleRestrictions]] = {}
-        self._visibilities: dict[tuple[str, tuple[str, ...], str], Visibility] = {}
+        self._visibilities: dict[tuple[str, tuple[str, ...], str], row_filter.Visibility] = {}
 
-    def visibility(self, actor: str, rules: Sequence[Rule], catalog: Catalog) -> Visibility:
+    def visibility(self, actor: str, rules: Sequence[Rule], catalog: Catalog) -> row_filter.Visibility:
         """The visibility of an actor by the rules that allow its request. Raises `CompileError` when these rules have
         restrictions that don't fit the schema: a broken rule must not show more than it was meant to."""
         if not rules:
             raise ValueError("an actor without a rule sees nothing")
         if not all(rule.restricts for rule in rules):
-            return UNRESTRICTED
+            return row_filter.UNRESTRICTED
         key = (actor, tuple(rule.id for rule in rules), catalog.digest)
         if (visibility := self._visibilities.get(key)) is None:
             if (resolved := self._resolved.get(catalog.digest)) is None:
@@ -130,10 +122,10 @@ def _masked_properties(
             report(f"{named}: '{name}' is part of the key, which the id shows to everybody", clause.at)
         else:
             masked.add(name)
-    return with_vectors(type_, masked)
+    return row_filter.with_vectors(type_, masked)
 
 
-def _combine(restrictions: Sequence[_RuleRestrictions], actor: str, catalog: Catalog) -> Visibility:
+def _combine(restrictions: Sequence[_RuleRestrictions], actor: str, catalog: Catalog) -> row_filter.Visibility:
     restricted_keys = dict.fromkeys(key for rule in restrictions for key in (*rule.rows, *rule.masked))
     visibilities = []
     for key in restricted_keys:
@@ -142,6 +134,8 @@ def _combine(restrictions: Sequence[_RuleRestrictions], actor: str, catalog: Cat
         everything = len(filters) < len(restrictions)
         type_ = catalog.type_named(key)
         visibilities.append(
-            TypeVisibility(type_, masked=masked) if everything else TypeVisibility(type_, any_of(filters), masked)
+            row_filter.TypeVisibility(type_, masked=masked)
+            if everything
+            else row_filter.TypeVisibility(type_, row_filter.any_of(filters), masked)
         )
-    return visibility_of(visibilities, catalog)
+    return row_filter.visibility_of(visibilities, catalog)

@@ -29,19 +29,10 @@ from omnigraph.server.admission import Pools
 from omnigraph.server.handlers import changes, reads, service, writes
 from omnigraph.server.handlers.changes import Feeds, feed_graph
 from omnigraph.server.handlers.writes import load_target, row_format
+from omnigraph.server.http import responses
 from omnigraph.server.http.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.http.origins import Hosts, refuse_foreign_origins, refuse_unasked, with_origins
 from omnigraph.server.http.request import ClientGoneError, Exchange, decode_body, decode_parameters, media_type
-from omnigraph.server.http.responses import (
-    AnyResponse,
-    Response,
-    StreamResponse,
-    chosen_media,
-    error_output,
-    error_response,
-    name_limit,
-    too_long,
-)
 from omnigraph.server.http.streaming import BrokenStreamError, StreamDelivery
 from omnigraph.server.mcp_mount import Agents, LoadEndpoint, graph_of, load_endpoint
 from omnigraph.server.reload import HeldServing, ServingSets
@@ -171,7 +162,7 @@ class Application:
             if not methods:
                 raise NotFoundError(_NO_SUCH_PATH)
         except OmniGraphError as error:
-            await exchange.respond(error_response(error, exchange.request_id), None)
+            await exchange.respond(responses.error_response(error, exchange.request_id), None)
             return
         if (route := methods.get(exchange.method)) is not None:
             await self._run_route(exchange, route, path)
@@ -179,7 +170,7 @@ class Application:
         allow = ", ".join(sorted(methods))
         message = f"{exchange.method} is not a method of this path; it has {allow}"
         output = ErrorOutput(error=message, code=ErrorCode.METHOD_NOT_ALLOWED)
-        await exchange.respond(Response(wire.encode(output), 405, headers={"Allow": allow}), None)
+        await exchange.respond(responses.Response(wire.encode(output), 405, headers={"Allow": allow}), None)
 
     async def _run_route(self, exchange: Exchange, route: Route, path: dict[str, str]) -> None:
         exchange.record.operation_id = route.operation_id
@@ -231,7 +222,7 @@ class Application:
         route, exchange = call.route, call.exchange
         body = b"" if route.body is Body.NONE else await exchange.body(route)
 
-        def work() -> AnyResponse:
+        def work() -> responses.AnyResponse:
             parameters = decode_parameters(route, exchange.query_string)
             decoded = decode_body(route, body, exchange.headers.get("content-type"))
             raw = exchange.query_string + b"\0" + body
@@ -239,7 +230,7 @@ class Application:
             return handler(replace(call, parameters=parameters, body=decoded, raw_request=raw))
 
         response = await self._in_time(call, work)
-        if isinstance(response, Response):
+        if isinstance(response, responses.Response):
             await exchange.respond(response, route)
             return
         # The stream keeps the graph that it reads open until it is put away, which may be after its request.
@@ -265,13 +256,13 @@ class Application:
             received = ReceivedFile(path, exchange.record.received_bytes, target, Media(media))
             handler, call = HANDLERS[route.operation_id], replace(call, body=received)
             response = await self._in_time(call, lambda: handler(call))
-        assert isinstance(response, Response)
+        assert isinstance(response, responses.Response)
         await exchange.respond(response, route)
 
     async def _poll(self, call: Call) -> None:
         exchange = call.exchange
         call = replace(call, parameters=decode_parameters(call.route, exchange.query_string))
-        media = chosen_media(exchange.headers.get("accept"), call.route.media)
+        media = responses.chosen_media(exchange.headers.get("accept"), call.route.media)
         whole, budgets = exchange.is_head or media is Media.JSON, self._services.budgets
         waits = not whole or bool(call.parameters.wait_ms)
         with budgets.read(call.actor):
@@ -297,8 +288,8 @@ class Application:
                 return await self._in_time(called, work)
             except Exception as error:
                 self._log_failure(exchange, error)
-                named = name_limit(error, self._limits.query_seconds)
-                raise error_output(named, exchange.request_id, call.route).rebuilt() from error
+                named = responses.name_limit(error, self._limits.query_seconds)
+                raise responses.error_output(named, exchange.request_id, call.route).rebuilt() from error
 
         body = await exchange.body(call.route)
         await exchange.respond(await agents.respond(call, body, in_time), call.route)
@@ -327,13 +318,13 @@ class Application:
         running.add_done_callback(lambda done: _put_away(done, held))
         if gone.done():
             raise ClientGoneError
-        raise too_long(self._limits.query_seconds)
+        raise responses.too_long(self._limits.query_seconds)
 
     # Failures
 
     async def _send_error(self, exchange: Exchange, route: Route, error: Exception) -> None:
-        error = name_limit(error, self._limits.query_seconds)
-        response = error_response(error, exchange.request_id, route)
+        error = responses.name_limit(error, self._limits.query_seconds)
+        response = responses.error_response(error, exchange.request_id, route)
         self._log_failure(exchange, error)
         if exchange.record.status:
             exchange.record.broke_off = True
@@ -357,7 +348,7 @@ class Application:
 def _put_away(running: asyncio.Future[Any], held: HeldServing) -> None:
     """Close a stream that no client waits for, and release its serving set."""
     has_result = not running.cancelled() and running.exception() is None
-    if has_result and isinstance(response := running.result(), StreamResponse):
+    if has_result and isinstance(response := running.result(), responses.StreamResponse):
         response.release()
     held.release()
 

@@ -17,15 +17,7 @@ from typing import Final, TypeAlias
 
 from omnigraph.api.governance import Gate, Limits, QueryLimits
 from omnigraph.api.queries import StoredQueries, StoredQuery
-from omnigraph.cluster.resources import (
-    CLUSTER_SCOPE,
-    Address,
-    ClusterError,
-    Diagnostic,
-    Kind,
-    graph_address,
-    unservable_reason,
-)
+from omnigraph.cluster import resources
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ClusterQuery, ServingSnapshot, read_serving
 from omnigraph.cluster.storage_root import enclosing_cluster, normal_uri, resolved_uri
 from omnigraph.engine.query.read import describe_stored_query
@@ -62,8 +54,8 @@ def bind(policies: Iterable[ClusterPolicy]) -> Mapping[str, ClusterPolicy]:
     refused = []
     for policy in policies:
         for scope in policy.applies_to:
-            address = Address.parse(scope)
-            if scope != CLUSTER_SCOPE and (address is None or address.kind is not Kind.GRAPH):
+            address = resources.Address.parse(scope)
+            if scope != resources.CLUSTER_SCOPE and (address is None or address.kind is not resources.Kind.GRAPH):
                 refused.append(f"policy '{policy.name}' is bound to '{scope}', which is neither cluster nor a graph")
             elif (other := bound.setdefault(scope, policy)) is not policy:
                 refused.append(f"policies '{other.name}' and '{policy.name}' are both bound to '{scope}'")
@@ -118,7 +110,7 @@ class Opener:
     def load_rules(self, snapshot: ServingSnapshot) -> Rules:
         """The bundle of each scope, and the gate of the server itself."""
         bindings = bind(snapshot.policies)
-        own = bindings.get(CLUSTER_SCOPE)
+        own = bindings.get(resources.CLUSTER_SCOPE)
         gate = WITHOUT_RULES if own is None else self.load_policy(own.source, "server", f"policy '{own.name}'")
         return bindings, gate
 
@@ -140,7 +132,7 @@ class Opener:
         return Serving(graphs, state, gate, quarantined, revision, root)
 
     def _health_problems(
-        self, graphs: Mapping[str, Served], quarantined: Mapping[str, str], warnings: Sequence[Diagnostic]
+        self, graphs: Mapping[str, Served], quarantined: Mapping[str, str], warnings: Sequence[resources.Diagnostic]
     ) -> list[str]:
         """The reasons to refuse a serving set as a whole."""
         reasons = [f"graph '{graph_id}': {reason}" for graph_id, reason in quarantined.items()]
@@ -167,7 +159,7 @@ class Opener:
 
         def serve(graph: ClusterGraph) -> Served:
             graph_id = graph.graph_id
-            policy = bindings.get(graph_address(graph_id))
+            policy = bindings.get(resources.graph_address(graph_id))
             made_of = MadeOf(graph, graph.digest, policy, tuple(pipelines[graph_id]))
             return self._open_graph(made_of, queries[graph_id], owned_by_cluster)
 
@@ -197,7 +189,7 @@ class Opener:
     def _open_graph(self, made_of: MadeOf, queries: Sequence[ClusterQuery], owned_by_cluster: bool) -> Served:
         graph, policy = made_of.graph, made_of.policy
         graph_id = graph.graph_id
-        if (flaw := unservable_reason(graph_id)) is not None:
+        if (flaw := resources.unservable_reason(graph_id)) is not None:
             raise BadRequestError(flaw)
         gate: Gate = WITHOUT_RULES
         if policy is not None:
@@ -297,7 +289,7 @@ def _refusing() -> Iterator[None]:
         yield
     except BootRefusedError:
         raise
-    except ClusterError as error:
+    except resources.ClusterError as error:
         raise BootRefusedError([str(diagnostic) for diagnostic in error.diagnostics]) from error
     except OmniGraphError as error:
         raise BootRefusedError([str(error)]) from error
@@ -335,7 +327,7 @@ def _read_snapshot(settings: Settings, revision: int | None) -> tuple[ServingSna
 def store_graph_id(uri: str) -> str:
     """The id under which a single graph is served: the last part of its URI, where that can be one."""
     name = uri.rstrip("/").rpartition("/")[2].removesuffix(".omni")
-    return name if unservable_reason(name) is None else _STORE_ID
+    return name if resources.unservable_reason(name) is None else _STORE_ID
 
 
 def _refuse_shared_locations(graphs: Sequence[ClusterGraph]) -> None:

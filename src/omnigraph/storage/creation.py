@@ -17,21 +17,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from omnigraph.errors import AlreadyInitializedError, ConflictError, NotFoundError, StorageError, StorageErrorKind
+from omnigraph.storage import models
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_ulid, now_micros
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.cleanup_journal import JOURNAL_FOLDER
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.log.write_guard import CLOCK_OBJECT, probe_create_if_absent
-from omnigraph.storage.models import (
-    FORMAT_VERSION,
-    BranchRef,
-    Commit,
-    GraphIdentity,
-    LogEntry,
-    TableState,
-    decode,
-    encode,
-)
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.root import IDENTITY, GraphRoot, new_table_path, schema_path
 
@@ -63,14 +54,16 @@ def create_root(
             (location.local_root / JOURNAL_FOLDER).mkdir(parents=True, exist_ok=True)
         store_time = probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
         now = now_micros()
-        main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
-        identity = GraphIdentity(format=FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
+        main = models.BranchRef(
+            format=models.FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor
+        )
+        identity = models.GraphIdentity(format=models.FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
         root = GraphRoot(objects, identity, trace)
         undo.callback(root.close)
         undo.callback(_delete, objects, CLOCK_OBJECT)
         root.guard.learn(store_time)
 
-        def make(type_key: str) -> TableState:
+        def make(type_key: str) -> models.TableState:
             path, table_id = new_table_path(type_key)
             undo.callback(_delete_below, objects, path)
             state = root.staging.create(path, table_id, tables[type_key])
@@ -98,10 +91,10 @@ def create_root(
 
 
 def _first_entry(
-    identity: GraphIdentity, schema: str, tables: dict[str, TableState], details: Mapping[str, str]
-) -> LogEntry:
+    identity: models.GraphIdentity, schema: str, tables: dict[str, models.TableState], details: Mapping[str, str]
+) -> models.LogEntry:
     main, now = identity.main, identity.created_at
-    commit = Commit(
+    commit = models.Commit(
         id=new_commit_id(1),
         kind="init",
         parents=(),
@@ -110,8 +103,8 @@ def _first_entry(
         actor=main.created_by,
         details=dict(details),
     )
-    return LogEntry(
-        format=FORMAT_VERSION,
+    return models.LogEntry(
+        format=models.FORMAT_VERSION,
         graph_id=identity.graph_id,
         branch=MAIN,
         branch_id=main.branch_id,
@@ -123,15 +116,15 @@ def _first_entry(
     )
 
 
-def _claim(objects: Objects, identity: GraphIdentity) -> None:
+def _claim(objects: Objects, identity: models.GraphIdentity) -> None:
     """The moment the graph exists. After a lost response the object itself says whose claim won."""
-    if objects.claim(IDENTITY, encode(identity), _CLAIMS):
+    if objects.claim(IDENTITY, models.encode(identity), _CLAIMS):
         return
     try:
         stored = objects.get(IDENTITY)
     except StorageError as error:
         raise StorageError(StorageErrorKind.UNKNOWN, f"it is open whose graph was created: {error}") from error
-    if stored is None or decode(IDENTITY, stored, GraphIdentity).graph_id != identity.graph_id:
+    if stored is None or models.decode(IDENTITY, stored, models.GraphIdentity).graph_id != identity.graph_id:
         raise AlreadyInitializedError(objects.location.uri)
 
 

@@ -16,29 +16,12 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta, Struct, field
 
+from omnigraph import errors
 from omnigraph.api import wire
 from omnigraph.api.branches import MergeConflict
 from omnigraph.api.enums import Dates, EntityKind, LoadMode, Operation
 from omnigraph.api.history import ChangeScope
 from omnigraph.api.queries import ReadPoint
-from omnigraph.errors import (
-    BadRequestError,
-    BlobRangeError,
-    ChangeFeedGapError,
-    ChangeSchemaBoundaryError,
-    CommitHasNoParentError,
-    ConflictError,
-    ErrorCode,
-    ExternalBlobSourceError,
-    KeyConflictError,
-    MergeConflictsError,
-    NotFoundError,
-    OmniGraphError,
-    PolicyError,
-    PreconditionFailedError,
-    ReadSetChangedError,
-    ResourceLimitError,
-)
 
 
 class PublishedDatasetVersionConflictOutput(Struct, frozen=True):
@@ -109,7 +92,7 @@ class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A failure: the sentence for a person, its coarse class, at most one detail, and what else a program may ask."""
 
     error: str
-    code: ErrorCode | None = None
+    code: errors.ErrorCode | None = None
     merge_conflicts: tuple[MergeConflict, ...] | None = None
     published_dataset_version_conflict: PublishedDatasetVersionConflictOutput | None = None
     read_set_conflict: ReadSetConflictOutput | None = None
@@ -125,7 +108,7 @@ class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fields: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, error: OmniGraphError) -> ErrorOutput:
+    def of(cls, error: errors.OmniGraphError) -> ErrorOutput:
         member = _member_of(type(error))
         details: dict[str, Any] = {} if member is None else {member: _detail(member, error)}
         detail = details.get(member or "")
@@ -133,7 +116,7 @@ class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
         fields = msgspec.to_builtins(rest, enc_hook=str)
         return cls(error=str(error), code=error.error_code(), type=error.error_type(), fields=fields, **details)
 
-    def rebuilt(self) -> OmniGraphError:
+    def rebuilt(self) -> errors.OmniGraphError:
         """The error this was made of: the same class, fields and message. A class that this version does not know
         becomes the nearest one it does."""
         kind = _class_of(self)
@@ -158,16 +141,16 @@ class _ErrorBody(Struct, frozen=True):
     code: str | None = None
 
 
-def received_error(data: bytes) -> OmniGraphError:
+def received_error(data: bytes) -> errors.OmniGraphError:
     """The error that an answer tells. Of one that this version can't build again, the sentence is kept.
 
     Raises `BadRequestError` for an answer that tells none.
     """
     try:
         return wire.decode(data, ErrorOutput).rebuilt()
-    except (BadRequestError, msgspec.ValidationError):
+    except (errors.BadRequestError, msgspec.ValidationError):
         body = wire.decode(data, _ErrorBody)
-        code = ErrorCode(body.code) if body.code in set(ErrorCode) else None
+        code = errors.ErrorCode(body.code) if body.code in set(errors.ErrorCode) else None
         return ErrorOutput(error=body.error, code=code).rebuilt()
 
 
@@ -175,7 +158,7 @@ class ChangeErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A failure of a change read: those members of `ErrorOutput` that can occur there."""
 
     error: str
-    code: ErrorCode | None = None
+    code: errors.ErrorCode | None = None
     resource_limit: ResourceLimitOutput | None = None
     recovery_required: RecoveryRequiredOutput | None = None
     change_feed_gap: ChangeFeedGapOutput | None = None
@@ -184,36 +167,36 @@ class ChangeErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fields: dict[str, Any] = {}
 
 
-_MEMBERS: Final[dict[type[OmniGraphError], str]] = {
-    MergeConflictsError: "merge_conflicts",
-    ReadSetChangedError: "read_set_conflict",
-    KeyConflictError: "key_conflict",
-    ResourceLimitError: "resource_limit",
-    BlobRangeError: "blob_range",
-    ExternalBlobSourceError: "external_blob_source",
-    PreconditionFailedError: "precondition_failure",
-    ChangeFeedGapError: "change_feed_gap",
-    CommitHasNoParentError: "change_diff_refusal",
-    ChangeSchemaBoundaryError: "change_diff_refusal",
+_MEMBERS: Final[dict[type[errors.OmniGraphError], str]] = {
+    errors.MergeConflictsError: "merge_conflicts",
+    errors.ReadSetChangedError: "read_set_conflict",
+    errors.KeyConflictError: "key_conflict",
+    errors.ResourceLimitError: "resource_limit",
+    errors.BlobRangeError: "blob_range",
+    errors.ExternalBlobSourceError: "external_blob_source",
+    errors.PreconditionFailedError: "precondition_failure",
+    errors.ChangeFeedGapError: "change_feed_gap",
+    errors.CommitHasNoParentError: "change_diff_refusal",
+    errors.ChangeSchemaBoundaryError: "change_diff_refusal",
 }
 
-_NEAREST: Final[dict[ErrorCode | None, type[OmniGraphError]]] = {
-    ErrorCode.BAD_REQUEST: BadRequestError,
-    ErrorCode.FORBIDDEN: PolicyError,
-    ErrorCode.NOT_FOUND: NotFoundError,
-    ErrorCode.CONFLICT: ConflictError,
+_NEAREST: Final[dict[errors.ErrorCode | None, type[errors.OmniGraphError]]] = {
+    errors.ErrorCode.BAD_REQUEST: errors.BadRequestError,
+    errors.ErrorCode.FORBIDDEN: errors.PolicyError,
+    errors.ErrorCode.NOT_FOUND: errors.NotFoundError,
+    errors.ErrorCode.CONFLICT: errors.ConflictError,
 }
 
 
-def _member_of(kind: type[OmniGraphError]) -> str | None:
+def _member_of(kind: type[errors.OmniGraphError]) -> str | None:
     return next((member for known, member in _MEMBERS.items() if issubclass(kind, known)), None)
 
 
-def _detail(member: str, error: OmniGraphError) -> Any:
-    if isinstance(error, MergeConflictsError):
+def _detail(member: str, error: errors.OmniGraphError) -> Any:
+    if isinstance(error, errors.MergeConflictsError):
         return error.conflicts
     shape = next(t for t in get_args(get_type_hints(ErrorOutput)[member]) if t is not type(None))
-    if isinstance(error, KeyConflictError):
+    if isinstance(error, errors.KeyConflictError):
         entity_kind, _, type_name = error.type_key.partition(":")
         return shape(entity_kind, type_name, error.entity_id)
     fields = msgspec.structs.fields(shape)
@@ -227,24 +210,24 @@ def _is_in_detail(detail: Any, name: str, value: Any) -> bool:
     return isinstance(detail, Struct) and hasattr(detail, name) and bool(getattr(detail, name) == value)
 
 
-def _class_of(output: ErrorOutput) -> type[OmniGraphError]:
-    waiting: list[type[OmniGraphError]] = [OmniGraphError]
+def _class_of(output: ErrorOutput) -> type[errors.OmniGraphError]:
+    waiting: list[type[errors.OmniGraphError]] = [errors.OmniGraphError]
     while waiting:
         kind = waiting.pop()
         if kind.error_type() == output.type:
             return kind
         waiting += kind.__subclasses__()
     kinds = [kind for kind, member in _MEMBERS.items() if getattr(output, member) is not None]
-    return kinds[0] if kinds else _NEAREST.get(output.code, OmniGraphError)
+    return kinds[0] if kinds else _NEAREST.get(output.code, errors.OmniGraphError)
 
 
-def _field_shapes(kind: type[OmniGraphError]) -> dict[str, Any]:
+def _field_shapes(kind: type[errors.OmniGraphError]) -> dict[str, Any]:
     """The types of an error's fields: as the class declares them, else as its `__init__` takes them."""
     shapes: dict[str, Any] = {}
     for each in reversed(kind.__mro__):
-        if issubclass(each, OmniGraphError):
+        if issubclass(each, errors.OmniGraphError):
             shapes |= {name: _as_kept(hint) for name, hint in get_type_hints(each.__init__).items()}
-    if issubclass(kind, MergeConflictsError):
+    if issubclass(kind, errors.MergeConflictsError):
         shapes["conflicts"] = tuple[MergeConflict, ...]
     declared = {name: hint for name, hint in get_type_hints(kind).items() if get_origin(hint) is not typing.ClassVar}
     return shapes | declared

@@ -10,59 +10,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from omnigraph.api.branches import (
-    BranchCreated,
-    BranchCreateRequest,
-    BranchDeleted,
-    BranchList,
-    BranchMergeRequest,
-    EntityCount,
-    MergePreview,
-    MergePreviewRequest,
-    MergeResult,
-    SnapshotListing,
-)
+from omnigraph.api import branches, history, queries
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.history import (
-    ChangeBaselineRequest,
-    ChangePoll,
-    ChangeSet,
-    CommitChangesPage,
-    CommitHistory,
-    CommitList,
-    CommitReceipt,
-    CommitSummary,
-)
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
-from omnigraph.api.queries import (
-    ExportRequest,
-    InvokeStoredQueryRequest,
-    LegacyReadOutput,
-    LegacyReadRequest,
-    OperatorProfile,
-    QueryPlan,
-    QueryRequest,
-    ReadOutput,
-    ReadPoint,
-    StoredQueries,
-)
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
+from omnigraph.api.service import http
 from omnigraph.api.service.cluster import GraphList, HealthOutput, Readiness
-from omnigraph.api.service.http import (
-    BlobParameters,
-    ChangeErrorOutput,
-    ChangeFeedParameters,
-    CommitChangesParameters,
-    CommitsParameters,
-    CountParameters,
-    DiffParameters,
-    EntityParameters,
-    ErrorOutput,
-    ExportParameters,
-    HistoryParameters,
-    LoadParameters,
-    RowsParameters,
-)
 from omnigraph.api.service.pipeline import ServedPipelines
 
 GRAPH_PREFIX: Final = "/graphs/{graph_id}"
@@ -115,7 +68,7 @@ class Route:
     parameters: type[Any] | None = None
     response: tuple[type[Any], ...] = ()
     media: tuple[Media, ...] = (Media.JSON,)
-    errors: type[Any] = ErrorOutput
+    errors: type[Any] = http.ErrorOutput
     body: Body = Body.NONE
     writes: bool = False
     if_commit: bool = False
@@ -177,7 +130,7 @@ def _agents(operation_id: str, *, of_graph: bool) -> Route:
 
 
 _INVOKE: Final[dict[str, Any]] = {
-    "request": InvokeStoredQueryRequest,
+    "request": queries.InvokeStoredQueryRequest,
     "bad_body": "invalid stored-query invocation body",
     "request_is_optional": True,
 }
@@ -193,57 +146,62 @@ ROUTES: Final[tuple[Route, ...]] = (
     _agents("mcpOfServer", of_graph=False),
     # Reads
     _get("/snapshot", "getSnapshot", "The tables of a state of the graph", "snapshots").forms(
-        SnapshotListing, parameters=ReadPoint
+        branches.SnapshotListing, parameters=queries.ReadPoint
     ),
     _get("/blob", "getBlob", "The bytes of a blob, or the address of an external one", "blobs").forms(
-        parameters=BlobParameters, bad_parameters="invalid Blob selector query parameters", media=(Media.BYTES,)
+        parameters=http.BlobParameters, bad_parameters="invalid Blob selector query parameters", media=(Media.BYTES,)
     ),
     _get("/entity", "getEntity", "One node or edge by its id, as an export writes it", "queries").forms(
-        dict[str, Any], parameters=EntityParameters
+        dict[str, Any], parameters=http.EntityParameters
     ),
     _get("/count", "countEntities", "How many entities of a type there are", "queries").forms(
-        EntityCount, parameters=CountParameters
+        branches.EntityCount, parameters=http.CountParameters
     ),
-    _post("/query", "query", "Run a read query", "queries").forms(ReadOutput, request=QueryRequest, media=_ROWS_AS),
+    _post("/query", "query", "Run a read query", "queries").forms(
+        queries.ReadOutput, request=queries.QueryRequest, media=_ROWS_AS
+    ),
     _post("/query/explain", "explain", "The plan of a read query; nothing is run", "queries").forms(
-        QueryPlan, request=QueryRequest
+        queries.QueryPlan, request=queries.QueryRequest
     ),
     _post(
         "/query/profile",
         "profile",
         "Run a read query, and tell what each of its operators did instead of the rows",
         "queries",
-    ).forms(OperatorProfile, request=QueryRequest),
+    ).forms(queries.OperatorProfile, request=queries.QueryRequest),
     _post("/read", "read", "Run a read query", "queries").forms(
-        LegacyReadOutput, request=LegacyReadRequest, media=_ROWS_AS, successor="query"
+        queries.LegacyReadOutput, request=queries.LegacyReadRequest, media=_ROWS_AS, successor="query"
     ),
     _post("/export", "export", "Every entity of a state, one record per line", "queries", PolicyAction.EXPORT).forms(
-        request=ExportRequest,
-        parameters=ExportParameters,
+        request=queries.ExportRequest,
+        parameters=http.ExportParameters,
         bad_body="invalid export request",
         request_is_optional=True,
         media=(Media.NDJSON,),
     ),
-    _get("/schema", "getSchema", "The accepted schema", "schema").forms(SchemaSource, parameters=ReadPoint),
+    _get("/schema", "getSchema", "The accepted schema", "schema").forms(SchemaSource, parameters=queries.ReadPoint),
     _post(
         "/schema/plan", "planSchema", "The steps from the accepted schema to another; nothing is changed", "schema"
     ).forms(SchemaPlan, request=SchemaPlanRequest),
-    _get("/branches", "listBranches", "The names of all branches", "branches").forms(BranchList),
+    _get("/branches", "listBranches", "The names of all branches", "branches").forms(branches.BranchList),
     _get("/commits", "listCommits", "The history of a branch, newest first", "commits").forms(
-        CommitList, parameters=CommitsParameters
+        history.CommitList, parameters=http.CommitsParameters
     ),
-    _get("/commits/{commit_id}", "getCommit", "One commit", "commits").forms(CommitReceipt),
+    _get("/commits/{commit_id}", "getCommit", "One commit", "commits").forms(history.CommitReceipt),
     _get(
         "/commits/{commit_id}/summary", "getCommitSummary", "One commit, with how many entities it changed", "commits"
-    ).forms(CommitSummary),
+    ).forms(history.CommitSummary),
     _get("/history", "getHistory", "The history of a branch, with what each commit did", "commits").forms(
-        CommitHistory, parameters=HistoryParameters
+        history.CommitHistory, parameters=http.HistoryParameters
     ),
     _get("/commits/{commit_id}/changes", "getCommitChanges", "What a commit changed", "changes").forms(
-        CommitChangesPage, parameters=CommitChangesParameters, errors=ChangeErrorOutput
+        history.CommitChangesPage, parameters=http.CommitChangesParameters, errors=http.ChangeErrorOutput
     ),
     _get("/changes", "pollChanges", "The change feed of a branch", "changes").forms(
-        ChangePoll, parameters=ChangeFeedParameters, media=(Media.JSON, Media.EVENTS), errors=ChangeErrorOutput
+        history.ChangePoll,
+        parameters=http.ChangeFeedParameters,
+        media=(Media.JSON, Media.EVENTS),
+        errors=http.ChangeErrorOutput,
     ),
     _post(
         "/changes/baseline",
@@ -251,15 +209,22 @@ ROUTES: Final[tuple[Route, ...]] = (
         "An export and the cursor that continues it",
         "changes",
         PolicyAction.EXPORT,
-    ).forms(request=ChangeBaselineRequest, request_is_optional=True, media=(Media.NDJSON,), errors=ChangeErrorOutput),
-    _get("/diff", "diff", "The net difference of two states", "changes").forms(ChangeSet, parameters=DiffParameters),
+    ).forms(
+        request=history.ChangeBaselineRequest,
+        request_is_optional=True,
+        media=(Media.NDJSON,),
+        errors=http.ChangeErrorOutput,
+    ),
+    _get("/diff", "diff", "The net difference of two states", "changes").forms(
+        history.ChangeSet, parameters=http.DiffParameters
+    ),
     _post(
         "/branches/merge/preview",
         "previewMerge",
         "What a merge would change and what conflicts; nothing is merged",
         "branches",
-    ).forms(MergePreview, request=MergePreviewRequest),
-    _get("/queries", "list_queries", "The stored queries", "queries").forms(StoredQueries),
+    ).forms(branches.MergePreview, request=branches.MergePreviewRequest),
+    _get("/queries", "list_queries", "The stored queries", "queries").forms(queries.StoredQueries),
     _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines").forms(ServedPipelines),
     # Writes
     _write("/mutate", "mutate", "Run a mutation as one commit", "mutations").forms(
@@ -272,7 +237,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "/mutate/if-graph-commit", "mutate_if_graph_commit", "Run a mutation if the branch is at a commit", "mutations"
     ).forms(MutationReceipt, request=ChangeRequest, if_commit=True),
     _post("/queries/{name}", "invoke_query", "Run a stored query", "queries", PolicyAction.INVOKE_QUERY).forms(
-        ReadOutput, MutationReceipt, **_INVOKE, media=_ROWS_AS
+        queries.ReadOutput, MutationReceipt, **_INVOKE, media=_ROWS_AS
     ),
     _write(
         "/queries/{name}/if-graph-commit",
@@ -288,26 +253,26 @@ ROUTES: Final[tuple[Route, ...]] = (
         LoadReceipt, request=IngestRequest, body=Body.WHOLE_LOAD
     ),
     _write("/load/ndjson", "loadNdjson", "Load records, one per line, as one commit", "mutations").forms(
-        GraphBatchLoadOutput, request_media=(Media.NDJSON,), parameters=LoadParameters, body=Body.STREAMED_LOAD
+        GraphBatchLoadOutput, request_media=(Media.NDJSON,), parameters=http.LoadParameters, body=Body.STREAMED_LOAD
     ),
     _write("/load/rows", "loadRows", "Load rows of one type as one commit", "mutations").forms(
         GraphBatchLoadOutput,
         request_media=(Media.ARROW, Media.CSV, Media.NDJSON, Media.BYTES),
-        parameters=RowsParameters,
+        parameters=http.RowsParameters,
         body=Body.STREAMED_LOAD,
     ),
     _write("/ingest", "ingest", "Load records as one commit", "mutations").forms(
         LoadReceipt, request=IngestRequest, body=Body.WHOLE_LOAD, successor="load"
     ),
     _write("/branches", "createBranch", "Create a branch", "branches", PolicyAction.BRANCH_CREATE).forms(
-        BranchCreated, request=BranchCreateRequest
+        branches.BranchCreated, request=branches.BranchCreateRequest
     ),
     _row(
         "DELETE", "/branches/{branch}", "deleteBranch", "Delete a branch", "branches", PolicyAction.BRANCH_DELETE
-    ).forms(BranchDeleted, writes=True),
+    ).forms(branches.BranchDeleted, writes=True),
     _write(
         "/branches/merge", "mergeBranches", "Merge a branch into another", "branches", PolicyAction.BRANCH_MERGE
-    ).forms(MergeResult, request=BranchMergeRequest),
+    ).forms(branches.MergeResult, request=branches.BranchMergeRequest),
 )
 
 

@@ -13,33 +13,14 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from omnigraph.api.history import CommitReceipt
-from omnigraph.api.service.cluster import (
-    AppliedPipeline,
-    ClusterHistory,
-    ClusterRevision,
-    ClusterStatus,
-    ClusterUnlocked,
-    DeclaredParameter,
-    DeclaredQueries,
-    DeclaredQuery,
-    QueriesValidated,
-    QueryNote,
-)
+from omnigraph.api.service import cluster
+from omnigraph.cluster import state_ledger
 from omnigraph.cluster.command_run import CommandRun, as_warnings
 from omnigraph.cluster.payloads import PayloadStore, damaged_payloads, payload_path
 from omnigraph.cluster.plan.diff import difference
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
 from omnigraph.cluster.serving import ClusterPipeline
 from omnigraph.cluster.state import EMPTY, Resource
-from omnigraph.cluster.state_ledger import (
-    LOCK_PATH,
-    STATE_FOLDER,
-    AppliedState,
-    LedgerRevision,
-    Lock,
-    read_lock,
-    revision_path,
-)
 from omnigraph.engine.history.commits import last_runs
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, OmniGraphError, StorageError
@@ -50,7 +31,9 @@ from omnigraph.language.query.parser import parse_queries
 from omnigraph.language.query.syntax import Query
 
 
-def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, ...], list[Diagnostic]]:
+def pipelines_with_runs(
+    applied: state_ledger.AppliedState,
+) -> tuple[tuple[cluster.AppliedPipeline, ...], list[Diagnostic]]:
     """The pipelines with their last commits, sorted by name. A graph that can't be opened is a finding; a damaged file
     is left out, because the check of payloads reports it."""
     findings: list[Diagnostic] = []
@@ -66,7 +49,7 @@ def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, .
             message = f"the last runs of its pipelines are unknown: {problem}"
             findings.append(warning("graph_observation_error", graph_address(graph_id), message))
         listed += [
-            AppliedPipeline(
+            cluster.AppliedPipeline(
                 name=pipeline.name,
                 graph_id=graph_id,
                 branch=pipeline.branch,
@@ -78,7 +61,7 @@ def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, .
     return tuple(sorted(listed, key=lambda pipeline: pipeline.name)), findings
 
 
-def _readable(applied: AppliedState) -> list[ClusterPipeline]:
+def _readable(applied: state_ledger.AppliedState) -> list[ClusterPipeline]:
     payloads, pipelines = PayloadStore(applied.objects), []
     for address, resource in applied.state.of_kind(Kind.PIPELINE):
         graph = Address.parse(resource.pipeline_graph or "")
@@ -91,15 +74,15 @@ def _readable(applied: AppliedState) -> list[ClusterPipeline]:
     return pipelines
 
 
-def status(source: str, revision: int | None = None) -> ClusterStatus:
+def status(source: str, revision: int | None = None) -> cluster.ClusterStatus:
     """The newest state, or that of one revision."""
     command_run = CommandRun(source)
-    pipelines: tuple[AppliedPipeline, ...] = ()
+    pipelines: tuple[cluster.AppliedPipeline, ...] = ()
     with command_run.reporting():
         session = command_run.open_read_only()
         if session is not None:
             try:
-                session.holder = read_lock(session.objects)
+                session.holder = state_ledger.read_lock(session.objects)
             except ClusterError as problem:  # a damaged lock
                 session.findings += as_warnings(problem)
             session.recorded = session.ledger.newest() if revision is None else session.ledger.revision(revision)
@@ -109,21 +92,25 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
             damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
             command_run.findings += [payload.finding("the next apply stores it again") for payload in damaged]
             if revision is None:  # graphs of an earlier state may be deleted
-                pipelines, unknown = pipelines_with_runs(AppliedState(session.objects, session.recorded.state))
+                pipelines, unknown = pipelines_with_runs(
+                    state_ledger.AppliedState(session.objects, session.recorded.state)
+                )
                 command_run.findings += unknown
-    return command_run.report(ClusterStatus, pipelines=pipelines)
+    return command_run.report(cluster.ClusterStatus, pipelines=pipelines)
 
 
 def _missing(revision: int | None) -> Diagnostic:
     if revision is not None:
-        return error("state_missing", revision_path(revision), f"the ledger has no revision {revision}")
-    return warning("state_missing", STATE_FOLDER, "the cluster has no state yet; run `omnigraph cluster import`")
+        return error("state_missing", state_ledger.revision_path(revision), f"the ledger has no revision {revision}")
+    return warning(
+        "state_missing", state_ledger.STATE_FOLDER, "the cluster has no state yet; run `omnigraph cluster import`"
+    )
 
 
-def history(source: str, limit: int | None = None) -> ClusterHistory:
+def history(source: str, limit: int | None = None) -> cluster.ClusterHistory:
     """The revisions of a cluster with their changes, newest first, at most `limit` of them."""
     command_run = CommandRun(source)
-    revisions: tuple[ClusterRevision, ...] = ()
+    revisions: tuple[cluster.ClusterRevision, ...] = ()
     with command_run.reporting():
         session = command_run.open_read_only()
         numbers = session.ledger.revisions() if session is not None else []
@@ -134,13 +121,15 @@ def history(source: str, limit: int | None = None) -> ClusterHistory:
             states = [None, *(recorded for recorded in read if recorded is not None)]
             listed = [_revision(before, after) for before, after in pairwise(states) if after is not None]
             revisions = tuple(reversed(listed if limit is None else listed[-limit:]))
-    return command_run.report(ClusterHistory, revisions=revisions)
+    return command_run.report(cluster.ClusterHistory, revisions=revisions)
 
 
-def _revision(before: LedgerRevision | None, after: LedgerRevision) -> ClusterRevision:
+def _revision(
+    before: state_ledger.LedgerRevision | None, after: state_ledger.LedgerRevision
+) -> cluster.ClusterRevision:
     had: dict[str, Resource] = before.state.resources if before is not None else EMPTY.resources
     written = after.state.written
-    return ClusterRevision(
+    return cluster.ClusterRevision(
         state_revision=after.revision,
         state_cas=after.state_cas,
         operation=written.operation if written is not None else None,
@@ -152,33 +141,33 @@ def _revision(before: LedgerRevision | None, after: LedgerRevision) -> ClusterRe
     )
 
 
-def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | None]:
+def force_unlock(source: str, lock_id: str) -> tuple[cluster.ClusterUnlocked, state_ledger.Lock | None]:
     """Remove the lock with this id; returns the report and the removed lock."""
     command_run = CommandRun(source)
-    removed: Lock | None = None
+    removed: state_ledger.Lock | None = None
     with command_run.reporting():
         session = command_run.open_read_only()
-        held = read_lock(session.objects) if session is not None else None
+        held = state_ledger.read_lock(session.objects) if session is not None else None
         if session is None or held is None:
-            raise ClusterError.of("state_lock_missing", LOCK_PATH, "there is no lock")
+            raise ClusterError.of("state_lock_missing", state_ledger.LOCK_PATH, "there is no lock")
         session.holder = held
         if held.lock_id != lock_id:
-            raise ClusterError.of("state_lock_id_mismatch", LOCK_PATH, f"the lock has another id ({held})")
+            raise ClusterError.of("state_lock_id_mismatch", state_ledger.LOCK_PATH, f"the lock has another id ({held})")
         try:
-            session.objects.delete(LOCK_PATH)
+            session.objects.delete(state_ledger.LOCK_PATH)
         except StorageError as problem:
-            raise ClusterError.of("state_lock_error", LOCK_PATH, str(problem)) from problem
+            raise ClusterError.of("state_lock_error", state_ledger.LOCK_PATH, str(problem)) from problem
         session.holder, removed = None, held
         # Last, and for the report only: an unreadable ledger must not keep the cluster locked.
         session.recorded = session.ledger.newest()
-    return command_run.report(ClusterUnlocked, lock_removed=removed is not None), removed
+    return command_run.report(cluster.ClusterUnlocked, lock_removed=removed is not None), removed
 
 
 Head: TypeAlias = Callable[[str], AbstractContextManager[Snapshot]]
 """Opens the head of `main` of the graph at a URI."""
 
 
-def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQueries:
+def list_queries(applied: state_ledger.AppliedState, graph_ids: Iterable[str]) -> cluster.DeclaredQueries:
     """The declarations of the queries of some graphs. Raises `ClusterError` with every broken query."""
     queries, broken = [], []
     for address, resource in _stored_queries(applied, graph_ids):
@@ -192,7 +181,7 @@ def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQue
             broken.append(error(code, str(address), str(flaw)))
             continue
         queries.append(
-            DeclaredQuery(
+            cluster.DeclaredQuery(
                 name=address.name,
                 mcp_expose=False,
                 tool_name=None,
@@ -200,7 +189,7 @@ def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQue
                 description=query.description,
                 instruction=query.instruction,
                 params=tuple(
-                    DeclaredParameter(each.name, spell_parameter_type(each).removesuffix("?"), each.nullable)
+                    cluster.DeclaredParameter(each.name, spell_parameter_type(each).removesuffix("?"), each.nullable)
                     for each in query.parameters
                 ),
                 graph_id=address.graph or "",
@@ -208,13 +197,15 @@ def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQue
         )
     if broken:
         raise ClusterError(broken)
-    return DeclaredQueries(tuple(queries))
+    return cluster.DeclaredQueries(tuple(queries))
 
 
-def validate_queries(applied: AppliedState, graph_ids: Iterable[str], head: Head) -> QueriesValidated:
+def validate_queries(
+    applied: state_ledger.AppliedState, graph_ids: Iterable[str], head: Head
+) -> cluster.QueriesValidated:
     """Check every query of some graphs against the current schema of its graph."""
-    breakages: list[QueryNote] = []
-    warnings: list[QueryNote] = []
+    breakages: list[cluster.QueryNote] = []
+    warnings: list[cluster.QueryNote] = []
     checked = 0
     for graph_id in graph_ids:
         stored = list(_stored_queries(applied, [graph_id]))
@@ -227,10 +218,10 @@ def validate_queries(applied: AppliedState, graph_ids: Iterable[str], head: Head
                     source = _source(applied, address, resource)
                     odd = _lint_warnings(state.catalog, source, address)
                 except (NotFoundError, IntegrityError, BadRequestError) as flaw:
-                    breakages.append(QueryNote(address.name, str(flaw), graph_id))
+                    breakages.append(cluster.QueryNote(address.name, str(flaw), graph_id))
                 else:
-                    warnings += [QueryNote(address.name, message, graph_id) for message in odd]
-    return QueriesValidated(not breakages, tuple(breakages), tuple(warnings), checked)
+                    warnings += [cluster.QueryNote(address.name, message, graph_id) for message in odd]
+    return cluster.QueriesValidated(not breakages, tuple(breakages), tuple(warnings), checked)
 
 
 def _parse_query(source: str, address: Address) -> Query:
@@ -255,12 +246,12 @@ def _lint_warnings(catalog: Catalog, source: str, address: Address) -> tuple[str
     return result.warnings
 
 
-def _stored_queries(applied: AppliedState, graph_ids: Iterable[str]) -> Iterator[tuple[Address, Resource]]:
+def _stored_queries(applied: state_ledger.AppliedState, graph_ids: Iterable[str]) -> Iterator[tuple[Address, Resource]]:
     chosen = set(graph_ids)
     return (query for query in applied.state.of_kind(Kind.QUERY) if query[0].graph in chosen)
 
 
-def _source(applied: AppliedState, address: Address, resource: Resource) -> str:
+def _source(applied: state_ledger.AppliedState, address: Address, resource: Resource) -> str:
     try:
         return PayloadStore(applied.objects).read(str(address), resource.digest).decode("utf-8")
     except UnicodeDecodeError:

@@ -22,17 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from omnigraph import errors
+from omnigraph.api import history
 from omnigraph.api.enums import EntityKind, Operation
-from omnigraph.api.history import (
-    ChangeCause,
-    ChangedType,
-    ChangeRecord,
-    ChangeScope,
-    ChangeSet,
-    CommitChangesPage,
-    Endpoints,
-    EntityImage,
-)
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.diff import EARLIER, OP, TypeDelta, TypePair, deltas, diff, paired_types
 from omnigraph.engine.query.visibility import visible_count
@@ -40,17 +32,6 @@ from omnigraph.engine.rows.export_form import property_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.change import receipt_of
-from omnigraph.errors import (
-    BadRequestError,
-    BranchNotFoundError,
-    ChangeCursorRejectedError,
-    ChangeFeedGapError,
-    ChangeSchemaBoundaryError,
-    CommitHasNoParentError,
-    HistoricalVersionReclaimedError,
-    IntegrityError,
-    ResourceLimitError,
-)
 from omnigraph.language.catalog import check_type_names
 from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.storage.log.log import slot_path
@@ -126,7 +107,7 @@ _NAMES = {
 }
 
 
-def digest_of(scope: ChangeScope, visibility: Visibility = UNRESTRICTED) -> str:
+def digest_of(scope: history.ChangeScope, visibility: Visibility = UNRESTRICTED) -> str:
     """Equal for equal scopes under equal visibilities. A token that counts changes is bound to the visibility, because
     another one shows other changes."""
     parts: list[object] = [sorted(scope.kinds), sorted(scope.types), sorted(scope.ops)]
@@ -143,23 +124,23 @@ def seal(position: CommitPosition | DiffPosition | FeedCursor | FeedPosition) ->
 def unseal(text: str, shape: type[Position]) -> Position:
     """The position in a token of this shape, or a rejection that says what is wrong with it."""
     if len(text) > MAX_ENCODED:
-        raise ChangeCursorRejectedError(f"invalid encoding: longer than {MAX_ENCODED} bytes")
+        raise errors.ChangeCursorRejectedError(f"invalid encoding: longer than {MAX_ENCODED} bytes")
     try:
         sealed = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
         data, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
         if checksum != _checksum(data):
-            raise ChangeCursorRejectedError("its checksum does not match: the token was altered or cut")
+            raise errors.ChangeCursorRejectedError("its checksum does not match: the token was altered or cut")
         header = _HEADER.decode(data)
         if header.token != TOKEN_VERSION:
-            raise ChangeCursorRejectedError(f"unsupported token version {header.token}")
+            raise errors.ChangeCursorRejectedError(f"unsupported token version {header.token}")
         wanted = str(shape.__struct_config__.tag)
         if header.kind != wanted:
             found = _NAMES.get(header.kind, "another kind of token")
-            raise ChangeCursorRejectedError(f"this is {found}, not {_NAMES[wanted]}")
+            raise errors.ChangeCursorRejectedError(f"this is {found}, not {_NAMES[wanted]}")
         position: Position = _POSITIONS[shape].decode(data)
         return position
     except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError):
-        raise ChangeCursorRejectedError("invalid encoding") from None
+        raise errors.ChangeCursorRejectedError("invalid encoding") from None
 
 
 def _checksum(data: bytes) -> bytes:
@@ -181,7 +162,7 @@ class PageBudget:
         self._bytes = checked_limit("commit_changes_page_bytes", max_bytes, DEFAULT_BYTES, MOST_BYTES)
         self._is_empty = True
 
-    def take(self, changes: CommitChanges, start: int) -> tuple[ChangeRecord, ...]:
+    def take(self, changes: CommitChanges, start: int) -> tuple[history.ChangeRecord, ...]:
         """As many changes as the page has room for, from number `start` on."""
         taken = []
         for record in changes.records(start):
@@ -199,9 +180,9 @@ def checked_limit(resource: str, requested: int | None, default: int, most: int)
     if requested is None:
         return default
     if requested < 1:
-        raise BadRequestError(f"{resource} must be at least 1, got {requested}")
+        raise errors.BadRequestError(f"{resource} must be at least 1, got {requested}")
     if requested > most:
-        raise ResourceLimitError(resource, most, requested)
+        raise errors.ResourceLimitError(resource, most, requested)
     return requested
 
 
@@ -210,7 +191,7 @@ class CommitChanges:
 
     def __init__(self, entry: LogEntry, deltas: list[TypeDelta]) -> None:
         receipt = receipt_of(entry)
-        self.cause = ChangeCause(
+        self.cause = history.ChangeCause(
             graph_commit_id=entry.commit.id,
             parent_commit_id=receipt.parent_commit_id,
             merged_parent_commit_id=receipt.merged_parent_commit_id,
@@ -223,18 +204,18 @@ class CommitChanges:
     def __len__(self) -> int:
         return sum(map(len, self._deltas))
 
-    def records(self, start: int = 0) -> Iterator[ChangeRecord]:
+    def records(self, start: int = 0) -> Iterator[history.ChangeRecord]:
         """The changes from number `start` on."""
         try:
             for delta in self._deltas:
                 if start < len(delta):
                     yield from _records(delta.pair, delta.rows.slice(start))
                 start = max(0, start - len(delta))
-        except HistoricalVersionReclaimedError as error:
-            raise ChangeFeedGapError(self.cause.graph_commit_id) from error
+        except errors.HistoricalVersionReclaimedError as error:
+            raise errors.ChangeFeedGapError(self.cause.graph_commit_id) from error
 
 
-def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
+def changes_of(after: Snapshot, scope: history.ChangeScope) -> CommitChanges:
     """The changes of a commit since its first parent, or the typed reason why they are not known."""
     # The pages of a large commit share one comparison.
     recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope, after.visibility))
@@ -246,22 +227,22 @@ def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
         sequence = sorted(
             deltas(before, after, scope), key=lambda delta: (delta.pair.type.kind != "node", delta.pair.newest.lifetime)
         )
-    except HistoricalVersionReclaimedError as error:
-        raise ChangeFeedGapError(after.commit_id) from error
+    except errors.HistoricalVersionReclaimedError as error:
+        raise errors.ChangeFeedGapError(after.commit_id) from error
     changes = CommitChanges(after.entry, sequence)
     if not after.visibility.reads_the_clock:
         recent[key] = changes
     return changes
 
 
-def changes_of_types(after: Snapshot, scope: ChangeScope) -> CommitChanges:
+def changes_of_types(after: Snapshot, scope: history.ChangeScope) -> CommitChanges:
     """The same for a caller that names types: a type that neither the commit nor the branch has is refused."""
     try:
         check_type_names(scope.types, after.catalog)
-    except BadRequestError:
+    except errors.BadRequestError:
         # The commit may have removed the type, or the branch got it later.
         catalogs = [after.catalog, parent_of(after).catalog]
-        with suppress(BranchNotFoundError):
+        with suppress(errors.BranchNotFoundError):
             catalogs.append(after.root.catalog(after.root.branches.head(after.branch).entry.schema))
         check_type_names(scope.types, *catalogs)
     return changes_of(after, scope)
@@ -269,11 +250,11 @@ def changes_of_types(after: Snapshot, scope: ChangeScope) -> CommitChanges:
 
 def commit_changes_page(
     state: Snapshot,
-    scope: ChangeScope,
+    scope: history.ChangeScope,
     page_token: str | None = None,
     max_changes: int | None = None,
     max_bytes: int | None = None,
-) -> CommitChangesPage:
+) -> history.CommitChangesPage:
     """One page of a commit's changes, from its beginning or from where a token says."""
     budget = PageBudget(max_changes, max_bytes)
     graph, commit, selected = state.resources.graph_id, state.commit_id, digest_of(scope, state.visibility)
@@ -281,30 +262,30 @@ def commit_changes_page(
     if page_token is not None:
         position = unseal(page_token, CommitPosition)
         if (position.graph, position.commit) != (graph, commit):
-            raise ChangeCursorRejectedError("it does not match this graph and commit")
+            raise errors.ChangeCursorRejectedError("it does not match this graph and commit")
         if position.scope != selected:
-            raise ChangeCursorRejectedError("it was made for a different filter scope")
+            raise errors.ChangeCursorRejectedError("it was made for a different filter scope")
         start = position.delivered
     changes = changes_of_types(state, scope)
     taken = budget.take(changes, start)
     end, token = start + len(taken), None
     if end < len(changes):
         token = seal(CommitPosition(TOKEN_VERSION, graph, commit, selected, end))
-    return CommitChangesPage(changes.cause, taken, token)
+    return history.CommitChangesPage(changes.cause, taken, token)
 
 
 def parent_of(state: Snapshot) -> Snapshot:
     """The state that a commit is compared with: its first parent."""
     if not state.entry.commit.parents:
-        raise CommitHasNoParentError(state.commit_id)
+        raise errors.CommitHasNoParentError(state.commit_id)
     link = state.entry.commit.parents[0]
     parent = state.root.log.entry(link.branch_id, link.version)
     if not isinstance(parent, LogEntry):
-        raise IntegrityError(slot_path(link.branch_id, link.version), "the entry of a commit is missing")
+        raise errors.IntegrityError(slot_path(link.branch_id, link.version), "the entry of a commit is missing")
     return state.at(parent)
 
 
-def _refuse_schema_boundary(before: Snapshot, after: Snapshot, scope: ChangeScope) -> None:
+def _refuse_schema_boundary(before: Snapshot, after: Snapshot, scope: history.ChangeScope) -> None:
     """Two images are comparable only while the shape of every type, and the set of types in use, stay the same. Types
     that the scope does not select do not matter: no image of them is shown."""
     if before.entry.schema == after.entry.schema:
@@ -317,7 +298,7 @@ def _refuse_schema_boundary(before: Snapshot, after: Snapshot, scope: ChangeScop
         else:
             differs = _shape(pair.before) != _shape(pair.after)
         if differs:
-            raise ChangeSchemaBoundaryError(after.commit_id, pair.type.name)
+            raise errors.ChangeSchemaBoundaryError(after.commit_id, pair.type.name)
 
 
 def _shape(state: TypeState) -> set[tuple[object, ...]]:
@@ -330,27 +311,27 @@ def _shape(state: TypeState) -> set[tuple[object, ...]]:
     return shape
 
 
-def _records(pair: TypePair, rows: pa.Table) -> Iterator[ChangeRecord]:
-    kind, type_ = EntityKind(pair.type.kind), ChangedType(pair.newest.lifetime, pair.type.name)
+def _records(pair: TypePair, rows: pa.Table) -> Iterator[history.ChangeRecord]:
+    kind, type_ = EntityKind(pair.type.kind), history.ChangedType(pair.newest.lifetime, pair.type.name)
     size = _IMAGES_WITH_BLOBS if pair.newest.blob_columns else _IMAGES_AT_ONCE
     for start in range(0, rows.num_rows, size):
         block = rows.slice(start, size)
         befores, afters = _images(pair.before, block, EARLIER), _images(pair.after, block, ROW_ID)
         described = zip(block.column("id").to_pylist(), block.column(OP).to_pylist(), befores, afters, strict=True)
         for entity_id, op, before, after in described:
-            yield ChangeRecord(kind, type_, entity_id, Operation(op), before, after)
+            yield history.ChangeRecord(kind, type_, entity_id, Operation(op), before, after)
 
 
-def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[EntityImage | None]:
+def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[history.EntityImage | None]:
     """One image per row, None where the row has no row id on this side."""
     positions = rows.column(column)
     if state is None or positions.null_count == len(positions):
         return iter([None] * rows.num_rows)
     values = state.rows(row_ids_of(pa.table({ROW_ID: positions.drop_null()})))
-    ends: Iterable[Endpoints | None] = repeat(None, values.num_rows)
+    ends: Iterable[history.Endpoints | None] = repeat(None, values.num_rows)
     if state.type.kind == "edge":
-        ends = map(Endpoints, values.column("src").to_pylist(), values.column("dst").to_pylist())
-    images = map(EntityImage, property_values(state.type, values), ends)
+        ends = map(history.Endpoints, values.column("src").to_pylist(), values.column("dst").to_pylist())
+    images = map(history.EntityImage, property_values(state.type, values), ends)
     return iter([next(images) if present else None for present in pc.is_valid(positions).to_pylist()])
 
 
@@ -358,17 +339,17 @@ _MOST_REMEMBERED: Final = 200_000
 
 
 def diff_page(
-    before: Snapshot, after: Snapshot, scope: ChangeScope, page_token: str | None, limit: int | None
-) -> ChangeSet:
+    before: Snapshot, after: Snapshot, scope: history.ChangeScope, page_token: str | None, limit: int | None
+) -> history.ChangeSet:
     """One page of the difference, with the statistics of the whole."""
     most = checked_limit("commit_changes_page_changes", limit, DEFAULT_CHANGES, MOST_CHANGES)
     graph, selected, delivered = before.root.identity.graph_id, _scope_digest(before, after, scope), 0
     if page_token is not None:
         position = unseal(page_token, DiffPosition)
         if position.graph != graph:
-            raise ChangeCursorRejectedError("it was made for a different graph")
+            raise errors.ChangeCursorRejectedError("it was made for a different graph")
         if position.scope != selected:
-            raise ChangeCursorRejectedError("it was made for a different filter scope")
+            raise errors.ChangeCursorRejectedError("it was made for a different filter scope")
         before, after, delivered = _at(before, position.before), _at(after, position.after), position.delivered
         # The visibility of an earlier state may be bound to another schema.
         selected = _scope_digest(before, after, scope)
@@ -384,13 +365,13 @@ def _at(state: Snapshot, commit_id: str) -> Snapshot:
     if commit_id == state.commit_id:
         return state
     if not log_walk.is_on_line(state.root, state.branch, state.version, commit_id):
-        raise ChangeCursorRejectedError("it was made for other states")
+        raise errors.ChangeCursorRejectedError("it was made for other states")
     return state.at(log_walk.find(state.root, commit_id)[1])
 
 
-def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope, selected: str) -> ChangeSet:
+def _whole(before: Snapshot, after: Snapshot, scope: history.ChangeScope, selected: str) -> history.ChangeSet:
     remembered, key = after.resources.comparisons, (f"{before.commit_id}..{after.commit_id}", f"diff {selected}")
-    if isinstance(cached := remembered.get(key), ChangeSet):
+    if isinstance(cached := remembered.get(key), history.ChangeSet):
         return cached
     difference = diff(before, after, scope)
     clocked = before.visibility.reads_the_clock or after.visibility.reads_the_clock
@@ -399,6 +380,6 @@ def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope, selected: str)
     return difference
 
 
-def _scope_digest(before: Snapshot, after: Snapshot, scope: ChangeScope) -> str:
+def _scope_digest(before: Snapshot, after: Snapshot, scope: history.ChangeScope) -> str:
     """A digest of the scope and of the visibility of either side."""
     return "-".join(dict.fromkeys(digest_of(scope, state.visibility) for state in (before, after)))

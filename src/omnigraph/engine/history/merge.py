@@ -20,17 +20,8 @@ from omnigraph.engine.history.diff import diff
 from omnigraph.engine.history.merge_plan import MergePlan, ThreeStates, plan_merge
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write import publish
 from omnigraph.engine.write.change import RequestDigest, receipt_of
-from omnigraph.engine.write.publish import (
-    HeldSource,
-    Intent,
-    PublishedCommit,
-    PublishPlan,
-    ReadSet,
-    WriteTxn,
-    already_published,
-    held_source,
-)
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -57,14 +48,14 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     intent, published, key = _intent(request), None, None
     if request.idempotency_key is not None:
         # The source of an earlier merge with this key may be gone since.
-        published = already_published(workspace.begin(request.target, intent))
+        published = publish.already_published(workspace.begin(request.target, intent))
         if request.delete_branch and intent.request_digest is not None:
             # Where nothing was to be merged, the deletion of the source is all that a merge leaves.
             key = key_use(workspace, request.idempotency_key, request.actor, intent.kind, intent.request_digest)
     result = MergeResult(request.source, request.target, MergeOutcome.ALREADY_UP_TO_DATE, request.actor)
     if published is None:
         try:
-            with held_source(workspace.root, request.source) as held:
+            with publish.held_source(workspace.root, request.source) as held:
                 if earlier_use(held.ref.earlier_keys, key) is not None:
                     raise BranchNotFoundError(request.source, "it was deleted, and a new branch has its name")
                 published = _publish(workspace, request, held, intent)
@@ -116,11 +107,13 @@ def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
     return MergePreview.of(request.source, request.target, outcome, base_id, changes, conflicts)
 
 
-def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, intent: Intent) -> PublishedCommit | None:
+def _publish(
+    workspace: Workspace, request: MergeRequest, held: publish.HeldSource, intent: publish.Intent
+) -> publish.PublishedCommit | None:
     captured: list[str] = []
     source = BranchHead(held.ref, held.entry)
 
-    def prepare(txn: WriteTxn) -> PublishPlan | None:
+    def prepare(txn: publish.WriteTxn) -> publish.PublishPlan | None:
         captured.append(txn.base.commit.id)
         target = BranchHead(txn.ref, txn.base)
         outcome, base = _relation(txn.root, source, target)
@@ -141,11 +134,11 @@ def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, inte
         except BranchNotFoundError:  # a source that only advanced meanwhile is fine
             name, commit_id = source.ref.branch, source.entry.commit.id
             raise ReadSetChangedError(f"graph_head:{name}", commit_id, "a deleted branch") from None
-        return PublishPlan(
+        return publish.PublishPlan(
             staged=staged,
             added={key: state for key, state in tables.items() if key not in staged},
             dropped=frozenset(target.entry.tables.keys() - tables.keys()),
-            read_set=ReadSet(everything=True),
+            read_set=publish.ReadSet(everything=True),
             schema=schema,
             merged=source.entry.link,
             strict=True,
@@ -161,11 +154,13 @@ def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, inte
         raise ReadSetChangedError(f"graph_head:{request.target}", captured[0], "a deleted branch") from None
 
 
-def _intent(request: MergeRequest) -> Intent:
+def _intent(request: MergeRequest) -> publish.Intent:
     decided, actor, key = request.resolutions, request.actor, request.idempotency_key
     parts = sorted(decided.kinds.items()), sorted(decided.by_entity.items())
     digest = RequestDigest("merge", request.source, request.target, *parts).text
-    return Intent(kind="merge", actor=actor, message=request.message, idempotency_key=key, request_digest=digest)
+    return publish.Intent(
+        kind="merge", actor=actor, message=request.message, idempotency_key=key, request_digest=digest
+    )
 
 
 def _relation(root: GraphRoot, source: BranchHead, target: BranchHead) -> tuple[MergeOutcome, LogEntry | None]:
@@ -196,7 +191,7 @@ def _plan(
     source: BranchHead,
     target: BranchHead,
     base: LogEntry | None,
-    intent: Intent,
+    intent: publish.Intent,
 ) -> MergePlan:
     if base is None:
         raise ConflictError(f"branches '{request.source}' and '{request.target}' have no commit in common")
@@ -212,7 +207,7 @@ def _outcome(entry: LogEntry) -> MergeOutcome:
 
 
 def _delete_source(
-    workspace: Workspace, request: MergeRequest, published: PublishedCommit | None, key: KeyUse | None
+    workspace: Workspace, request: MergeRequest, published: publish.PublishedCommit | None, key: KeyUse | None
 ) -> tuple[bool, str | None]:
     branches = workspace.root.branches
     merged = published.entry.commit.parents[-1] if published is not None and published.replayed else None

@@ -11,24 +11,15 @@ from typing import Any, Final
 
 from omnigraph.api.maintenance import PendingProperty
 from omnigraph.language.catalog import Catalog, IndexKind, TableType
-from omnigraph.storage.tables.indexes import (
-    BTREE,
-    LABEL_LIST,
-    NGRAM,
-    TEXT_INDEX_KIND,
-    TEXT_INDEX_OPTIONS,
-    VECTOR_INDEX_KIND,
-    IndexSpec,
-    vector_index_options,
-)
+from omnigraph.storage.tables import indexes
 from omnigraph.storage.tables.maintenance import PendingIndex
 
 _KINDS: Final[Mapping[IndexKind, str]] = {
-    IndexKind.BTREE: BTREE,
-    IndexKind.FULL_TEXT: TEXT_INDEX_KIND,
-    IndexKind.NGRAM: NGRAM,
-    IndexKind.LABEL_LIST: LABEL_LIST,
-    IndexKind.VECTOR: VECTOR_INDEX_KIND,
+    IndexKind.BTREE: indexes.BTREE,
+    IndexKind.FULL_TEXT: indexes.TEXT_INDEX_KIND,
+    IndexKind.NGRAM: indexes.NGRAM,
+    IndexKind.LABEL_LIST: indexes.LABEL_LIST,
+    IndexKind.VECTOR: indexes.VECTOR_INDEX_KIND,
 }
 
 
@@ -38,15 +29,17 @@ def table_types(catalog: Catalog) -> dict[str, TableType]:
     return {type_.type_key: type_ for type_ in sorted(types, key=lambda t: t.type_key)}
 
 
-def declared_indexes(type_: TableType) -> list[IndexSpec]:
+def declared_indexes(type_: TableType) -> list[indexes.IndexSpec]:
     """Every index of one table: ids and endpoints always, properties as declared."""
-    specs = [IndexSpec(column, BTREE, index_name(column, IndexKind.BTREE)) for column in type_.system_columns]
+    specs = [
+        indexes.IndexSpec(column, indexes.BTREE, index_name(column, IndexKind.BTREE)) for column in type_.system_columns
+    ]
     for prop in type_.property_list:
         for kind in type_.index_kinds(prop.name):
-            options: Mapping[str, Any] = TEXT_INDEX_OPTIONS if kind is IndexKind.FULL_TEXT else {}
+            options: Mapping[str, Any] = indexes.TEXT_INDEX_OPTIONS if kind is IndexKind.FULL_TEXT else {}
             if kind is IndexKind.VECTOR:
-                options = vector_index_options(prop.distance)
-            specs.append(IndexSpec(prop.column, _KINDS[kind], index_name(prop.column, kind), options))
+                options = indexes.vector_index_options(prop.distance)
+            specs.append(indexes.IndexSpec(prop.column, _KINDS[kind], index_name(prop.column, kind), options))
     return specs
 
 

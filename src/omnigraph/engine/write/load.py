@@ -27,19 +27,11 @@ from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
 from omnigraph.engine.rows.kernels.typed_rows import DecodedInput, LostValues, TypedRows
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write import publish
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, Origin, RequestDigest, TypeChange, receipt_of
 from omnigraph.engine.write.constraints import FinalImage, check_constraints, refuse_repeated_ids, taken_id
 from omnigraph.engine.write.embedding import OnWriteVectors
-from omnigraph.engine.write.publish import (
-    EarlierWrite,
-    Intent,
-    PublishedCommit,
-    PublishPlan,
-    WriteTxn,
-    begin_repeat,
-    earlier_write,
-)
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
@@ -135,7 +127,7 @@ class _Load:
     _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
     _digest: str | None = None
 
-    def run(self) -> PublishedCommit | None:
+    def run(self) -> publish.PublishedCommit | None:
         workspace, branch = self.workspace, self.request.branch
         try:
             captured = workspace.begin(branch, self.intent())
@@ -145,14 +137,14 @@ class _Load:
             self.read_input(captured.snapshot)
             return workspace.commit(branch, self.prepare, self.intent())
         except BranchNotFoundError:
-            ended = begin_repeat(workspace, branch.strip(), self.intent())
+            ended = publish.begin_repeat(workspace, branch.strip(), self.intent())
             if ended is not None and (done := self._earlier_commit(ended)) is not None:
                 return done
             if self.request.base is None:
                 raise BranchNotFoundError(branch.strip(), HOW_TO_CREATE) from None
             return self._run_on_new_branch(self.request.base)
 
-    def _run_on_new_branch(self, base: str) -> PublishedCommit | None:
+    def _run_on_new_branch(self, base: str) -> publish.PublishedCommit | None:
         workspace, branch = self.workspace, self.request.branch
         workspace.require(self.request.actor, PolicyAction.BRANCH_CREATE, base.strip(), branch.strip())
         self.read_input(workspace.state_of(base))
@@ -167,16 +159,16 @@ class _Load:
             # Another writer created the branch meanwhile, so it is an existing target and the base does not matter.
             return workspace.commit(branch, self.prepare, self.intent())
 
-    def _earlier_commit(self, txn: WriteTxn) -> PublishedCommit | None:
-        earlier = earlier_write(txn)
+    def _earlier_commit(self, txn: publish.WriteTxn) -> publish.PublishedCommit | None:
+        earlier = publish.earlier_write(txn)
         return None if earlier is None else earlier.answer(txn, self._digest_of_repeat(txn, earlier))
 
-    def intent(self) -> Intent:
+    def intent(self) -> publish.Intent:
         """Call it when the input has been read: the digest of a load is that of its input."""
         key = self.request.idempotency_key
-        return Intent(kind="load", actor=self.request.actor, idempotency_key=key, request_digest=self._digest)
+        return publish.Intent(kind="load", actor=self.request.actor, idempotency_key=key, request_digest=self._digest)
 
-    def _digest_of_repeat(self, txn: WriteTxn, earlier: EarlierWrite) -> str:
+    def _digest_of_repeat(self, txn: publish.WriteTxn, earlier: publish.EarlierWrite) -> str:
         """The digest of the input, whatever became of the schema since the earlier write. Rows are known by their typed
         values, so they are typed by the schema of that commit, which took them."""
         if not isinstance(self.request.input, RowInput):
@@ -191,7 +183,7 @@ class _Load:
             raise earlier.other_request() from error
         return self._digest or ""
 
-    def prepare(self, txn: WriteTxn) -> PublishPlan | None:
+    def prepare(self, txn: publish.WriteTxn) -> publish.PublishPlan | None:
         """The plan; None where there is nothing to load. An overwrite by no rows of a type empties it."""
         decoded, minted = self.read_input(txn.snapshot)
         if not decoded.by_type:
@@ -213,7 +205,7 @@ class _Load:
         change = self.vectors.fill(change, txn.snapshot.catalog)
         staged = txn.stage(change.staging_jobs(txn.root.staging))
         details = {_RECEIPT: json.dumps(self.details(decoded))}
-        return PublishPlan(staged=staged, read_set=read_set, strict=mode is LoadMode.OVERWRITE, details=details)
+        return publish.PublishPlan(staged=staged, read_set=read_set, strict=mode is LoadMode.OVERWRITE, details=details)
 
     def read_input(self, snapshot: Snapshot) -> tuple[DecodedInput, pa.ChunkedArray]:
         """The input typed by the schema of a snapshot, and the ids that were generated for it."""
@@ -290,7 +282,7 @@ def _last_per_id(typed: TypedRows) -> tuple[pa.Table, pa.Array]:
     return typed.rows.take(last), typed.lines.take(last)
 
 
-def _refuse_existing_ids(txn: WriteTxn, change: GraphChange, minted: pa.ChunkedArray) -> None:
+def _refuse_existing_ids(txn: publish.WriteTxn, change: GraphChange, minted: pa.ChunkedArray) -> None:
     """Append is a strict insert. Ids that this load generated are new by construction."""
     snapshot = txn.snapshot
 

@@ -26,20 +26,12 @@ from omnigraph.engine.rows.kernels.ids import EdgeEnds, EnvelopeError, edge_ends
 from omnigraph.engine.rows.kernels.records import Records, RecordTyper
 from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, Stage, TypedRows, check_values
 from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write import publish
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, RequestDigest, TypeChange, receipt_of
 from omnigraph.engine.write.constraints import FinalImage, check_constraints
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.mutation_rows import STATEMENT, Condition, PendingRows, StoredRows, refuse_beyond
-from omnigraph.engine.write.publish import (
-    Intent,
-    PublishedCommit,
-    PublishPlan,
-    ReadSet,
-    WriteTxn,
-    already_published,
-    refuse_other_head,
-)
 from omnigraph.errors import ConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.language.query import ir
@@ -68,12 +60,12 @@ class MutationRequest:
     stored: bool = False
 
     @property
-    def intent(self) -> Intent:
+    def intent(self) -> publish.Intent:
         key, head, digest = self.idempotency_key, self.if_commit, None
         if key is not None:
             kind, text = ("stored mutation", []) if self.stored else ("mutation", [self.source])
             digest = RequestDigest(kind, self.branch.strip(), *text, self.name, dict(self.params or {})).text
-        return Intent("mutation", self.actor, idempotency_key=key, request_digest=digest, expected_head=head)
+        return publish.Intent("mutation", self.actor, idempotency_key=key, request_digest=digest, expected_head=head)
 
 
 def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
@@ -85,7 +77,7 @@ def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
     if published is None:
         if request.if_commit is not None:
             # Nothing is published that would notice a moved head, so it is looked at once more.
-            refuse_other_head(workspace.begin(request.branch.strip(), intent))
+            publish.refuse_other_head(workspace.begin(request.branch.strip(), intent))
         return MutationReceipt(request.branch.strip(), run.query_name, 0, 0, request.actor, None)
     return _receipt(published)
 
@@ -93,7 +85,7 @@ def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
 def earlier_receipt(workspace: Workspace, request: MutationRequest) -> MutationReceipt | None:
     """The receipt of an earlier mutation with the same idempotency key, if the branch remembers it. Writes nothing."""
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
-    published = already_published(workspace.begin(request.branch, request.intent))
+    published = publish.already_published(workspace.begin(request.branch, request.intent))
     return None if published is None else _receipt(published)
 
 
@@ -103,11 +95,11 @@ class _Mutation:
 
     workspace: Workspace
     request: MutationRequest
-    intent: Intent
+    intent: publish.Intent
     vectors: OnWriteVectors
     query_name: str = ""
 
-    def prepare(self, txn: WriteTxn) -> PublishPlan | None:
+    def prepare(self, txn: publish.WriteTxn) -> publish.PublishPlan | None:
         limits = self.workspace.limits.query
         query = compile_queries(self.request.source, txn.snapshot.catalog, limits=limits).query(self.request.name)
         self.query_name = query.name
@@ -135,15 +127,15 @@ class _Mutation:
         change = self.vectors.fill(change, txn.snapshot.catalog)
         nodes, edges = executed.affected_nodes, executed.affected_edges
         receipt = {"query": plan.name, "affected_nodes": nodes, "affected_edges": edges}
-        return PublishPlan(
+        return publish.PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
-            read_set=ReadSet(checked.tables | (executed.tables_read - change.by_type.keys()), checked.present),
+            read_set=publish.ReadSet(checked.tables | (executed.tables_read - change.by_type.keys()), checked.present),
             strict=not plan.is_insert_only,
             details={_RECEIPT: json.dumps(receipt)},
         )
 
 
-def _receipt(published: PublishedCommit) -> MutationReceipt:
+def _receipt(published: publish.PublishedCommit) -> MutationReceipt:
     details = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
     if details is None:
         raise ConflictError("this idempotency key belongs to a write that is not a mutation; choose another key")
@@ -191,7 +183,7 @@ def _condition(
 class _InsertsAndUpdates:
     """The state of a mutation that inserts and updates."""
 
-    txn: WriteTxn
+    txn: publish.WriteTxn
     values: Mapping[str, BoundValue]
     limits: Limits
     visibility: AuthorVisibility
@@ -292,7 +284,7 @@ class _InsertsAndUpdates:
 class _Deletes:
     """The state of a mutation that deletes."""
 
-    txn: WriteTxn
+    txn: publish.WriteTxn
     values: Mapping[str, BoundValue]
     visibility: AuthorVisibility
     affected_nodes: int = 0

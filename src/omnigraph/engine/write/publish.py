@@ -31,19 +31,10 @@ from omnigraph.errors import (
     ReadSetChangedError,
 )
 from omnigraph.language.query.row_filter import UNRESTRICTED
+from omnigraph.storage import models
 from omnigraph.storage.identifiers import MAIN, new_commit_id, now_micros, version_in
 from omnigraph.storage.log.write_guard import WriteAge
 from omnigraph.storage.log.writer_queue import QueueTicket
-from omnigraph.storage.models import (
-    FORMAT_VERSION,
-    IDEMPOTENCY_WINDOW,
-    BranchRef,
-    Commit,
-    IdempotencyRecord,
-    LogEntry,
-    ParentLink,
-    TableState,
-)
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 
@@ -75,8 +66,8 @@ class WriteTxn:
     """One attempt's view of the graph: the captured head, and nothing newer."""
 
     resources: Resources
-    ref: BranchRef
-    base: LogEntry
+    ref: models.BranchRef
+    base: models.LogEntry
     intent: Intent
     began: float = field(default_factory=time.monotonic, compare=False)
     age: WriteAge = field(default_factory=WriteAge, compare=False)
@@ -90,10 +81,10 @@ class WriteTxn:
         """The whole head: rules of the schema hold for all rows, visible or not."""
         return Snapshot(self.resources, self.ref.branch, self.base, UNRESTRICTED)
 
-    def state(self, type_key: str) -> TableState:
+    def state(self, type_key: str) -> models.TableState:
         return self.snapshot.table(type_key).state
 
-    def stage(self, jobs: Mapping[str, Callable[[TableState], StagedTable]]) -> dict[str, StagedTable]:
+    def stage(self, jobs: Mapping[str, Callable[[models.TableState], StagedTable]]) -> dict[str, StagedTable]:
         """Run one staging job per table, all in parallel, each on the table's version in the captured head."""
         self.root.guard.begin()
         self.root.trace.reach("stage.before")
@@ -127,10 +118,10 @@ class PublishPlan:
 
     staged: Mapping[str, StagedTable]
     read_set: ReadSet = field(default_factory=ReadSet)
-    added: Mapping[str, TableState] = field(default_factory=dict)
+    added: Mapping[str, models.TableState] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()
     schema: str | None = None
-    merged: ParentLink | None = None
+    merged: models.ParentLink | None = None
     strict: bool = False
     details: Mapping[str, str] = field(default_factory=dict)
     held_since: WriteAge | None = None
@@ -141,7 +132,7 @@ class PublishedCommit:
     """Where a write ended up. `replayed` when an earlier write with the same idempotency key had done it already."""
 
     branch: str
-    entry: LogEntry
+    entry: models.LogEntry
     replayed: bool = False
 
     @property
@@ -180,8 +171,8 @@ def refuse_other_head(txn: WriteTxn) -> None:
 class EarlierWrite:
     """The commit that an earlier write with the same idempotency key made."""
 
-    key: IdempotencyRecord
-    entry: LogEntry
+    key: models.IdempotencyRecord
+    entry: models.LogEntry
 
     def answer(self, txn: WriteTxn, request_digest: str | None) -> PublishedCommit:
         """The commit, for the same request.
@@ -208,7 +199,7 @@ def earlier_write(txn: WriteTxn) -> EarlierWrite | None:
         return None
     address = txn.ref.locate(record.version)
     entry = txn.root.log.entry(address.branch_id, address.version)
-    if not isinstance(entry, LogEntry) or entry.commit.id != record.commit_id:
+    if not isinstance(entry, models.LogEntry) or entry.commit.id != record.commit_id:
         return None  # the key was used on a line of history that this branch does not share
     return EarlierWrite(record, entry)
 
@@ -273,7 +264,7 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, ti
         root.trace.reach("publish.before")
         (plan.held_since or txn.age).refuse_overdue()
         standing = root.log.publish(entry)
-        won = isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id
+        won = isinstance(standing, models.LogEntry) and standing.commit.id == entry.commit.id
         ticket.record_attempt(time.monotonic() - began)
         if won:
             root.trace.reach("publish.after")
@@ -301,7 +292,7 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, ti
     raise AssertionError("unreachable")
 
 
-def _still_holds(plan: PublishPlan, txn: WriteTxn, head: LogEntry) -> bool:
+def _still_holds(plan: PublishPlan, txn: WriteTxn, head: models.LogEntry) -> bool:
     """Whether the plan, made for its base, is just as valid on `head`."""
     base = txn.base
     if plan.read_set.everything or base.schema != head.schema:
@@ -318,22 +309,22 @@ def _still_holds(plan: PublishPlan, txn: WriteTxn, head: LogEntry) -> bool:
     return True
 
 
-def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
+def _next_entry(txn: WriteTxn, plan: PublishPlan, head: models.LogEntry) -> models.LogEntry:
     intent, version = txn.intent, head.version + 1
     commit_id = new_commit_id(version)
     tables = {k: v for k, v in head.tables.items() if k not in plan.dropped}
     tables |= {**plan.added, **{k: s.state for k, s in plan.staged.items()}}
     keys = head.recent_keys
     if intent.idempotency_key is not None:
-        used = IdempotencyRecord(intent.idempotency_key, commit_id, version, intent.request_digest)
-        keys = (*keys, used)[-IDEMPOTENCY_WINDOW:]
-    return LogEntry(
-        format=FORMAT_VERSION,
+        used = models.IdempotencyRecord(intent.idempotency_key, commit_id, version, intent.request_digest)
+        keys = (*keys, used)[-models.IDEMPOTENCY_WINDOW :]
+    return models.LogEntry(
+        format=models.FORMAT_VERSION,
         graph_id=txn.root.identity.graph_id,
         branch=txn.ref.branch,
         branch_id=txn.ref.branch_id,
         version=version,
-        commit=Commit(
+        commit=models.Commit(
             id=commit_id,
             kind=intent.kind,
             parents=(head.link, *((plan.merged,) if plan.merged else ())),
@@ -351,13 +342,13 @@ def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
     )
 
 
-def _time_after(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> int:
+def _time_after(txn: WriteTxn, plan: PublishPlan, head: models.LogEntry) -> int:
     """Now, but later than every parent: clocks differ between machines, while time travel needs a branch's times in
     the order of its versions, and the search for a merge base needs ancestors to be older."""
     times = [head.commit.published_at]
     if plan.merged is not None:
         merged = txn.root.log.entry(plan.merged.branch_id, plan.merged.version)
-        times += [merged.commit.published_at] if isinstance(merged, LogEntry) else []
+        times += [merged.commit.published_at] if isinstance(merged, models.LogEntry) else []
     return max(now_micros(), max(times) + 1)
 
 
@@ -365,8 +356,8 @@ def _time_after(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> int:
 class HeldSource:
     """A commit on the line of a live branch. No cleanup takes its data while the block that holds it runs."""
 
-    ref: BranchRef
-    entry: LogEntry
+    ref: models.BranchRef
+    entry: models.LogEntry
     age: WriteAge = field(default_factory=WriteAge, compare=False)
 
 

@@ -26,22 +26,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.api import load
 from omnigraph.api.governance import Limits
-from omnigraph.api.load import (
-    BATCH_ROWS,
-    COLUMN_FILES,
-    RECORDS_PER_BLOCK,
-    GivenRecords,
-    Spooled,
-    column_file,
-    compression_of,
-    directory_error,
-    given_rows,
-    local_pieces,
-    open_file_name,
-    scratch_file,
-    without_compression,
-)
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader, refuse_other_columns
 from omnigraph.engine.rows.kernels.ndjson import Block, Meter, PlainEdge, PlainNode, strict_blocks
 from omnigraph.errors import BadRequestError, ConstraintError
@@ -145,7 +131,7 @@ class RowFormat(StrEnum):
 _BY_SUFFIX: Final = {
     **dict.fromkeys((".csv", ".tsv"), RowFormat.CSV),
     **dict.fromkeys((".ndjson", ".jsonl", ".json"), RowFormat.NDJSON),
-    **{ending: RowFormat(format) for ending, format in COLUMN_FILES.items()},
+    **{ending: RowFormat(format) for ending, format in load.COLUMN_FILES.items()},
 }
 _FILES: Final = (RowFormat.CSV, RowFormat.PARQUET, RowFormat.ARROW, RowFormat.NDJSON)
 _SPELLINGS: Final = {**{f.value: f for f in _FILES}, "json": RowFormat.NDJSON, "jsonl": RowFormat.NDJSON}
@@ -180,7 +166,7 @@ class RowFile:
                 return self._columns(limits)
 
     def _csv(self, limits: Limits) -> Iterator[Block]:
-        usual = "\t" if without_compression(self.name).lower().endswith(".tsv") else ","
+        usual = "\t" if load.without_compression(self.name).lower().endswith(".tsv") else ","
         dialect = self.csv or CsvDialect(delimiter=usual)
         dialect.check()
         try:
@@ -197,7 +183,7 @@ class RowFile:
 
     def _columns(self, limits: Limits) -> Iterator[Block]:
         source = self.path if self.path is not None else pa.BufferReader(b"".join(Meter(limits).watch(self.pieces())))
-        with column_file(source, self.format.value, self.name) as file:
+        with load.column_file(source, self.format.value, self.name) as file:
             if file.rows is not None and file.rows > limits.rows:
                 Meter(limits).count_rows(file.rows)
             yield from _number_rows(file.read())
@@ -211,13 +197,13 @@ def row_file(text: str, format: str | None, csv: CsvDialect | None, graph: Locat
         return RowFile(text, row_format, lambda: object_pieces(path, graph), csv)
     path = os.path.expanduser(path)
     if os.path.isdir(path):
-        raise directory_error(text)
+        raise load.directory_error(text)
     return _local_file(text, path, row_format, csv)
 
 
 def _local_file(name: str, path: str, format: RowFormat, csv: CsvDialect | None) -> RowFile:
     # Only a file that is not compressed can be read at any place.
-    return RowFile(name, format, lambda: local_pieces(path), csv, None if compression_of(path) else path)
+    return RowFile(name, format, lambda: load.local_pieces(path), csv, None if load.compression_of(path) else path)
 
 
 def format_named(name: str) -> RowFormat:
@@ -232,7 +218,7 @@ def format_of(path: str, format: str | None = None) -> RowFormat:
     """The format that a caller named, or else the one that the name of a file tells."""
     if format is not None:
         return format_named(format)
-    row_format = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
+    row_format = _BY_SUFFIX.get(os.path.splitext(load.without_compression(path))[1].lower())
     if row_format is None:
         formats = "'csv', 'parquet', 'arrow' or 'ndjson'"
         raise BadRequestError(f"the name '{path}' does not tell a format; say format={formats}")
@@ -278,16 +264,16 @@ def received_rows(
 ) -> RowInput:
     """Rows that came as one body, under the name that their sender has for them."""
     shown = "the body" if name is None else name
-    file = RowFile(shown, format, lambda: local_pieces(str(path)), csv, str(path))
+    file = RowFile(shown, format, lambda: load.local_pieces(str(path)), csv, str(path))
     if name is None and format is not RowFormat.CSV:
         return RowInput(type_name, "row", file.blocks)  # the rows of a program, one after another
     return RowInput.of_file(type_name, file)
 
 
 def _blocks_of(data: Any) -> Callable[[Limits], Iterable[Block]]:
-    rows = given_rows(data)
-    if isinstance(rows, GivenRecords):
-        records = Spooled(rows.rows) if rows.once else rows.rows
+    rows = load.given_rows(data)
+    if isinstance(rows, load.GivenRecords):
+        records = load.Spooled(rows.rows) if rows.once else rows.rows
         return lambda _: _record_blocks(records)
     if rows.once:
         [kept] = tee(rows.read(), 1)
@@ -299,27 +285,27 @@ def _number_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
     """Rows are counted from 1 through all batches."""
     first = 1
     for whole in batches:
-        for start in range(0, whole.num_rows, BATCH_ROWS):
-            batch = whole.slice(start, BATCH_ROWS)
+        for start in range(0, whole.num_rows, load.BATCH_ROWS):
+            batch = whole.slice(start, load.BATCH_ROWS)
             yield Block(pa.array(np.arange(first, first + batch.num_rows)), batch)
             first += batch.num_rows
 
 
 def _record_blocks(records: Iterable[object]) -> Iterator[Block]:
     first, rest = 1, iter(records)
-    while block := list(islice(rest, RECORDS_PER_BLOCK)):
+    while block := list(islice(rest, load.RECORDS_PER_BLOCK)):
         yield Block(range(first, first + len(block)), block)
         first += len(block)
 
 
 def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile:
     """A file that the caller opened, stdin for one. It is read to its end, and kept until the load is over."""
-    shown = open_file_name(file, format)
+    shown = load.open_file_name(file, format)
     copied: list[IO[bytes]] = []
 
     def pieces() -> Iterator[bytes]:
         if not copied:
-            copied.append(scratch_file())
+            copied.append(load.scratch_file())
             while piece := file.read(1 << 20):
                 encoded = piece.encode() if isinstance(piece, str) else piece
                 copied[0].write(encoded)
@@ -346,7 +332,7 @@ class InputFiles:
         for path in self._begin():
             self._starts.append(lines)
             last = b"\n"
-            for piece in local_pieces(path):
+            for piece in load.local_pieces(path):
                 lines += piece.count(b"\n")
                 last = piece[-1:] or last
                 yield piece

@@ -11,24 +11,15 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from omnigraph.language.catalog import (
-    Annotation,
-    EdgeType,
-    EmbedSource,
-    InlineRule,
-    Metric,
-    NodeType,
-    Property,
-    TypeKind,
-)
+from omnigraph.language import catalog
 from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, Report
 from omnigraph.language.source import NOWHERE, Name, did_you_mean
 from omnigraph.language.types import PropertyType
 
-Annotated = TypeVar("Annotated", NodeType, EdgeType)
+Annotated = TypeVar("Annotated", catalog.NodeType, catalog.EdgeType)
 
-_INLINE = {rule.value: rule for rule in InlineRule}
+_INLINE = {rule.value: rule for rule in catalog.InlineRule}
 _BODY_ONLY = {"range": "@range(pages, 1..5000)", "check": '@check(isbn, "^[0-9-]+$")'}
 MISPLACED_CARD = (
     "@card must be the first thing after the target type of an edge, as in edge Borrowed: Reader -> Book @card(0..5)"
@@ -60,7 +51,7 @@ def read_type_annotations(type_: Annotated, annotations: Sequence[ast.Annotation
 
 
 def read_property(
-    kind: TypeKind, owner: str, syntax: ast.Property, type_: PropertyType, report: Report
+    kind: catalog.TypeKind, owner: str, syntax: ast.Property, type_: PropertyType, report: Report
 ) -> DeclaredProperty:
     """A property of a node or an edge with its annotations; for an interface, those of the node it joins.
 
@@ -70,7 +61,7 @@ def read_property(
     reader = _PropertyReader(kind, subject, type_, report)
     for annotation in syntax.annotations:
         reader.read(annotation)
-    meaning = Property(
+    meaning = catalog.Property(
         name=name,
         id=UNIDENTIFIED,
         type=type_,
@@ -94,11 +85,11 @@ class _PropertyReader:
         self.subject = subject
         self.type = type_
         self.report = report
-        self.inline: list[InlineRule] = []
-        self.embed: EmbedSource | None = None
+        self.inline: list[catalog.InlineRule] = []
+        self.embed: catalog.EmbedSource | None = None
         self.embed_at = NOWHERE
-        self.metric: Metric | None = None
-        self.custom: list[Annotation] = []
+        self.metric: catalog.Metric | None = None
+        self.custom: list[catalog.Annotation] = []
         self._seen: set[str] = set()
 
     def read(self, annotation: ast.Annotation) -> None:
@@ -126,13 +117,13 @@ class _PropertyReader:
         self._seen.add(annotation.name)
         return False
 
-    def _read_inline(self, annotation: ast.Annotation, rule: InlineRule) -> None:
+    def _read_inline(self, annotation: ast.Annotation, rule: catalog.InlineRule) -> None:
         if annotation.value is not None:
             self._refuse(annotation, "takes no arguments here: interfaces have no body rules")
             return
         if self._is_repeated(annotation):
             return
-        if rule is InlineRule.KEY and self.kind == "edge":
+        if rule is catalog.InlineRule.KEY and self.kind == "edge":
             self._refuse(annotation, "is not supported on edge properties")
             return
         if (problem := inline_problem(rule, self.type)) is not None:
@@ -177,31 +168,31 @@ class _PropertyReader:
                 known = "(only 'model' is supported), besides on_write=true"
                 self._refuse(annotation, f"has unknown argument '{key}=' {known}")
                 return
-        self.embed = EmbedSource(value.text, model, on_write)
+        self.embed = catalog.EmbedSource(value.text, model, on_write)
         self.embed_at = value.at
 
     def _read_metric(self, annotation: ast.Annotation) -> None:
         if not self._is_for_a_vector(annotation):
             return
-        known = [metric.value for metric in Metric]
+        known = [metric.value for metric in catalog.Metric]
         value = annotation.value
         if value is None or annotation.kwargs or value.text not in known:
             near = did_you_mean(value.text, known) if value is not None else None
             message = f"@metric on '{self.subject}' takes one of " + ", ".join(f'"{metric}"' for metric in known)
             self.report(message, annotation.at, near)
             return
-        self.metric = Metric(value.text)
+        self.metric = catalog.Metric(value.text)
 
 
-def inline_problem(rule: InlineRule, type_: PropertyType) -> str | None:
+def inline_problem(rule: catalog.InlineRule, type_: PropertyType) -> str | None:
     """Why a rule can't stand beside a property of this type. Stricter than the body for lists and vectors."""
     if type_.is_blob:
         return "is not supported on blob property"
     if type_.list:
         return "is not supported on list property"
-    if type_.is_vector and rule is not InlineRule.INDEX:
+    if type_.is_vector and rule is not catalog.InlineRule.INDEX:
         return "is not supported on vector property"
-    if type_.nullable and rule is InlineRule.KEY:
+    if type_.nullable and rule is catalog.InlineRule.KEY:
         return "cannot be nullable: every node has its key"
     return None
 
@@ -237,9 +228,11 @@ def _single_text(annotations: Sequence[ast.Annotation], name: str, subject: str,
     return first.value.text
 
 
-def _custom(annotation: ast.Annotation) -> Annotation:
+def _custom(annotation: ast.Annotation) -> catalog.Annotation:
     value = annotation.value.text if annotation.value is not None else None
-    return Annotation(annotation.name, value, tuple((key, argument.text) for key, argument in annotation.kwargs))
+    return catalog.Annotation(
+        annotation.name, value, tuple((key, argument.text) for key, argument in annotation.kwargs)
+    )
 
 
 def _misplaced(name: str) -> str:

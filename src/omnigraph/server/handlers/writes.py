@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from omnigraph import errors
 from omnigraph.api.branches import NO_RESOLUTIONS, BranchCreateRequest, BranchMergeRequest
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.history import required_commit
@@ -24,16 +25,6 @@ from omnigraph.engine.write.load import HOW_TO_CREATE
 from omnigraph.engine.write.mutation import MutationRequest, earlier_receipt
 from omnigraph.engine.write.mutation import mutate as run_mutation
 from omnigraph.engine.write.row_input import RowFormat, format_named, format_of, received_rows
-from omnigraph.errors import (
-    BadRequestError,
-    BranchNotFoundError,
-    ConflictError,
-    IdempotencyKeyReusedError,
-    NotFoundError,
-    OmniGraphError,
-    PolicyError,
-    UnsupportedMediaTypeError,
-)
 from omnigraph.server.handlers.reads import query_response
 from omnigraph.server.http.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, ReceivedFile, branch_name, handles
 from omnigraph.server.http.responses import AnyResponse, json_response
@@ -50,7 +41,7 @@ def run_write(call: Call, size: int, write: Callable[[], Result]) -> Result:
     with budgets.admit(call.actor, size), budgets.turn(call.actor):
         try:
             result = write()
-        except OmniGraphError as error:
+        except errors.OmniGraphError as error:
             if error.http_status in (409, 412):
                 metrics.conflicts.labels(graph_id).inc()
             raise
@@ -118,7 +109,7 @@ def invoke_query(call: Call) -> AnyResponse:
         return earlier
     stored = call.served.queries.get(call.path["name"])
     if not may_invoke or stored is None:
-        raise NotFoundError("stored query not found")
+        raise errors.NotFoundError("stored query not found")
     name, point = stored.entry.name, ReadPoint.of(request)
     require_kind(name, stored.entry.mutation, request.expect_mutation)
     if not call.route.if_commit:
@@ -143,7 +134,7 @@ def _earlier_invocation(call: Call, if_commit: str | None) -> AnyResponse | None
     try:
         workspace = call.workspace.acting(PolicyAction.CHANGE, target)
         receipt = earlier_receipt(workspace, _stored_mutation(call, "", target, if_commit))
-    except (BranchNotFoundError, IdempotencyKeyReusedError, PolicyError):
+    except (errors.BranchNotFoundError, errors.IdempotencyKeyReusedError, errors.PolicyError):
         return None  # the caller has to know that the query is not there
     return None if receipt is None else _receipt_response(call, receipt)
 
@@ -157,13 +148,13 @@ def _refuse_condition(call: Call, conditional: str | None = None) -> None:
     """Refuse a precondition that this route would not check."""
     if IF_COMMIT_HEADER.lower() in call.headers:
         remedy = "leave it out" if conditional is None else f"send the request to POST {conditional}"
-        raise BadRequestError(f"{IF_COMMIT_HEADER} is not checked here; {remedy}")
+        raise errors.BadRequestError(f"{IF_COMMIT_HEADER} is not checked here; {remedy}")
 
 
 def _expected_commit(call: Call) -> str:
     values = call.exchange.all_headers.get(IF_COMMIT_HEADER.lower(), ())
     if len(values) != 1:
-        raise BadRequestError(f"this operation needs the header {IF_COMMIT_HEADER}, exactly once")
+        raise errors.BadRequestError(f"this operation needs the header {IF_COMMIT_HEADER}, exactly once")
     return required_commit(values[0], f"the header {IF_COMMIT_HEADER}")
 
 
@@ -217,9 +208,13 @@ def row_format(parameters: RowsParameters, media: Media) -> RowFormat:
     elif parameters.file is not None:
         named = format_of(parameters.file)
     else:
-        raise BadRequestError("say how the rows are written: by the media type, with format=, or by the name in file=")
+        raise errors.BadRequestError(
+            "say how the rows are written: by the media type, with format=, or by the name in file="
+        )
     if named.holds_columns:
-        raise UnsupportedMediaTypeError(f"{named} files are not read from requests: send the rows as '{Media.ARROW}'")
+        raise errors.UnsupportedMediaTypeError(
+            f"{named} files are not read from requests: send the rows as '{Media.ARROW}'"
+        )
     return named
 
 
@@ -239,13 +234,13 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
     graph, exists = call.graph, True
     try:
         call.served.graph._workspace.head(target)
-    except BranchNotFoundError:
+    except errors.BranchNotFoundError:
         exists = False
     if not exists and source is not None:
         graph = graph._allowed(PolicyAction.BRANCH_CREATE, source, target)
     graph = graph._allowed(PolicyAction.CHANGE, target)
     if not exists and source is None and call.idempotency_key is None:
-        raise BranchNotFoundError(target, HOW_TO_CREATE)
+        raise errors.BranchNotFoundError(target, HOW_TO_CREATE)
     # Without a base it may be a repeat, whose branch was deleted since.
     return LoadTarget(target, source, None if exists else source, graph)
 
@@ -259,7 +254,7 @@ def apply_schema(call: Call) -> AnyResponse:
     branch = branch_name(request.branch)
     graph = call.require(PolicyAction.SCHEMA_APPLY, target_branch=branch)
     if call.served.owned_by_cluster:
-        raise ConflictError(
+        raise errors.ConflictError(
             "the schema of this graph belongs to the cluster's configuration; change it there and run "
             "`omnigraph cluster apply`"
         )

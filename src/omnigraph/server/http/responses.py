@@ -12,24 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from omnigraph import errors
 from omnigraph.api import wire
 from omnigraph.api.service.http import ErrorOutput
 from omnigraph.api.service.routes import Media, Route
-from omnigraph.errors import (
-    CommitOutcomeUnknownError,
-    EmbeddingError,
-    ErrorCode,
-    OmniGraphError,
-    PolicyEvaluationError,
-    QueryCancelledError,
-    ResourceLimitError,
-    TooManyRequestsError,
-    UnavailableError,
-)
 
 Headers: TypeAlias = Mapping[str, str]
 
-_REPORTED_ALTHOUGH_INTERNAL: Final = (EmbeddingError, UnavailableError)
+_REPORTED_ALTHOUGH_INTERNAL: Final = (errors.EmbeddingError, errors.UnavailableError)
 _INTERNAL_BY_TAG: Final = {
     "changes": "internal error while reading changes",
     "blobs": "Blob delivery failed before response headers",
@@ -77,49 +67,49 @@ def with_headers(response: AnyResponse, headers: Headers) -> AnyResponse:
 
 def name_limit(error: Exception, seconds: float) -> Exception:
     """A cancelled query as the error of the time limit that it reached."""
-    if isinstance(error, QueryCancelledError | TimeoutError):
+    if isinstance(error, errors.QueryCancelledError | TimeoutError):
         return too_long(seconds)
     return error
 
 
-def too_long(seconds: float) -> OmniGraphError:
+def too_long(seconds: float) -> errors.OmniGraphError:
     limit, advice = round(seconds), "make the query smaller, or raise --query-seconds"
-    return ResourceLimitError("query seconds", limit, limit, advice)
+    return errors.ResourceLimitError("query seconds", limit, limit, advice)
 
 
 def error_response(error: Exception, request_id: str, route: Route | None = None) -> Response:
     """The response to a failure. The log alone has the cause of an internal one, under the request id."""
     output = error_output(error, request_id, route)
     headers: dict[str, str] = {}
-    if isinstance(error, TooManyRequestsError | UnavailableError):
+    if isinstance(error, errors.TooManyRequestsError | errors.UnavailableError):
         headers["Retry-After"] = str(error.retry_after)
-    status = error.http_status if isinstance(error, OmniGraphError) else 500
+    status = error.http_status if isinstance(error, errors.OmniGraphError) else 500
     return Response(wire.encode(output), status, headers=headers)
 
 
 def error_output(error: Exception, request_id: str, route: Route | None = None) -> ErrorOutput:
     """The wire form of an error: whole below 500, and without anything of the inside above."""
     identity = {"request_id": request_id}
-    if isinstance(error, CommitOutcomeUnknownError):
+    if isinstance(error, errors.CommitOutcomeUnknownError):
         return ErrorOutput(
             error=_UNKNOWN_OUTCOME.format(commit=error.commit_id),
-            code=ErrorCode.INTERNAL,
+            code=errors.ErrorCode.INTERNAL,
             type=error.error_type(),
             fields={**identity, "kind": error.kind, "commit_id": error.commit_id},
         )
-    if isinstance(error, OmniGraphError) and (
+    if isinstance(error, errors.OmniGraphError) and (
         error.http_status < 500 or isinstance(error, _REPORTED_ALTHOUGH_INTERNAL)
     ):
         output = ErrorOutput.of(error)
         if error.http_status < 500:
             return output
         return ErrorOutput(error=output.error, code=output.code, type=output.type, fields={**output.fields, **identity})
-    kind = type(error) if isinstance(error, OmniGraphError) else OmniGraphError
+    kind = type(error) if isinstance(error, errors.OmniGraphError) else errors.OmniGraphError
     what = _INTERNAL_BY_TAG.get("" if route is None else route.tag, "internal error")
-    if isinstance(error, PolicyEvaluationError):
+    if isinstance(error, errors.PolicyEvaluationError):
         what = "policy: policy evaluation failed"
     sentence = f"{what}; the server's log has the cause under request id {request_id}"
-    return ErrorOutput(error=sentence, code=ErrorCode.INTERNAL, type=kind.error_type(), fields=identity)
+    return ErrorOutput(error=sentence, code=errors.ErrorCode.INTERNAL, type=kind.error_type(), fields=identity)
 
 
 _ITEM: Final = re.compile(r'[ \t]*+(?:(W/)?("[\x21\x23-\x7e\x80-\xff]*+"))?[ \t]*+(?:,|\Z)')

@@ -15,15 +15,8 @@ from typing import Self
 
 import msgspec
 
-from omnigraph.errors import (
-    BadRequestError,
-    BranchNotFoundError,
-    CommitOutcomeUnknownError,
-    ConflictError,
-    IntegrityError,
-    NotFoundError,
-    StorageError,
-)
+from omnigraph import errors
+from omnigraph.storage import models
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.identifiers import MAIN, checked_branch_name, new_ulid, now_micros, path_ancestors
 from omnigraph.storage.location import Location
@@ -38,16 +31,6 @@ from omnigraph.storage.log.ref_generations import (
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.log.write_guard import WriteAge, WriteGuard
 from omnigraph.storage.log.writer_queue import WriterQueue
-from omnigraph.storage.models import (
-    FORMAT_VERSION,
-    BranchRef,
-    GraphIdentity,
-    KeyUse,
-    LogEntry,
-    Tombstone,
-    decode,
-    encode,
-)
 from omnigraph.storage.objects import Objects
 
 IDENTITY = "__manifest/graph.json"
@@ -57,15 +40,15 @@ _WORKERS = 16
 
 @dataclass(frozen=True, slots=True)
 class BranchHead:
-    ref: BranchRef
-    entry: LogEntry
+    ref: models.BranchRef
+    entry: models.LogEntry
 
 
 class Branches:
     """The branches of one graph. main's ref comes from the identity object, because every graph has main."""
 
     def __init__(
-        self, objects: Objects, log: GraphLog, identity: GraphIdentity, trace: Trace, guard: WriteGuard
+        self, objects: Objects, log: GraphLog, identity: models.GraphIdentity, trace: Trace, guard: WriteGuard
     ) -> None:
         self._log = log
         self._guard = guard
@@ -74,7 +57,7 @@ class Branches:
         self._trace = trace
         self._generations = RefGenerations(objects)
         self._keys = BranchKeys(self._generations, log)
-        self._refs: RecentlyUsed[str, BranchRef] = RecentlyUsed(REMEMBERED_BRANCHES)
+        self._refs: RecentlyUsed[str, models.BranchRef] = RecentlyUsed(REMEMBERED_BRANCHES)
 
     # Reading
 
@@ -86,8 +69,8 @@ class Branches:
         if ref is None:
             try:
                 checked_branch_name(branch)
-            except BadRequestError as error:
-                raise BranchNotFoundError(branch, str(error)) from None
+            except errors.BadRequestError as error:
+                raise errors.BranchNotFoundError(branch, str(error)) from None
             ref = self._generations.read(branch, 1)
         if ref is not None and (entry := self._live_head(ref)) is not None:
             return BranchHead(ref, entry)
@@ -96,23 +79,23 @@ class Branches:
         if ref is None or (entry := self._live_head(ref)) is None:
             if generation is not None:
                 self._refuse_damaged(generation)
-            raise BranchNotFoundError(branch, "create it, or list the branches that exist")
+            raise errors.BranchNotFoundError(branch, "create it, or list the branches that exist")
         return BranchHead(ref, entry)
 
     def last_of_deleted(self, branch: str) -> BranchHead | None:
         """The last commit of a deleted branch whose name nobody took since; its log is still there."""
         ref = self._generations.ref(next(reversed(self._generations_of(branch)), None))
         newest = None if ref is None else self._log.newest(ref)
-        if ref is None or not isinstance(newest, Tombstone):
+        if ref is None or not isinstance(newest, models.Tombstone):
             return None
         last = self._log.entry(ref.branch_id, newest.version - 1)
-        return BranchHead(ref, last) if isinstance(last, LogEntry) else None
+        return BranchHead(ref, last) if isinstance(last, models.LogEntry) else None
 
     def names(self) -> list[str]:
         """Sorted. One listing; only an interrupted deletion costs a look into its log."""
         return sorted([MAIN, *(generation.name for generation in self._live(self._generations.list_all()))])
 
-    def all(self) -> list[BranchRef]:
+    def all(self) -> list[models.BranchRef]:
         """The ref of every live branch, main first. A ref that lost its content is an error: the caller decides by
         this list which data nobody needs."""
         found = self._generations.list_all()
@@ -121,7 +104,7 @@ class Branches:
         refs = map(self._generations.ref, self._live(found))
         return [self._main, *(ref for ref in refs if ref is not None)]
 
-    def deleted_since(self, moment: datetime) -> list[BranchRef]:
+    def deleted_since(self, moment: datetime) -> list[models.BranchRef]:
         """The generations that ended after a moment, and those whose end nobody has noted yet."""
         recent = (g for g in self._list_deletions() if g.deleted_at is None or g.deleted_at >= moment)
         return [ref for ref in map(self._generations.ref, recent) if ref is not None]
@@ -136,7 +119,7 @@ class Branches:
         listed = self._generations.list_all().values()
         return [generation for generations in listed for generation in generations if generation.deleting]
 
-    def damage(self) -> list[tuple[str, IntegrityError]]:
+    def damage(self) -> list[tuple[str, errors.IntegrityError]]:
         """Names whose ref lost its content, each with the error that says so."""
         return self._generations.find_damage(self._generations.list_all())
 
@@ -153,14 +136,20 @@ class Branches:
     # Creating
 
     def new_ref(
-        self, name: str, source: BranchRef, at: LogEntry, *, actor: str | None = None, key: KeyUse | None = None
-    ) -> BranchRef:
+        self,
+        name: str,
+        source: models.BranchRef,
+        at: models.LogEntry,
+        *,
+        actor: str | None = None,
+        key: models.KeyUse | None = None,
+    ) -> models.BranchRef:
         """The ref of a branch that does not exist yet. Its log may be written before anybody can find it."""
         name = checked_branch_name(name)
         if name == MAIN:
-            raise BadRequestError("branch 'main' exists in every graph and can't be created")
-        return BranchRef(
-            format=FORMAT_VERSION,
+            raise errors.BadRequestError("branch 'main' exists in every graph and can't be created")
+        return models.BranchRef(
+            format=models.FORMAT_VERSION,
             branch=name,
             branch_id=new_ulid(),
             created_at=now_micros(),
@@ -170,7 +159,7 @@ class Branches:
             key=key,
         )
 
-    def establish(self, ref: BranchRef, age: WriteAge) -> BranchRef | KeyUse:
+    def establish(self, ref: models.BranchRef, age: WriteAge) -> models.BranchRef | models.KeyUse:
         """Make the branch of a new ref exist, with the log it has already. ConflictError if the name is taken. When its
         key has made a branch of this name before, nothing is made and that use of the key is returned. `age` is that of
         the write that holds the fork point."""
@@ -183,24 +172,26 @@ class Branches:
         age.refuse_overdue()
         try:
             claimed = self._claim(ref)
-        except StorageError as error:
+        except errors.StorageError as error:
             if error.may_have_happened:
-                raise CommitOutcomeUnknownError(f"creation of {ref.branch}", str(error)) from error
+                raise errors.CommitOutcomeUnknownError(f"creation of {ref.branch}", str(error)) from error
             raise
-        if isinstance(claimed, KeyUse):
+        if isinstance(claimed, models.KeyUse):
             return claimed
         ref = claimed
         self._trace.reach("branch.create.claimed")
         if not self._generations.resolve_claims(ref):
-            raise ConflictError(f"branch '{ref.branch}' can't be created: a part of its path became a branch meanwhile")
+            raise errors.ConflictError(
+                f"branch '{ref.branch}' can't be created: a part of its path became a branch meanwhile"
+            )
         self._trace.reach("branch.create.after")
         self._refs[ref.branch] = ref
         return ref
 
-    def _claim(self, ref: BranchRef) -> BranchRef | KeyUse:
+    def _claim(self, ref: models.BranchRef) -> models.BranchRef | models.KeyUse:
         number, contested = 1, False
         for _ in range(_ATTEMPTS):
-            if self._generations.create(ref.branch, number, encode(ref)):
+            if self._generations.create(ref.branch, number, models.encode(ref)):
                 if contested:
                     self._confirm(RefGeneration(ref.branch, number, empty=False, contested=True))
                 return ref
@@ -225,29 +216,29 @@ class Branches:
             if (earlier := self._keys.earlier_use(generations, ref.key)) is not None:
                 return earlier
             if is_current:
-                raise ConflictError(f"branch '{ref.branch}' exists already")
+                raise errors.ConflictError(f"branch '{ref.branch}' exists already")
             if generation.is_path:
                 self._refuse_beneath(ref.branch)
             number, contested = generation.number + 1, generation.is_path
             ref = msgspec.structs.replace(ref, earlier_keys=self._keys.of(generations))
-        raise ConflictError(f"branch '{ref.branch}' is being created and deleted by others; try again")
+        raise errors.ConflictError(f"branch '{ref.branch}' is being created and deleted by others; try again")
 
     def _confirm(self, generation: RefGeneration) -> None:
         """The second step of taking a name that was a path. See `storage.log.ref_generations`."""
         self._trace.reach("branch.claim.after")
         try:
             self._refuse_beneath(generation.name)
-        except ConflictError:
+        except errors.ConflictError:
             self._generations.void(generation)
             raise
         if not self._generations.confirm(generation):
-            raise ConflictError(
+            raise errors.ConflictError(
                 f"branch '{generation.name}' can't be created: a branch beneath its path was created first"
             )
 
     def _refuse_beneath(self, path: str) -> None:
         if beneath := [name for name in self.names() if name.startswith(f"{path}/")]:
-            raise ConflictError(f"branch '{path}' can't be created: '{beneath[0]}' lies beneath its path")
+            raise errors.ConflictError(f"branch '{path}' can't be created: '{beneath[0]}' lies beneath its path")
 
     def _hold_path(self, path: str, for_branch: str) -> int:
         """Hold a name with a generation that is not a branch, so that creating one there meets the branches beneath."""
@@ -264,27 +255,27 @@ class Branches:
             if generation.is_pending:
                 self._generations.void(generation)
             elif self._is_current(generation):
-                raise ConflictError(f"branch '{for_branch}' can't be created beneath the live branch '{path}'")
+                raise errors.ConflictError(f"branch '{for_branch}' can't be created beneath the live branch '{path}'")
             else:
                 number = generation.number + 1
-        raise ConflictError(f"branch '{path}' is being created and deleted by others; try again")
+        raise errors.ConflictError(f"branch '{path}' is being created and deleted by others; try again")
 
     # Deleting
 
-    def delete(self, name: str, *, actor: str | None = None, key: KeyUse | None = None) -> KeyUse | None:
+    def delete(self, name: str, *, actor: str | None = None, key: models.KeyUse | None = None) -> models.KeyUse | None:
         """End this generation of the name. Its commits stop resolving; the log stays. When the key has ended a
         generation of this name before, nothing is done and that use of the key is returned."""
         name = name.strip()
         if name == MAIN:
-            raise BadRequestError("branch 'main' can't be deleted")
+            raise errors.BadRequestError("branch 'main' can't be deleted")
         try:
             return self._delete(name, actor, key)
-        except BranchNotFoundError:
+        except errors.BranchNotFoundError:
             if (earlier := self.earlier_use(name, key)) is None:
                 raise
             return earlier
 
-    def earlier_use(self, name: str, key: KeyUse | None) -> KeyUse | None:
+    def earlier_use(self, name: str, key: models.KeyUse | None) -> models.KeyUse | None:
         """The earlier use of this key on a name, if there is one: for a request that can't be carried out now."""
         return None if key is None else self._keys.earlier_use(self._generations_of(name), key)
 
@@ -292,10 +283,10 @@ class Branches:
         """All generations of a name; none for a name that no branch can have."""
         try:
             return self._generations.of(checked_branch_name(name))
-        except BadRequestError:
+        except errors.BadRequestError:
             return []
 
-    def _delete(self, name: str, actor: str | None, key: KeyUse | None) -> KeyUse | None:
+    def _delete(self, name: str, actor: str | None, key: models.KeyUse | None) -> models.KeyUse | None:
         ref = self.head(name).ref
         if (earlier := earlier_use((*ref.earlier_keys, ref.key), key)) is not None:
             # This generation began after the one that the request was for.
@@ -303,32 +294,34 @@ class Branches:
             return earlier
         for other in self.all():
             if other.branch.startswith(f"{name}/"):
-                raise ConflictError(f"branch '{name}' can't be deleted: '{other.branch}' lies beneath its path")
+                raise errors.ConflictError(f"branch '{name}' can't be deleted: '{other.branch}' lies beneath its path")
             if other.branch_id != ref.branch_id and ref.branch_id in {p.branch_id for p in other.lineage} | {
                 other.parent_branch_id
             }:
-                raise ConflictError(f"branch '{name}' can't be deleted: branch '{other.branch}' still depends on it")
+                raise errors.ConflictError(
+                    f"branch '{name}' can't be deleted: branch '{other.branch}' still depends on it"
+                )
         generation = self._generations.newest(name)
         stored = self._generations.ref(generation)
         if generation is None or stored is None or stored.branch_id != ref.branch_id:
-            raise BranchNotFoundError(ref.branch, "it was deleted meanwhile")
+            raise errors.BranchNotFoundError(ref.branch, "it was deleted meanwhile")
         self._generations.mark(name, generation.number, "deleting")
         self._trace.reach("branch.tombstone.before")
         self._publish_tombstone(ref, actor, key)
         self._trace.reach("branch.tombstone.after")
-        with contextlib.suppress(StorageError):  # the branch is deleted with the mark or without it
+        with contextlib.suppress(errors.StorageError):  # the branch is deleted with the mark or without it
             self._generations.mark(name, generation.number, "deleted")
         self._trace.reach("branch.delete.after")
         self._refs.pop(name)
         return None
 
-    def _publish_tombstone(self, ref: BranchRef, actor: str | None, key: KeyUse | None) -> None:
+    def _publish_tombstone(self, ref: models.BranchRef, actor: str | None, key: models.KeyUse | None) -> None:
         for _ in range(_ATTEMPTS):
             newest = self._log.newest(ref)
-            if isinstance(newest, Tombstone):
-                raise BranchNotFoundError(ref.branch, "it was deleted meanwhile")
-            tombstone = Tombstone(
-                format=FORMAT_VERSION,
+            if isinstance(newest, models.Tombstone):
+                raise errors.BranchNotFoundError(ref.branch, "it was deleted meanwhile")
+            tombstone = models.Tombstone(
+                format=models.FORMAT_VERSION,
                 graph_id=self._graph_id,
                 branch=ref.branch,
                 branch_id=ref.branch_id,
@@ -339,13 +332,13 @@ class Branches:
             )
             if self._log.publish(tombstone) == tombstone:
                 return
-        raise ConflictError(f"branch '{ref.branch}' is being written to; nothing was deleted, try again")
+        raise errors.ConflictError(f"branch '{ref.branch}' is being written to; nothing was deleted, try again")
 
     # Generations
 
-    def _live_head(self, ref: BranchRef) -> LogEntry | None:
+    def _live_head(self, ref: models.BranchRef) -> models.LogEntry | None:
         newest = self._log.newest(ref)
-        if isinstance(newest, Tombstone) or not self._generations.resolve_claims(ref):
+        if isinstance(newest, models.Tombstone) or not self._generations.resolve_claims(ref):
             self._refs.pop(ref.branch)
             return None
         self._refs[ref.branch] = ref
@@ -355,7 +348,7 @@ class Branches:
         if not generation.may_live or not generation.deleting:
             return generation.may_live
         ref = self._generations.ref(generation)
-        return ref is not None and not isinstance(self._log.newest(ref), Tombstone)
+        return ref is not None and not isinstance(self._log.newest(ref), models.Tombstone)
 
     def _is_current(self, generation: RefGeneration) -> bool:
         """As `_is_live_branch`, for a generation that was not listed together with those of its path."""
@@ -366,7 +359,7 @@ class Branches:
 class LogRoot:
     """The log and the branches of one graph, without its tables: listing branches loads no Lance."""
 
-    def __init__(self, objects: Objects, identity: GraphIdentity, trace: Trace) -> None:
+    def __init__(self, objects: Objects, identity: models.GraphIdentity, trace: Trace) -> None:
         self.objects = objects
         self.identity = identity
         self.trace = trace
@@ -382,8 +375,8 @@ class LogRoot:
         objects = Objects(location)
         data = objects.get(IDENTITY)
         if data is None:
-            raise NotFoundError(f"there is no graph at '{location.uri}'; create one with init")
-        return cls(objects, decode(IDENTITY, data, GraphIdentity), trace or Trace())
+            raise errors.NotFoundError(f"there is no graph at '{location.uri}'; create one with init")
+        return cls(objects, models.decode(IDENTITY, data, models.GraphIdentity), trace or Trace())
 
     def close(self) -> None:
         self.workers.shutdown(wait=True)
