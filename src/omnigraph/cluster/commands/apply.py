@@ -20,15 +20,32 @@ import msgspec
 
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.api.service.cluster import ClusterApplied, ClusterChange, GraphObservation
-from omnigraph.cluster import resources
 from omnigraph.cluster.command_run import CommandRun, Session, refuse_uncovered, require_state
 from omnigraph.cluster.commands.plan import Preview, leftover_findings, make_preview
 from omnigraph.cluster.config_files import Source
 from omnigraph.cluster.desired import Desired, ReadPipeline
 from omnigraph.cluster.payloads import Damage, payload_path
-from omnigraph.cluster.plan import diff
 from omnigraph.cluster.plan.approvals import Approval, mark_spent
+from omnigraph.cluster.plan.diff import (
+    RECOVERY_PENDING,
+    address_of,
+    block,
+    bound_until_deleted,
+    demote,
+    difference,
+    unapplied_findings,
+)
 from omnigraph.cluster.plan.reconcile import GraphViews
+from omnigraph.cluster.resources import (
+    Address,
+    ClusterError,
+    Diagnostic,
+    Kind,
+    error,
+    graph_address,
+    schema_address,
+    warning,
+)
 from omnigraph.cluster.state import ApprovalRecord, GraphTombstone, StateBuilder, StatusKind, Written, file_digest
 from omnigraph.cluster.state_ledger import LedgerRevision, timestamp
 from omnigraph.cluster.storage_root import graph_folder, remove_graph_folder
@@ -62,29 +79,29 @@ class GraphChanges:
     actor: str | None
     failed: dict[str, str] = field(default_factory=dict)
     observations: dict[str, GraphObservation] = field(default_factory=dict)
-    findings: list[resources.Diagnostic] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
 
     def run(self, changes: tuple[ClusterChange, ...]) -> None:
-        for change in of_kind(changes, resources.Kind.GRAPH, ResourceOperation.CREATE):
+        for change in of_kind(changes, Kind.GRAPH, ResourceOperation.CREATE):
             self._step(change, CREATE)
-        for change in of_kind(changes, resources.Kind.SCHEMA, ResourceOperation.UPDATE):
+        for change in of_kind(changes, Kind.SCHEMA, ResourceOperation.UPDATE):
             self._step(change, CHANGE)
 
     def refuse_exported(self, changes: tuple[ClusterChange, ...]) -> None:
         """Refuse to delete a graph while this process exports it."""
-        for change in of_kind(changes, resources.Kind.GRAPH, ResourceOperation.DELETE):
-            graph = self.views.graphs[diff.address_of(change).name].observed
+        for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
+            graph = self.views.graphs[address_of(change).name].observed
             if graph is not None and graph.identity is not None and graph.identity in RUNNING_EXPORTS:
                 message = "this process is exporting it; run apply again when the export is done"
-                self.findings.append(resources.error("graph_delete_export_in_progress", change.resource, message))
+                self.findings.append(error("graph_delete_export_in_progress", change.resource, message))
                 self.failed[change.resource] = DELETE.failed
 
     def _step(self, change: ClusterChange, step: Step) -> None:
         if self.failed:
             self.skip(change.resource, step)
             return
-        graph_id = diff.address_of(change).name
-        view, source = self.views.graphs[graph_id], self.desired.sources[resources.schema_address(graph_id)]
+        graph_id = address_of(change).name
+        view, source = self.views.graphs[graph_id], self.desired.sources[schema_address(graph_id)]
         version: int | None = None
         try:
             source.refuse_changed(change.resource)
@@ -95,16 +112,16 @@ class GraphChanges:
                 assert view.observed is not None, "a graph that was not observed is pending"
                 applied = change_schema(view.uri, view.observed, source.text, new_ulid(), self.actor)
                 version = applied.graph_manifest_version
-        except resources.ClusterError as problem:
+        except ClusterError as problem:
             self.findings += problem.diagnostics
         except (OmniGraphError, OSError) as problem:
             version = _version_with_schema(view.uri, source)
             if version is None:
-                self.findings.append(resources.error(step.failed, change.resource, str(problem)))
+                self.findings.append(error(step.failed, change.resource, str(problem)))
         if version is None:
             self.failed[change.resource] = step.failed
             return
-        address = resources.graph_address(graph_id)
+        address = graph_address(graph_id)
         self.observations[address] = GraphObservation(
             address=address,
             graph_uri=view.uri,
@@ -118,7 +135,7 @@ class GraphChanges:
 
     def skip(self, resource: str, step: Step) -> None:
         message = "it was not tried, because an earlier step failed; run apply again"
-        self.findings.append(resources.warning(step.skipped, resource, message))
+        self.findings.append(warning(step.skipped, resource, message))
         self.failed[resource] = step.skipped
 
 
@@ -132,16 +149,14 @@ def _version_with_schema(uri: str, source: Source) -> int | None:
     return graph.version if is_wanted else None
 
 
-def of_kind(
-    changes: tuple[ClusterChange, ...], kind: resources.Kind, operation: ResourceOperation
-) -> list[ClusterChange]:
+def of_kind(changes: tuple[ClusterChange, ...], kind: Kind, operation: ResourceOperation) -> list[ClusterChange]:
     """The changes of a kind that will be applied, in the order of their addresses."""
     return [
         change
         for change in changes
         if change.disposition is ChangeDisposition.APPLIED
         and change.operation is operation
-        and diff.address_of(change).kind is kind
+        and address_of(change).kind is kind
     ]
 
 
@@ -159,7 +174,7 @@ def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None)
         run = _Run(session, desired, recorded, actor)
         try:
             run.carry_out()
-        except resources.ClusterError as problem:
+        except ClusterError as problem:
             run.give_up(problem.codes[0])
             raise
 
@@ -196,7 +211,7 @@ class _Run:
         session.findings += [damaged.finding("it is stored again") for damaged in preview.damaged]
         self.changes = preview.changes
         graph_changes = GraphChanges(desired, preview.reconciliation.views, self.actor)
-        deletes = of_kind(preview.changes, resources.Kind.GRAPH, ResourceOperation.DELETE)
+        deletes = of_kind(preview.changes, Kind.GRAPH, ResourceOperation.DELETE)
         if deletes or any(of_kind(preview.changes, kind, operation) for kind, operation in _MOVING):
             session.ledger.refuse_overtaken(self.base)
         graph_changes.run(preview.changes)
@@ -207,10 +222,10 @@ class _Run:
         else:
             graph_changes.refuse_exported(preview.changes)
         session.findings += graph_changes.findings
-        self.changes = diff.demote(preview.changes, graph_changes.failed, preview.before, desired.resources)
-        session.findings += diff.unapplied_findings(self.changes)
+        self.changes = demote(preview.changes, graph_changes.failed, preview.before, desired.resources)
+        session.findings += unapplied_findings(self.changes)
         self._store_payloads(preview)
-        deleted = of_kind(self.changes, resources.Kind.GRAPH, ResourceOperation.DELETE)
+        deleted = of_kind(self.changes, Kind.GRAPH, ResourceOperation.DELETE)
         approvals = {change.resource: _approval(preview, change) for change in deleted}
         builder = self._next_state(preview, graph_changes, approvals)
         if builder.differs_from(self.base.state):
@@ -224,7 +239,7 @@ class _Run:
     def give_up(self, reason: str) -> None:
         """Report nothing as applied, because no state was created. The next apply finds the changed graphs."""
         self.changes = tuple(
-            diff.block(change, reason) if change.disposition is ChangeDisposition.APPLIED else change
+            block(change, reason) if change.disposition is ChangeDisposition.APPLIED else change
             for change in self.changes
         )
 
@@ -237,23 +252,23 @@ class _Run:
         ]
         repaired = [damaged.address for damaged in preview.damaged if damaged.damage is not Damage.READ_ERROR]
 
-        def write(resource: str) -> list[resources.Diagnostic]:
+        def write(resource: str) -> list[Diagnostic]:
             source = self.desired.sources.get(resource)
             if source is None or payload_path(resource, source.digest) is None:
                 return []
             try:
                 source.refuse_changed(resource)
                 self.session.catalog.write(resource, source.data)
-            except resources.ClusterError as problem:
+            except ClusterError as problem:
                 return list(problem.diagnostics)
             except StorageError as problem:
-                return [resources.error("resource_payload_write_error", resource, str(problem))]
+                return [error("resource_payload_write_error", resource, str(problem))]
             return []
 
         with ThreadPoolExecutor(_WRITES_AT_ONCE, thread_name_prefix="omnigraph-catalog") as writers:
             findings = [finding for findings in writers.map(write, [*changed, *repaired]) for finding in findings]
         if findings:
-            raise resources.ClusterError(findings)
+            raise ClusterError(findings)
 
     def _next_state(self, preview: Preview, made: GraphChanges, approvals: dict[str, Approval]) -> StateBuilder:
         """The next state: with the applied changes, without deleted resources, with the status of blocked changes."""
@@ -267,7 +282,7 @@ class _Run:
             builder.approval_records[approval_id] = ApprovalRecord(now, "apply")
             builder.observations[resource] = GraphTombstone(deleted_at=now, approval_id=approval_id, actor=self.actor)
         self._record_settings(builder)
-        residual = {change.resource for change in diff.difference(builder.state().resources, desired.resources)}
+        residual = {change.resource for change in difference(builder.state().resources, desired.resources)}
         damaged = {payload.address for payload in preview.damaged if payload.damage is Damage.READ_ERROR}
         _update_statuses(builder, {*residual, *damaged}, preview.reconciliation.pending)
         self.converged = not residual and not preview.reconciliation.pending
@@ -281,22 +296,22 @@ class _Run:
                 builder.forget(change.resource)
             else:
                 wanted, had = self.desired.resources[change.resource], builder.resources.get(change.resource)
-                if had is not None and (kept := diff.bound_until_deleted(had, self.changes)):
+                if had is not None and (kept := bound_until_deleted(had, self.changes)):
                     scopes = tuple(sorted({*(wanted.applies_to or ()), *kept}))
                     wanted = msgspec.structs.replace(wanted, applies_to=scopes)
                 builder.resources[change.resource] = wanted
                 builder.set_status(change.resource, StatusKind.APPLIED)
-        elif change.disposition is not ChangeDisposition.DERIVED and change.reason != diff.RECOVERY_PENDING:
+        elif change.disposition is not ChangeDisposition.DERIVED and change.reason != RECOVERY_PENDING:
             builder.set_status(change.resource, StatusKind.BLOCKED, change.reason)
 
     def _record_settings(self, builder: StateBuilder) -> None:
         """Record the settings of graphs. A graph whose change is blocked keeps its blob policy."""
         held = {change.resource for change in self.changes if change.disposition is ChangeDisposition.BLOCKED}
         for graph_id in self.desired.file.config.graphs:
-            address = resources.graph_address(graph_id)
+            address = graph_address(graph_id)
             if (had := builder.resources.get(address)) is not None:
                 wanted = self.desired.resources[address]
-                is_held = not held.isdisjoint((address, resources.schema_address(graph_id)))
+                is_held = not held.isdisjoint((address, schema_address(graph_id)))
                 builder.resources[address] = msgspec.structs.replace(
                     had,
                     embedding_provider=wanted.embedding_provider,
@@ -308,7 +323,7 @@ class _Run:
         views = preview.reconciliation.views
         self.session.findings += leftover_findings(views)
         for change in deleted:
-            graph_id = diff.address_of(change).name
+            graph_id = address_of(change).name
             self._remove_root(change.resource, graph_folder(graph_id, self.base.state.generation(graph_id)))
         for folder in views.leftovers:
             self._remove_root(folder, folder)
@@ -318,13 +333,13 @@ class _Run:
             remove_graph_folder(self.session.objects, folder)
         except StorageError as problem:
             remains = f"files below {folder} are still there; the next apply removes them ({problem})"
-            self.session.findings.append(resources.error(DELETE.failed, path, f"it is deleted, but {remains}"))
+            self.session.findings.append(error(DELETE.failed, path, f"it is deleted, but {remains}"))
 
 
 def _update_statuses(builder: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:
     """Mark resources that match the configuration as applied; drop the status of deleted ones."""
     for text in {*builder.resources, *builder.resource_statuses}:
-        address = resources.Address.parse(text)
+        address = Address.parse(text)
         if text in open_ or (address is not None and address.graph in pending):
             continue
         if text in builder.resources:
@@ -333,7 +348,7 @@ def _update_statuses(builder: StateBuilder, open_: Collection[str], pending: Col
             del builder.resource_statuses[text]
 
 
-_MOVING: Final = ((resources.Kind.GRAPH, ResourceOperation.CREATE), (resources.Kind.SCHEMA, ResourceOperation.UPDATE))
+_MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, ResourceOperation.UPDATE))
 
 
 def _approval(preview: Preview, change: ClusterChange) -> Approval:
@@ -341,5 +356,5 @@ def _approval(preview: Preview, change: ClusterChange) -> Approval:
     approval = preview.gates.approvals.get(change.resource)
     if approval is None or approval.consumed_at is not None or approval.resource != change.resource:
         message = "its delete has no approval; nothing was recorded or removed"
-        raise resources.ClusterError.of("apply_approval_invariant_violation", change.resource, message)
+        raise ClusterError.of("apply_approval_invariant_violation", change.resource, message)
     return approval
