@@ -403,6 +403,34 @@ def test_names_are_the_words_of_the_glossary() -> None:
     assert strays == set()
 
 
+VAGUE = {"found", "known", "given", "told"}
+VAGUE_ALLOWED = {"cli/printing/reports.py: found", "errors.py: found"}
+"""Members that users read: of the checks of `doctor --json`, and of `FormatVersionError`."""
+
+
+def test_variables_name_the_thing() -> None:
+    strays = {f"{path}: {name}" for path, tree in modules() for name in named_things(tree) if name in VAGUE}
+    assert strays == VAGUE_ALLOWED
+
+
+PARTICIPLE = re.compile(r"_*([a-z]+ed|told|held|kept|shown|seen|made|taken|bound|sent)")
+NOT_PARTICIPLES = {"embed", "_embed", "reembed", "feed", "directed", "undirected"}
+"""Verbs, and rules of a grammar."""
+
+
+def test_functions_are_verbs_or_nouns() -> None:
+    """A bare participle does not say what a call does. A property may be one: `commit.created`, `blob.managed`."""
+    strays = [
+        f"{path}: {node.name}"
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if PARTICIPLE.fullmatch(node.name) and node.name not in NOT_PARTICIPLES
+        if not any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+    ]
+    assert strays == []
+
+
 def test_texts_are_plain_english() -> None:
     strays = [
         f"{path}:{node.lineno} {match[0]}"

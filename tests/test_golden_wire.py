@@ -255,7 +255,7 @@ FORMS: dict[str, Any] = {
     ),
     "reembed-nothing": ReembedOutcome(0, None),
     "rejected-sample": SAMPLE,
-    "stage-started": StageEvent.started("read", "people"),
+    "stage-started": StageEvent.start_of("read", "people"),
     "stage-done": StageEvent.done("publish", "", 1.23456),
     "type-counts": COUNTS,
     "pipeline-report": PipelineReport(

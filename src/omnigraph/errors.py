@@ -299,8 +299,8 @@ class PreconditionFailedError(OmniGraphError, http_status=412):
     exit_code = 4
 
     def __init__(self, branch: str, expected: str, actual: str | None) -> None:
-        found = f"branch '{branch}' is at commit {actual or 'none'}"
-        super().__init__(f"{found}, not at {expected} as expected; nothing was written")
+        position = f"branch '{branch}' is at commit {actual or 'none'}"
+        super().__init__(f"{position}, not at {expected} as expected; nothing was written")
         self.branch, self.expected, self.actual = branch, expected, actual
 
 

@@ -176,9 +176,9 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         workspace = replace(self._workspace, caller=caller)
         return type(self)(workspace, self._queries, read_options or self._read_options)
 
-    def _allowed(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
+    def _allow(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
         """A handle on the same graph for one operation that its caller may do, which is decided now and not again."""
-        return type(self)(self._acting(action, branch, target_branch), self._queries, self._read_options)
+        return type(self)(self._workspace_for(action, branch, target_branch), self._queries, self._read_options)
 
     def close(self) -> None:
         """End the background work and the threads of the handle. Leaving a `with` block does it."""
@@ -225,9 +225,11 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _read(self, point: ReadPoint, read: Callable[[PinnedState], Result]) -> Result:
         return self._workspace.read(read, point)
 
-    def _acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Workspace:
+    def _workspace_for(
+        self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None
+    ) -> Workspace:
         """The workspace for one operation, if the actor of this handle may do it."""
-        return self._workspace.acting(action, branch and branch.strip(), target_branch and target_branch.strip())
+        return self._workspace.for_action(action, branch and branch.strip(), target_branch and target_branch.strip())
 
     _bind = staticmethod(bind_call)
 
@@ -265,7 +267,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _commit_id(self, point: ReadPoint) -> str:
         if point.is_head:
             name = MAIN if point.branch is None else point.branch
-            return self._acting(PolicyAction.READ, name).head(name).entry.commit.id
+            return self._workspace_for(PolicyAction.READ, name).head(name).entry.commit.id
         return self._state(point).commit_id
 
     def _version(self, point: ReadPoint) -> int:
@@ -307,7 +309,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         target, actor = MAIN if branch is None else branch, self._workspace.author(author.actor)
         required = None if if_commit is None else history.required_commit(if_commit, "if_commit")
         request = MutationRequest(*call, target, required, actor, author.idempotency_key, stored=stored)
-        return mutate(self._acting(PolicyAction.CHANGE, target), request)
+        return mutate(self._workspace_for(PolicyAction.CHANGE, target), request)
 
     def _load(self, data: Any, options: LoadOptions, author: Author) -> LoadReceipt:
         location = self._workspace.root.location
@@ -320,12 +322,12 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _run_load(self, rows: Any, options: LoadOptions, author: Author, **more: Any) -> LoadReceipt:
         actor, key = self._workspace.author(author.actor), author.idempotency_key
         request = LoadRequest(rows, load_mode(options.mode), options.branch, options.base, actor, key, **more)
-        return load(self._acting(PolicyAction.CHANGE, options.branch), request)
+        return load(self._workspace_for(PolicyAction.CHANGE, options.branch), request)
 
     def stored_queries(self) -> StoredQueries:
         queries = self._queries or Queries(())
         if queries._entries is not None:
-            self._acting(PolicyAction.READ, MAIN)
+            self._workspace_for(PolicyAction.READ, MAIN)
             return queries._entries
         state = self.snapshot()
         entries = [describe_stored_query(state, query.source, query.name, queries._origin) for query in queries]
@@ -341,7 +343,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         author: Author,
     ) -> QueryResult | MutationReceipt:
         try:
-            self._acting(PolicyAction.INVOKE_QUERY)
+            self._workspace_for(PolicyAction.INVOKE_QUERY)
         except PolicyError:
             raise NotFoundError("stored query not found") from None
         if self._queries is None or name not in self._queries:
@@ -362,7 +364,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         if create:
             find_or_create(self._workspace, name, MAIN if source is None else source, actor=actor)
         else:
-            self._acting(PolicyAction.READ, name).head(name)
+            self._workspace_for(PolicyAction.READ, name).head(name)
         return Branch(self, name)
 
     def _create_branch(self, name: str, source: str | None, author: Author) -> branches.BranchCreated:
@@ -372,7 +374,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return branches.BranchCreated(self.uri, source.strip(), name.strip(), creator, replayed)
 
     def list_branches(self) -> list[str]:
-        return self._acting(PolicyAction.READ).root.branches.names()
+        return self._workspace_for(PolicyAction.READ).root.branches.names()
 
     def _delete_branch(self, name: str, author: Author) -> branches.BranchDeleted:
         actor = self._workspace.author(author.actor)
@@ -384,13 +386,13 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         from omnigraph.engine.history.merge import merge
 
         request = structs.replace(request, actor=self._workspace.author(request.actor))
-        return merge(self._acting(PolicyAction.BRANCH_MERGE, request.source, request.target), request)
+        return merge(self._workspace_for(PolicyAction.BRANCH_MERGE, request.source, request.target), request)
 
     def _preview_merge(self, request: branches.MergeRequest) -> branches.MergePreview:
         from omnigraph.engine.history.merge import preview
 
-        self._acting(PolicyAction.READ, request.source).refuse_restricted("the preview of a merge")
-        return preview(self._acting(PolicyAction.READ, request.target), request)
+        self._workspace_for(PolicyAction.READ, request.source).refuse_restricted("the preview of a merge")
+        return preview(self._workspace_for(PolicyAction.READ, request.target), request)
 
     def diff(
         self, before: str | PinnedState, after: str | PinnedState, filter: history.ChangeScope | None = None
@@ -398,12 +400,12 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return diff_of(self._workspace, before, after, filter or history.EVERYTHING)
 
     def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> history.CommitList:
-        return receipts(self._acting(PolicyAction.READ, branch), branch, limit=limit, before=before)
+        return receipts(self._workspace_for(PolicyAction.READ, branch), branch, limit=limit, before=before)
 
     def commit_history(
         self, branch: str = MAIN, *, limit: int = 100, before: int | None = None, exact: bool = True
     ) -> history.CommitHistory:
-        workspace = self._acting(PolicyAction.READ, branch)
+        workspace = self._workspace_for(PolicyAction.READ, branch)
         return summaries(workspace, branch, limit=limit, before=before, exact=exact)
 
     def describe_commit(self, commit_id: str) -> history.CommitSummary:
@@ -427,7 +429,9 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _poll(self, request: history.PollRequest, wait_ms: int | None) -> history.ChangePoll:
         from omnigraph.engine.history.feed import wait_for_changes
 
-        return wait_for_changes(lambda: self._acting(PolicyAction.READ, request.branch), request, (wait_ms or 0) / 1000)
+        return wait_for_changes(
+            lambda: self._workspace_for(PolicyAction.READ, request.branch), request, (wait_ms or 0) / 1000
+        )
 
     def _follow(self, request: history.PollRequest) -> Iterator[history.ChangePoll]:
         return follow(self, request)
@@ -435,7 +439,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _baseline(self, writer: ByteWriter, branch: str, scope: history.ChangeScope) -> history.ChangeBaseline:
         from omnigraph.engine.history.feed import begin_baseline
 
-        baseline = begin_baseline(self._acting(PolicyAction.EXPORT, branch), branch, scope)
+        baseline = begin_baseline(self._workspace_for(PolicyAction.EXPORT, branch), branch, scope)
         write_lines(baseline.lines(), writer)
         return baseline.record
 
@@ -449,28 +453,28 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _apply_schema(self, text: str, branch: str, allow_data_loss: bool, author: Author) -> SchemaApplied:
         from omnigraph.engine.schema_apply import apply_schema
 
-        workspace = self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch)
+        workspace = self._workspace_for(PolicyAction.SCHEMA_APPLY, target_branch=branch)
         actor, key, branch = self._workspace.author(author.actor), author.idempotency_key, branch.strip()
         return apply_schema(workspace, text, branch, allow_data_loss=allow_data_loss, actor=actor, idempotency_key=key)
 
     # Maintenance
 
-    def _maintained(self, actor: str | None) -> tuple[Workspace, str | None]:
+    def _maintenance(self, actor: str | None) -> tuple[Workspace, str | None]:
         """The workspace and the author of a maintenance operation, if the actor may do it."""
-        return self._acting(PolicyAction.ADMIN), self._workspace.author(actor)
+        return self._workspace_for(PolicyAction.ADMIN), self._workspace.author(actor)
 
     def _optimize(
         self, branch: str, types: Collection[str] | None, actor: str | None, progress: maintenance.Progress | None
     ) -> maintenance.OptimizeReport:
         from omnigraph.engine.maintenance.optimize import optimize
 
-        workspace, author = self._maintained(actor)
+        workspace, author = self._maintenance(actor)
         return optimize(workspace, branch.strip(), types=types, actor=author, progress=progress)
 
     def _ensure_indices(self, branch: str, actor: str | None) -> list[maintenance.PendingProperty]:
         from omnigraph.engine.maintenance.optimize import ensure_indices
 
-        workspace, author = self._maintained(actor)
+        workspace, author = self._maintenance(actor)
         return ensure_indices(workspace, branch.strip(), actor=author)
 
     def _cleanup(
@@ -478,7 +482,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     ) -> maintenance.CleanupReport:
         from omnigraph.engine.maintenance.cleanup import cleanup
 
-        workspace = self._acting(PolicyAction.ADMIN)
+        workspace = self._workspace_for(PolicyAction.ADMIN)
         return cleanup(workspace, retention, grace=grace, dry_run=dry_run, progress=progress)
 
     def _maintain(
@@ -486,20 +490,20 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     ) -> maintenance.MaintenanceReport:
         from omnigraph.engine.maintenance.maintainer import maintain
 
-        workspace, author = self._maintained(actor)
+        workspace, author = self._maintenance(actor)
         return maintain(workspace, branch.strip(), policy, actor=author)
 
     def _verify(self) -> maintenance.Verification:
         from omnigraph.engine.maintenance.verify import verify
 
-        return verify(self._acting(PolicyAction.ADMIN))
+        return verify(self._workspace_for(PolicyAction.ADMIN))
 
     def _repair(
         self, confirm: bool, force: bool, actor: str | None, progress: maintenance.Progress | None
     ) -> maintenance.RepairReport:
         from omnigraph.engine.maintenance.repair import repair
 
-        workspace, author = self._maintained(actor)
+        workspace, author = self._maintenance(actor)
         return repair(workspace, confirm=confirm, force=force, actor=author, progress=progress)
 
     # Spark
@@ -562,7 +566,7 @@ class _PinnedGraph(Graph):
         self._read_options = DEFAULT_READ_OPTIONS
 
     def _state(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> PinnedState:
-        return self._pinned if action is PolicyAction.READ else self._pinned.acting(action)
+        return self._pinned if action is PolicyAction.READ else self._pinned.for_action(action)
 
     def _read(self, point: ReadPoint, read: Callable[[PinnedState], Result]) -> Result:
         return read(self._pinned)

@@ -45,11 +45,11 @@ def connect_async(
 
 
 def _binder(
-    query: Any, name: str | None, params: Mapping[str, Any] | None, given: Mapping[str, Any], options: Mapping[str, Any]
+    query: Any, name: str | None, params: Mapping[str, Any] | None, args: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
     """As in `Graph.query`. The language is loaded only for what needs it: handles, and keywords beside a text."""
-    if isinstance(query, str) and not given:
-        return plain_binder(query, name, params, given, options)
+    if isinstance(query, str) and not args:
+        return plain_binder(query, name, params, args, options)
     from omnigraph.sources import bind_call
 
-    return bind_call(query, name, params, given, options)
+    return bind_call(query, name, params, args, options)

@@ -51,19 +51,19 @@ class Query:
         """`name($parameter: Type, …)`"""
         return f"{self.name}({', '.join(f'${name}: {type_}' for name, type_ in self.parameters.items())})"
 
-    def bind(self, params: Mapping[str, Any] | None = None, /, **given: Any) -> dict[str, Any]:
+    def bind(self, params: Mapping[str, Any] | None = None, /, **arguments: Any) -> dict[str, Any]:
         """Parameters from a mapping and from keywords together: all declared, none missing, each of its type."""
         both = plain_parameters(params or {})
-        if twice := next((name for name in given if name in both), None):
+        if twice := next((name for name in arguments if name in both), None):
             raise self._refusal(f"parameter '{twice}' is given twice, in params and as a keyword")
-        both |= plain_parameters(given)
+        both |= plain_parameters(arguments)
         for name in both:
             if name not in self.parameters:
                 hint = did_you_mean(name, self.parameters)
                 raise self._refusal(f"there is no parameter '{name}'" + (f"; {hint}" if hint else ""))
-        known = [QueryParameter(name, type_) for name, type_ in self._types.items()]
+        declarations = [QueryParameter(name, type_) for name, type_ in self._types.items()]
         try:
-            bind_parameters(known, both, now_millis=0)
+            bind_parameters(declarations, both, now_millis=0)
         except BadRequestError as error:
             raise self._refusal(str(error)) from None
         return both
@@ -156,14 +156,14 @@ def bind_call(
     source: Any,
     name: str | None,
     params: Mapping[str, Any] | None,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     options: Mapping[str, object],
 ) -> Call:
-    """What a caller asked for, by a text or by a handle. `given` are its keywords, `options` what else it may say.
+    """What a caller asked for, by a text or by a handle. `arguments` are its keywords, `options` what else it may say.
 
     A parameter that is called like an option is given in `params`. As a keyword it could mean either, and is refused.
     """
-    if isinstance(source, str) and not given:
+    if isinstance(source, str) and not arguments:
         return Call(source, name, None if params is None else plain_parameters(params))
     if isinstance(source, Query):
         query = source
@@ -180,14 +180,14 @@ def bind_call(
         )
     if name is not None:
         # The handle has the name already, so the word is free for a parameter.
-        given = {"name": name, **given}
+        arguments = {"name": name, **arguments}
     for option, value in options.items():
         if value is not None and option in query.parameters:
             raise BadRequestError(
                 f"{query.signature}: '{option}' is a parameter of the query and an option of the call; "
                 f"give the parameter as params={{'{option}': …}}, and the option by g.branch(…) or g.at(…)"
             )
-    return Call(query.source, query.name, query.bind(params, **given))
+    return Call(query.source, query.name, query.bind(params, **arguments))
 
 
 _NAME_OF_A_SCHEMA: Final = re.compile(r"[^\n{}]*\.pg\s*")

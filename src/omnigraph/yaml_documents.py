@@ -193,15 +193,15 @@ class Value:
         return entries
 
     def members(
-        self, known: Collection[str], required: Collection[str] = (), ignored: Collection[str] = ()
+        self, names: Collection[str], required: Collection[str] = (), ignored: Collection[str] = ()
     ) -> dict[str, Value]:
         """The members of a mapping with fixed names. `ignored` names are left to the caller."""
         members: dict[str, Value] = {}
         for key, value in self.entries():
-            if key.value in known:
+            if key.value in names:
                 members[key.value] = value
             elif key.value not in ignored:
-                hint = did_you_mean(key.value, known) or f"known here: {', '.join(known)}"
+                hint = did_you_mean(key.value, names) or f"known here: {', '.join(names)}"
                 self._report_key(Flaw.UNKNOWN_KEY, f"{self.name} has an unknown key '{key.value}'", key, hint)
         if self.document.empty_is_absent:
             members = {name: value for name, value in members.items() if not value.is_empty}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.inputs import replacing
+from omnigraph.cli.inputs import replace_locked
 from omnigraph.errors import BadRequestError
 from tests.support.waiting import wait_until
 
@@ -20,7 +20,7 @@ def leavings(directory: Path) -> set[str]:
 def test_the_new_file_is_there_when_the_block_has_ended(tmp_path: Path) -> None:
     place = tmp_path / "out"
     place.write_text("old")
-    with replacing(place) as file:
+    with replace_locked(place) as file:
         file.write(b"new")
         assert place.read_text() == "old"
     assert place.read_text() == "new"
@@ -30,7 +30,7 @@ def test_the_new_file_is_there_when_the_block_has_ended(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
     place = tmp_path / "out"
     place.write_text("old")
-    with pytest.raises(ZeroDivisionError), replacing(place) as file:
+    with pytest.raises(ZeroDivisionError), replace_locked(place) as file:
         file.write(b"%d" % (1 // 0))
     assert place.read_text() == "old"
     assert leavings(tmp_path) == {"out", "out.lock"}
@@ -48,13 +48,13 @@ def test_installers_take_turns(tmp_path: Path) -> None:
 
     def second() -> None:
         inside.wait()
-        with replacing(place) as file:
+        with replace_locked(place) as file:
             order.append("second")
             file.write(b"second")
 
     thread = threading.Thread(target=second)
     thread.start()
-    with replacing(place) as file:
+    with replace_locked(place) as file:
         inside.set()
         file.write(b"first")
         wait_until(lambda: somebody_waits_for_a_lock_on(tmp_path / "out.lock"), "the second one waits")
@@ -64,5 +64,5 @@ def test_installers_take_turns(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(BadRequestError, match="can't write to"), replacing(tmp_path / "no" / "out"):
+    with pytest.raises(BadRequestError, match="can't write to"), replace_locked(tmp_path / "no" / "out"):
         pass

@@ -109,11 +109,11 @@ def test_the_command_line_opens_a_graph_as_python_does(notes: Graph) -> None:
 
 def test_what_a_process_shares_is_known_by_name_and_has_a_byte_limit(notes: Graph) -> None:
     notes.query('query q() { match { $n: Note  search($n.text, "e") } return { $n.key } }')
-    held = SHARED_MEMORY.held()
+    held = SHARED_MEMORY.uses()
     assert {"indexed texts", "postings", "topologies", "words"} <= held.keys()
     assert 0 < held["postings"].held <= held["postings"].limit
     SHARED_MEMORY.clear()
-    assert {use.held for use in SHARED_MEMORY.held().values()} == {0}
+    assert {use.held for use in SHARED_MEMORY.uses().values()} == {0}
 
 
 def test_a_cache_has_one_name_and_stays_below_its_limit() -> None:
@@ -123,5 +123,5 @@ def test_a_cache_has_one_name_and_stays_below_its_limit() -> None:
         memory.add("values", ByteBoundCache[str](1))
     for key, nbytes in enumerate((4, 4, 11, 4)):
         part.keep(key, "value", nbytes)
-    assert memory.held() == {"values": Use(8, 10)}
+    assert memory.uses() == {"values": Use(8, 10)}
     assert [key for key in range(4) if part.get(key) is not None] == [1, 3]

@@ -121,7 +121,7 @@ def _hashes_of(ids: Iterable[str]) -> set[int]:
 def test_a_value_is_unknown_when_it_is_no_id(known: list[list[str]], values: list[list[str]]) -> None:
     ids, chunks = ([pa.array(part, pa.string()) for part in parts] for parts in (known, values))
     lost = _hashes_of(set(chain(*values)) - set(chain(*known)))
-    assert set(every_hash(KnownIds(ids).missing(chunks)).tolist()) == lost
+    assert set(every_hash(KnownIds(ids).find_missing(chunks)).tolist()) == lost
     together = unknown(pa.chunked_array(chunks, pa.string()), pa.concat_arrays([pa.array([], pa.string()), *ids]))
     assert set(together.tolist()) == lost
 
@@ -129,7 +129,7 @@ def test_a_value_is_unknown_when_it_is_no_id(known: list[list[str]], values: lis
 def test_many_ids_are_looked_up_in_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "_LEAST_WAITING", 1 << 16)
     known = KnownIds([pa.array([f"id {n}" for n in range(part, 100_000, 3)]) for part in range(3)])
-    rounds = list(known.missing(pa.array([f"id {n}" for n in range(0, 110_000, step)]) for step in (1, 2, 5, 1)))
+    rounds = list(known.find_missing(pa.array([f"id {n}" for n in range(0, 110_000, step)]) for step in (1, 2, 5, 1)))
     assert len(rounds) > 4, "several buckets, several times"
     assert set(every_hash(rounds).tolist()) == _hashes_of(f"id {n}" for n in range(100_000, 110_000))
 

@@ -92,7 +92,7 @@ def test_cedar_and_a_direct_reading_agree(written: Written, graph_id: str, data:
         decision = gate.decide(actor, request)
         assert decision.allowed is bool(expected)
         assert decision.matched_rule_id == (expected[0] if expected else None)
-        assert [rule.id for rule in gate.matching(actor, request)] == expected
+        assert [rule.id for rule in gate.allowing_rules(actor, request)] == expected
         assert sorted(r.id for r in bundle.rules if not lacks(bundle, r, actor, request)) == expected
         assert explain(gate, actor, request).reasons
 

@@ -69,7 +69,7 @@ def test_without_an_actor_nothing_is_allowed(worked: PolicyGate) -> None:
     decision = worked.decide(None, asked("read", "main"))
     assert not decision.allowed
     assert decision.message.startswith("policy denied action 'read' on branch 'main'")
-    assert worked.matching(None, asked("read")) == ()
+    assert worked.allowing_rules(None, asked("read")) == ()
 
 
 SCOPES = """\
@@ -114,7 +114,7 @@ def test_the_smallest_rule_is_named() -> None:
     rules = [f"  - {{id: '{i}', allow: {{actors: {{group: g}}, actions: [read, export]}}}}" for i in ids]
     gate = load_gate("version: 1\ngroups: {g: [x]}\nrules:\n" + "\n".join(rules), "graph", "many", "kb")
     assert gate.decide("x", asked("read")).matched_rule_id == "B"
-    assert [rule.id for rule in gate.matching("x", asked("read"))] == ["B", "a", "a:read", "b", "ä"]
+    assert [rule.id for rule in gate.allowing_rules("x", asked("read"))] == ["B", "a", "a:read", "b", "ä"]
 
 
 def test_a_server_bundle() -> None:

@@ -212,8 +212,8 @@ def _kind(text: str) -> ConflictKind:
     try:
         kind = ConflictKind(text)
     except ValueError:
-        known = ", ".join(sorted(DECIDABLE))
-        raise BadRequestError(f"unknown conflict kind '{text}'; use one of: {known}") from None
+        kinds = ", ".join(sorted(DECIDABLE))
+        raise BadRequestError(f"unknown conflict kind '{text}'; use one of: {kinds}") from None
     if kind not in DECIDABLE:
         raise BadRequestError(f"a {kind} is not resolved by taking a side; change the data on one of the branches")
     return kind
@@ -289,8 +289,8 @@ class MergePreview(Struct, frozen=True):
     conflicts: tuple[MergeConflict, ...]
 
     def __repr__(self) -> str:
-        found = f"{count_noun(len(self.changes), 'change')}, {count_noun(len(self.conflicts), 'conflict')}"
-        return f"<merging '{self.source}' into '{self.target}' would be {self.outcome.value}: {found}>"
+        summary = f"{count_noun(len(self.changes), 'change')}, {count_noun(len(self.conflicts), 'conflict')}"
+        return f"<merging '{self.source}' into '{self.target}' would be {self.outcome.value}: {summary}>"
 
     @classmethod
     def of(

@@ -156,10 +156,10 @@ class GraphCalls(StorageCalls, ABC, Generic[Rows, Batches, State, Blob]):
         source: Any,
         name: str | None,
         params: Mapping[str, Any] | None,
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> Call:
-        """A query with its parameters: `given` are keywords, `options` the other keywords of the public method."""
+        """A query with its parameters: `arguments` are keywords, `options` the other keywords of the public method."""
 
     # Reads
     @abstractmethod

@@ -735,8 +735,8 @@ class GraphApi(GraphAreas, GraphCalls[Rows, Batches, State, Blob], Generic[Rows,
     ) -> Branch[Rows, Batches]:
         """A branch to work on. `create` makes it from `source` (main by default), unless it exists already; otherwise
         a branch that does not exist raises `BranchNotFoundError`."""
-        found: Branch[Rows, Batches] = self._find_branch(branch_name(name), create, source, actor)
-        return found
+        branch: Branch[Rows, Batches] = self._find_branch(branch_name(name), create, source, actor)
+        return branch
 
     def create_branch(
         self, name: str, *, source: str | None = None, actor: str | None = None, idempotency_key: str | None = None

@@ -177,10 +177,10 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
         return (not self.kinds or kind in self.kinds) and (not self.types or name in self.types)
 
 
-def _require_known(what: str, given: Iterable[str], known: Collection[str]) -> frozenset[str]:
-    chosen = frozenset(str(item) for item in given)
-    if strangers := sorted(chosen - set(known)):
-        raise BadRequestError(f"unknown {what} '{strangers[0]}'; use one of: {', '.join(sorted(known))}")
+def _require_known(what: str, names: Iterable[str], valid_names: Collection[str]) -> frozenset[str]:
+    chosen = frozenset(str(item) for item in names)
+    if strangers := sorted(chosen - set(valid_names)):
+        raise BadRequestError(f"unknown {what} '{strangers[0]}'; use one of: {', '.join(sorted(valid_names))}")
     return chosen
 
 

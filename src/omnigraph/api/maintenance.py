@@ -38,10 +38,10 @@ def duration(text: str | int | timedelta) -> timedelta:
     if isinstance(text, timedelta):
         seconds = text.total_seconds()
     else:
-        found = _DURATION.fullmatch(str(text).strip())
-        if found is None:
+        match = _DURATION.fullmatch(str(text).strip())
+        if match is None:
             raise BadRequestError(f"'{text}' is not a duration; write a number and one of s, m, h, d, w, such as 7d")
-        seconds = int(found[1]) * _UNIT_SECONDS[found[2]]
+        seconds = int(match[1]) * _UNIT_SECONDS[match[2]]
     if seconds < 0:
         raise BadRequestError("a duration must not be negative")
     return timedelta(seconds=min(seconds, _LONGEST_SECONDS))
@@ -123,7 +123,7 @@ class TableOptimized(Struct, frozen=True, kw_only=True):
 
 
 class OptimizeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row per type. `commit` is None when everything was tidy already."""
+    """One row per type. `commit` is None when there was nothing to do."""
 
     uri: str
     listed: tuple[TableOptimized, ...] = field(name="datasets")
@@ -222,9 +222,9 @@ class Verification(Struct, frozen=True):
     def __repr__(self) -> str:
         seen = f"{count_noun(self.branches, 'branch', 'branches')}, {count_noun(self.tables, 'table')}"
         seen = f"{seen}, {count_noun(self.files, 'file')}"
-        found = count_noun(len(self.problems), "problem") if self.problems else "clean"
+        outcome = count_noun(len(self.problems), "problem") if self.problems else "clean"
         lines = [f"  {problem.where}: {problem.reason}" for problem in self.problems[:10]]
-        return "\n".join([f"<verified {seen}: {found}>", *lines])
+        return "\n".join([f"<verified {seen}: {outcome}>", *lines])
 
     @property
     def clean(self) -> bool:
@@ -259,8 +259,8 @@ class RepairReport(Struct, frozen=True):
     WIRE_NAME: ClassVar[str] = "RepairOutput"
 
     def __repr__(self) -> str:
-        found = [f"  {row.type_key} {row.classification.value}: {row.action.value}" for row in self.datasets]
-        return "\n".join([f"<repair of {count_noun(len(found), 'table')}, {self.refused} refused>", *found])
+        tables = [f"  {row.type_key} {row.classification.value}: {row.action.value}" for row in self.datasets]
+        return "\n".join([f"<repair of {count_noun(len(tables), 'table')}, {self.refused} refused>", *tables])
 
     @property
     def refused(self) -> int:

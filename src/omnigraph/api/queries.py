@@ -394,13 +394,13 @@ class QueryRows(_Columns):
         )
 
     def __repr__(self) -> str:
-        return text_table(self.query_name, *self._shown())
+        return text_table(self.query_name, *self._preview())
 
     def _repr_html_(self) -> str:
         """How a notebook shows it."""
-        return html_table(self.query_name, *self._shown())
+        return html_table(self.query_name, *self._preview())
 
-    def _shown(self) -> tuple[Columns, int, list[list[Any]]]:
+    def _preview(self) -> tuple[Columns, int, list[list[Any]]]:
         """Names and types of the columns, the number of rows, and the values of as many as are shown."""
         head = self.table.slice(0, MOST_SHOWN_ROWS)
         values = [render_column(head.column(i)) for i in range(len(self.typed_columns))]

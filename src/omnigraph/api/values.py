@@ -258,7 +258,7 @@ def one_line(text: str) -> str:
     other control character. Data must not write to a terminal anything but itself."""
     if text.isprintable():
         return text
-    return _CONTROL.sub(lambda found: _ESCAPES.get(found[0]) or f"\\x{ord(found[0]):02x}", text)
+    return _CONTROL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\x{ord(match[0]):02x}", text)
 
 
 def cut_to_width(text: str, width: int) -> str:
@@ -332,7 +332,7 @@ def text_table(name: str, columns: Columns, count: int, values: Sequence[Sequenc
         for (head, type_), column in zip(columns, values, strict=True)
     ]
     numeric = [bool(column) and {type(value) for value in column} <= {int, float, type(None)} for column in values]
-    kept = _fitting([min(_WIDEST_CELL, max(map(text_width, column))) for column in cells])
+    kept = _columns_that_fit([min(_WIDEST_CELL, max(map(text_width, column))) for column in cells])
     lines = [_headline(name, columns, count)]
     for row in range(len(cells[0]) if cells else 0):
         shown = [_MORE if at is None else _align(cells[at][row], width, numeric[at]) for at, width in kept]
@@ -362,19 +362,19 @@ def _headline(name: str, columns: Columns, count: int) -> str:
     return f"{name}: {rows} × {wide} column{'' if wide == 1 else 's'}"
 
 
-def _fitting(widths: Sequence[int]) -> list[tuple[int | None, int]]:
+def _columns_that_fit(widths: Sequence[int]) -> list[tuple[int | None, int]]:
     """The columns that a line has room for, with their widths; what is left out shows as one mark before the last."""
     room = shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns
 
-    def taken(chosen: Sequence[tuple[int | None, int]]) -> int:
+    def line_width(chosen: Sequence[tuple[int | None, int]]) -> int:
         return sum(width for _, width in chosen) + len(_GAP) * (len(chosen) - 1)
 
     everything: list[tuple[int | None, int]] = list(enumerate(widths))
-    if taken(everything) <= room or len(widths) < 3:
+    if line_width(everything) <= room or len(widths) < 3:
         return everything
     tail: list[tuple[int | None, int]] = [(None, 1), (len(widths) - 1, widths[-1])]
     kept: list[tuple[int | None, int]] = [(0, widths[0])]
-    while len(kept) < len(widths) - 2 and taken([*kept, (len(kept), widths[len(kept)]), *tail]) <= room:
+    while len(kept) < len(widths) - 2 and line_width([*kept, (len(kept), widths[len(kept)]), *tail]) <= room:
         kept.append((len(kept), widths[len(kept)]))
     return [*kept, *tail]
 

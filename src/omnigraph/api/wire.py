@@ -161,16 +161,16 @@ def _holds_local(shape: type[Any]) -> bool:
 
 def _reachable(shapes: Iterable[Any]) -> set[type[Any]]:
     """All structs and enums that these types mention."""
-    found: set[type[Any]] = set()
+    classes: set[type[Any]] = set()
     waiting = list(shapes)
     while waiting:
         shape = waiting.pop()
         waiting += typing.get_args(shape)
-        if isinstance(shape, type) and not isinstance(shape, types.GenericAlias) and shape not in found:
-            found.add(shape)
+        if isinstance(shape, type) and not isinstance(shape, types.GenericAlias) and shape not in classes:
+            classes.add(shape)
             if issubclass(shape, msgspec.Struct):
                 waiting += [field.type for field in msgspec.structs.fields(shape)]
-    return found
+    return classes
 
 
 def _with_lists(built: Any) -> Any:

@@ -144,31 +144,31 @@ class _Section:
     name: str
     values: dict[str, Any]
 
-    def dotted(self, key: str) -> str:
+    def full_key(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key
 
     def error(self, key: str, expected: str) -> BadRequestError:
-        return BadRequestError(f"operator config '{self.path}': {self.dotted(key)} must be {expected}")
+        return BadRequestError(f"operator config '{self.path}': {self.full_key(key)} must be {expected}")
 
-    def section(self, key: str, *known: str) -> _Section:
-        """The mapping of a key. With `known` keys, others are warned of."""
+    def section(self, key: str, *valid_keys: str) -> _Section:
+        """The mapping of a key. With `valid_keys`, others are warned of."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, dict):
             raise self.error(key, "a mapping")
-        section = _Section(self.path, self.dotted(key), value or {})
-        section.warn_of_unknown(known)
+        section = _Section(self.path, self.full_key(key), value or {})
+        section.warn_of_unknown(valid_keys)
         return section
 
-    def warn_of_unknown(self, known: Sequence[str]) -> None:
-        for key in self.values if known else ():
-            if key not in known:
-                unknown = self.dotted(key)
+    def warn_of_unknown(self, valid_keys: Sequence[str]) -> None:
+        for key in self.values if valid_keys else ():
+            if key not in valid_keys:
+                unknown = self.full_key(key)
                 print(f"warning: unknown key '{unknown}' in operator config '{self.path}'", file=sys.stderr)
 
-    def sections(self, key: str, *known: str) -> dict[str, _Section]:
+    def sections(self, key: str, *valid_keys: str) -> dict[str, _Section]:
         """The mappings of a mapping, by their names."""
         named = self.section(key)
-        return {name: named.section(name, *known) for name in named.values}
+        return {name: named.section(name, *valid_keys) for name in named.values}
 
     def text(self, key: str, allowed: Sequence[str] = ()) -> str | None:
         value = self.values.get(key)
@@ -179,7 +179,7 @@ class _Section:
             raise self.error(key, "one of " + ", ".join(allowed))
         return value
 
-    def required(self, key: str) -> str:
+    def require_text(self, key: str) -> str:
         if (value := self.text(key)) is None:
             raise self.error(key, "given")
         return value
@@ -193,8 +193,8 @@ def _read_config(root: _Section) -> OperatorConfig:
         path=root.path,
         actor=root.section("operator", "actor").text("actor"),
         defaults=_read_defaults(root.section("defaults", *(each.name for each in fields(Defaults)))),
-        servers={name: each.required("url") for name, each in root.sections("servers", "url").items()},
-        clusters={name: each.required("root") for name, each in root.sections("clusters", "root").items()},
+        servers={name: each.require_text("url") for name, each in root.sections("servers", "url").items()},
+        clusters={name: each.require_text("root") for name, each in root.sections("clusters", "root").items()},
         profiles={
             name: Profile(name, *map(each.text, scopes)) for name, each in root.sections("profiles", *scopes).items()
         },
@@ -217,7 +217,7 @@ def _read_defaults(section: _Section) -> Defaults:
 
 
 def _read_alias(name: str, section: _Section) -> Alias:
-    server, query = section.required("server"), section.required("query")
+    server, query = section.require_text("server"), section.require_text("query")
     args = section.values.get("args") or []
     if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
         raise section.error("args", "a list of parameter names")

@@ -61,23 +61,23 @@ def names_data(text: str) -> bool:
 class DataInput:
     """One `--data` with its format, as a local path or as a URI."""
 
-    given: str
+    argument: str
     path: str
     format: DataFormat
     delimiter: str | None = None
     encoding: str | None = None
 
     @classmethod
-    def of(cls, given: str, format: DataFormat | None, *, typed: bool) -> DataInput:
-        path = unquote(given.removeprefix("file://")) if given.startswith("file://") else given
-        if given != STDIN:
+    def of(cls, argument: str, format: DataFormat | None, *, typed: bool) -> DataInput:
+        path = unquote(argument.removeprefix("file://")) if argument.startswith("file://") else argument
+        if argument != STDIN:
             _require_files(path)
-        found = format or (DataFormat.GRAPH if given == STDIN else _format_of(path))
-        return cls(given, path, DataFormat.JSON if typed and found is DataFormat.GRAPH else found)
+        file_format = format or (DataFormat.GRAPH if argument == STDIN else _format_of(path))
+        return cls(argument, path, DataFormat.JSON if typed and file_format is DataFormat.GRAPH else file_format)
 
     def why_not_in_process(self) -> str | None:
         """Why only Spark can read it; None for stdin and for local files in a format that needs no Spark."""
-        if self.given == STDIN:
+        if self.argument == STDIN:
             return None
         if self.format is DataFormat.ORC:
             return f"has the format {self.format}"
@@ -93,7 +93,7 @@ class DataInput:
 
     def files(self) -> list[str]:
         """The local files it comes to, in the order of their names."""
-        if self.given == STDIN or "://" in self.path:
+        if self.argument == STDIN or "://" in self.path:
             return []
         return _local_files(self.path)
 
@@ -117,7 +117,7 @@ class DataInput:
     def for_spark(self) -> BulkInput:
         from omnigraph.pipeline import BulkInput
 
-        if self.given == STDIN:
+        if self.argument == STDIN:
             raise UsageError("Spark can't read stdin; write the records to a file, or use --engine local")
         if self.format is DataFormat.ARROW:
             raise UsageError("Spark does not read Arrow files; write the rows as parquet, or use --engine local")
@@ -138,28 +138,28 @@ class DataInput:
 
 
 def data_inputs(
-    given: Sequence[str],
+    arguments: Sequence[str],
     format: DataFormat | None,
     type_name: str | None,
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> list[DataInput]:
     """Every `--data`, checked: it is there, its format is known, and rows that name no type have been given one."""
-    if STDIN in given and len(given) > 1:
+    if STDIN in arguments and len(arguments) > 1:
         raise UsageError("stdin (-) can't be combined with other data")
     if type_name is not None and format is DataFormat.GRAPH:
         raise UsageError("--type and --format graph are mutually exclusive: graph records name their types")
-    inputs = [DataInput.of(each, format, typed=type_name is not None) for each in given]
+    inputs = [DataInput.of(each, format, typed=type_name is not None) for each in arguments]
     for each in inputs:
         if each.format is not DataFormat.GRAPH and type_name is None:
             raise BadRequestError(
-                f"'{each.given}' is {each.format} data, whose rows do not say what they are: give --type <Type> to "
+                f"'{each.argument}' is {each.format} data, whose rows do not say what they are: give --type <Type> to "
                 "load columns as properties by name, or describe them in a pipeline file (`omnigraph pipeline run`)"
             )
     if delimiter is None and encoding is None:
         return inputs
     if other := next((each for each in inputs if each.format is not DataFormat.CSV), None):
-        raise UsageError(f"--delimiter and --encoding are for CSV, and '{other.given}' is {other.format} data")
+        raise UsageError(f"--delimiter and --encoding are for CSV, and '{other.argument}' is {other.format} data")
     tab = None if delimiter is None else delimiter.replace("\\t", "\t")
     inputs = [replace(each, delimiter=tab, encoding=encoding) for each in inputs]
     inputs[0].dialect(inputs[0].path)

@@ -54,18 +54,18 @@ def read_source(path: Path) -> str:
 def json_object(text: str, where: str, what: str) -> dict[str, Any]:
     """The object in a text; an empty one for null. Errors say `where` it came from and `what` it should be."""
     try:
-        given = json.loads(text)
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise BadRequestError(f"{where} is not JSON: {error}") from None
     except RecursionError:
         raise BadRequestError(f"{where}: the JSON is nested too deeply") from None
     except ValueError:
         raise BadRequestError(f"{where}: the JSON holds a number of thousands of digits") from None
-    if given is None:
+    if document is None:
         return {}
-    if not isinstance(given, dict):
+    if not isinstance(document, dict):
         raise BadRequestError(f"{where}: {what}")
-    return given
+    return document
 
 
 def json_or_text(text: str) -> Any:
@@ -196,7 +196,7 @@ def describe_affected(receipt: MutationReceipt) -> str:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replace_locked(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not.
 
     One installer runs at a time. The lock file stays: removing it would let two hold a lock of the same name. Locks and

@@ -58,7 +58,7 @@ class GlobalFlags:
     yes: bool = False
     quiet: bool = False
 
-    def addressing(self) -> Iterator[tuple[str, str]]:
+    def addresses(self) -> Iterator[tuple[str, str]]:
         """The flags a command may refuse, in the order in which they are reported."""
         values = (self.server, self.cluster, self.graph, self.store, self.actor, self.profile)
         for flag, value in zip(("server", "cluster", "graph", "store", "as", "profile"), values, strict=True):

@@ -314,7 +314,7 @@ _SELECTS = {
 def check_flags(command: Command, flags: GlobalFlags) -> None:
     """Refuse the first flag that the command would ignore. An alias declares its own server and graph, so that all of
     them are named."""
-    present = dict(flags.addressing())
+    present = dict(flags.addresses())
     if command.path == "alias" and present:
         names = [f"--{flag}" for flag in ("server", "graph", "store", "cluster", "profile", "as") if flag in present]
         uses = "`alias` uses the server, graph, and stored query of its declaration"

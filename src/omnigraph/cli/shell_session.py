@@ -123,9 +123,9 @@ class Names:
 
     def complete(self, before: str, word: str) -> list[str]:
         """The words that `word` may become, after the text before it in the statement."""
-        return sorted(name for name in self._fitting(before, word) if name.startswith(word))
+        return sorted(name for name in self._candidates(before, word) if name.startswith(word))
 
-    def _fitting(self, before: str, word: str) -> Iterable[str]:
+    def _candidates(self, before: str, word: str) -> Iterable[str]:
         words = before.split()
         if not words and word.startswith(":"):
             return self.commands
@@ -193,7 +193,7 @@ _PLAIN_WORDS = {"help": ":help", "?": ":help", "quit": ":quit", "exit": ":quit"}
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownQuery:
     """A query with the text it is part of, or one that a server has stored, whose text only the server knows."""
 
     name: str
@@ -202,7 +202,7 @@ class Known:
     source: str | None
 
     @classmethod
-    def of(cls, query: Query, source: str) -> Known:
+    def of(cls, query: Query, source: str) -> KnownQuery:
         return cls(query.name.text, tuple(p.name for p in query.parameters), query.is_mutation, source)
 
 
@@ -220,7 +220,7 @@ class Session:
         self.branch = branch
         self.point = ReadPoint(branch)
         self.params: dict[str, Any] = {}
-        self.known: dict[str, Known] = {}
+        self.queries: dict[str, KnownQuery] = {}
         self._commands: dict[str, Callable[[str], None]] = {
             ":at": self._at,
             ":branch": self._branch,
@@ -236,7 +236,7 @@ class Session:
         offered: dict[str, tuple[str, ...]] = dict.fromkeys(self._commands, ())
         offered |= {":format": tuple(ReadFormat), ":branch": ("create",), ":at": ("now",)}
         schema = lambda: graph.schema.show(self.branch)  # noqa: E731
-        self.names = Names(schema, graph.list_branches, lambda: self.known, offered)
+        self.names = Names(schema, graph.list_branches, lambda: self.queries, offered)
 
     @property
     def prompt(self) -> str:
@@ -246,7 +246,7 @@ class Session:
 
     def run(self, statement: str) -> None:
         """One statement. Raises what went wrong; the session stays as it was."""
-        statement = _PLAIN_WORDS.get(statement, statement) if statement not in self.known else statement
+        statement = _PLAIN_WORDS.get(statement, statement) if statement not in self.queries else statement
         if statement.startswith(":"):
             name, _, rest = statement.partition(" ")
             command = self._commands.get(name)
@@ -255,39 +255,39 @@ class Session:
                 raise BadRequestError(f"there is no {name}; {hint or ':help lists the commands'}")
             command(rest.strip())
             return
-        known, given = self._find_query(statement)
-        if known.is_mutation:
-            self._mutate(known, given)
-        elif known.source is None:
-            rows = self._server().invoke(known.name, given, **self.point.keywords, expect_mutation=False)
+        query, arguments = self._find_query(statement)
+        if query.is_mutation:
+            self._mutate(query, arguments)
+        elif query.source is None:
+            rows = self._server().invoke(query.name, arguments, **self.point.keywords, expect_mutation=False)
             self.printer.show(cast("QueryRows", rows))
         else:
-            self.printer.show(self.graph.query(known.source, known.name, given, **self.point.keywords))
+            self.printer.show(self.graph.query(query.source, query.name, arguments, **self.point.keywords))
 
-    def _find_query(self, text: str) -> tuple[Known, dict[str, Any]]:
+    def _find_query(self, text: str) -> tuple[KnownQuery, dict[str, Any]]:
         """The query that a text asks for, and values for its parameters."""
         source, arguments = as_query(text), {}
         call = _CALL.fullmatch(text.strip())
         name = None if call is None or call[1] == "query" else call[1]
-        if call is not None and name in self.known:
-            known, arguments = self.known[name], _arguments(call[2])
+        if call is not None and name in self.queries:
+            query, arguments = self.queries[name], _arguments(call[2])
         elif name is not None and source == text:
-            names = f"; :queries FILE takes some: {', '.join(sorted(self.known)) or 'there are none yet'}"
+            names = f"; :queries FILE takes some: {', '.join(sorted(self.queries)) or 'there are none yet'}"
             raise BadRequestError(f"'{name}' is not a query that can be called{names}")
         else:
             queries = parse_queries(source).queries
             if len(queries) != 1:
                 raise BadRequestError("one query at a time; :queries FILE takes those of a file")
-            known = Known.of(queries[0], source)
-        values = {name: self.params[name] for name in known.parameters if name in self.params}
-        return known, values | arguments
+            query = KnownQuery.of(queries[0], source)
+        values = {name: self.params[name] for name in query.parameters if name in self.params}
+        return query, values | arguments
 
     def _find_source(self, text: str) -> tuple[str, str, dict[str, Any]]:
         """The same where the text of the query is needed."""
-        known, given = self._find_query(text)
-        if known.source is None:
-            raise BadRequestError(f"the text of '{known.name}' is the server's; write the read itself")
-        return known.source, known.name, given
+        query, arguments = self._find_query(text)
+        if query.source is None:
+            raise BadRequestError(f"the text of '{query.name}' is the server's; write the read itself")
+        return query.source, query.name, arguments
 
     def _server(self) -> RemoteGraph:
         from omnigraph.client import RemoteGraph
@@ -295,14 +295,14 @@ class Session:
         assert isinstance(self.graph, RemoteGraph), "only a server stores queries"
         return self.graph
 
-    def _mutate(self, known: Known, given: dict[str, Any]) -> None:
+    def _mutate(self, query: KnownQuery, arguments: dict[str, Any]) -> None:
         if not self.point.is_head:
             raise BadRequestError("the past can't be changed; :at now goes back to the branch")
-        if known.source is None:
-            done = self._server().invoke(known.name, given, branch=self.branch, expect_mutation=True)
+        if query.source is None:
+            done = self._server().invoke(query.name, arguments, branch=self.branch, expect_mutation=True)
             receipt = cast("MutationReceipt", done)
         else:
-            receipt = self.graph.mutate(known.source, known.name, given, branch=self.branch, actor=self.actor)
+            receipt = self.graph.mutate(query.source, query.name, arguments, branch=self.branch, actor=self.actor)
         print_lines([f"changed {receipt.branch}: {describe_affected(receipt)}"])
 
     # ---- commands
@@ -362,21 +362,21 @@ class Session:
     def _queries(self, file: str) -> None:
         if file:
             self.take_queries(Path(file))
-        for name, known in sorted(self.known.items()):
-            parameters = ", ".join(f"${parameter}" for parameter in known.parameters)
-            print_lines([f"{'mutation' if known.is_mutation else 'read':<9}{name}({parameters})"])
+        for name, query in sorted(self.queries.items()):
+            parameters = ", ".join(f"${parameter}" for parameter in query.parameters)
+            print_lines([f"{'mutation' if query.is_mutation else 'read':<9}{name}({parameters})"])
 
     def take_queries(self, path: Path) -> None:
         """Let the queries of a file be called by name."""
         source = read_source(path)
         queries = parse_queries(source, str(path)).queries
-        self.known |= {query.name.text: Known.of(query, source) for query in queries}
+        self.queries |= {query.name.text: KnownQuery.of(query, source) for query in queries}
 
     def take_stored_queries(self) -> None:
         """Let the queries that a server has stored be called by name."""
         for stored in self._server().stored_queries().queries:
             parameters = tuple(parameter.name for parameter in stored.params)
-            self.known[stored.name] = Known(stored.name, parameters, stored.mutation, None)
+            self.queries[stored.name] = KnownQuery(stored.name, parameters, stored.mutation, None)
 
     def _schema(self, name: str) -> None:
         text = self.graph.schema.show(self.branch)
@@ -390,7 +390,7 @@ def _arguments(text: str) -> dict[str, Any]:
     """`{"name": "Ada"}`, or `name=Ada age=36`: values are JSON where they can be, else text."""
     if not text or text.startswith("{"):
         return json_object(text, "the arguments", "arguments are a JSON object") if text else {}
-    given = {}
+    arguments = {}
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -399,8 +399,8 @@ def _arguments(text: str) -> dict[str, Any]:
         name, equals, value = word.partition("=")
         if not equals:
             raise BadRequestError(f"'{word}' is not an argument; write name=value, or a JSON object")
-        given[name.removeprefix("$")] = json_or_text(value)
-    return given
+        arguments[name.removeprefix("$")] = json_or_text(value)
+    return arguments
 
 
 def _declaration(schema: str, name: str) -> str:

@@ -55,7 +55,7 @@ class StoreScope:
 class ServerScope:
     """A server by the name or URL it was given as, and the graph on it when one is known."""
 
-    given: str
+    server: str
     uri: str
     graph: str | None
     is_local: ClassVar[bool] = False
@@ -110,12 +110,12 @@ def _scope(binding: _Binding, config: OperatorConfig) -> Scope:
     return StoreScope(target)
 
 
-def server_scope(given: str, graph: str | None, config: OperatorConfig) -> ServerScope:
-    base = given if "://" in given else config.servers.get(given)
+def server_scope(server: str, graph: str | None, config: OperatorConfig) -> ServerScope:
+    base = server if "://" in server else config.servers.get(server)
     if base is None:
-        raise BadRequestError(f"unknown server '{given}'; defined servers: {list_names(config.servers)}")
+        raise BadRequestError(f"unknown server '{server}'; defined servers: {list_names(config.servers)}")
     base = base.rstrip("/")
-    return ServerScope(given, base if graph is None else f"{base}/graphs/{quote(graph, safe='')}", graph)
+    return ServerScope(server, base if graph is None else f"{base}/graphs/{quote(graph, safe='')}", graph)
 
 
 def _refuse_server_uri(uri: str, command: Command) -> None:
@@ -180,8 +180,8 @@ def _require_graph(scope: ServerScope, config: OperatorConfig) -> None:
     except OmniGraphError:
         return
     if ids:
-        found = f"has {len(ids)} graph(s): [{', '.join(ids)}]"
-        raise BadRequestError(f"server scope '{scope.given}' {found}; pass --graph <id>")
+        graphs = f"has {len(ids)} graph(s): [{', '.join(ids)}]"
+        raise BadRequestError(f"server scope '{scope.server}' {graphs}; pass --graph <id>")
 
 
 @dataclass
@@ -226,9 +226,9 @@ class Invocation:
         """The scope of the command line, checked against what the command can work on, unless it takes any kind."""
         flags, config = self.flags, self.config
         addresses = {"the URI": self.uri, "--store": flags.store, "--server": flags.server, "--cluster": flags.cluster}
-        given = [name for name, value in addresses.items() if value is not None]
-        if len(given) > 1:
-            raise BadRequestError(f"{' and '.join(given)} are mutually exclusive; address the graph one way")
+        names = [name for name, value in addresses.items() if value is not None]
+        if len(names) > 1:
+            raise BadRequestError(f"{' and '.join(names)} are mutually exclusive; address the graph one way")
         if (uri := self.uri or flags.store) is not None:
             if self.command.capability is Capability.DIRECT:
                 _refuse_server_uri(uri, self.command)
@@ -286,7 +286,7 @@ class Invocation:
 
     def instead_of_graph(self, flag: str, file: object) -> None:
         """Refuse the address of a graph beside a file that takes its place. A profile of the environment is ignored."""
-        addressed = [("URI", self.uri), *((f"--{name}", value) for name, value in self.flags.addressing())]
+        addressed = [("URI", self.uri), *((f"--{name}", value) for name, value in self.flags.addresses())]
         for address in addressed:
             at_most_one(address, (flag, file))
 

@@ -48,8 +48,8 @@ class Address:
         if parts.query or parts.fragment:
             raise BadRequestError("a server's URL ends with its path: leave out what follows ? or #")
         base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
-        front, found, named = base.rpartition(_GRAPHS)
-        if found and named and "/" not in named:
+        front, separator, named = base.rpartition(_GRAPHS)
+        if separator and named and "/" not in named:
             if graph is not None and graph != unquote(named):
                 raise BadRequestError(f"the URL names the graph '{unquote(named)}' already; leave out '{graph}'")
             return cls(front, unquote(named))
@@ -200,12 +200,12 @@ Steps: TypeAlias = Generator[Request, Reply, Shape]
 
 def query_string(parameters: Any) -> str:
     """A struct of the contract as a query string, without what is not given."""
-    given = {}
+    values = {}
     for each in msgspec.structs.fields(parameters):
         value = getattr(parameters, each.name)
         if value is not None:
-            given[each.encode_name] = value.isoformat() if isinstance(value, datetime) else value
-    pairs = httpx.QueryParams(given)
+            values[each.encode_name] = value.isoformat() if isinstance(value, datetime) else value
+    pairs = httpx.QueryParams(values)
     return f"?{pairs}" if pairs else ""
 
 
@@ -216,13 +216,13 @@ Binder: TypeAlias = Callable[[Any, str | None, Mapping[str, Any] | None, Mapping
 
 
 def plain_binder(
-    query: Any, name: str | None, params: Mapping[str, Any] | None, given: Mapping[str, Any], options: Mapping[str, Any]
+    query: Any, name: str | None, params: Mapping[str, Any] | None, args: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Call:
     """A query by its text, with the parameters as they are. The server checks them."""
     if not isinstance(query, str):
         raise BadRequestError(f"a query is a text here, not '{type(query).__name__}'")
-    both = {**plain_parameters(params or {}), **plain_parameters(given)}
-    return Call(query, name, both if params is not None or given else None)
+    both = {**plain_parameters(params or {}), **plain_parameters(args)}
+    return Call(query, name, both if params is not None or args else None)
 
 
 class Remote:
@@ -252,11 +252,11 @@ class Remote:
         source: Any,
         name: str | None,
         params: Mapping[str, Any] | None,
-        given: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> Call:
         """A query with its parameters, as the caller of a public method gave them."""
-        call = Call(*self._binder(source, name, params, given, options))
+        call = Call(*self._binder(source, name, params, arguments, options))
         if call.params is not None:
             require_json(call.params)
         return call

@@ -33,11 +33,11 @@ _ONE_TYPE: Final = "rows that hold bytes need values of one type in every column
 Row = dict[str, Any]
 
 
-def sent_records(given: load.GivenRecords) -> load.GivenBatches | load.GivenRecords:
+def sent_records(records: load.GivenRecords) -> load.GivenBatches | load.GivenRecords:
     """The rows as columns if they hold bytes, else as they are. An iterator is asked for its first rows only."""
-    if not given.once:
-        return _columns(lambda: _check_rows(given.rows)) if any(map(_holds_bytes, given.rows)) else given
-    rest, first = iter(given.rows), list[object]()
+    if not records.once:
+        return _columns(lambda: _check_rows(records.rows)) if any(map(_holds_bytes, records.rows)) else records
+    rest, first = iter(records.rows), list[object]()
     for row in islice(rest, _PEEKED_ROWS):
         first.append(row)
         if _holds_bytes(row):
@@ -107,9 +107,9 @@ def _columns(read: Callable[[], Iterable[Any]]) -> load.GivenBatches:
     with_bytes, with_texts = set[str](), set[str]()
     for first, block in _blocks(read()):
         names = dict.fromkeys(name for row in block for name in row)
-        found = pa.schema([pa.field(name, _array(first, name, block).type) for name in names])
+        block_schema = pa.schema([pa.field(name, _array(first, name, block).type) for name in names])
         try:
-            schema = pa.unify_schemas([schema, found], promote_options="permissive")
+            schema = pa.unify_schemas([schema, block_schema], promote_options="permissive")
         except pa.ArrowException as error:
             raise BadRequestError(f"row {first} and those after it: {error}; {_ONE_TYPE}") from None
         for row in block:
@@ -195,8 +195,8 @@ def row_upload(data: Any, format: str | None, csv: Any) -> Upload:
         return _open_file(data, format, csv)
     if format is not None or csv is not None:
         raise BadRequestError("format and csv say how a file is written; this input is not a file")
-    given = load.given_rows(data)
-    sent = sent_records(given) if isinstance(given, load.GivenRecords) else given
+    rows = load.given_rows(data)
+    sent = sent_records(rows) if isinstance(rows, load.GivenRecords) else rows
     if isinstance(sent, load.GivenRecords):
         return Upload(lambda: lines(sent.rows), Media.NDJSON, once=sent.once)
     return Upload(lambda: _arrow_stream(sent), Media.ARROW, once=sent.once)
@@ -239,13 +239,13 @@ def _dialect(csv: Any) -> dict[str, Any]:
 # Arrow
 
 
-def _arrow_stream(given: load.GivenBatches) -> Iterator[bytes]:
+def _arrow_stream(batches: load.GivenBatches) -> Iterator[bytes]:
     import pyarrow as pa
 
-    schema = pa.schema([pa.field(field.name, load.plain_type(field.type)) for field in given.schema])
+    schema = pa.schema([pa.field(field.name, load.plain_type(field.type)) for field in batches.schema])
     sink = BytesIO()
     with pa.ipc.new_stream(sink, schema) as writer:
-        for batch in given.read():
+        for batch in batches.read():
             try:
                 plain = pa.record_batch(list(map(load.plain_array, batch.columns)), schema)
             except pa.ArrowException as error:
@@ -263,5 +263,5 @@ def _column_stream(source: Any, format: str, name: str) -> Iterator[bytes]:
 
     if isinstance(source, str) and load.compression_of(source) is not None:
         source = pa.BufferReader(b"".join(load.local_pieces(source)))
-    with load.column_file(source, format, name) as given:
-        yield from _arrow_stream(given)
+    with load.column_file(source, format, name) as batches:
+        yield from _arrow_stream(batches)

@@ -81,7 +81,7 @@ class CommandRun:
     findings: list[Diagnostic] = field(default_factory=list)
 
     @contextmanager
-    def reporting(self) -> Iterator[None]:
+    def report_errors(self) -> Iterator[None]:
         """A `ClusterError` ends the block and becomes part of the report."""
         try:
             yield
@@ -100,7 +100,7 @@ class CommandRun:
     ) -> Outcome | None:
         """Load the configuration, acquire the lock, read the ledger and do the work. A missing local storage root is
         created."""
-        with self.reporting():
+        with self.report_errors():
             self.desired = desired = load_desired(survey_config(self.source), read_pipeline)
             if not desired.is_valid:
                 raise ClusterError(desired.findings)

@@ -99,7 +99,7 @@ class QueryFiles:
     def collect(self, declared: str | tuple[str, ...] | dict[str, NamedQuery] | None) -> None:
         if isinstance(declared, dict):
             for name, entry in declared.items():
-                self._named(name, entry.file)
+                self._add_query(name, entry.file)
             return
         paths = (declared,) if isinstance(declared, str) else declared or ()
         for file in dict.fromkeys(file for path in paths for file in self._files(path)):
@@ -135,27 +135,27 @@ class QueryFiles:
 
     def _whole(self, file: str) -> None:
         """Every query of a file."""
-        if (found := self._read(file, self.where)) is None:
+        if (contents := self._read(file, self.where)) is None:
             return
-        source, declared = found
+        source, declared = contents
         for name in declared:
             if name in self.queries:
                 message = f"{source.shown} declares it, and {self.queries[name].shown} declares it too"
                 self.findings.append(error("duplicate_query_name", f"{self.where}.{name}", message))
             self.queries.setdefault(name, source)
 
-    def _named(self, name: str, file: str) -> None:
+    def _add_query(self, name: str, file: str) -> None:
         """One query of a file."""
         where = f"{self.where}.{name}"
         if RESOURCE_ID.fullmatch(name) is None:
             message = "a name has letters, digits, _ and -, and begins with a letter or _"
             self.findings.append(error("invalid_resource_id", where, message))
             return
-        found = self._read(file, f"{where}.file") if file else None
-        if found is not None and name in found[1]:
-            self.queries[name] = found[0]
-        elif found is not None:
-            message = f"{file} does not declare a query '{name}'; it declares {', '.join(found[1]) or 'none'}"
+        contents = self._read(file, f"{where}.file") if file else None
+        if contents is not None and name in contents[1]:
+            self.queries[name] = contents[0]
+        elif contents is not None:
+            message = f"{file} does not declare a query '{name}'; it declares {', '.join(contents[1]) or 'none'}"
             self.findings.append(error("query_key_mismatch", f"{where}.file", message))
 
     def _read(self, file: str, where: str) -> tuple[Source, list[str]] | None:
@@ -282,8 +282,8 @@ def resolve_provider(
         return None, [error("wrong_kind_reference", where, message)]
     name = named if address is None else address.name
     if name not in profiles:
-        known = ", ".join(sorted(profiles)) or "none"
-        message = f"there is no embedding provider '{name}'; declared: {known}"
+        names = ", ".join(sorted(profiles)) or "none"
+        message = f"there is no embedding provider '{name}'; declared: {names}"
         return None, [error("dangling_embedding_provider_reference", where, message)]
     return provider_address(name), []
 

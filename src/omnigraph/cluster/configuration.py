@@ -248,8 +248,8 @@ def _config(root: Value) -> ClusterConfig:
     )
 
 
-def _members(value: Value | None, known: tuple[str, ...]) -> dict[str, Value]:
-    return value.members(known) if value is not None else {}
+def _members(value: Value | None, names: tuple[str, ...]) -> dict[str, Value]:
+    return value.members(names) if value is not None else {}
 
 
 def _entries(members: dict[str, Value], name: str) -> list[tuple[str, Value]]:

@@ -72,7 +72,7 @@ class Desired:
         self.sources[address] = source
         self.dependencies |= {(address, other) for other in needed}
 
-    def listed(self) -> tuple[DeclaredResource, ...]:
+    def declarations(self) -> tuple[DeclaredResource, ...]:
         shown = {address: source.shown for address, source in self.sources.items()}
         return tuple(
             DeclaredResource(address, str(parsed.kind), digest, shown.get(address))
@@ -229,8 +229,8 @@ def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipe
     graph_id = settings.graph.removeprefix("graph.")
     is_known = graph_id in desired.file.config.graphs
     if not is_known:
-        known = ", ".join(sorted(desired.file.config.graphs)) or "none"
-        message = f"there is no graph '{graph_id}'; declared graphs: {known}"
+        graph_ids = ", ".join(sorted(desired.file.config.graphs)) or "none"
+        message = f"there is no graph '{graph_id}'; declared graphs: {graph_ids}"
         desired.findings.append(error("unknown_pipeline_graph", f"{where}.graph", message))
     if not settings.file:
         return

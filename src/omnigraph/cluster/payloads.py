@@ -49,8 +49,8 @@ class PayloadStore:
         data = self._objects.get(path) if path is not None else None
         if data is None:
             raise NotFoundError(f"{path} is missing; run `omnigraph cluster apply` to store it again")
-        if (found := file_digest(data)) != digest:
-            raise IntegrityError(str(path), f"its content has the digest {found}; run `omnigraph cluster apply`")
+        if (data_digest := file_digest(data)) != digest:
+            raise IntegrityError(str(path), f"its content has the digest {data_digest}; run `omnigraph cluster apply`")
         return data
 
     def write(self, resource: str, data: bytes) -> str:
@@ -104,5 +104,5 @@ def damaged_payloads(catalog: PayloadStore, resources: Mapping[str, Resource]) -
         return None
 
     with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="omnigraph-catalog") as readers:
-        found = readers.map(look, sorted(resources))
-        return [damaged for damaged in found if damaged is not None]
+        checks = readers.map(look, sorted(resources))
+        return [damaged for damaged in checks if damaged is not None]

@@ -149,7 +149,7 @@ class _Verification:
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="omnigraph-catalog") as readers:
 
             def make_all(kind: Kind, make: Callable[[Address, Resource], Made | None]) -> tuple[Made, ...]:
-                made = readers.map(lambda found: make(*found), self._state.of_kind(kind))
+                made = readers.map(lambda entry: make(*entry), self._state.of_kind(kind))
                 return tuple(each for each in made if each is not None)
 
             queries = make_all(Kind.QUERY, self._query)
@@ -248,16 +248,16 @@ class RunnablePipeline:
 def find_pipeline(source: str, name: str) -> RunnablePipeline:
     """The applied pipeline of that name. Raises `ClusterError`."""
     snapshot = read_serving(source)
-    found = next((pipeline for pipeline in snapshot.pipelines if pipeline.name == name), None)
-    if found is None:
+    pipeline = next((pipeline for pipeline in snapshot.pipelines if pipeline.name == name), None)
+    if pipeline is None:
         names = ", ".join(pipeline.name for pipeline in snapshot.pipelines) or "none"
         message = f"pipeline '{name}' can't be run in cluster '{snapshot.root}'; pipelines that can: {names}"
         raise ClusterError.of("pipeline_not_applied", f"pipeline.{name}", message)
-    graph = next(graph for graph in snapshot.graphs if graph.graph_id == found.graph_id)
+    graph = next(graph for graph in snapshot.graphs if graph.graph_id == pipeline.graph_id)
     scope = graph_address(graph.graph_id)
     policy = next((policy for policy in snapshot.policies if scope in policy.applies_to), None)
     directory = None if "://" in source else _directory(Path(source).expanduser().absolute(), name)
-    return RunnablePipeline(found, graph, policy, directory)
+    return RunnablePipeline(pipeline, graph, policy, directory)
 
 
 def _directory(config: Path, name: str) -> str:

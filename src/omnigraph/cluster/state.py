@@ -144,9 +144,9 @@ _STATE: Final = msgspec.json.Decoder(State)
 def decode_state(path: str, data: bytes) -> State:
     """A state from its text. The version is checked first; `path` is for messages."""
     try:
-        found = _VERSIONED.decode(data).version
-        if found != STATE_VERSION:
-            raise FormatVersionError(path, found, STATE_VERSION)
+        version = _VERSIONED.decode(data).version
+        if version != STATE_VERSION:
+            raise FormatVersionError(path, version, STATE_VERSION)
         state = _STATE.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise IntegrityError(path, f"is not a cluster state ({error})") from None

@@ -72,10 +72,10 @@ class Ledger:
         """The newest revision at some moment during this call; None when there is none yet."""
         revisions = self.revisions()
         if revisions:
-            if (found := self.revision(revisions[-1])) is None:
+            if (revision := self.revision(revisions[-1])) is None:
                 message = "it is listed but can't be read; read the ledger again"
                 raise ClusterError.of("state_read_error", revision_path(revisions[-1]), message)
-            return found
+            return revision
         if self._read(_OTHER_FORMAT) is not None:
             message = (
                 "this ledger was written by another implementation; export its graphs there and load them into a new "
@@ -95,7 +95,7 @@ class Ledger:
             names = object_names(self._objects, STATE_FOLDER)
         except StorageError as error:
             raise ClusterError.of("state_read_error", STATE_FOLDER, str(error)) from error
-        return sorted(int(found[1]) for found in map(_REVISION.fullmatch, names) if found is not None)
+        return sorted(int(match[1]) for match in map(_REVISION.fullmatch, names) if match is not None)
 
     def newer_than(self, revision: int) -> int | None:
         """The newest revision if it is newer than this one, else None. Costs one read while there is none."""
@@ -233,9 +233,9 @@ def read_lock(objects: Objects) -> Lock | None:
     if data is None:
         return None
     try:
-        found = msgspec.json.decode(data, type=_Versioned).version
-        if found != LOCK_VERSION:
-            message = f"it has version {found}, and this omnigraph knows version {LOCK_VERSION}"
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version != LOCK_VERSION:
+            message = f"it has version {version}, and this omnigraph knows version {LOCK_VERSION}"
             raise ClusterError.of("unsupported_state_lock_version", LOCK_PATH, message)
         return msgspec.json.decode(data, type=Lock)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
@@ -298,15 +298,15 @@ class AppliedState:
 
     def one_graph(self, graph_id: str | None) -> str:
         """The graph with this id; without an id, the only graph."""
-        found = self.select_graphs(graph_id)
-        if not found:
+        graph_ids = self.select_graphs(graph_id)
+        if not graph_ids:
             raise BadRequestError(
                 f"cluster '{self.root}' has no applied graphs; declare one and run `omnigraph cluster apply`"
             )
-        if len(found) > 1:
-            graphs = f"{len(found)} graphs: {', '.join(found)}"
+        if len(graph_ids) > 1:
+            graphs = f"{len(graph_ids)} graphs: {', '.join(graph_ids)}"
             raise BadRequestError(f"cluster '{self.root}' has {graphs}; pass --graph <id>")
-        return found[0]
+        return graph_ids[0]
 
 
 def read_applied(source: str, revision: int | None = None, *, is_root: bool = False) -> AppliedState:

@@ -274,7 +274,7 @@ def embed_file(
         for portion in _portions(_prepare(map(read, lines), job.spec, selection, outcome)):
             texts = [each.text for each in portion if each.text is not None]
             vectors = iter(client.embed_documents(texts, job.spec.dimension) if client is not None and texts else ())
-            output.writelines(each.line if each.text is None else each.embedded(next(vectors)) for each in portion)
+            output.writelines(each.line if each.text is None else each.with_vector(next(vectors)) for each in portion)
     if resumable is not None:
         resumable.remove()
     return outcome
@@ -289,7 +289,7 @@ class _Prepared:
     target: str = ""
     text: str | None = None
 
-    def embedded(self, vector: NDArray[np.float32]) -> bytes:
+    def with_vector(self, vector: NDArray[np.float32]) -> bytes:
         json = Raw(msgspec.json.encode(vector.tolist()))
         return self.record.with_data({**self.record.data, self.target: json}) + b"\n"
 

@@ -54,8 +54,8 @@ def _mark(message: str, secret: list[bool], values: Sequence[str], piece: int) -
     """Mark every stretch of `piece` characters or more that a value has too; a shorter value as a whole word."""
     for value in values:
         if len(value) < piece and value.strip():
-            for found in re.finditer(rf"(?<!\w){re.escape(value.strip())}(?!\w)", message):
-                secret[found.start() : found.end()] = [True] * (found.end() - found.start())
+            for match in re.finditer(rf"(?<!\w){re.escape(value.strip())}(?!\w)", message):
+                secret[match.start() : match.end()] = [True] * (match.end() - match.start())
     together = "\0".join(value for value in values if len(value) >= piece)
     for i in range(len(message) - piece + 1):
         if message[i : i + piece] in together:

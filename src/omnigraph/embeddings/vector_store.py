@@ -62,15 +62,15 @@ class VectorStore:
 
     def find(self, keys: Sequence[bytes], dimension: int) -> dict[bytes, NDArray[np.float32]]:
         """The stored vectors of these keys that are undamaged."""
-        found: dict[bytes, NDArray[np.float32]] = {}
+        vectors: dict[bytes, NDArray[np.float32]] = {}
         if not self.path.exists():
-            return found
+            return vectors
         for start in range(0, len(keys), _ASKED_AT_ONCE):
             asked = partial(_read, keys=keys[start : start + _ASKED_AT_ONCE])
             for key, check, stored in self._within(asked) or ():
                 if check == _check(key, stored) and len(stored) == 4 * dimension:
-                    found[key] = np.frombuffer(stored, "<f4").astype(np.float32)
-        return found
+                    vectors[key] = np.frombuffer(stored, "<f4").astype(np.float32)
+        return vectors
 
     def keep(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
         """Store vectors; once this returns, they survive the death of this process."""

@@ -142,9 +142,9 @@ def _resolve_cell(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> t
     path = now.entry.tables[type_key].path
     for then in table_types(snapshot.catalog).values():
         if snapshot.entry.tables[then.type_key].path == path:
-            for known in then.property_list:
-                if known.id == prop.id:
-                    return then, known
+            for candidate in then.property_list:
+                if candidate.id == prop.id:
+                    return then, candidate
     name = f"{cell.type}.{cell.property}"
     raise NotFoundError(f"invalid Blob selector: '{name}' did not exist at commit {snapshot.commit_id}")
 
@@ -156,7 +156,7 @@ def admit_blobs(resources: Resources, change: GraphChange) -> GraphChange:
     """The change with every external URI admitted: normalised in a type that is replaced, else its bytes instead."""
     root, policy, limits = resources.root, resources.external_blobs, resources.limits
     cells = {key: _external_cells(type_change) for key, type_change in sorted(change.by_type.items())}
-    named = [(key, uri) for key, found in cells.items() for uris in found.values() for uri in uris if uri is not None]
+    named = [(key, uri) for key, blobs in cells.items() for uris in blobs.values() for uri in uris if uri is not None]
     if not named:
         return change
     if len(named) > limits.rows:

@@ -43,7 +43,7 @@ class RunningExports:
         self._lock = threading.Lock()
 
     @contextmanager
-    def counted(self, graph_id: str) -> Iterator[None]:
+    def count(self, graph_id: str) -> Iterator[None]:
         with self._lock:
             self._running[graph_id] += 1
         try:
@@ -70,7 +70,7 @@ def export_lines(
     snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING, *, dates: Dates = Dates.EPOCH
 ) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
-    with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
+    with RUNNING_EXPORTS.count(snapshot.resources.graph_id):
         for state in _select_types(snapshot, types, scope):
             for rows in entity_batches(state, _all_rows(state, snapshot)):
                 yield from record_lines(state.type, rows, dates)
@@ -109,7 +109,7 @@ def export_files(
         raise BadRequestError(f"unknown file format '{format}'; use one of: {', '.join(FileFormat)}") from None
     folder = Path(directory)
     try:
-        with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
+        with RUNNING_EXPORTS.count(snapshot.resources.graph_id):
             states = _select_types(snapshot, types, EVERYTHING)
             paths = {state.type_key: folder / f"{state.type.kind}.{state.type.name}.{chosen.value}" for state in states}
             if not force and (taken := next((path for path in paths.values() if path.exists()), None)) is not None:

@@ -108,7 +108,7 @@ class Resources:
             return True
         return self.caller.decide(self.gate, request, self.graph_id).allowed
 
-    def acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
+    def for_action(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
         """This handle for one operation that its caller may do, with what the caller sees then."""
         request = AccessRequest(action, branch, target_branch)
         if self.caller is None or request in self.allowed:
@@ -121,7 +121,7 @@ class Resources:
 
     def visibility_for(self, action: PolicyAction, branch: str | None) -> Visibility:
         """What the caller sees of a branch. A handle that was allowed an operation keeps what it shows for that."""
-        return self.visibility if self.allowed else self.acting(action, branch).visibility
+        return self.visibility if self.allowed else self.for_action(action, branch).visibility
 
     def sees_all(self, actor: str | None, branch: str) -> bool:
         """Whether an actor may read a branch, and all of it."""

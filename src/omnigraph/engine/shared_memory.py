@@ -59,7 +59,7 @@ class SharedMemory:
         self._parts[name] = part
         return part
 
-    def held(self) -> dict[str, Use]:
+    def uses(self) -> dict[str, Use]:
         return {name: Use(part.held_bytes(), part.limit) for name, part in sorted(self._parts.items())}
 
     def lookups(self) -> dict[str, Lookups]:

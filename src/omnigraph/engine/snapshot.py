@@ -81,11 +81,11 @@ class Snapshot:
         """This snapshot under a visibility, which may have been made for another schema of the graph."""
         return type(self)(self.resources, self.branch, self.entry, visibility, self.governed_by)
 
-    def acting(self, action: PolicyAction) -> Self:
+    def for_action(self, action: PolicyAction) -> Self:
         """This state for something else than reading it, if the actor of its handle may do that."""
         if self.resources.caller is None:
             return self
-        return self.restricted_to(self.resources.acting(action, self.governed_by).visibility)
+        return self.restricted_to(self.resources.for_action(action, self.governed_by).visibility)
 
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""

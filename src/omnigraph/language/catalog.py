@@ -279,9 +279,9 @@ class Catalog(Struct, frozen=True, dict=True):
         """A node or edge type by its name or its type key (`node:Person`)."""
         kind, _, bare = name.rpartition(":")
         for wanted, types in (("node", self.nodes), ("edge", self.edges)):
-            found: TableType | None = types.get(bare)
-            if found is not None and kind in ("", wanted):
-                return found
+            type_: TableType | None = types.get(bare)
+            if type_ is not None and kind in ("", wanted):
+                return type_
         raise unknown_type(name, self)
 
     def incident_edges(self, node_type: str) -> tuple[EdgeType, ...]:
@@ -313,9 +313,9 @@ class Catalog(Struct, frozen=True, dict=True):
     def from_json(cls, data: bytes, path: str = "catalog") -> Catalog:
         """Read what `to_json` wrote; `path` names the object in errors."""
         try:
-            found = _FORMAT.decode(data).format
-            if found != CATALOG_FORMAT:
-                raise FormatVersionError(path, found, CATALOG_FORMAT)
+            version = _FORMAT.decode(data).format
+            if version != CATALOG_FORMAT:
+                raise FormatVersionError(path, version, CATALOG_FORMAT)
             persisted = _DECODER.decode(data)
         except msgspec.MsgspecError as error:
             raise IntegrityError(path, f"not a catalog: {error}") from error
@@ -357,7 +357,7 @@ def check_type_names(names: Iterable[str], *catalogs: Catalog) -> None:
 
 def unknown_type(name: str, *catalogs: Catalog) -> BadRequestError:
     """The error for the name of a type, with the known one that was probably meant."""
-    known = {known for catalog in catalogs for known in (*catalog.nodes, *catalog.edges)}
+    type_names = {type_name for catalog in catalogs for type_name in (*catalog.nodes, *catalog.edges)}
     bare = name.rpartition(":")[2]
-    hint = f"did you mean '{bare}'?" if bare in known else did_you_mean(bare, known)
+    hint = f"did you mean '{bare}'?" if bare in type_names else did_you_mean(bare, type_names)
     return BadRequestError(f"the graph has no type '{name}'" + (f"; {hint}" if hint else ""))

@@ -85,16 +85,16 @@ class LintReport(Struct, frozen=True):
         results: tuple[QueryResult, ...],
         findings: tuple[Finding, ...],
     ) -> LintReport:
-        found = Counter(finding.severity for finding in findings)
-        errors = sum(result.error is not None for result in results) + found["error"]
+        counts = Counter(finding.severity for finding in findings)
+        errors = sum(result.error is not None for result in results) + counts["error"]
         return cls(
             status="error" if errors else "ok",
             schema_source=schema_source,
             query_path=query_path,
             queries_processed=len(results),
             errors=errors,
-            warnings=sum(len(result.warnings) for result in results) + found["warning"],
-            infos=found["info"],
+            warnings=sum(len(result.warnings) for result in results) + counts["warning"],
+            infos=counts["info"],
             results=results,
             findings=findings,
         )
@@ -150,7 +150,7 @@ def lint_schema(text: str, path: str) -> tuple[LintReport, dict[str, tuple[Diagn
     try:
         compile_schema(text, path)
     except CompileError as error:
-        by_message: dict[str, tuple[Diagnostic, ...]] = {_spell(found): (found,) for found in error.diagnostics}
+        by_message: dict[str, tuple[Diagnostic, ...]] = {_spell(d): (d,) for d in error.diagnostics}
         codes = [(UNPARSABLE if d.code.endswith("error") else d.code) for (d,) in by_message.values()]
         findings = tuple(Finding("error", code, message) for code, message in zip(codes, by_message, strict=True))
         return LintReport.of(SchemaSource.file(path), "", (), findings), by_message
@@ -164,13 +164,13 @@ def diagnostics_of(catalog: Catalog, query_text: str, query_path: str) -> dict[s
         queries = compile_queries(query_text, catalog, query_path).queries
     except CompileError as error:
         return {_summarize(error.diagnostics): error.diagnostics}
-    found = {}
+    by_message = {}
     for query in queries:
         try:
             _ = query.operation
         except CompileError as error:
-            found[_summarize(error.diagnostics)] = error.diagnostics
-    return found
+            by_message[_summarize(error.diagnostics)] = error.diagnostics
+    return by_message
 
 
 def _result(query: CompiledQuery) -> QueryResult:

@@ -143,17 +143,17 @@ class DiagnosticSink:
 
     def __init__(self, source: SourceText) -> None:
         self.source = source
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
 
     def report(self, code: str, message: str, at: TextSpan, *, suggestion: str | None = None) -> None:
         """Add one finding; the compilation ends here when there are too many."""
-        self.found.append(self.source.diagnostic(code, message, at, suggestion=suggestion))
-        if len(self.found) >= MOST_DIAGNOSTICS:
+        self.diagnostics.append(self.source.diagnostic(code, message, at, suggestion=suggestion))
+        if len(self.diagnostics) >= MOST_DIAGNOSTICS:
             self.raise_if_any()
 
     def raise_if_any(self) -> None:
-        if self.found:
-            raise CompileError(in_source_order(self.found))
+        if self.diagnostics:
+            raise CompileError(in_source_order(self.diagnostics))
 
 
 def in_source_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -163,11 +163,11 @@ def in_source_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     """A suggestion when a known name is near `name`; None when a guess would only mislead."""
-    known = sorted(set(candidates) - {name})
-    folded = {candidate.casefold(): candidate for candidate in reversed(known)}
+    names = sorted(set(candidates) - {name})
+    folded = {candidate.casefold(): candidate for candidate in reversed(names)}
     if name.casefold() in folded:
         return f"did you mean '{folded[name.casefold()]}'?"
-    similar = [candidate for candidate in known if abs(len(candidate) - len(name)) <= 1 + len(name) // 3]
+    similar = [candidate for candidate in names if abs(len(candidate) - len(name)) <= 1 + len(name) // 3]
     near = _most_similar(name, similar[:MOST_CANDIDATES])
     return f"did you mean '{near}'?" if near else None
 

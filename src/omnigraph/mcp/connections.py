@@ -89,7 +89,7 @@ class MountedEndpoint:
             server, json_response=True, stateless=True, max_request_body_size=1 << 40
         )
 
-    def running(self) -> AbstractAsyncContextManager[None]:
+    def run(self) -> AbstractAsyncContextManager[None]:
         """Requests can be answered while this is entered; once."""
         return self._sessions.run()
 

@@ -100,7 +100,7 @@ TEMPLATES: Final = (
 
 
 def resources_of(graph: GraphApi, *, read_only: bool) -> list[types.Resource]:
-    found = [
+    resources = [
         types.Resource(name="schema", uri=f"{_SCHEME}schema", mime_type=_TEXT, description="The schema of main."),
         types.Resource(
             name="guide", uri=f"{_SCHEME}guide", mime_type=_MARKDOWN, description="How queries are written."
@@ -109,8 +109,8 @@ def resources_of(graph: GraphApi, *, read_only: bool) -> list[types.Resource]:
     for tool in query_tools(graph, read_only=read_only).values():
         uri = f"{_SCHEME}queries/{quote(tool.query.name, safe='')}"
         about = tool.query.description or f"What the stored query {tool.query.name} takes."
-        found.append(types.Resource(name=tool.query.name, uri=uri, mime_type=_JSON, description=about))
-    return found
+        resources.append(types.Resource(name=tool.query.name, uri=uri, mime_type=_JSON, description=about))
+    return resources
 
 
 def resource_at(graph: GraphApi, uri: str, *, read_only: bool) -> types.TextResourceContents:
@@ -127,8 +127,8 @@ def resource_at(graph: GraphApi, uri: str, *, read_only: bool) -> types.TextReso
             text = next((wire.encode(query).decode() for query in queries if query.name == name), None)
         case ["entity", type_name, entity_id]:
             type_ = catalog_of(graph.schema.show()).type_named(type_name)
-            if (found := graph.entity(type_.type_key, entity_id)) is not None:
-                text = wire.encode(readable(type_, found)).decode()
+            if (entity := graph.entity(type_.type_key, entity_id)) is not None:
+                text = wire.encode(readable(type_, entity)).decode()
     if text is None:
         raise NotFoundError(f"there is no resource '{uri}'")
     return types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
@@ -172,9 +172,9 @@ class _Handlers:
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         access, terms, name = self._access_of(context), self._terms, params.name
-        given = params.arguments or {}
+        arguments = params.arguments or {}
         try:
-            _refuse_lone_surrogates(given)
+            _refuse_lone_surrogates(arguments)
             tool: Tool | QueryTool | None = self._tools.get(name)
             if tool is None:
                 queries = await access.run(partial(query_tools, read_only=terms.read_only), writes=False)
@@ -183,14 +183,14 @@ class _Handlers:
                         raise NotFoundError(f"'{name}' is not offered here: this endpoint is read-only")
                     hint = did_you_mean(name, [*self._tools, *queries]) or "tools/list lists the tools"
                     raise NotFoundError(f"there is no tool '{name}'; {hint}")
-            run = tool.bind(given)
+            run = tool.bind(arguments)
             return tool_result(await access.run(lambda graph: run(graph, terms, access.actor), writes=tool.writes))
         except Exception as error:
             return error_result(error, name, terms)
 
     async def list_resources(self, context: Context, params: Page) -> types.ListResourcesResult:
-        found = await self._read(context, partial(resources_of, read_only=self._terms.read_only))
-        return types.ListResourcesResult(resources=found)
+        resources = await self._read(context, partial(resources_of, read_only=self._terms.read_only))
+        return types.ListResourcesResult(resources=resources)
 
     async def list_templates(self, context: Context, params: Page) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=list(TEMPLATES))
@@ -220,10 +220,10 @@ class _Handlers:
             raise MCPError(code, output.error, {"code": output.code, "type": output.type}) from None
 
 
-def _refuse_lone_surrogates(given: dict[str, Any]) -> None:
+def _refuse_lone_surrogates(arguments: dict[str, Any]) -> None:
     """JSON can spell a lone surrogate, which is not a text and can't be sent back."""
     try:
-        msgspec.json.encode(given)
+        msgspec.json.encode(arguments)
     except UnicodeEncodeError:
         message = "the arguments hold half a character, a lone surrogate; send whole characters"
         raise RequestShapeError(message) from None

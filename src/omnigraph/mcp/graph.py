@@ -21,7 +21,7 @@ Rows: TypeAlias = QueryRows | QueryBatches
 
 
 @contextmanager
-def reading(rows: Rows) -> Iterator[Iterator[dict[str, Any]]]:
+def open_cursor(rows: Rows) -> Iterator[Iterator[dict[str, Any]]]:
     """The rows one after another. The stream is closed at the end, even if some rows were not read."""
     try:
         yield iter(rows.rows())

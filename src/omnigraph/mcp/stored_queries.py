@@ -94,14 +94,14 @@ class QueryTool:
             annotations=hints(None, writes=query.mutation, destructive=query.mutation),
         )
 
-    def bind(self, given: Mapping[str, Any]) -> Callable[[GraphApi, Terms, str | None], Result]:
-        return partial(self._run, given)
+    def bind(self, arguments: Mapping[str, Any]) -> Callable[[GraphApi, Terms, str | None], Result]:
+        return partial(self._run, arguments)
 
-    def _run(self, given: Mapping[str, Any], graph: GraphApi, terms: Terms, actor: str | None) -> Result:
+    def _run(self, arguments: Mapping[str, Any], graph: GraphApi, terms: Terms, actor: str | None) -> Result:
         declared = {param.name for param in self.query.params}
-        controls = {name: given.get(argument) for name, argument in self.controls.items()}
-        self._check(given, declared, controls)
-        params = {name: value for name, value in given.items() if name in declared}
+        controls = {name: arguments.get(argument) for name, argument in self.controls.items()}
+        self._check(arguments, declared, controls)
+        params = {name: value for name, value in arguments.items() if name in declared}
         if self.query.mutation:
             receipt = graph.invoke(
                 self.query.name,
@@ -113,18 +113,18 @@ class QueryTool:
             )
             members: Result = wire.to_builtins(receipt)
             return members
-        request = {name: value for name, value in given.items() if name != self.controls["continuation"]}
+        request = {name: value for name, value in arguments.items() if name != self.controls["continuation"]}
         position = PagePosition.of(self.name, request, controls["continuation"])
         point = PinnedPoint.of(controls["branch"], controls["snapshot"], position)
         rows = graph.invoke(self.query.name, params, **point.keywords)
         assert not isinstance(rows, MutationReceipt), "a stored query stays what it was listed as"
         return page_of_rows(Toolcall(graph, terms, actor, position), point, rows)
 
-    def _check(self, given: Mapping[str, Any], declared: set[str], controls: Mapping[str, Any]) -> None:
-        known = [*sorted(declared), *self.controls.values()]
-        if strangers := sorted(set(given) - set(known)):
+    def _check(self, arguments: Mapping[str, Any], declared: set[str], controls: Mapping[str, Any]) -> None:
+        valid_names = [*sorted(declared), *self.controls.values()]
+        if strangers := sorted(set(arguments) - set(valid_names)):
             raise RequestShapeError(
-                f"{self.name}: unknown argument '{strangers[0]}'; its arguments are: {', '.join(known)}"
+                f"{self.name}: unknown argument '{strangers[0]}'; its arguments are: {', '.join(valid_names)}"
             )
         for name, value in controls.items():
             if value is not None and not isinstance(value, str):

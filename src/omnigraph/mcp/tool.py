@@ -79,15 +79,15 @@ class Tool:
     writes: bool
     destructive: bool
 
-    def bind(self, given: dict[str, Any]) -> Callable[[GraphApi, Terms, str | None], Result]:
+    def bind(self, arguments: dict[str, Any]) -> Callable[[GraphApi, Terms, str | None], Result]:
         """The call with these arguments, which are checked at once."""
         try:
-            arguments = msgspec.convert(given, self.arguments)
+            struct = msgspec.convert(arguments, self.arguments)
         except msgspec.ValidationError as error:
             fields = msgspec.structs.fields(self.arguments)
-            known = ", ".join(f"{field.encode_name}{'' if field.required else '?'}" for field in fields)
-            raise RequestShapeError(f"{self.name}: {error}; its arguments are: {known or 'none'}") from None
-        keywords, request = msgspec.structs.asdict(arguments), msgspec.to_builtins(arguments)
+            names = ", ".join(f"{field.encode_name}{'' if field.required else '?'}" for field in fields)
+            raise RequestShapeError(f"{self.name}: {error}; its arguments are: {names or 'none'}") from None
+        keywords, request = msgspec.structs.asdict(struct), msgspec.to_builtins(struct)
         request.pop("continuation", None)
         position = PagePosition.of(self.name, request, keywords.pop("continuation", None))
         return lambda graph, terms, actor: self.function(Toolcall(graph, terms, actor, position), **keywords)

@@ -79,7 +79,7 @@ def export_types(
         raise BadRequestError(f"unknown export format '{format}'; use one of: {', '.join(BulkFormat)}")
     if not force and "://" not in directory and Path(directory).exists() and any(Path(directory).iterdir()):
         raise BadRequestError(f"'{directory}' is not empty; export into a new directory, or replace it with --force")
-    state = graph._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).acting(PolicyAction.EXPORT)
+    state = graph._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).for_action(PolicyAction.EXPORT)
     state.refuse_restricted("an export on Spark")
     chosen = [state.catalog.type_named(name) for name in (types or state.types())]
     stages = Stages(progress)

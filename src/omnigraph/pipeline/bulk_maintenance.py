@@ -53,13 +53,13 @@ def optimize_on_spark(
 ) -> OptimizeReport:
     """Compact the tables of a branch and make their indexes whole. Refused when a writer changes those tables."""
     stages, author = Stages(progress), graph._workspace.author(actor)
-    workspace = graph._workspace.acting(PolicyAction.ADMIN)
+    workspace = graph._workspace.for_action(PolicyAction.ADMIN)
     txn = workspace.begin(branch, Intent(kind="optimize", actor=author))
-    known = table_types(txn.snapshot.catalog)
-    if types is not None and (unknown := sorted(set(types) - known.keys())):
-        hint = did_you_mean(unknown[0], known) or "write node:<Type> or edge:<Type>"
+    catalog_types = table_types(txn.snapshot.catalog)
+    if types is not None and (unknown := sorted(set(types) - catalog_types.keys())):
+        hint = did_you_mean(unknown[0], catalog_types) or "write node:<Type> or edge:<Type>"
         raise BadRequestError(f"unknown type '{unknown[0]}'; {hint}")
-    chosen = {key: type_ for key, type_ in known.items() if types is None or key in types}
+    chosen = {key: type_ for key, type_ in catalog_types.items() if types is None or key in types}
     before = {key: txn.base.tables[key] for key in chosen}
     with spark_session(SparkSettings(), "omnigraph optimize", spark) as session, spark_errors("optimize"):
         with stages.stage("compact", f"{len(chosen)} tables"):
@@ -109,7 +109,7 @@ def reembed(
     changed are embedded again. `index` brings the declared indexes of the type to full coverage in the same commit.
     """
     author = graph._workspace.author(actor)
-    workspace = graph._workspace.acting(PolicyAction.CHANGE, branch)
+    workspace = graph._workspace.for_action(PolicyAction.CHANGE, branch)
     workspace.require(author, PolicyAction.CHANGE, branch)
     workspace.refuse_restricted("embedding a type")
     called = f"{type_name}.{property}"

@@ -166,26 +166,26 @@ def read_pipeline(text: str, *, path: str | None = None, directory: str | None =
     """A pipeline from YAML text, or a CompileError with every mistake."""
     document = YamlDocument(text, path, _CODES, scalars_are_texts=True)
     root = document.root()
-    given = root.members(_TOP, required=("version", "sources"))
-    if "version" in given and given["version"].text().value != "1":
-        given["version"].report("P007", "this omnigraph reads pipeline files of version 1")
+    members = root.members(_TOP, required=("version", "sources"))
+    if "version" in members and members["version"].text().value != "1":
+        members["version"].report("P007", "this omnigraph reads pipeline files of version 1")
     places: dict[str, Value] = {}
-    sources = _sources(given["sources"], places) if "sources" in given else {}
-    entries = [(kind, *entry) for kind in ("nodes", "edges") if kind in given for entry in given[kind].entries()]
+    sources = _sources(members["sources"], places) if "sources" in members else {}
+    entries = [(kind, *entry) for kind in ("nodes", "edges") if kind in members for entry in members[kind].entries()]
     read = [_mapping(kind, key.value, member, sources, places) for kind, key, member in entries]
     mappings = tuple(mapping for mapping in read if mapping is not None)
     pipeline = Pipeline(
-        name=_text(given, "name") or (Path(path).stem if path else "pipeline"),
+        name=_text(members, "name") or (Path(path).stem if path else "pipeline"),
         sources=sources,
         mappings=mappings,
-        graph=_text(given, "graph"),
-        branch=_text(given, "branch") or "main",
-        base=_text(given, "from"),
-        mode=given["mode"].choice(LoadMode) if "mode" in given else LoadMode.MERGE,
-        embed=tuple(_embeds(given["embed"], places)) if "embed" in given else (),
-        quality=_quality(given["quality"]) if "quality" in given else Quality(),
-        index=given["index"].flag() if "index" in given else False,
-        spark=_spark(given["spark"]) if "spark" in given else SparkSettings(),
+        graph=_text(members, "graph"),
+        branch=_text(members, "branch") or "main",
+        base=_text(members, "from"),
+        mode=members["mode"].choice(LoadMode) if "mode" in members else LoadMode.MERGE,
+        embed=tuple(_embeds(members["embed"], places)) if "embed" in members else (),
+        quality=_quality(members["quality"]) if "quality" in members else Quality(),
+        index=members["index"].flag() if "index" in members else False,
+        spark=_spark(members["spark"]) if "spark" in members else SparkSettings(),
         directory=directory,
         places=places,
     )
@@ -195,9 +195,9 @@ def read_pipeline(text: str, *, path: str | None = None, directory: str | None =
     return pipeline
 
 
-def _text(given: Mapping[str, Value], name: str) -> str | None:
+def _text(members: Mapping[str, Value], name: str) -> str | None:
     """None also after a finding, which then has no consequences."""
-    return given[name].text().value or None if name in given else None
+    return members[name].text().value or None if name in members else None
 
 
 def _sources(located: Value, places: dict[str, Value]) -> dict[str, Source]:
@@ -207,9 +207,9 @@ def _sources(located: Value, places: dict[str, Value]) -> dict[str, Source]:
         places[f"source:{name}"] = member
         if not name.isidentifier():
             member.report("P009", f"the source name '{name}' must be a word: it is a table name in Spark SQL")
-        given = member.members(("format", "path", "options", "sql"))
-        options = {key.value: _option(value) for key, value in given["options"].entries()} if "options" in given else {}
-        source = Source(name, _text(given, "format") or "", _text(given, "path"), options, _text(given, "sql"))
+        parts = member.members(("format", "path", "options", "sql"))
+        options = {key.value: _option(value) for key, value in parts["options"].entries()} if "options" in parts else {}
+        source = Source(name, _text(parts, "format") or "", _text(parts, "path"), options, _text(parts, "sql"))
         if source.sql is not None and (source.format or source.path or options):
             member.report("P010", f"source '{name}' is a query and takes no format, path or options")
         elif source.sql is None and not source.format:
@@ -222,9 +222,9 @@ def _sources(located: Value, places: dict[str, Value]) -> dict[str, Source]:
             try:
                 csv_dialect(options)
             except BadRequestError as error:
-                given.get("options", member).report("P017", str(error))
+                parts.get("options", member).report("P017", str(error))
         elif source.format == LANCE_FORMAT and not options.get("version", "1").isdecimal():
-            given["options"].report("P002", f"the version of the Lance source '{name}' must be a whole number")
+            parts["options"].report("P002", f"the version of the Lance source '{name}' must be a whole number")
         sources[name] = source
     return sources
 
@@ -240,29 +240,29 @@ def _mapping(
     kind: str, name: str, located: Value, sources: Mapping[str, Source], places: dict[str, Value]
 ) -> TypeMapping | None:
     ends = _ENDS if kind == "edges" else {}
-    given = located.members(("from", "select", "where", *ends), required=("from", *(ends or ("select",))))
-    columns = {key.value: value for key, value in given["select"].entries()} if "select" in given else {}
+    parts = located.members(("from", "select", "where", *ends), required=("from", *(ends or ("select",))))
+    columns = {key.value: value for key, value in parts["select"].entries()} if "select" in parts else {}
     type_key = f"{kind[:-1]}:{name}"
     places[type_key] = located
     places.update({f"{type_key}.{column}": expression for column, expression in columns.items()})
-    places.update({f"{type_key}.{end}": given[key] for key, end in ends.items() if key in given})
+    places.update({f"{type_key}.{end}": parts[key] for key, end in ends.items() if key in parts})
     select = {column: expression.text().value or "null" for column, expression in columns.items()}
-    source = _text(given, "from")
+    source = _text(parts, "from")
     if source is not None and source not in sources:
         hint = did_you_mean(source, sources) or f"sources: {', '.join(sources)}"
-        given["from"].report("P011", f"{located.name} reads from '{source}', which is not a source of this file", hint)
+        parts["from"].report("P011", f"{located.name} reads from '{source}', which is not a source of this file", hint)
     elif source is not None and sources[source].is_graph:
-        given["from"].report("P012", f"'{source}' has format graph: its records name their types and need no mapping")
-    if source is None or not ends.keys() <= given.keys():
+        parts["from"].report("P012", f"'{source}' has format graph: its records name their types and need no mapping")
+    if source is None or not ends.keys() <= parts.keys():
         return None
-    return TypeMapping(name, source, select, _text(given, "src"), _text(given, "dst"), _text(given, "where"))
+    return TypeMapping(name, source, select, _text(parts, "src"), _text(parts, "dst"), _text(parts, "where"))
 
 
 def _embeds(located: Value, places: dict[str, Value]) -> list[EmbedStep]:
     steps = []
     for item in located.items():
-        given = item.members(("type", "property"), required=("type", "property"))
-        type_name, prop = _text(given, "type"), _text(given, "property")
+        members = item.members(("type", "property"), required=("type", "property"))
+        type_name, prop = _text(members, "type"), _text(members, "property")
         if type_name and prop:
             places[f"embed:{type_name}.{prop}"] = item
             steps.append(EmbedStep(type_name, prop))
@@ -270,12 +270,12 @@ def _embeds(located: Value, places: dict[str, Value]) -> list[EmbedStep]:
 
 
 def _quality(located: Value) -> Quality:
-    given = located.members(("on_error", "quarantine", "max_rejected", "duplicates"))
+    members = located.members(("on_error", "quarantine", "max_rejected", "duplicates"))
     quality = Quality(
-        given["on_error"].choice(OnError) if "on_error" in given else OnError.FAIL,
-        _text(given, "quarantine"),
-        given["max_rejected"].whole_number() if "max_rejected" in given else DEFAULT_MAX_REJECTED,
-        given["duplicates"].choice(Duplicates) if "duplicates" in given else None,
+        members["on_error"].choice(OnError) if "on_error" in members else OnError.FAIL,
+        _text(members, "quarantine"),
+        members["max_rejected"].whole_number() if "max_rejected" in members else DEFAULT_MAX_REJECTED,
+        members["duplicates"].choice(Duplicates) if "duplicates" in members else None,
     )
     if quality.on_error is OnError.QUARANTINE and quality.quarantine is None:
         located.report("P006", "quality needs 'quarantine', the directory that bad rows go to")
@@ -283,12 +283,12 @@ def _quality(located: Value) -> Quality:
 
 
 def _spark(located: Value) -> SparkSettings:
-    given = located.members(("master", "remote", "conf", "packages"))
-    if "master" in given and "remote" in given:
-        given["remote"].report("P010", "give spark.master or spark.remote, not both")
-    conf = {key.value: _option(value) for key, value in given["conf"].entries()} if "conf" in given else {}
-    packages = [item.text().value for item in given["packages"].items()] if "packages" in given else []
-    return SparkSettings(_text(given, "master"), _text(given, "remote"), conf, tuple(filter(None, packages)))
+    members = located.members(("master", "remote", "conf", "packages"))
+    if "master" in members and "remote" in members:
+        members["remote"].report("P010", "give spark.master or spark.remote, not both")
+    conf = {key.value: _option(value) for key, value in members["conf"].entries()} if "conf" in members else {}
+    packages = [item.text().value for item in members["packages"].items()] if "packages" in members else []
+    return SparkSettings(_text(members, "master"), _text(members, "remote"), conf, tuple(filter(None, packages)))
 
 
 def check_against(pipeline: Pipeline, catalog: Catalog) -> None:

@@ -94,10 +94,10 @@ class Bundle:
         raise CompileError([self.source.diagnostic(INVALID, message, at)])
 
 
-def filter_problem(named: str, found: Diagnostic) -> str:
+def filter_problem(named: str, diagnostic: Diagnostic) -> str:
     """The message about a row filter. The line is that of the bundle, so the message has the column in the filter."""
-    where = "" if found.span is None else f" at column {found.span.column}"
-    return f"{named}{where}: {found.code}: {found.message}"
+    where = "" if diagnostic.span is None else f" at column {diagnostic.span.column}"
+    return f"{named}{where}: {diagnostic.code}: {diagnostic.message}"
 
 
 SERVER_ACTIONS: Final = frozenset({PolicyAction.GRAPH_LIST})
@@ -147,8 +147,8 @@ def read_bundle(text: str, path: str | None = None) -> Bundle:
 def _parse_rule(value: Value) -> tuple[Rule, dict[str, Value]]:
     """A rule of the right shape, and its parts by their keys, for the positions of mistakes."""
     members = value.members(("id", "allow"), required=("id", "allow"))
-    known = ("actors", "actions", "branch_scope", "target_branch_scope", "rows", "hide")
-    allow = members["allow"].members(known, required=("actors", "actions"))
+    keys = ("actors", "actions", "branch_scope", "target_branch_scope", "rows", "hide")
+    allow = members["allow"].members(keys, required=("actors", "actions"))
     parts = {"rule": value, **members, **allow, **allow["actors"].members(("group",), required=("group",))}
     rows = [(name, row_filter.text()) for name, row_filter in allow["rows"].entries()] if "rows" in allow else []
     hide = allow["hide"].entries() if "hide" in allow else []

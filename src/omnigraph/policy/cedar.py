@@ -78,7 +78,7 @@ class CompiledRules:
         self._entities = cedarpy.Entities.from_json_str(json.dumps(_entities(bundle, graph_id)), _schema())
         self._cache: dict[tuple[str, PolicyAction, bool | None, bool | None], tuple[str, ...]] = {}
 
-    def allowing(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
+    def allowing_ids(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
         """The ids of the rules that allow a request, in string order; none when it is denied. The actor must be in a
         group of the bundle. Rules see nothing of a branch but whether it is there and protected, so the result is
         cached by that, the actor and the action. Raises `PolicyEvaluationError`."""

@@ -50,7 +50,7 @@ def explain(gate: PolicyGate, actor: str | None, request: AccessRequest) -> Expl
     if not decision.allowed:
         return Explanation(actor, request, decision, describe_lacks(nearest_rule(gate.bundle, actor, request)))
     reasons = []
-    for rule in gate.matching(actor, request):
+    for rule in gate.allowing_rules(actor, request):
         named = f"rule '{rule.id}'"
         reasons.append(f"{named} allows it to group '{rule.group}'")
         reasons += [f"{named} shows of {r.type_name} the rows with {' '.join(r.filter.split())}" for r in rule.rows]
@@ -70,7 +70,7 @@ def describe_row_visibility(
     visibility = gate.visibility(actor, request, catalog)
     visible, masked = shows(visibility), sorted(visibility.of(type_).masked)
     shown, not_shown = [], []
-    for rule in gate.matching(actor, request):
+    for rule in gate.allowing_rules(actor, request):
         if shows(gate.restrictions.visibility(actor, (rule,), catalog)):
             shown.append(f"reason: rule '{rule.id}' shows it")
             continue
@@ -138,8 +138,8 @@ def read_cases(text: str, path: str | None = None) -> tuple[PolicyCase, ...]:
 
 
 def _parse_case(value: Value) -> tuple[Text, Text, PolicyCase]:
-    known = ("id", "actor", "action", "branch", "target_branch", "expect")
-    members = value.members(known, required=("id", "actor", "action", "expect"))
+    keys = ("id", "actor", "action", "branch", "target_branch", "expect")
+    members = value.members(keys, required=("id", "actor", "action", "expect"))
     id_, actor = members["id"].text(), members["actor"].text()
     request = AccessRequest(
         members["action"].choice(PolicyAction), _branch(members.get("branch")), _branch(members.get("target_branch"))

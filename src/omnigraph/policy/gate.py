@@ -55,8 +55,8 @@ def lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest)
 def nearest_rule(bundle: Bundle, actor: str | None, request: AccessRequest) -> tuple[str, dict[Lack, str]] | None:
     """The rule with the fewest lacks, and these; among equals the one with the nearest lack, then the first in the
     file."""
-    found = [(rule.id, lacks(bundle, rule, actor, request)) for rule in bundle.rules]
-    return min(found, key=lambda near: (len(near[1]), [list(Lack).index(lack) for lack in near[1]]), default=None)
+    candidates = [(rule.id, lacks(bundle, rule, actor, request)) for rule in bundle.rules]
+    return min(candidates, key=lambda near: (len(near[1]), [list(Lack).index(lack) for lack in near[1]]), default=None)
 
 
 def describe_lacks(nearest: tuple[str, dict[Lack, str]] | None) -> tuple[str, ...]:
@@ -118,20 +118,20 @@ class PolicyGate:
             return Decision(False, f"{_denial(request)}: the request has no actor")
         if actor not in self.bundle.groups_of:
             return Decision(False, f"policy denied action '{request.action}' for unknown actor '{actor}'")
-        rules = self.rules.allowing(actor, request)
+        rules = self.rules.allowing_ids(actor, request)
         if not rules:
             reasons: tuple[str, ...] = ()
             # Only an actor that may read the rules, that is, one that may `admin`, learns what the nearest rule lacks.
-            if self._has_admins and self.rules.allowing(actor, AccessRequest(PolicyAction.ADMIN)):
+            if self._has_admins and self.rules.allowing_ids(actor, AccessRequest(PolicyAction.ADMIN)):
                 reasons = describe_lacks(nearest_rule(self.bundle, actor, request))
             return Decision(False, f"{_denial(request)} for actor '{actor}'", reasons=reasons)
         return Decision(True, f"policy allowed action '{request.action}' for actor '{actor}'", rules[0])
 
-    def matching(self, actor: str | None, request: AccessRequest) -> tuple[Rule, ...]:
+    def allowing_rules(self, actor: str | None, request: AccessRequest) -> tuple[Rule, ...]:
         """The rules that allow a request, in the order of their ids."""
         if actor is None or actor not in self.bundle.groups_of:
             return ()
-        return tuple(self._by_id[rule_id] for rule_id in self.rules.allowing(actor, request))
+        return tuple(self._by_id[rule_id] for rule_id in self.rules.allowing_ids(actor, request))
 
     def visibility(self, actor: str | None, request: AccessRequest, catalog: Catalog | None = None) -> Visibility:
         """The visibility of an actor for a request, under the bound schema or another one. Raises `PolicyError` when
@@ -145,7 +145,7 @@ class PolicyGate:
         require(self.decide(actor, request))
         assert actor is not None, "a request without an actor is always denied"
         try:
-            return self.restrictions.visibility(actor, self.matching(actor, request), catalog)
+            return self.restrictions.visibility(actor, self.allowing_rules(actor, request), catalog)
         except CompileError as error:
             # The caller must not learn which rows a rule shows.
             message = "a restriction of a rule does not fit the schema; validate the bundle against it"

@@ -67,18 +67,18 @@ def bind(policies: Iterable[ClusterPolicy]) -> Mapping[str, ClusterPolicy]:
 def stored_queries(queries: Iterable[ClusterQuery], snapshot: Snapshot) -> Mapping[str, StoredQuerySource]:
     """The queries by name, sorted. Raises when one does not parse, is not declared by its text or does not fit the
     schema of the snapshot, and when two would be offered to agents as the same tool."""
-    found: dict[str, StoredQuerySource] = {}
+    by_name: dict[str, StoredQuerySource] = {}
     for query in sorted(queries, key=lambda query: query.name):
         name, source = query.name, query.source
         try:
             entry = describe_stored_query(snapshot, source, name, f"{name}.gq")
         except BadRequestError as error:
             raise BadRequestError(f"stored query '{name}' can't be offered: {error}") from error
-        if name in found:
+        if name in by_name:
             raise ConflictError(f"stored query '{name}' is given twice")
-        found[name] = StoredQuerySource(source, entry)
-    refuse_equal_tools(stored.entry for stored in found.values())
-    return found
+        by_name[name] = StoredQuerySource(source, entry)
+    refuse_equal_tools(stored.entry for stored in by_name.values())
+    return by_name
 
 
 def offered_queries(stored: Mapping[str, StoredQuerySource]) -> Queries:
@@ -237,7 +237,7 @@ def boot(
     `revision` asks for one state of a cluster instead of its newest, so that several processes serve the same.
     """
     opener = Opener(settings, open_graph, environment, load_policy)
-    with _refusing():
+    with _refuse_problems():
         snapshot, owned_by_cluster = _read_snapshot(settings, revision)
         rules = opener.load_rules(snapshot)
         tokens = load_tokens(environment)
@@ -276,14 +276,14 @@ def renew(
     """
     assert before.cluster_root is not None
     opener = Opener(settings, open_graph, environment, load_policy, before.graphs)
-    with _refusing():
+    with _refuse_problems():
         snapshot = read_serving(before.cluster_root, revision, is_root=True)
         rules = opener.load_rules(snapshot)
     return opener.build(snapshot, True, rules, has_tokens)
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _refuse_problems() -> Iterator[None]:
     """Turn a problem of the whole configuration into a refusal."""
     try:
         yield

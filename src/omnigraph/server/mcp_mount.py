@@ -80,8 +80,8 @@ class Agents:
     async def respond(self, call: Call, body: bytes, in_time: InTime) -> Response:
         endpoint = await self._start()
         access = AgentAccess(call, in_time, len(body))
-        status, given, content = await endpoint.respond(call.exchange.scope, body, access)
-        headers = {name.lower(): value for name, value in given.items()}
+        status, raw_headers, content = await endpoint.respond(call.exchange.scope, body, access)
+        headers = {name.lower(): value for name, value in raw_headers.items()}
         headers.pop("content-length", None)
         return Response(content, status, headers.pop("content-type", None), headers)
 
@@ -103,7 +103,7 @@ class Agents:
     async def _live(self, endpoint: MountedEndpoint, ready: asyncio.Future[None]) -> None:
         """The endpoint has to be entered and left in one task."""
         try:
-            async with endpoint.running():
+            async with endpoint.run():
                 ready.set_result(None)
                 await self._over.wait()
         except Exception as error:

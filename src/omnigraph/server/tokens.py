@@ -67,11 +67,11 @@ class Tokens:
     def actor_of(self, presented: str) -> str | None:
         """The actor of a token, None for an unknown token."""
         digest = hashlib.sha256(presented.encode("utf-8", "surrogatepass")).digest()
-        found = None
-        for known, actor in self._entries:
-            if hmac.compare_digest(known, digest):
-                found = actor
-        return found
+        owner = None
+        for stored_digest, actor in self._entries:
+            if hmac.compare_digest(stored_digest, digest):
+                owner = actor
+        return owner
 
     def authenticate(self, authorization: bytes | str | None) -> str:
         """The actor that an `Authorization` header proves. Raises `UnauthorizedError`."""
@@ -117,11 +117,11 @@ def load_tokens(environment: Mapping[str, str]) -> Tokens:
 def _file(path: str) -> str:
     try:
         with Path(path).open(encoding="utf-8") as file:
-            found = os.fstat(file.fileno())
-            mode = stat.S_IMODE(found.st_mode)
+            status = os.fstat(file.fileno())
+            mode = stat.S_IMODE(status.st_mode)
             # A secret that somebody else owns and mounts for this process, as container platforms do, is read through
             # its group; a file of our own needs no group.
-            if mode & (_OTHERS if found.st_uid == os.geteuid() else _OTHERS & ~stat.S_IRGRP):
+            if mode & (_OTHERS if status.st_uid == os.geteuid() else _OTHERS & ~stat.S_IRGRP):
                 raise BadRequestError(
                     f"the file '{path}' of {TOKENS_FILE} is open to other users (its mode is {mode:04o}): "
                     f"run `chmod 600 {shlex.quote(path)}`, or mount the secret with mode 0400"

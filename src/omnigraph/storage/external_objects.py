@@ -60,8 +60,8 @@ def object_pieces(uri: str, graph: Location) -> Iterator[bytes]:
     location = graph.beside(uri)
     bucket = replace(location, uri=f"{location.scheme}://{location.bucket}", prefix="")
     try:
-        found = obstore.get(bucket.open_store(), location.prefix)
-        for piece in found.stream(min_chunk_size=_PIECE_BYTES):
+        response = obstore.get(bucket.open_store(), location.prefix)
+        for piece in response.stream(min_chunk_size=_PIECE_BYTES):
             yield bytes(piece)
     except (FileNotFoundError, oops.NotFoundError):
         raise NotFoundError(f"'{uri}' does not exist") from None

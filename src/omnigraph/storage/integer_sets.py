@@ -69,8 +69,8 @@ def find_positions(ordered: NDArray[Number], values: NDArray[Number]) -> tuple[N
     """The position of each value in an ascending array, and whether it is there at all."""
     if not len(ordered):
         return np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
-    found = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    return found, ordered[found] == values
+    positions = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return positions, ordered[positions] == values
 
 
 def is_member(values: NDArray[Number], allowed: NDArray[Number]) -> NDArray[np.bool_]:

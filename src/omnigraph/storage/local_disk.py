@@ -59,18 +59,18 @@ def storage_failure(doing: str, error: BaseException) -> StorageError | None:
     """The failure that an error of a library reports; None when its text holds no number that would say so."""
     text = str(error).split(_DEBUG, 1)[0]
     if _FULL.search(text):
-        found: tuple[StorageErrorKind, str] | None = _STORE_FULL
+        diagnosis: tuple[StorageErrorKind, str] | None = _STORE_FULL
     elif (status := _STATUS.search(text)) is not None:
-        found = _kind_of_status(int(status[1]), text)
+        diagnosis = _kind_of_status(int(status[1]), text)
     else:
         named = _OS_ERROR.search(text)
         number = getattr(error, "errno", None)
         if number is None and named is not None:
             number = int(named[1])
-        found = None if number is None else _BY_ERRNO.get(number)
-    if found is None:
+        diagnosis = None if number is None else _BY_ERRNO.get(number)
+    if diagnosis is None:
         return None
-    kind, remedy = found
+    kind, remedy = diagnosis
     reason = reason_of(error)
     return StorageError(kind, f"{doing}: {remedy} ({reason})" if remedy else f"{doing}: {reason}")
 

@@ -99,8 +99,8 @@ class Location:
         prefix = parts.path.strip("/")
         if any(s in ("", ".", "..") for s in prefix.split("/")) and prefix:
             raise BadRequestError(f"'{text}' has an empty, '.' or '..' path segment")
-        given = normal_options(parts.scheme, storage_options or {})
-        options = _s3_options(environment, given) if parts.scheme == "s3" else given
+        options = normal_options(parts.scheme, storage_options or {})
+        options = _s3_options(environment, options) if parts.scheme == "s3" else options
         normal = f"{parts.scheme}://{parts.netloc}" + (f"/{prefix}" if prefix else "")
         return Location(normal, parts.scheme, parts.netloc, prefix, options)
 
@@ -176,10 +176,10 @@ def _truthy(value: str) -> bool:
     return value.strip().lower() in {"1", "true", "yes", "on"}
 
 
-def _s3_options(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Only what is set: without keys both libraries find instance, container or web identity credentials. What is given
-    wins over the environment. Keys come from one place: a key that is given never meets a token of the environment."""
-    if "aws_access_key_id" in given:
+def _s3_options(environment: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """Only what is set: without keys both libraries find instance, container or web identity credentials. `overrides`
+    win over the environment. Keys come from one place: a key among them never meets a token of the environment."""
+    if "aws_access_key_id" in overrides:
         environment = {name: value for name, value in environment.items() if name not in _S3_KEYS}
     options: dict[str, str] = {}
     for variable in _S3_KEYS:
@@ -187,14 +187,14 @@ def _s3_options(environment: Mapping[str, str], given: Mapping[str, str]) -> dic
             options[variable.lower()] = value
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     endpoints = (environment.get(v, "") for v in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
-    endpoint = given.get("aws_endpoint") or next((e.strip() for e in endpoints if e.strip()), "")
-    region = given.get("aws_region") or region
+    endpoint = overrides.get("aws_endpoint") or next((e.strip() for e in endpoints if e.strip()), "")
+    region = overrides.get("aws_region") or region
     if endpoint:
         options["aws_endpoint"] = endpoint
         region = region or "us-east-1"
     if region:
         options["aws_region"] = region
-    if _truthy(given.get("allow_http") or environment.get("AWS_ALLOW_HTTP", "")):
+    if _truthy(overrides.get("allow_http") or environment.get("AWS_ALLOW_HTTP", "")):
         options["allow_http"] = "true"
     elif endpoint.startswith("http://"):
         raise BadRequestError(
@@ -203,13 +203,13 @@ def _s3_options(environment: Mapping[str, str], given: Mapping[str, str]) -> dic
         )
     if path_style := environment.get("AWS_S3_FORCE_PATH_STYLE", "").strip():
         options["aws_virtual_hosted_style_request"] = "false" if _truthy(path_style) else "true"
-    return {**options, **given}
+    return {**options, **overrides}
 
 
-def normal_options(scheme: str, given: Mapping[str, object]) -> dict[str, str]:
+def normal_options(scheme: str, storage_options: Mapping[str, object]) -> dict[str, str]:
     """Storage options under the names that both libraries know, in whatever of their usual spellings they come."""
     options: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in storage_options.items():
         plain = str(name).strip().lower()
         plain = _S3_NAMES.get(plain, plain) if scheme == "s3" else plain
         options[plain] = ("true" if value else "false") if isinstance(value, bool) else str(value)

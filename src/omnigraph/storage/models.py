@@ -168,14 +168,14 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_fiel
         A table is known by its folder: a type that was renamed keeps its table, and with it the version.
         """
         before = {state.path: (state.version, self.table_versions.get(key)) for key, state in self.tables.items()}
-        found: dict[str, int] = {}
+        versions: dict[str, int] = {}
         for key, state in tables.items():
             version, changed = before.get(state.path, (None, None))
             if version != state.version:
-                found[key] = self.version + 1
+                versions[key] = self.version + 1
             elif changed is not None:
-                found[key] = changed
-        return found
+                versions[key] = changed
+        return versions
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True, tag="tombstone", tag_field="entry", omit_defaults=True):
@@ -217,11 +217,11 @@ def encode(model: msgspec.Struct) -> bytes:
 def decode(path: str, data: bytes, shape: type[Model]) -> Model:
     """`shape` may be a union of tagged structs; it is typed as one of them for the caller's sake."""
     try:
-        found = _VERSIONED.decode(data).format
+        format_version = _VERSIONED.decode(data).format
     except msgspec.DecodeError as error:
         raise IntegrityError(path, f"is not a valid OmniGraph object ({error})") from None
-    if found != FORMAT_VERSION:
-        raise FormatVersionError(path, found, FORMAT_VERSION)
+    if format_version != FORMAT_VERSION:
+        raise FormatVersionError(path, format_version, FORMAT_VERSION)
     try:
         return decoder_of(shape).decode(data)
     except msgspec.DecodeError as error:

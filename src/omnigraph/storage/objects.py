@@ -76,15 +76,15 @@ class Objects:
 
     def get(self, path: str) -> bytes | None:
         """The bytes of an object, None when it does not exist."""
-        found = self.get_with_time(path)
-        return None if found is None else found[0]
+        pair = self.get_with_time(path)
+        return None if pair is None else pair[0]
 
     def get_with_time(self, path: str) -> tuple[bytes, datetime] | None:
         """The same, and when it was written, by the store's clock."""
         with self._request("get", path):
             try:
-                found = obstore.get(self._store, path)
-                return bytes(found.bytes()), found.meta["last_modified"]
+                response = obstore.get(self._store, path)
+                return bytes(response.bytes()), response.meta["last_modified"]
             except (FileNotFoundError, oops.NotFoundError) as error:
                 if "NoSuchBucket" in str(error):
                     raise
@@ -164,22 +164,22 @@ class Objects:
     def folders(self, prefix: str) -> list[str]:
         """The folders directly below a prefix, sorted."""
         with self._request("list", prefix):
-            found = obstore.list_with_delimiter(self._store, prefix)
-        return sorted(path.rstrip("/") for path in found["common_prefixes"])
+            listing = obstore.list_with_delimiter(self._store, prefix)
+        return sorted(path.rstrip("/") for path in listing["common_prefixes"])
 
     def below(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """Objects below a directory-like prefix, in path order, beginning behind `after`. One request per 1,000."""
         pages = obstore.list(self._store, prefix, offset=after, chunk_size=1_000)
-        found: list[StoredObject] = []
+        objects: list[StoredObject] = []
         is_last = False
         while not is_last:
             with self._request("list", prefix):
                 page = next(pages, ())
-            found += [StoredObject(m["path"], m["size"], m["last_modified"]) for m in page]
+            objects += [StoredObject(m["path"], m["size"], m["last_modified"]) for m in page]
             is_last = len(page) < 1_000
         # S3 answers in path order, a local directory does not.
-        found.sort(key=lambda o: o.path)
-        yield from found
+        objects.sort(key=lambda o: o.path)
+        yield from objects
 
     def sample(self) -> list[str]:
         """Some of the paths below the root, empty only when there is nothing at all. One request."""

@@ -61,9 +61,9 @@ class GraphRoot(LogRoot):
 
     def schema(self, digest: str) -> SchemaDocument:
         """An accepted schema by its digest. Content-addressed, so it is remembered without a check."""
-        if (known := self._schemas.get(digest)) is None:
-            known = self._schemas[digest] = self.stored_schema(digest)
-        return known
+        if (document := self._schemas.get(digest)) is None:
+            document = self._schemas[digest] = self.stored_schema(digest)
+        return document
 
     def stored_schema(self, digest: str) -> SchemaDocument:
         """As `schema`, but always read from the store: for verification."""
@@ -77,9 +77,9 @@ class GraphRoot(LogRoot):
 
     def catalog(self, digest: str) -> Catalog:
         """The compiled catalog of an accepted schema. Immutable, so it is shared."""
-        if (known := self._catalogs.get(digest)) is None:
-            known = self._catalogs[digest] = Catalog.from_json(bytes(self.schema(digest).catalog), schema_path(digest))
-        return known
+        if (cached := self._catalogs.get(digest)) is None:
+            cached = self._catalogs[digest] = Catalog.from_json(bytes(self.schema(digest).catalog), schema_path(digest))
+        return cached
 
     def accept_schema(self, source: str, catalog: bytes) -> str:
         """Store a schema and return its digest. Storing the same one twice is the same object."""

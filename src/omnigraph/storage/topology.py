@@ -100,12 +100,12 @@ class TopologyFiles:
 
     def arrays(self, folder: str, description: TopologyDescription) -> dict[str, NDArray[Any]] | None:
         """The arrays, memory-mapped where the store is a disk. None when one is missing or damaged."""
-        found: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for stored in description.arrays:
             if (array := self._array(f"{folder}/{stored.file}", stored)) is None:
                 return None
-            found[stored.name] = array
-        return found
+            arrays[stored.name] = array
+        return arrays
 
     def damage(self, folder: str) -> tuple[str, str] | None:
         """The first file of a build that is damaged, and what is wrong with it. Reads all of them."""
@@ -125,9 +125,9 @@ class TopologyFiles:
     def folders(self, edge_table_id: str | None = None) -> list[str]:
         """Finished builds for an edge table, or for all of them, the newest first."""
         prefix = _ROOT if edge_table_id is None else f"{_ROOT}/{edge_table_id}"
-        found = [o for o in self._objects.below(prefix) if o.path.endswith(f"/{_DESCRIPTION}")]
-        found.sort(key=lambda o: (o.modified, o.path), reverse=True)
-        return [stored.path.removesuffix(f"/{_DESCRIPTION}") for stored in found]
+        descriptions = [o for o in self._objects.below(prefix) if o.path.endswith(f"/{_DESCRIPTION}")]
+        descriptions.sort(key=lambda o: (o.modified, o.path), reverse=True)
+        return [stored.path.removesuffix(f"/{_DESCRIPTION}") for stored in descriptions]
 
     def remove(self, folder: str) -> None:
         """Forget a build. Its description goes first, so that no reader begins with a part of it."""
@@ -156,19 +156,19 @@ class TopologyFiles:
 
 def _parse_description(data: bytes) -> TopologyDescription | None:
     try:
-        found = decode(_DESCRIPTION, data, TopologyDescription)
+        description = decode(_DESCRIPTION, data, TopologyDescription)
     except (FormatVersionError, IntegrityError):
         return None
-    return found if found.revision == REVISION and found == found.with_checksum() else None
+    return description if description.revision == REVISION and description == description.with_checksum() else None
 
 
 def _is_of_another_revision(data: bytes) -> bool:
     """Whether another version of OmniGraph wrote a description. The first revision did not say which it was."""
     try:
-        found = msgspec.json.decode(data)
+        document = msgspec.json.decode(data)
     except msgspec.DecodeError:
         return False
-    stated = found.get("revision", 1) if isinstance(found, dict) else None
+    stated = document.get("revision", 1) if isinstance(document, dict) else None
     return isinstance(stated, int) and stated != REVISION
 
 

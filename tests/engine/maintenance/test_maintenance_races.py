@@ -1,4 +1,4 @@
-"""Upkeep beside live processes: nothing written is lost, nothing readable breaks, and a killed run leaves no wound."""
+"""Maintenance beside live processes: nothing written is lost, nothing readable breaks, and kills do no damage."""
 
 from __future__ import annotations
 

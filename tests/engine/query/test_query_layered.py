@@ -73,7 +73,7 @@ def test_every_answer_is_that_of_the_adjacency_built_anew(data: Any, dense: bool
     edges = some()
     space = space_of(size, dense=dense)
     out: Neighbours = of_pairs(space, space, *pairs(edges))
-    back: Neighbours = of_pairs(space, space, *pairs(edges).reversed())
+    back: Neighbours = of_pairs(space, space, *pairs(edges).reverse())
     both = either_way(out, back)
     for _ in range(data.draw(st.integers(1, 4))):
         size += data.draw(st.sampled_from((0, 0, 1, 3)))
@@ -83,9 +83,9 @@ def test_every_answer_is_that_of_the_adjacency_built_anew(data: Any, dense: bool
         assert larger is not None
         space = larger
         out = change_layer(out, space, space, pairs(lost), pairs(added))
-        back = change_layer(back, space, space, pairs(lost).reversed(), pairs(added).reversed())
+        back = change_layer(back, space, space, pairs(lost).reverse(), pairs(added).reverse())
         fresh = space_of(size, dense=dense)
-        expected = of_pairs(fresh, fresh, *pairs(edges)), of_pairs(fresh, fresh, *pairs(edges).reversed())
+        expected = of_pairs(fresh, fresh, *pairs(edges)), of_pairs(fresh, fresh, *pairs(edges).reverse())
         linked = LayeredAdjacency(space, space, out.base, out.layer, reverse=back)
         assert_alike(linked, expected[0], seed)
         assert_alike(linked.merged, expected[0], seed)

@@ -293,7 +293,7 @@ class DeclaredQueries(Struct, frozen=True):
     queries: tuple[DeclaredQuery, ...]
 
     @classmethod
-    def offered(cls, listed: StoredQueries, graph_id: str) -> DeclaredQueries:
+    def of_server(cls, listed: StoredQueries, graph_id: str) -> DeclaredQueries:
         """The queries that a server offers on a graph. It tells kinds of values where a text has types."""
         return cls(
             tuple(

@@ -189,7 +189,7 @@ _NEAREST: Final[dict[errors.ErrorCode | None, type[errors.OmniGraphError]]] = {
 
 
 def _member_of(kind: type[errors.OmniGraphError]) -> str | None:
-    return next((member for known, member in _MEMBERS.items() if issubclass(kind, known)), None)
+    return next((member for base, member in _MEMBERS.items() if issubclass(kind, base)), None)
 
 
 def _detail(member: str, error: errors.OmniGraphError) -> Any:

@@ -26,7 +26,7 @@ class StageEvent(Struct, frozen=True, omit_defaults=True):
     seconds: float | None = None
 
     @classmethod
-    def started(cls, stage: str, detail: str = "") -> StageEvent:
+    def start_of(cls, stage: str, detail: str = "") -> StageEvent:
         return cls(stage, "started", detail)
 
     @classmethod
@@ -117,7 +117,7 @@ class RejectedSample(Struct, frozen=True, kw_only=True):
         row = f" (row {self.row})" if self.line not in (None, self.row) else ""
         return f"{file}:{self.line or self.row}{row}"
 
-    def quarantined(self) -> dict[str, Any]:
+    def quarantine_line(self) -> dict[str, Any]:
         """The line of a quarantine: as in a report, and the rule of each problem."""
         return {**wire.to_builtins(self), "problems": [structs.asdict(problem) for problem in self.problems]}
 

@@ -17,7 +17,7 @@ import click
 from omnigraph.api.enums import Operation
 from omnigraph.api.values import count_noun
 from omnigraph.cli import params
-from omnigraph.cli.inputs import STDIN, replacing
+from omnigraph.cli.inputs import STDIN, replace_locked
 from omnigraph.cli.printing import history
 from omnigraph.cli.printing.output import print_lines
 from omnigraph.cli.printing.progress import entities, working, writing
@@ -145,7 +145,7 @@ def baseline(invocation: Invocation, out: Path, branch: str, scope: ChangeScope)
         raise params.UsageError("--out takes a file: the cursor is printed to stdout once the file is in place")
     with invocation.open() as graph:
         total = partial(entities, graph, types=scope.types, kinds=scope.kinds, branch=branch)
-        with replacing(out) as file, writing(file, total, "writing") as lines:
+        with replace_locked(out) as file, writing(file, total, "writing") as lines:
             captured = graph.changes.baseline(lines, branch=branch, scope=scope)
     facts = [f"snapshot_commit_id: {captured.snapshot_commit_id}", f"resume_cursor: {captured.resume_cursor}"]
     invocation.print(captured, facts)

@@ -143,7 +143,7 @@ def check_config() -> Check:
 def _check_target(invocation: Invocation) -> Iterator[Check]:
     config = invocation.config
     defaults = (config.defaults.server, config.defaults.store, active_profile_name())
-    if invocation.uri is None and not any(invocation.flags.addressing()) and not any(defaults):
+    if invocation.uri is None and not any(invocation.flags.addresses()) and not any(defaults):
         return
     scope = invocation.scope(of_any_kind=True)
     if isinstance(scope, ServerScope):

@@ -57,7 +57,7 @@ def embed(
     elif input is not None and output is not None and spec is not None:
         job = EmbedJob(input, output, read_spec(spec))
     else:
-        flag = next(name for name, given in (("input", input), ("output", output), ("spec", spec)) if given is None)
+        flag = next(name for name, path in (("input", input), ("output", output), ("spec", spec)) if path is None)
         raise BadRequestError(f"--{flag} is required when --seed is not provided")
     _check_types(selection, job.spec)
     size = os.path.getsize(job.input) if os.path.exists(job.input) else None
@@ -102,13 +102,13 @@ def _print(invocation: Invocation, job: EmbedJob, outcome: EmbedOutcome) -> None
 
 def _check_files(seed: str | None, input: str | None, output: str | None, spec: str | None) -> None:
     """A manifest says all that the other three would, and of these the first and the last need the others."""
-    given = {"--input": input, "--output": output, "--spec": spec}
+    paths = {"--input": input, "--output": output, "--spec": spec}
     if seed is not None:
-        for flag, value in given.items():
+        for flag, value in paths.items():
             at_most_one(("--seed", seed), (flag, value))
-    missing = [flag for flag, value in given.items() if value is None]
+    missing = [flag for flag, value in paths.items() if value is None]
     for flag in ("--input", "--spec"):
-        if given[flag] is not None and missing:
+        if paths[flag] is not None and missing:
             raise UsageError(f"{flag} requires {' and '.join(missing)}")
     if input == spec == STREAM:
         raise UsageError("stdin (-) can be given for one file only")

@@ -131,8 +131,8 @@ def _load_served(
     if engine is LoadEngine.SPARK:
         raise storage_needed("loading on Spark")
     if (reason := first.why_not_in_process()) is not None:
-        raise storage_needed(f"'{first.given}' {reason}: loading it")
-    if len(inputs) > 1 or (first.given != STDIN and len(first.files()) > 1):
+        raise storage_needed(f"'{first.argument}' {reason}: loading it")
+    if len(inputs) > 1 or (first.argument != STDIN and len(first.files()) > 1):
         raise BadRequestError(
             "there are several files, and a server takes one at a time: load them one by one, or give the graph's "
             "storage with --store <uri>"
@@ -150,7 +150,7 @@ def _load_stored(
             return _load_here(graph, inputs, type_name, where)
         except ResourceLimitError as error:
             first = inputs[0]
-            only_here = first.given == STDIN or first.format is DataFormat.ARROW
+            only_here = first.argument == STDIN or first.format is DataFormat.ARROW
             if engine is not LoadEngine.AUTO or only_here or not error.resource.startswith("load "):
                 raise
             print_note(f"{_describe(inputs)} is too large for an in-process load ({error}): loading on Spark")
@@ -168,7 +168,7 @@ def _load_here(graph: Graph, inputs: list[DataInput], type_name: str | None, whe
 
     first = inputs[0]
     paths = [file for each in inputs for file in each.files()]
-    if first.given == STDIN or len(paths) <= 1:
+    if first.argument == STDIN or len(paths) <= 1:
         return _load_one(graph, first, type_name, where, records_of)
     files = InputFiles(paths)
     if type_name is None:
@@ -187,9 +187,9 @@ def _load_one(
     records_of: Callable[[Iterator[bytes]], Any] = iter,
 ) -> LoadReceipt:
     """The load of stdin, or of the one file that an input comes to."""
-    source = STDIN if data.given == STDIN else next(iter(data.files()), None)
+    source = STDIN if data.argument == STDIN else next(iter(data.files()), None)
     if source is None:
-        raise NotFoundError(f"'{data.given}' does not exist any more")
+        raise NotFoundError(f"'{data.argument}' does not exist any more")
     if type_name is None:
         with _pieces(source) as pieces:
             return graph.load(records_of(pieces), **where)
@@ -198,14 +198,14 @@ def _load_one(
 
 
 def _describe(inputs: list[DataInput]) -> str:
-    return f"'{inputs[0].given}'" if len(inputs) == 1 else f"the data of {len(inputs)} inputs"
+    return f"'{inputs[0].argument}'" if len(inputs) == 1 else f"the data of {len(inputs)} inputs"
 
 
 def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) -> bool:
     """Choose the engine that loads the data, and report a choice that the user did not make."""
     formats = {each.format for each in inputs}
     beyond = ((each, each.why_not_in_process()) for each in inputs)
-    reason = next((f"'{each.given}' {why}" for each, why in beyond if why is not None), None)
+    reason = next((f"'{each.argument}' {why}" for each, why in beyond if why is not None), None)
     if reason is None and len(formats) > 1:
         reason = f"there are several formats ({', '.join(sorted(formats))})"
     if engine is LoadEngine.LOCAL:

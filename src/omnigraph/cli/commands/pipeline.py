@@ -59,7 +59,7 @@ def run(
     with _find_pipeline(invocation, file) as meant, _progress(json=invocation.json) as progress:
         report = run_pipeline(
             meant.pipeline,
-            graph=meant.governed(invocation, branch),
+            graph=meant.graph_of_run(invocation, branch),
             embedding=meant.embedding,
             branch=branch,
             mode=mode,
@@ -108,7 +108,7 @@ class _Meant:
     embedding: EmbeddingConfig | None = None
     applied: RunnablePipeline | None = None
 
-    def governed(self, invocation: Invocation, branch: str | None) -> str | Graph | None:
+    def graph_of_run(self, invocation: Invocation, branch: str | None) -> str | Graph | None:
         """The graph as a run of this actor may change it, under the rules that the cluster has bound to it."""
         from omnigraph.api.enums import PolicyAction
         from omnigraph.api.governance import AccessRequest

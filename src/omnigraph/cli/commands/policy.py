@@ -64,20 +64,20 @@ def chosen_bundle(invocation: Invocation, file: Path | None) -> ChosenBundle:
 
 
 def _select(policies: Sequence[ClusterPolicy], graph_id: str | None, root: str) -> ClusterPolicy:
-    found, missing = policies, f"'{root}' has no applied policy bundles"
+    candidates, missing = policies, f"'{root}' has no applied policy bundles"
     advice = "pass --graph <id> to select one"
     if graph_id is not None:
         of_graph = [policy for policy in policies if f"graph.{graph_id}" in policy.applies_to]
         # A bundle of the cluster itself governs the listing of graphs; it is meant only where the graph has none.
-        found = of_graph or [policy for policy in policies if "cluster" in policy.applies_to]
+        candidates = of_graph or [policy for policy in policies if "cluster" in policy.applies_to]
         missing = f"no policy bundle is bound to graph '{graph_id}' or to the cluster scope of '{root}'"
         advice = "one bundle per graph scope"
-    if not found:
+    if not candidates:
         raise NotFoundError(missing)
-    if len(found) > 1:
-        names = ", ".join(sorted(policy.name for policy in found))
+    if len(candidates) > 1:
+        names = ", ".join(sorted(policy.name for policy in candidates))
         raise BadRequestError(f"several policy bundles apply ({names}): {advice}")
-    return found[0]
+    return candidates[0]
 
 
 bundle_option = file_option("--file", help="A bundle file, instead of the applied bundle of a cluster.")
@@ -137,15 +137,15 @@ def explain(
     try:
         policy_action = PolicyAction(action.replace("-", "_"))
     except ValueError:
-        known = ", ".join(action.replace("_", "-") for action in PolicyAction)
-        raise UsageError(f"unknown action '{action}'; use one of: {known}") from None
+        actions = ", ".join(action.replace("_", "-") for action in PolicyAction)
+        raise UsageError(f"unknown action '{action}'; use one of: {actions}") from None
     # As every request does, without the white space around a name.
     request = AccessRequest(policy_action, branch and branch.strip(), target_branch and target_branch.strip())
     bundle = chosen_bundle(invocation, file)
     gate = bundle.gate()
-    found = explained(gate, actor, request)
-    lines = list(found.lines())
-    if type_name is not None and found.decision.allowed:
+    explanation = explained(gate, actor, request)
+    lines = list(explanation.lines())
+    if type_name is not None and explanation.decision.allowed:
         if row is not None:
             lines += _explain_given(bundle, gate, actor, request, schema, type_name, row)
         else:

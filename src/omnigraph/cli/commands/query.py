@@ -51,26 +51,26 @@ def query(
 ) -> None:
     params.at_most_one(("--format", format), ("--json", invocation.json))
     name = inputs.query_name(invocation, name, source, "query")
-    printer = ReadPrinter.chosen(ReadFormat.JSON if invocation.json else format, invocation.config.defaults)
+    printer = ReadPrinter.choose(ReadFormat.JSON if invocation.json else format, invocation.config.defaults)
     if source is None:
         if explain or profile_query:
             raise params.UsageError(
                 "--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'"
             )
         with inputs.open_stored(invocation, str(name), "query") as server, working("running the query"):
-            given = parameters.of_stored(server, str(name))
-            rows = cast("QueryRows", server.invoke(str(name), given, **point, expect_mutation=False))
+            arguments = parameters.of_stored(server, str(name))
+            rows = cast("QueryRows", server.invoke(str(name), arguments, **point, expect_mutation=False))
         printer.show(rows)
         return
-    given = parameters.of_source(source, name)
+    arguments = parameters.of_source(source, name)
     with invocation.open() as graph:
         if explain:
-            print_lines(graph.explain(source, name, given, **point), lambda _: "")
+            print_lines(graph.explain(source, name, arguments, **point), lambda _: "")
         elif profile_query:
-            show_profiled(graph, source, name, given, point, printer)
+            show_profiled(graph, source, name, arguments, point, printer)
         else:
             with working("running the query"):
-                rows = graph.query(source, name, given, **point)
+                rows = graph.query(source, name, arguments, **point)
             printer.show(rows)
 
 
@@ -91,13 +91,13 @@ def mutate(
     name = inputs.query_name(invocation, name, source, "mutation")
     if source is None:
         with inputs.open_stored(invocation, str(name), "mutation") as server, working("changing the graph"):
-            given = parameters.of_stored(server, str(name))
-            done = server.invoke(str(name), given, branch=branch, if_commit=if_commit, expect_mutation=True)
+            arguments = parameters.of_stored(server, str(name))
+            done = server.invoke(str(name), arguments, branch=branch, if_commit=if_commit, expect_mutation=True)
             receipt = cast("MutationReceipt", done)
     else:
         with invocation.open() as graph, working("changing the graph"):
-            actor, given = invocation.write_actor(), parameters.of_source(source, name)
-            receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=actor)
+            actor, arguments = invocation.write_actor(), parameters.of_source(source, name)
+            receipt = graph.mutate(source, name, arguments, branch=branch, if_commit=if_commit, actor=actor)
     lines = [f"changed {receipt.branch} via {receipt.query_name}: {inputs.describe_affected(receipt)}"]
     invocation.print(receipt, lines if receipt.actor_id is None else [*lines, f"actor_id: {receipt.actor_id}"])
 
@@ -113,7 +113,7 @@ def shell(invocation: Invocation, branch: str, queries: tuple[Path, ...], format
 
     target = invocation.target
     with invocation.open() as graph:
-        printer = ReadPrinter.chosen(format, invocation.config.defaults)
+        printer = ReadPrinter.choose(format, invocation.config.defaults)
         session = Session(graph, printer, invocation.write_actor(), branch.strip())
         graph.version_of(session.branch)  # a branch that is not there is better known before the first question
         if isinstance(target, ServerScope):
@@ -137,7 +137,7 @@ def list_(invocation: Invocation) -> None:
     server = invocation.server_of_queries()
     if server is not None:
         with open_served(server, invocation.config) as graph:
-            listed = DeclaredQueries.offered(graph.stored_queries(), server.graph or "")
+            listed = DeclaredQueries.of_server(graph.stored_queries(), server.graph or "")
     else:
         from omnigraph.cluster.commands.status import list_queries
 
@@ -184,9 +184,9 @@ def alias(
     shown = ReadFormat.JSON if invocation.json else format or (declared.format and ReadFormat(declared.format))
     scope = server_scope(declared.server, declared.graph, config)
     with open_served(scope, config) as graph, working("running the query"):
-        given = {**declared.params, **_positional(declared, args), **parameters.of_stored(graph, declared.query)}
-        rows = cast("QueryRows", graph.invoke(declared.query, given or None, expect_mutation=False))
-    ReadPrinter.chosen(shown or None, config.defaults).show(rows)
+        arguments = {**declared.params, **_positional(declared, args), **parameters.of_stored(graph, declared.query)}
+        rows = cast("QueryRows", graph.invoke(declared.query, arguments or None, expect_mutation=False))
+    ReadPrinter.choose(shown or None, config.defaults).show(rows)
 
 
 def _positional(declared: Alias, texts: tuple[str, ...]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Node:
 
 
 def draw(nodes: Sequence[Node]) -> Iterator[str]:
-    known = {node.id for node in nodes}
+    ids = {node.id for node in nodes}
     lanes: list[str] = []
     for node in nodes:
         if node.id not in lanes:
@@ -62,7 +62,7 @@ def draw(nodes: Sequence[Node]) -> Iterator[str]:
             del lanes[double]
         marks = " ".join("*" if i == here else "|" for i in range(len(lanes)))
         yield f"{marks} {node.text}"
-        parents = [parent for parent in node.parents if parent in known]
+        parents = [parent for parent in node.parents if parent in ids]
         if len(parents) > 1:
             # A new lane opens at the right; the lanes beyond make room.
             yield "| " * here + "|\\" + " \\" * (len(lanes) - here - 1)
@@ -115,37 +115,37 @@ def describe_branch(graph: GraphApi, branch: str, limit: int | None) -> Iterator
 def reachable(graph: GraphApi, branch: str, limit: int | None) -> list[Node]:
     """The branch's line and everything that was merged into it, children before parents."""
     line: list[CommitSummary] = list(list_line(partial(graph.commit_history, exact=False), branch, limit))
-    found = {commit.graph_commit_id: commit for commit in line}
+    commits = {commit.graph_commit_id: commit for commit in line}
     merged = [commit.merged_parent_commit_id for commit in line if commit.merged_parent_commit_id is not None]
-    while merged and (limit is None or len(found) < limit):
+    while merged and (limit is None or len(commits) < limit):
         commit_id = merged.pop()
-        if commit_id in found:
+        if commit_id in commits:
             continue
         try:
             commit = graph.describe_commit(commit_id)
         except NotFoundError:
             continue  # its branch is deleted; the merge commit still holds what it brought
-        found[commit_id] = commit
+        commits[commit_id] = commit
         merged += _parents(commit)
-    return [Node(each.graph_commit_id, tuple(_parents(each)), _text(each)) for each in _children_first(found)]
+    return [Node(each.graph_commit_id, tuple(_parents(each)), _text(each)) for each in _children_first(commits)]
 
 
 def _parents(commit: CommitReceipt) -> list[str]:
     return [parent for parent in (commit.parent_commit_id, commit.merged_parent_commit_id) if parent is not None]
 
 
-def _children_first(found: dict[str, CommitSummary]) -> Iterator[CommitSummary]:
+def _children_first(commits: dict[str, CommitSummary]) -> Iterator[CommitSummary]:
     """The newest commit none of whose children is still to come."""
-    waiting = Counter(parent for commit in found.values() for parent in _parents(commit))
-    ready = [(-commit.created_at, id) for id, commit in found.items() if not waiting[id]]
+    waiting = Counter(parent for commit in commits.values() for parent in _parents(commit))
+    ready = [(-commit.created_at, id) for id, commit in commits.items() if not waiting[id]]
     heapq.heapify(ready)
     while ready:
-        commit = found[heapq.heappop(ready)[1]]
+        commit = commits[heapq.heappop(ready)[1]]
         yield commit
         for parent in _parents(commit):
             waiting[parent] -= 1
-            if not waiting[parent] and parent in found:
-                heapq.heappush(ready, (-found[parent].created_at, parent))
+            if not waiting[parent] and parent in commits:
+                heapq.heappush(ready, (-commits[parent].created_at, parent))
 
 
 def _text(commit: CommitSummary) -> str:
@@ -192,7 +192,7 @@ class _Line:
 
     def __init__(self, graph: GraphApi, branch: str) -> None:
         self._rest = list_line(graph.commits, branch)
-        self._known: list[CommitReceipt] = []
+        self._commits: list[CommitReceipt] = []
 
     @cached_property
     def own(self) -> list[CommitReceipt]:
@@ -200,9 +200,9 @@ class _Line:
         return list(itertools.takewhile(lambda commit: commit.graph_branch is not None, self))
 
     def __getitem__(self, position: int) -> CommitReceipt:
-        while len(self._known) <= position:
-            self._known.append(next(self._rest))
-        return self._known[position]
+        while len(self._commits) <= position:
+            self._commits.append(next(self._rest))
+        return self._commits[position]
 
     def __iter__(self) -> Iterator[CommitReceipt]:
         for position in itertools.count():
@@ -221,15 +221,15 @@ def _distance(branch: _Line, main: _Line, branched: Mapping[str, CommitReceipt])
 
 def _merged_commits(line: Sequence[CommitReceipt], branched: Mapping[str, CommitReceipt]) -> set[str]:
     """The commits that were merged into a line, also by way of another branch, down to where it left main's line."""
-    found: set[str] = set()
+    commit_ids: set[str] = set()
     waiting = [commit.merged_parent_commit_id for commit in line if commit.merged_parent_commit_id is not None]
     while waiting:
         commit_id = waiting.pop()
-        if commit_id not in found:
-            found.add(commit_id)
+        if commit_id not in commit_ids:
+            commit_ids.add(commit_id)
             # The commit is unknown where it is main's, or where its branch is deleted.
             waiting += _parents(branched[commit_id]) if commit_id in branched else ()
-    return found
+    return commit_ids
 
 
 def _until(line: Sequence[CommitReceipt], merged: Set[str]) -> int:

@@ -74,7 +74,7 @@ class _Line:
         self.tell(self._done + count, self._total)
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def display(self) -> Iterator[None]:
         """Draw the line from the first second on, until the work is done."""
         timer = threading.Timer(QUIET_SECONDS, self._draw)
         timer.daemon = True
@@ -130,7 +130,7 @@ def reading(name: str, size: int | None) -> Iterator[Callable[[bytes], bytes]]:
             line.tell(read, size)
         return piece
 
-    with line.shown():
+    with line.display():
         yield advance
 
 
@@ -147,7 +147,7 @@ def writing(writer: ByteWriter, total: Callable[[], int | None], what: str = "ex
             line.advance(piece.count(b"\n"))
             return writer.write(piece)
 
-    with line.shown():
+    with line.display():
         yield Counted()
 
 
@@ -173,7 +173,7 @@ def steps(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
         yield None
         return
     line = _Line(what)
-    with line.shown():
+    with line.display():
         yield lambda step, done, total: line.tell(done, total, f"{what}: {step}")
 
 
@@ -183,7 +183,7 @@ def working(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    with _Line(what, unit=None).shown():
+    with _Line(what, unit=None).display():
         yield
 
 

@@ -53,7 +53,7 @@ class ReadPrinter:
     defaults: Defaults
 
     @classmethod
-    def chosen(cls, format: ReadFormat | None, defaults: Defaults) -> ReadPrinter:
+    def choose(cls, format: ReadFormat | None, defaults: Defaults) -> ReadPrinter:
         """The format of a flag, else the one that the operator has configured, else a table."""
         return cls(format or ReadFormat(defaults.output or ReadFormat.TABLE), defaults)
 
@@ -81,7 +81,7 @@ def show_profiled(
     graph: GraphApi,
     source: str,
     name: str | None,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     point: Mapping[str, Any],
     printer: ReadPrinter,
 ) -> None:
@@ -89,13 +89,13 @@ def show_profiled(
     from omnigraph.graph import Graph
 
     if isinstance(graph, Graph):
-        result = graph.query(source, name, given, **point, options=ReadOptions(profile=True))
+        result = graph.query(source, name, arguments, **point, options=ReadOptions(profile=True))
         printer.show(result)
         profile = result.profile.report
     else:
-        rows = graph.query(source, name, given, **point)
+        rows = graph.query(source, name, arguments, **point)
         printer.show(rows)
-        profile = graph.profile(source, name, given, snapshot=rows.graph_commit_id)
+        profile = graph.profile(source, name, arguments, snapshot=rows.graph_commit_id)
     sys.stdout.flush()
     print(*profile.lines(), sep="\n", file=sys.stderr)
 

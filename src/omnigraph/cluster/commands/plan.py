@@ -212,7 +212,7 @@ def _approve(session: Session, desired: Desired, *, resource: str, approver: str
 def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
     command_run = CommandRun(source)
     desired: Desired | None = None
-    with command_run.reporting():
+    with command_run.report_errors():
         file = survey_config(source)
         desired = load_desired(file, read_pipeline)
         if not file.findings:
@@ -227,6 +227,6 @@ def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
         ClusterValidated,
         config_file=str(Path(command_run.config_dir) / CONFIG_FILE),
         resource_digests=desired.digests if desired is not None else {},
-        resources=desired.listed() if desired is not None else (),
+        resources=desired.declarations() if desired is not None else (),
         dependencies=desired.edges() if desired is not None else (),
     )

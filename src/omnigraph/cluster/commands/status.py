@@ -78,7 +78,7 @@ def status(source: str, revision: int | None = None) -> cluster.ClusterStatus:
     """The newest state, or that of one revision."""
     command_run = CommandRun(source)
     pipelines: tuple[cluster.AppliedPipeline, ...] = ()
-    with command_run.reporting():
+    with command_run.report_errors():
         session = command_run.open_read_only()
         if session is not None:
             try:
@@ -87,7 +87,7 @@ def status(source: str, revision: int | None = None) -> cluster.ClusterStatus:
                 session.findings += as_warnings(problem)
             session.recorded = session.ledger.newest() if revision is None else session.ledger.revision(revision)
         if session is None or session.recorded is None:
-            command_run.findings.append(_missing(revision))
+            command_run.findings.append(_missing_state(revision))
         else:
             damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
             command_run.findings += [payload.finding("the next apply stores it again") for payload in damaged]
@@ -99,7 +99,7 @@ def status(source: str, revision: int | None = None) -> cluster.ClusterStatus:
     return command_run.report(cluster.ClusterStatus, pipelines=pipelines)
 
 
-def _missing(revision: int | None) -> Diagnostic:
+def _missing_state(revision: int | None) -> Diagnostic:
     if revision is not None:
         return error("state_missing", state_ledger.revision_path(revision), f"the ledger has no revision {revision}")
     return warning(
@@ -111,11 +111,11 @@ def history(source: str, limit: int | None = None) -> cluster.ClusterHistory:
     """The revisions of a cluster with their changes, newest first, at most `limit` of them."""
     command_run = CommandRun(source)
     revisions: tuple[cluster.ClusterRevision, ...] = ()
-    with command_run.reporting():
+    with command_run.report_errors():
         session = command_run.open_read_only()
         numbers = session.ledger.revisions() if session is not None else []
         if session is None or not numbers:
-            command_run.findings.append(_missing(None))
+            command_run.findings.append(_missing_state(None))
         else:
             read = map(session.ledger.revision, numbers if limit is None else numbers[-limit - 1 :])
             states = [None, *(recorded for recorded in read if recorded is not None)]
@@ -145,7 +145,7 @@ def force_unlock(source: str, lock_id: str) -> tuple[cluster.ClusterUnlocked, st
     """Remove the lock with this id; returns the report and the removed lock."""
     command_run = CommandRun(source)
     removed: state_ledger.Lock | None = None
-    with command_run.reporting():
+    with command_run.report_errors():
         session = command_run.open_read_only()
         held = state_ledger.read_lock(session.objects) if session is not None else None
         if session is None or held is None:

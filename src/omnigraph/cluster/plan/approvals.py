@@ -72,12 +72,12 @@ def find_gates(
     gated = [change for change in changes if is_gated(change, changes)]
     standing = _unspent(objects, builder.approval_records, gates.findings) if gated else []
     for change in gated:
-        given = [a for a in standing if (a.resource, a.operation) == (change.resource, change.operation)]
-        fitting = [approval for approval in given if approval.is_for(change, config_digest, root_of(change, builder))]
+        approvals = [a for a in standing if (a.resource, a.operation) == (change.resource, change.operation)]
+        fitting = [a for a in approvals if a.is_for(change, config_digest, root_of(change, builder))]
         if fitting:
             gates.approvals[change.resource] = fitting[0]
-        elif given:
-            message = f"approval {given[-1].approval_id} was given for another state of it; approve it again"
+        elif approvals:
+            message = f"approval {approvals[-1].approval_id} was given for another state of it; approve it again"
             gates.findings.append(warning("approval_stale", change.resource, message))
         reason = GATE_REASONS[address_of(change).kind]
         gates.required.append(ApprovalRequired(change.resource, reason, change.resource in gates.approvals))

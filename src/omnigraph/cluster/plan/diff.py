@@ -79,8 +79,8 @@ def blast_radius(changes: Iterable[ClusterChange], dependencies: Sequence[Depend
     affected = defaultdict(list)
     for edge in dependencies:
         affected[edge.target].append(edge.source)
-    found = (change.resource for change in changes if change.resource in affected)
-    return tuple(BlastRadius(resource, tuple(affected[resource])) for resource in found)
+    resources = (change.resource for change in changes if change.resource in affected)
+    return tuple(BlastRadius(resource, tuple(affected[resource])) for resource in resources)
 
 
 RECOVERY_PENDING: Final = "cluster_recovery_pending"
@@ -154,7 +154,7 @@ class _Classifier:
                 return _blocked_because(RECOVERY_PENDING) if address.graph in self.outlook.pending else _APPLIED
             case Kind.PIPELINE:
                 after = self.outlook.after.get(change.resource)
-                return self._bound((after.pipeline_graph or "",)) if after is not None else _APPLIED
+                return self._follow_graphs((after.pipeline_graph or "",)) if after is not None else _APPLIED
             case Kind.POLICY:
                 return self._policy(change)
             case Kind.EMBEDDING_PROVIDER:
@@ -180,7 +180,7 @@ class _Classifier:
         if kept and not (gains_a_graph and is_update and CLUSTER_SCOPE not in (has or ())):
             return _blocked_because(DEPENDENCY)
         # Rules may move from one bundle to another: both change, or neither.
-        return self._bound((*(had or ()), *(has or ())))
+        return self._follow_graphs((*(had or ()), *(has or ())))
 
     def _provider(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
         if change.operation is ResourceOperation.DELETE:
@@ -197,7 +197,7 @@ class _Classifier:
             return False
         return self._graph_delete(address.name)[0] is not ChangeDisposition.APPLIED
 
-    def _bound(self, graphs: Iterable[str]) -> tuple[ChangeDisposition, str | None]:
+    def _follow_graphs(self, graphs: Iterable[str]) -> tuple[ChangeDisposition, str | None]:
         pending = {graph_address(graph_id) for graph_id in self.outlook.pending}
         return _blocked_because(RECOVERY_PENDING) if pending.intersection(graphs) else _APPLIED
 

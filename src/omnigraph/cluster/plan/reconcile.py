@@ -64,7 +64,7 @@ def observe(objects: Objects, state: State, declared: Collection[str]) -> GraphV
     folders = graph_folders(objects)
     leftovers = [folder for (graph_id, number), folder in folders.items() if number < state.generation(graph_id)]
     current = {graph_id for graph_id, number in folders if number == state.generation(graph_id)}
-    known = {*declared, *state.graph_ids}
+    graph_ids = {*declared, *state.graph_ids}
 
     def look(graph_id: str) -> GraphView:
         uri = graph_uri(objects.location.uri, graph_id, state.generation(graph_id))
@@ -75,10 +75,10 @@ def observe(objects: Objects, state: State, declared: Collection[str]) -> GraphV
         except StorageError as problem:
             return GraphView(graph_id, uri, None, str(problem))
 
-    wanted = sorted(known | current)
+    wanted = sorted(graph_ids | current)
     with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="omnigraph-observe") as workers:
         views = dict(zip(wanted, workers.map(look, wanted), strict=True))
-    return GraphViews(views, frozenset(current - known), tuple(leftovers))
+    return GraphViews(views, frozenset(current - graph_ids), tuple(leftovers))
 
 
 IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_pending", "graph_missing"})

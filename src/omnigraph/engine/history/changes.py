@@ -135,8 +135,8 @@ def unseal(text: str, shape: type[Position]) -> Position:
             raise errors.ChangeCursorRejectedError(f"unsupported token version {header.token}")
         wanted = str(shape.__struct_config__.tag)
         if header.kind != wanted:
-            found = _NAMES.get(header.kind, "another kind of token")
-            raise errors.ChangeCursorRejectedError(f"this is {found}, not {_NAMES[wanted]}")
+            name = _NAMES.get(header.kind, "another kind of token")
+            raise errors.ChangeCursorRejectedError(f"this is {name}, not {_NAMES[wanted]}")
         position: Position = _POSITIONS[shape].decode(data)
         return position
     except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError):

@@ -78,7 +78,7 @@ class PipelineRuns:
         except BranchNotFoundError:
             return {}
         with self._lock:
-            walked, known = self._walked.get(head.ref.branch_id, (0, {}))
+            walked, earlier_runs = self._walked.get(head.ref.branch_id, (0, {}))
         newest = head.entry.version
         oldest = max(walked, newest - FARTHEST)
         runs: dict[str, CommitReceipt] = {}
@@ -89,7 +89,7 @@ class PipelineRuns:
                 if (name := entry.commit.details.get(PIPELINE_NAME)) is not None:
                     runs.setdefault(name, receipt_of(entry))
             before = page.next_version
-        runs = {**known, **runs}
+        runs = {**earlier_runs, **runs}
         with self._lock:
             self._walked[head.ref.branch_id] = newest, runs
         return {name: runs[name] for name in names if name in runs}
@@ -137,7 +137,7 @@ def find_or_create(workspace: Workspace, name: str, source: str, *, actor: str |
 def branch_exists(workspace: Workspace, name: str) -> bool:
     """Whether there is such a branch, for those who may read it."""
     try:
-        workspace.acting(PolicyAction.READ, name.strip()).head(name)
+        workspace.for_action(PolicyAction.READ, name.strip()).head(name)
     except BranchNotFoundError:
         return False
     return True

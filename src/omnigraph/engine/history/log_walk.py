@@ -160,9 +160,9 @@ class _Painting:
 
     def paint(self, entry: LogEntry, colour: int) -> None:
         commit = entry.commit
-        known = self._colours.get(commit.id, 0)
-        if known | colour != known:
-            self._colours[commit.id] = known | colour
+        colours = self._colours.get(commit.id, 0)
+        if colours | colour != colours:
+            self._colours[commit.id] = colours | colour
             self._entries[commit.id] = entry
             heapq.heappush(self._queue, (-commit.published_at, commit.id))
 

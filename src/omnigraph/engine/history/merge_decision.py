@@ -139,7 +139,7 @@ def schema_side(base: Snapshot, source: Snapshot, target: Snapshot) -> Side | li
             return Side.OURS
         if ours == base.entry.schema:
             return Side.THEIRS
-        if differing := list(_differing(source, target)):
+        if differing := list(_schema_conflicts(source, target)):
             return differing
     # A type that both sides created is two types of one name, each with its own entities.
     twice = [
@@ -155,7 +155,7 @@ def schema_conflict(type_key: str, message: str) -> MergeConflict:
     return MergeConflict.of(type_key, None, ConflictKind.SCHEMA_DIVERGENCE.value, message)
 
 
-def _differing(source: Snapshot, target: Snapshot) -> Iterator[MergeConflict]:
+def _schema_conflicts(source: Snapshot, target: Snapshot) -> Iterator[MergeConflict]:
     """Types that the two schemas do not declare alike."""
     catalogs = source.catalog, target.catalog
     theirs, ours = ({f"{type_.kind}:{type_.name}": type_ for type_ in each.types()} for each in catalogs)

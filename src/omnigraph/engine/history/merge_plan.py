@@ -144,7 +144,7 @@ class TypeMerge:
         both_exist = all(self.states[side] is not None for side in Side)
         return both_exist and (self.touched_by(giver) or self.touched_by(Side.THEIRS) or bool(self.overrides))
 
-    def existing(self, side: Side) -> TableState:
+    def table_on(self, side: Side) -> TableState:
         state = self.states[side]
         if state is None:
             raise AssertionError(f"{self.type.type_key} does not exist on the side that was chosen for it")
@@ -187,7 +187,7 @@ class MergePlan:
         touched = [side for side in Side if merge.touched_by(side)]
         alone = touched[0] if len(touched) == 1 and not merge.overrides else None
         if decision is None:
-            state = merge.existing(alone or Side.OURS)
+            state = merge.table_on(alone or Side.OURS)
             created = merge.states[Side.OURS] is None
             return StagedTable(state, ChangeCounts(inserted=state.rows) if created else NO_CHANGES)
         counts, carrier = decision.to_target.counts, self.receiver
@@ -197,10 +197,10 @@ class MergePlan:
             carrier = Side.THEIRS
         transfer = decision.taken_by(carrier)
         if alone is not None or not len(transfer):
-            return StagedTable(merge.existing(alone or carrier), counts)
+            return StagedTable(merge.table_on(alone or carrier), counts)
         change = _change_by(transfer, self.states.base.resources.limits, blobs=True)
         job = change.staging_job(self.states.base.root.staging)
-        return StagedTable(job(merge.existing(carrier)).state, counts)
+        return StagedTable(job(merge.table_on(carrier)).state, counts)
 
 
 def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:

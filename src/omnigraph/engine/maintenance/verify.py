@@ -149,17 +149,17 @@ def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
                     problems.append(_problem(f"branch {name}", error))
     if not problems and (orphans := _orphans(refs, refs)):
         # Parents may have been created while branches were listed, or deleted while the branch was created.
-        known = [*root.branches.all(), *root.branches.deleted_since(datetime.min.replace(tzinfo=UTC))]
+        all_refs = [*root.branches.all(), *root.branches.deleted_since(datetime.min.replace(tzinfo=UTC))]
         problems += [
             Problem(f"branch {ref.branch}", f"the branch that it was created from ({parent}) is missing")
-            for ref, parent in _orphans(known, [ref for ref, _ in orphans])
+            for ref, parent in _orphans(all_refs, [ref for ref, _ in orphans])
         ]
     return refs, problems
 
 
-def _orphans(known: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tuple[BranchRef, str]]:
+def _orphans(all_refs: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tuple[BranchRef, str]]:
     """Branches whose history lies in the log of an unknown branch."""
-    ids = {ref.branch_id for ref in known}
+    ids = {ref.branch_id for ref in all_refs}
     return [(ref, point.branch_id) for ref in refs for point in ref.lineage if point.branch_id not in ids]
 
 
@@ -177,7 +177,9 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
         point = _read(root, ref.fork.branch_id, ref.fork.version)
         last = point if isinstance(point, LogEntry) else None
         if last is None:
-            problems.append(_missing(where, ref.fork.branch_id, ref.fork.version, "which the branch was created from"))
+            problems.append(
+                _missing_entry(where, ref.fork.branch_id, ref.fork.version, "which the branch was created from")
+            )
     buried, torn = False, None
     for version, entry in _entries(root, ref, range(first, newest + 1)):
         path = slot_path(ref.branch_id, version)
@@ -186,7 +188,7 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
             if version == newest and last is not None and last.version == version - 1:
                 torn = path if isinstance(entry, IntegrityError) and _is_torn(root, path) else None
         elif entry is None:
-            problems.append(_missing(where, ref.branch_id, version, "which commits after it build on"))
+            problems.append(_missing_entry(where, ref.branch_id, version, "which commits after it build on"))
         elif isinstance(entry, Tombstone):
             buried = True
         else:
@@ -198,7 +200,7 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
             commits[version] = entry.commit.id
             links |= {link: path for link in entry.commit.parents if link.branch_id != ref.branch_id}
     if newest < first and ref.fork is None:
-        problems.append(_missing(where, ref.branch_id, first, "the first commit of the graph"))
+        problems.append(_missing_entry(where, ref.branch_id, first, "the first commit of the graph"))
     if last is not None:
         schemas.add(last.schema)
     head = None if buried else last
@@ -254,7 +256,7 @@ def _read(root: GraphRoot, branch_id: str, version: int) -> LogEntry | Tombstone
         return error
 
 
-def _missing(where: str, branch_id: str, version: int, what: str) -> Problem:
+def _missing_entry(where: str, branch_id: str, version: int, what: str) -> Problem:
     path = slot_path(branch_id, version)
     return Problem(where, f"{path}: the entry of version {version} is missing, {what}", path)
 
@@ -267,8 +269,8 @@ def _damaged_topologies(root: GraphRoot) -> dict[str, Problem]:
     files = TopologyFiles(root.objects)
     folders = sorted(files.folders())
     damages = zip(folders, root.workers.map(files.damage, folders), strict=True)
-    found = [(folder, *damage) for folder, damage in damages if damage is not None]
-    return {folder: Problem("topology", f"{path}: {reason}", path) for folder, path, reason in found}
+    defects = [(folder, *damage) for folder, damage in damages if damage is not None]
+    return {folder: Problem("topology", f"{path}: {reason}", path) for folder, path, reason in defects}
 
 
 class TableProblems(NamedTuple):

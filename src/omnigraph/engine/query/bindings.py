@@ -283,12 +283,12 @@ class GrownRowSpace(RowSpace):
         return rows
 
     def positions(self, rows: RowIds) -> Indices:
-        found = self.early.positions(rows)
-        absent = np.flatnonzero(found < 0)
+        positions = self.early.positions(rows)
+        absent = np.flatnonzero(positions < 0)
         if len(absent):
             late = super().positions(rows[absent])
-            found[absent] = np.where(late < 0, -1, late + len(self.early))
-        return found
+            positions[absent] = np.where(late < 0, -1, late + len(self.early))
+        return positions
 
 
 def extend_space(space: RowSpace, rows: RowIds) -> RowSpace | None:

@@ -81,13 +81,13 @@ def gathering_parts(
     """
     sizes = [value_bytes(column.values) for column in columns]
 
-    def needed(rows: slice) -> NDArray[np.int64]:
+    def row_bytes(rows: slice) -> NDArray[np.int64]:
         nbytes = np.full(rows.stop - rows.start, beside + 1, np.int64)
         for column, size in zip(columns, sizes, strict=True):
             nbytes += size if isinstance(size, int) else size[column.positions[rows]]
         return nbytes
 
-    yield from _fitting_parts(needed, length, budget, most_rows, kept=kept)
+    yield from _fitting_parts(row_bytes, length, budget, most_rows, kept=kept)
 
 
 def reorder(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> pa.ChunkedArray:
@@ -123,14 +123,14 @@ def _gather_all(parts: Iterator[pa.Array], type_: pa.DataType, budget: MemoryBud
 
 
 def _fitting_parts(
-    needed: Callable[[slice], NDArray[np.int64]], length: int, budget: MemoryBudget, most_rows: int, *, kept: bool
+    row_bytes: Callable[[slice], NDArray[np.int64]], length: int, budget: MemoryBudget, most_rows: int, *, kept: bool
 ) -> Iterator[slice]:
     most = min(_GATHERED_BYTES, budget.available // _COPIES)
     start = 0
     while True:
         if kept:
             most = min(most, budget.available // _COPIES)
-        ends = np.cumsum(needed(slice(start, min(length, start + most_rows))))
+        ends = np.cumsum(row_bytes(slice(start, min(length, start + most_rows))))
         count = max(1, int(np.searchsorted(ends, most, side="right")))
         budget.step(_COPIES * int(ends[min(count, len(ends)) - 1]) if len(ends) else 0)
         yield slice(start, start + count)

@@ -356,7 +356,7 @@ class ReadRun:
         """The nodes of a ranking in its order. With a limit as many at first, and more with every part: what is above
         may drop any of them, and takes what it needs. Together the parts are the whole ranking."""
         context = self._context
-        near = self._near_nodes(plan, nodes, known=True)
+        near = self._near_nodes(plan, nodes, by_key=True)
         if near is not None:
             yield rank_scan(plan, None, Candidates(rows=near), context)
             return
@@ -364,34 +364,34 @@ class ReadRun:
         candidates = scan_candidates(nodes, context, visible_only=not isinstance(plan.rank, ir.Bm25Rank))
         if candidates.filter is not None:
             context.profiler.note(f"prefilter: {candidates.filter}")
-        keep, given = limit, 0
+        keep, offset = limit, 0
         while True:
             context.cancellation.check()
             ranked = rank_scan(plan, keep, candidates, context)
-            yield ranked.slice(given, ranked.length)
+            yield ranked.slice(offset, ranked.length)
             if keep is None or ranked.length < keep:
                 return
-            if not given and (near := self._near_nodes(plan, nodes, known=False)) is not None:
-                # What was given is all that ranks before the rest of them.
+            if not offset and (near := self._near_nodes(plan, nodes, by_key=False)) is not None:
+                # What was yielded is all that ranks before the rest of them.
                 others = near[~is_member(near, ranked.rows[nodes.variable])]
                 yield rank_scan(plan, None, Candidates(rows=others), context, some=True)
                 return
-            given, keep = ranked.length, keep * _GROWTH
+            offset, keep = ranked.length, keep * _GROWTH
             if keep * _WHOLE_SHARE >= context.table(nodes.type).state.rows:
                 keep = None
 
-    def _near_nodes(self, plan: ir.Rank, nodes: ir.Scan, *, known: bool) -> RowIds | None:
+    def _near_nodes(self, plan: ir.Rank, nodes: ir.Scan, *, by_key: bool) -> RowIds | None:
         """All nodes of a ranking that can have rows, found from another variable; None when that is not worth it. It is
-        when few nodes of that variable satisfy its predicates: with `known` a single one, which its key names, else a
+        when few nodes of that variable satisfy its predicates: with `by_key` a single one, which its key names, else a
         small share, for which they are asked."""
         context = self._context
         total = context.table(nodes.type).state.rows
         for start in plan.starts:
             root = _row_wise_leaf(start)
             assert isinstance(root, ir.Scan)
-            if names_one_node(root) is not known:
+            if names_one_node(root) is not by_key:
                 continue
-            if not known:
+            if not by_key:
                 few = total // _FEW_SHARE
                 nodes_found = scan(root, self._values, context, limit=few + 1)
                 if nodes_found.length > few:

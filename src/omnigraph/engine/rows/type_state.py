@@ -112,9 +112,9 @@ class TypeState:
 
     def complete(self, stored: pa.Table, row_ids: RowIds) -> pa.Table:
         """Complete rows from stored columns: blobs are read, and what `stored` does not have is null."""
-        schema, given, columns = rows_schema(self.type), set(stored.column_names), []
+        schema, names, columns = rows_schema(self.type), set(stored.column_names), []
         for field in schema:
-            if field.name not in given:
+            if field.name not in names:
                 columns.append(pa.nulls(len(row_ids), field.type))
             elif field.type == BLOB_CELL:
                 columns.append(self._blob_cells(field.name, row_ids, stored.column(field.name)))

@@ -57,7 +57,7 @@ class AuthorVisibility:
             if isinstance(statement, ir.InsertNode | ir.InsertEdge):
                 self.refuse_partial_rows([statement.type])
                 continue
-            masked = self._masked(statement.type)
+            masked = self._masked_properties(statement.type)
             named = [] if isinstance(statement.where.column, ir.Endpoint) else [statement.where.column.name]
             if isinstance(statement, ir.UpdateNodes):
                 named += [assign.property.name for assign in statement.assignments]
@@ -68,7 +68,7 @@ class AuthorVisibility:
     def refuse_partial_rows(self, types: Sequence[TableType]) -> None:
         """Refuse whole rows of types with masked properties."""
         for type_ in types:
-            if self._masked(type_):
+            if self._masked_properties(type_):
                 remedy = "; update the others" if type_.kind == "node" else ""  # edges can't be updated
                 raise PolicyError(
                     f"policy: some properties of {type_.name} are hidden from you, so you may not write whole rows of "
@@ -95,7 +95,7 @@ class AuthorVisibility:
         if test != EVERY_ROW and change.rows.num_rows and not row_filter_mask(test, change.rows, self._now).all():
             raise PolicyError(f"policy: this would leave a {name} that you could not see yourself; nothing was written")
 
-    def _masked(self, type_: TableType) -> frozenset[str]:
+    def _masked_properties(self, type_: TableType) -> frozenset[str]:
         return frozenset() if self.is_unrestricted else self._state.visibility.of(type_).masked
 
     @contextmanager

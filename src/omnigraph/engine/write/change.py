@@ -77,7 +77,7 @@ class TypeChange:
         return None if self.origin is None else int(self.origin.numbers[row].as_py())
 
     @classmethod
-    def removing(cls, type_: TableType, ids: frozenset[str]) -> TypeChange:
+    def removal(cls, type_: TableType, ids: frozenset[str]) -> TypeChange:
         return cls(type_, rows_schema(type_).empty_table(), deleted=ids)
 
     def staging_job(self, staging: Staging) -> StagingJob:
@@ -143,7 +143,7 @@ class RequestDigest:
         except RecursionError:
             raise BadRequestError("a parameter of the request is nested too deeply") from None
 
-    def watching(self, pieces: bytes | Iterable[bytes]) -> bytes | Iterable[bytes]:
+    def watch(self, pieces: bytes | Iterable[bytes]) -> bytes | Iterable[bytes]:
         """The same input, whose bytes become part of the digest as they are read."""
         return self._watch(pieces) if isinstance(pieces, bytes) else map(self._watch, pieces)
 

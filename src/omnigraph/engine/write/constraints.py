@@ -323,9 +323,9 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
     tally = pc.value_counts(sources)
     counts = dict(zip(tally.field("values").to_pylist(), tally.field("counts").to_pylist(), strict=True))
     broken = {
-        source: found
+        source: breach
         for source in touched
-        if source not in gone and (found := _broken_bound(edge.cardinality, counts.get(source, 0))) is not None
+        if source not in gone and (breach := _broken_bound(edge.cardinality, counts.get(source, 0))) is not None
     }
     written = _rows_by_source(change, broken) if broken else {}
     for source, (sentence, bound) in broken.items():

@@ -48,7 +48,7 @@ class OnWriteVectors:
     every: bool = False
     _known: dict[int, dict[str, NDArray[np.float32]]] = field(default_factory=dict)
 
-    def computing(self, attempt: Callable[[], Outcome]) -> Outcome:
+    def compute_for(self, attempt: Callable[[], Outcome]) -> Outcome:
         """What the attempt gives, made again whenever it needs vectors. It holds nothing while they are computed."""
         while True:
             try:
@@ -72,8 +72,8 @@ class OnWriteVectors:
         targets = {key: list(self._targets(each)) for key, each in declared.items()}
         missing: dict[int, dict[str, None]] = {}
         for prop, _, texts in chain.from_iterable(targets.values()):
-            known = self._known.get(prop.type.dimension or 0, {})
-            wanted = (text for text in texts if text not in known)
+            vectors = self._known.get(prop.type.dimension or 0, {})
+            wanted = (text for text in texts if text not in vectors)
             missing.setdefault(prop.type.dimension or 0, {}).update(dict.fromkeys(wanted))
         if any(missing.values()):
             raise _TextsWantedError({dimension: list(texts) for dimension, texts in missing.items() if texts})
@@ -81,8 +81,8 @@ class OnWriteVectors:
         for key, each in declared.items():
             rows = each.rows
             for prop, where, texts in targets[key]:
-                known = self._known[prop.type.dimension or 0]
-                rows = with_vectors(rows, prop.column, where, np.stack([known[text] for text in texts]))
+                vectors = self._known[prop.type.dimension or 0]
+                rows = with_vectors(rows, prop.column, where, np.stack([vectors[text] for text in texts]))
             filled[key] = replace(each, rows=rows)
         return GraphChange(filled)
 

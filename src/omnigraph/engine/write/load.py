@@ -100,7 +100,7 @@ def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
     """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
     attempt = _Load(workspace, request, OnWriteVectors(workspace.embedder, workspace.limits, request.embed))
-    published = attempt.vectors.computing(attempt.run)
+    published = attempt.vectors.compute_for(attempt.run)
     if published is None:
         nothing = attempt.details(DecodedInput({}, lost=LostValues() if request.grammar is Grammar.LENIENT else None))
         return _receipt(nothing, branch=request.branch.strip(), actor_id=request.actor, commit=None)
@@ -173,7 +173,7 @@ class _Load:
         values, so they are typed by the schema of that commit, which took them."""
         if not isinstance(self.request.input, RowInput):
             digest = self._new_digest()
-            pieces = digest.watching(self.request.input())
+            pieces = digest.watch(self.request.input())
             if not isinstance(pieces, bytes):
                 deque(pieces, maxlen=0)
             return digest.text
@@ -235,7 +235,7 @@ class _Load:
         else:
             data = request.input()
             if digest is not None:
-                data = digest.watching(data)
+                data = digest.watch(data)
             decoded = decode(data, catalog, request.grammar, limits=limits, mint=mint)
         if digest is not None:
             self._digest = digest.text
@@ -286,11 +286,11 @@ def _refuse_existing_ids(txn: publish.WriteTxn, change: GraphChange, minted: pa.
     """Append is a strict insert. Ids that this load generated are new by construction."""
     snapshot = txn.snapshot
 
-    def taken(type_change: TypeChange) -> set[str]:
+    def stored_ids(type_change: TypeChange) -> set[str]:
         explicit = type_change.ids.filter(pc.invert(pc.is_in(type_change.ids, value_set=minted)))
         return snapshot.table(type_change.type_key).existing_ids(explicit.to_pylist())
 
     changes = [change.by_type[key] for key in sorted(change.by_type)]
-    for type_change, existing in zip(changes, txn.root.workers.map(taken, changes), strict=True):
+    for type_change, existing in zip(changes, txn.root.workers.map(stored_ids, changes), strict=True):
         if existing:
             raise taken_id(type_change.type_key, min(existing))

@@ -73,7 +73,7 @@ def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
     intent = request.intent
     run = _Mutation(workspace, request, intent, OnWriteVectors(workspace.embedder, workspace.limits))
-    published = run.vectors.computing(lambda: workspace.commit(request.branch, run.prepare, intent))
+    published = run.vectors.compute_for(lambda: workspace.commit(request.branch, run.prepare, intent))
     if published is None:
         if request.if_commit is not None:
             # Nothing is published that would notice a moved head, so it is looked at once more.
@@ -198,8 +198,8 @@ class _InsertsAndUpdates:
     def run(self, statements: Sequence[ir.WriteStatement]) -> None:
         catalog = self.txn.snapshot.catalog
         numbered = list(enumerate(statements, start=1))
-        found = [(number, statement) for number, statement in numbered if isinstance(statement, ir.UpdateNodes)]
-        updates = {number: _condition(update, self.values, catalog) for number, update in found}
+        numbered_updates = [(number, each) for number, each in numbered if isinstance(each, ir.UpdateNodes)]
+        updates = {number: _condition(update, self.values, catalog) for number, update in numbered_updates}
         stored = StoredRows(self.txn, updates.values(), self.limits)
         for number, statement in numbered:
             match statement:
@@ -248,7 +248,7 @@ class _InsertsAndUpdates:
         assigned = self._assigned_row(update, number)
         pending = self._pending_of(update.type)
         self.tables_read.add(update.type.type_key)
-        rows = self.visibility.visible_matches(update.type, stored.matching(condition, pending.stored_columns))
+        rows = self.visibility.visible_matches(update.type, stored.select(condition, pending.stored_columns))
         rows = rows.filter(pc.invert(pending.holds(rows.column("id"))))
         self.affected_nodes += pending.update(condition, rows, assigned, number)
         refuse_beyond(self.limits, update.type, len(pending), pending.nbytes(self.limits.bytes))
@@ -300,7 +300,7 @@ class _Deletes:
         stored = StoredRows(self.txn, conditions)
         cascades: dict[str, EdgeType] = {}
         for delete, condition in zip(deletes, conditions, strict=True):
-            matched = self.visibility.visible_matches(delete.type, stored.matching(condition, ["id"]))
+            matched = self.visibility.visible_matches(delete.type, stored.select(condition, ["id"]))
             self._removed[delete.type.type_key].update(matched.column("id").to_pylist())
             if isinstance(delete, ir.DeleteNodes) and matched.num_rows:
                 cascades |= {edge.type_key: edge for edge in delete.cascades}
@@ -314,7 +314,7 @@ class _Deletes:
     def change(self) -> GraphChange:
         catalog = self.txn.snapshot.catalog
         removed = {key: ids for key, ids in self._removed.items() if ids}
-        return GraphChange.of(*(TypeChange.removing(catalog.type_named(k), frozenset(v)) for k, v in removed.items()))
+        return GraphChange.of(*(TypeChange.removal(catalog.type_named(k), frozenset(v)) for k, v in removed.items()))
 
     def _incident(self, edge: EdgeType) -> set[str]:
         table = self.txn.snapshot.table(edge.type_key)

@@ -163,16 +163,16 @@ class StoredRows:
             if value is not None:
                 self._sought[condition.type.type_key, column].append(value)
 
-    def matching(self, condition: Condition, columns: Sequence[str]) -> pa.Table:
+    def select(self, condition: Condition, columns: Sequence[str]) -> pa.Table:
         """The matching rows. Raises ResourceLimitError as soon as they are more than the limits allow."""
         table = self._txn.snapshot.table(condition.type.type_key)
         if condition.never_holds or not table.state.rows:
             return _no_rows(table, columns)
         column, value = condition.lookup()
         if value is not None and len(self._sought[condition.type.type_key, column]) > 1:
-            found = self._look_up_together(condition.type, column, columns)
-            if found is not None:
-                rows, by_value = found
+            lookup = self._look_up_together(condition.type, column, columns)
+            if lookup is not None:
+                rows, by_value = lookup
                 return rows.take(pa.array(by_value.get(value, []), pa.int64())).select(columns)
         # Tested a batch at a time, so that a large table costs no more memory than what matches.
         read = list(dict.fromkeys((*columns, condition.column)))
@@ -273,7 +273,7 @@ class PendingRows:
 
     def update(self, condition: Condition, stored: pa.Table, assigned: pa.Table, statement: int) -> int:
         """Give `assigned` (one row) to every pending row that matches and to all `stored` rows; how many that are."""
-        pending = self._matching(condition)
+        pending = self._select_pending(condition)
         arrived = self._mark(stored, pa.array(np.full(stored.num_rows, statement)), kept=True)
         matched = pa.concat_tables([pending, arrived])
         columns = dict(zip(matched.column_names, matched.columns, strict=True))
@@ -309,15 +309,15 @@ class PendingRows:
 
     def _by_id(self) -> dict[str, int]:
         """The position of the row of each id, the last written last."""
-        known = self._rows_by_id
+        positions = self._rows_by_id
         for part in range(self._parts_by_id, len(self._parts)):
             for row, entity_id in enumerate(self._parts[part].column("id").to_pylist(), start=self._starts[part]):
-                known.pop(entity_id, None)
-                known[entity_id] = row
+                positions.pop(entity_id, None)
+                positions[entity_id] = row
         self._parts_by_id = len(self._parts)
-        return known
+        return positions
 
-    def _matching(self, condition: Condition) -> pa.Table:
+    def _select_pending(self, condition: Condition) -> pa.Table:
         """The pending rows that a condition holds for, in the order in which they were written."""
         if (wanted := condition.sought_id) is not None:
             row = self._by_id().get(wanted)
@@ -343,9 +343,9 @@ class PendingRows:
 
     def _mark(self, rows: pa.Table, statements: pa.Array, *, kept: bool) -> pa.Table:
         """Rows with their marks, and with placeholders for the blob cells that rows from the store keep."""
-        given = set(rows.column_names)
+        names = set(rows.column_names)
         columns = [
-            rows.column(field.name).cast(field.type) if field.name in given else pa.nulls(rows.num_rows, field.type)
+            rows.column(field.name).cast(field.type) if field.name in names else pa.nulls(rows.num_rows, field.type)
             for field in self._schema
         ]
         marks = [pa.array(np.full(rows.num_rows, kept)) for _ in self._blobs]

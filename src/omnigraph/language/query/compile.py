@@ -193,8 +193,8 @@ class CompiledFile:
             for query in self.queries:
                 if query.name == name:
                     return query
-            known = [query.name for query in self.queries]
-            hint = did_you_mean(name, known) or (f"the source has: {', '.join(known)}" if known else "")
+            options = [query.name for query in self.queries]
+            hint = did_you_mean(name, options) or (f"the source has: {', '.join(options)}" if options else "")
             raise BadRequestError(f"query '{name}' not found" + (f"; {hint}" if hint else ""))
         if not self.queries:
             raise BadRequestError("the source holds no query")

@@ -126,8 +126,8 @@ class _Printer(Layout):
         offset = query.parameters[-1].at.end
         for comment in self._comments:
             if offset <= comment.start:
-                if (found := self._text.find(")", offset, comment.start)) >= 0:
-                    return found + 1
+                if (parenthesis := self._text.find(")", offset, comment.start)) >= 0:
+                    return parenthesis + 1
                 offset = comment.end
         return self._text.index(")", offset) + 1
 

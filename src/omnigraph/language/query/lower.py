@@ -118,18 +118,18 @@ def _predicates(clauses: Iterable[resolved.Clause]) -> Iterator[ir.Predicate]:
 
 def _variables_in(clauses: Iterable[resolved.Clause]) -> set[str]:
     """Every variable that the clauses of a negation speak of, at any depth."""
-    found: set[str] = set()
+    variables: set[str] = set()
     for clause in clauses:
         match clause:
             case resolved.Binding():
-                found.add(clause.variable)
+                variables.add(clause.variable)
             case resolved.Traversal():
-                found |= {clause.source, clause.destination}
+                variables |= {clause.source, clause.destination}
             case resolved.Filter(predicate=ir.Compare() | ir.TextMatch() as predicate):
-                found |= ir.predicate_variables(predicate)
+                variables |= ir.predicate_variables(predicate)
             case resolved.Negation():
-                found |= _variables_in(clause.clauses)
-    return found
+                variables |= _variables_in(clause.clauses)
+    return variables
 
 
 class _Group:
@@ -255,7 +255,7 @@ def lower_query(query: resolved.Query, source: SourceText) -> ir.Plan:
         else _lower_writes(query, query.body, findings)
     )
     if plan is None:
-        raise CompileError(findings.found)
+        raise CompileError(findings.diagnostics)
     return plan
 
 
@@ -269,7 +269,7 @@ def _lower_writes(query: resolved.Query, writes: resolved.Writes, findings: Diag
     for statement in writes.statements:
         for message, at in _refusals(statement):
             findings.report(UNSUPPORTED, message, at)
-    if findings.found:
+    if findings.diagnostics:
         return None
     return ir.WritePlan(query.name, query.parameters, tuple(statement.plan for statement in writes.statements))
 
@@ -318,7 +318,7 @@ class _Read:
         ranking = self._ranking()
         keys = self._sort_keys(ranking)
         self._check_fused_scores(ranking)
-        if self._findings.found:
+        if self._findings.diagnostics:
             return None
         return ir.ReadPlan(
             self._query.name,
@@ -335,15 +335,15 @@ class _Read:
             if isinstance(ranking, ir.NearestRank) and not keys:
                 rows = self._best_nodes(rows, ranking)
             grouped = ir.Aggregate(rows, tuple(columns))
-            return self._limited(ir.Sort(grouped, tuple(keys), ()) if keys else grouped)
+            return self._limit(ir.Sort(grouped, tuple(keys), ()) if keys else grouped)
         if keys:
             # Ties are broken by every named variable, in the order of the names of their id columns.
             variables = sorted((*self._body.nodes, *self._body.edges), key=lambda variable: f"{variable}.id")
             rows = ir.Sort(rows, tuple(keys), tuple(variables))
         values = tuple(ir.Column(c.name, c.value) for c in columns if not isinstance(c.value, ir.AggregateValue))
-        return ir.Project(self._limited(rows), values)
+        return ir.Project(self._limit(rows), values)
 
-    def _limited(self, rows: ir.ReadOperator) -> ir.ReadOperator:
+    def _limit(self, rows: ir.ReadOperator) -> ir.ReadOperator:
         return rows if self._body.limit is None else ir.Limit(rows, self._body.limit)
 
     def _match_rows(self, ranking: ir.Ranking | None) -> ir.ReadOperator:
@@ -431,12 +431,12 @@ class _Read:
         return self._unsortable(reason, key.at)
 
     def _output_value(self, name: OutputName, ranking: ir.Ranking | None) -> ir.Value | None:
-        found = self._projection_named(name.name)
-        if found is None:
+        column = self._projection_named(name.name)
+        if column is None:
             suggestion = did_you_mean(name.name, [projection.name for projection in self._body.projections])
             self._findings.report(UNSUPPORTED, f"alias '{name.name}' not found", name.at, suggestion=suggestion)
             return None
-        index, projection = found
+        index, projection = column
         value = projection.value
         if isinstance(value, Refused):
             return None  # reported as a projection

@@ -41,19 +41,19 @@ class _UnfitError(Exception):
 
 
 def bind_parameters(
-    parameters: Sequence[QueryParameter], given: object, *, now_millis: int, host: Host = Host.NATIVE
+    parameters: Sequence[QueryParameter], arguments: object, *, now_millis: int, host: Host = Host.NATIVE
 ) -> dict[str, BoundValue]:
     """The value of every declared parameter, of undeclared keys as they come, and of `now()`.
 
     Date and DateTime stay texts, which are read where they are used. Omitted nullable parameters are null.
     """
-    if given is None:
-        given = {}
-    if not isinstance(given, Mapping):
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, Mapping):
         raise BadRequestError("params must be a JSON object")
     declared = {parameter.name: parameter.type for parameter in parameters}
     bound: dict[str, BoundValue] = {}
-    for key, value in given.items():
+    for key, value in arguments.items():
         try:
             expected = declared.get(key)
             bound[key] = _infer(value) if expected is None else _coerce(value, expected, host)
@@ -69,14 +69,14 @@ def bind_parameters(
     return bound
 
 
-def _undeclared_hint(missing: str, given: Set[str]) -> str:
+def _undeclared_hint(missing: str, names: Set[str]) -> str:
     """What was given beside a missing parameter, which may be the same under another name."""
-    if not given:
+    if not names:
         return ""
-    near = next((name for name in sorted(given) if did_you_mean(name, [missing])), None)
+    near = next((name for name in sorted(names) if did_you_mean(name, [missing])), None)
     if near is not None:
         return f"; '{near}' is given and not declared: did you mean '{missing}'?"
-    return f"; given and not declared: {', '.join(sorted(given)[:_MOST_NAMED])}"
+    return f"; given and not declared: {', '.join(sorted(names)[:_MOST_NAMED])}"
 
 
 def _coerce(value: object, expected: PropertyType, host: Host) -> BoundValue:

@@ -23,7 +23,7 @@ class Refused(Struct, frozen=True):
     reason: str
     at: TextSpan
 
-    def typed(self, type_: PropertyType) -> Refused:
+    def with_type(self, type_: PropertyType) -> Refused:
         """The refusal of something larger, of another type, for the same reason."""
         return Refused(type_, self.reason, self.at)
 

@@ -95,12 +95,10 @@ class TypeVisibility:
     def rows_of(self, variable: str) -> RowFilter:
         """The filter of the rows, about the node or edge that a variable of a plan is bound to."""
 
-        def renamed(value: ir.Value) -> ir.Value:
+        def rename(value: ir.Value) -> ir.Value:
             return replace(value, variable=variable) if isinstance(value, ir.PropertyValue) else value
 
-        return map_comparisons(
-            self.rows, lambda test: ir.Compare(renamed(test.left), test.operator, renamed(test.right))
-        )
+        return map_comparisons(self.rows, lambda test: ir.Compare(rename(test.left), test.operator, rename(test.right)))
 
 
 @dataclass(frozen=True)
@@ -144,8 +142,8 @@ class Visibility:
         with another type, is null there as far as a filter can tell, so the comparison is not true. Rules can't name
         what the schema has dropped, so restricted actors don't see it.
         """
-        if (known := self._on.get(catalog.digest)) is not None:
-            return known
+        if (cached := self._on.get(catalog.digest)) is not None:
+            return cached
         if len(self._on) >= _MOST_SCHEMAS:
             self._on.clear()
         by_birth = {_birth(visibility.type): visibility for visibility in self.types.values()}
@@ -194,7 +192,7 @@ def _birth(declared: NodeType | EdgeType | Property) -> tuple[object, ...]:
 def _transpose(visibility: TypeVisibility, type_: NodeType | EdgeType) -> TypeVisibility:
     by_birth = {_birth(prop): prop for prop in type_.property_list}
 
-    def moved(value: ir.Value) -> ir.Value | None:
+    def move(value: ir.Value) -> ir.Value | None:
         if not isinstance(value, ir.PropertyValue):
             return value
         prop = by_birth.get(_birth(value.prop)) or type_.properties.get(value.prop.name)
@@ -203,7 +201,7 @@ def _transpose(visibility: TypeVisibility, type_: NodeType | EdgeType) -> TypeVi
         return ir.PropertyValue(value.variable, type_, prop)
 
     def change(test: ir.Compare) -> RowFilter:
-        left, right = moved(test.left), moved(test.right)
+        left, right = move(test.left), move(test.right)
         return NO_ROW if left is None or right is None else ir.Compare(left, test.operator, right)
 
     masked_births = {_birth(prop) for prop in visibility.type.property_list if prop.name in visibility.masked}
@@ -215,14 +213,14 @@ def _without_dropped(visibility: TypeVisibility, schema: Catalog) -> TypeVisibil
     """The visibility without parts that a schema has numbered and does not have: they were dropped since, or belong to
     a branch whose schema went another way. What has a later number is new, and shown until a rule names it."""
     types: Mapping[str, NodeType | EdgeType] = schema.nodes if visibility.type.kind == "node" else schema.edges
-    same = (known for known in types.values() if _birth(known) == _birth(visibility.type))
-    known = next(same, None) or types.get(visibility.type.name)
-    if known is None:
+    same = (type_ for type_ in types.values() if _birth(type_) == _birth(visibility.type))
+    type_ = next(same, None) or types.get(visibility.type.name)
+    if type_ is None:
         return visibility if visibility.type.id >= schema.next_id else TypeVisibility(visibility.type, NO_ROW)
-    births = {_birth(prop) for prop in known.property_list}
+    births = {_birth(prop) for prop in type_.property_list}
     dropped = {
         prop.name
         for prop in visibility.type.property_list
-        if prop.id < schema.next_id and _birth(prop) not in births and prop.name not in known.properties
+        if prop.id < schema.next_id and _birth(prop) not in births and prop.name not in type_.properties
     }
     return TypeVisibility(visibility.type, visibility.rows, with_vectors(visibility.type, visibility.masked | dropped))

@@ -110,7 +110,7 @@ def describe_unexpected(
         return ("string is not closed" if token[0] == '"' else "comment is not closed"), None
     # Enough of a token to recognise it; the caret points at the rest.
     shown = token if len(token) <= _LONGEST_TOKEN else f"{token[:_LONGEST_TOKEN]}…"
-    found = "the end of the file" if token.type == END and not token else f"'{shown}'"
+    description = "the end of the file" if token.type == END and not token else f"'{shown}'"
     remedy = _foreign_syntax_hint(token, list(map(str, before)), list(map(str, after)), accepted)
     rest = set(accepted)
     phrases: list[str] = []
@@ -119,7 +119,7 @@ def describe_unexpected(
             rest -= group
             phrases.append(phrase)
     phrases += sorted(_PHRASES.get(name, f"'{name.lower()}'") for name in rest)
-    return f"expected {one_of(phrases)}, found {found}", remedy or _way_out(token, before, after, accepted)
+    return f"expected {one_of(phrases)}, found {description}", remedy or _way_out(token, before, after, accepted)
 
 
 def _foreign_syntax_hint(

@@ -39,7 +39,7 @@ def read_type_annotations(type_: Annotated, annotations: Sequence[ast.Annotation
             )
             report(f"@{name} on {type_.kind} type '{type_.name}' {where}", annotation.at)
         elif name in _BODY_ONLY or name == "card":
-            report(_misplaced(name), annotation.at)
+            report(_misplacement(name), annotation.at)
         elif name not in ("description", "instruction", "rename_from"):
             custom.append(_custom(annotation))
     return replace(
@@ -103,7 +103,7 @@ class _PropertyReader:
         elif name == "instruction":
             self._refuse(annotation, "is only supported on node and edge types; use @description for a property")
         elif name in _BODY_ONLY or name == "card":
-            self.report(_misplaced(name), annotation.at)
+            self.report(_misplacement(name), annotation.at)
         elif name not in ("description", "rename_from"):
             self.custom.append(_custom(annotation))
 
@@ -165,8 +165,8 @@ class _PropertyReader:
                     return
                 on_write = argument.text == "true"
             else:
-                known = "(only 'model' is supported), besides on_write=true"
-                self._refuse(annotation, f"has unknown argument '{key}=' {known}")
+                options = "(only 'model' is supported), besides on_write=true"
+                self._refuse(annotation, f"has unknown argument '{key}=' {options}")
                 return
         self.embed = catalog.EmbedSource(value.text, model, on_write)
         self.embed_at = value.at
@@ -174,11 +174,11 @@ class _PropertyReader:
     def _read_metric(self, annotation: ast.Annotation) -> None:
         if not self._is_for_a_vector(annotation):
             return
-        known = [metric.value for metric in catalog.Metric]
+        metrics = [metric.value for metric in catalog.Metric]
         value = annotation.value
-        if value is None or annotation.kwargs or value.text not in known:
-            near = did_you_mean(value.text, known) if value is not None else None
-            message = f"@metric on '{self.subject}' takes one of " + ", ".join(f'"{metric}"' for metric in known)
+        if value is None or annotation.kwargs or value.text not in metrics:
+            near = did_you_mean(value.text, metrics) if value is not None else None
+            message = f"@metric on '{self.subject}' takes one of " + ", ".join(f'"{metric}"' for metric in metrics)
             self.report(message, annotation.at, near)
             return
         self.metric = catalog.Metric(value.text)
@@ -199,7 +199,7 @@ def inline_problem(rule: catalog.InlineRule, type_: PropertyType) -> str | None:
 
 def read_rename_from(annotations: Sequence[ast.Annotation], subject: str, report: Report) -> Name | None:
     """The migration hint of a declaration."""
-    found: Name | None = None
+    hint: Name | None = None
     for annotation in annotations:
         if annotation.name != "rename_from":
             continue
@@ -208,11 +208,11 @@ def read_rename_from(annotations: Sequence[ast.Annotation], subject: str, report
             report(f"@rename_from on '{subject}' requires one non-empty name", annotation.at)
         elif annotation.kwargs:
             report(f"@rename_from on '{subject}' takes no named arguments", annotation.at)
-        elif found is not None:
+        elif hint is not None:
             report(f"'{subject}' declares @rename_from multiple times", annotation.at)
         else:
-            found = Name(value.text, at=value.at)
-    return found
+            hint = Name(value.text, at=value.at)
+    return hint
 
 
 def _single_text(annotations: Sequence[ast.Annotation], name: str, subject: str, report: Report) -> str | None:
@@ -235,5 +235,5 @@ def _custom(annotation: ast.Annotation) -> catalog.Annotation:
     )
 
 
-def _misplaced(name: str) -> str:
+def _misplacement(name: str) -> str:
     return MISPLACED_CARD if name == "card" else f"@{name} is a body rule of a node: write {_BODY_ONLY[name]}"

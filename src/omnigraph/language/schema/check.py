@@ -223,11 +223,11 @@ class _Declarer:
             if name in unreadable:
                 continue
             if name in own:
-                given, at = own[name].meaning.type, own[name].name.at
+                type_, at = own[name].meaning.type, own[name].name.at
                 for interface in interfaces:
                     wanted = self.interfaces[interface].properties[name].meaning.type
-                    if given != wanted:
-                        message = f"'{node.text}.{name}' has type {given}, but interface '{interface}' declares it as"
+                    if type_ != wanted:
+                        message = f"'{node.text}.{name}' has type {type_}, but interface '{interface}' declares it as"
                         self._error(f"{message} {wanted}", at)
                 effective[name] = own[name].join(tuple(interfaces), injected=False)
             elif self._agree(node, name, interfaces):

@@ -103,9 +103,9 @@ class TypeRules:
         if column.text in SYSTEM_COLUMNS[self.kind]:
             self.report(f"@{rule} on '{self.owner}' can't name the system column '{column.text}'", column.at)
             return None
-        known = [*self.properties, *(_EDGE_RULE_COLUMNS if self.kind == "edge" else ())]
+        columns = [*self.properties, *(_EDGE_RULE_COLUMNS if self.kind == "edge" else ())]
         endpoint = {"from": "src", "to": "dst"}.get(column.text) if self.kind == "edge" else None
-        suggestion = f"did you mean '{endpoint}'?" if endpoint else did_you_mean(column.text, known)
+        suggestion = f"did you mean '{endpoint}'?" if endpoint else did_you_mean(column.text, columns)
         self.report(f"@{rule} on '{self.owner}' references unknown property '{column.text}'", column.at, suggestion)
         return None
 

@@ -32,7 +32,7 @@ class Allocator:
         self.schema = schema
         self.creating = accepted is None
         self.accepted = accepted if accepted is not None else EMPTY_CATALOG
-        self.known: dict[_TypeKey, AnyType] = {(t.kind, t.name): t for t in self.accepted.types()}
+        self.by_key: dict[_TypeKey, AnyType] = {(t.kind, t.name): t for t in self.accepted.types()}
         self.errors = DiagnosticSink(schema.source)
         self.notes = DiagnosticSink(schema.source)
         self.next_id = self.accepted.next_id
@@ -49,7 +49,7 @@ class Allocator:
             if not isinstance(type_, InterfaceType) and type_.table_incarnation == UNIDENTIFIED:
                 types[key] = replace(type_, table_incarnation=self._fresh())
         self.errors.raise_if_any()
-        return [types[t.key] for t in self.schema.types], self.next_id, tuple(self.notes.found)
+        return [types[t.key] for t in self.schema.types], self.next_id, tuple(self.notes.diagnostics)
 
     def _fresh(self) -> int:
         allocated = self.next_id
@@ -58,13 +58,13 @@ class Allocator:
 
     def _match_types(self, ordered: Sequence[DeclaredType]) -> dict[_TypeKey, AnyType]:
         """By name first; a hint is asked only where no accepted declaration has the name."""
-        origins = {declared.key: self.known[declared.key] for declared in ordered if declared.key in self.known}
+        origins = {declared.key: self.by_key[declared.key] for declared in ordered if declared.key in self.by_key}
         consumed = set(origins)
         for declared in ordered:
             hint = declared.rename_from
             if hint is None:
                 continue
-            if self.creating or declared.key in self.known:
+            if self.creating or declared.key in self.by_key:
                 self._note_inert(declared.name.text, hint)
                 continue
             origin = self._hinted_type(declared, hint)
@@ -78,14 +78,14 @@ class Allocator:
         return origins
 
     def _hinted_type(self, declared: DeclaredType, hint: Name) -> AnyType | None:
-        origin = self.known.get((declared.kind, hint.text))
+        origin = self.by_key.get((declared.kind, hint.text))
         if origin is not None:
             return origin
-        others = [kind for kind, name in self.known if name == hint.text]
+        others = [kind for kind, name in self.by_key if name == hint.text]
         if others:
             self._refuse(hint, f"can't rename {others[0]} '{hint.text}' across declaration kinds")
         else:
-            same_kind = [name for kind, name in self.known if kind == declared.kind]
+            same_kind = [name for kind, name in self.by_key if kind == declared.kind]
             self._refuse(hint, f"no accepted declaration has that name: '{hint.text}'", same_kind)
         return None
 
@@ -140,7 +140,7 @@ class Allocator:
     ) -> Property | None:
         source = origin.properties.get(hint.text)
         if source is None:
-            elsewhere = [t.name for t in self.known.values() if hint.text in t.properties]
+            elsewhere = [t.name for t in self.by_key.values() if hint.text in t.properties]
             where = (
                 f"; a property can't be moved from '{elsewhere[0]}'" if elsewhere and not prop.meaning.injected else ""
             )
@@ -152,9 +152,9 @@ class Allocator:
             return None
         return source
 
-    def _refuse(self, hint: Name, why: str, known: Iterable[str] = ()) -> None:
+    def _refuse(self, hint: Name, why: str, candidates: Iterable[str] = ()) -> None:
         message = f"@rename_from can't be followed: {why}"
-        self.errors.report(RENAME_ERROR, message, hint.at, suggestion=did_you_mean(hint.text, known))
+        self.errors.report(RENAME_ERROR, message, hint.at, suggestion=did_you_mean(hint.text, candidates))
 
     def _note_inert(self, subject: str, hint: Name) -> None:
         why = "there is nothing to rename in a new graph" if self.creating else "the name already exists"

@@ -152,9 +152,9 @@ class _Planner:
 
     def _plan_properties(self, old: AnyType, new: AnyType, changed: _Rules) -> Iterator[SchemaStep]:
         current, gone = _match_by_id(old.property_list, new.property_list)
-        for prop, known in current:
-            if known is not None:
-                yield from self._plan_property(old, known, new, prop, changed)
+        for prop, old_prop in current:
+            if old_prop is not None:
+                yield from self._plan_property(old, old_prop, new, prop, changed)
             elif prop.type.nullable:
                 yield AddProperty(new.kind, new.name, prop.name, type_output(prop.type))
             else:

@@ -53,11 +53,11 @@ _RULE_FORMS = {
 _WORD = re.compile(r'@?\w+|"+')
 
 
-def explain_missing_head(found: str) -> tuple[str, str | None]:
+def explain_missing_head(text: str) -> tuple[str, str | None]:
     """Text before the first declaration, and a near keyword."""
-    if found.startswith("*"):
+    if text.startswith("*"):
         return "the comment is never closed", None
-    word = _WORD.match(found)
+    word = _WORD.match(text)
     suggestion = did_you_mean(word.group(), ("interface", "node", "edge")) if word else None
     return "expected a declaration: 'interface', 'node' or 'edge'", suggestion
 
@@ -72,17 +72,17 @@ def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> tup
             message = f"the declaration ends too early, expected {_list_expected(expected)}"
         return message, TextSpan(last - 1, last), None
     word = _WORD.match(structure, offset, end)
-    found = word.group() if word else structure[offset]
-    if found.startswith("*"):
+    token = word.group() if word else structure[offset]
+    if token.startswith("*"):
         return "the comment is never closed", TextSpan(offset, offset + 2), None
-    if isinstance(error, UnexpectedCharacters) and found.startswith('"'):
+    if isinstance(error, UnexpectedCharacters) and token.startswith('"'):
         return "the string is never closed", TextSpan(offset, offset + 1), None
-    at = TextSpan(offset, offset + len(found))
+    at = TextSpan(offset, offset + len(token))
     rule = _OPEN_RULE.search(structure, start, offset)
     if rule is not None and (misused := _misused_rule(rule, structure, start, end, expected)) is not None:
         return misused, TextSpan(rule.start(), max(at.end, rule.end())), None
-    shown = "a string" if found.startswith('"') else f"'{found}'"
-    return f"unexpected {shown}, expected {_list_expected(expected)}", at, _suggest(found, expected)
+    shown = "a string" if token.startswith('"') else f"'{token}'"
+    return f"unexpected {shown}, expected {_list_expected(expected)}", at, _suggest(token, expected)
 
 
 def _misused_rule(rule: re.Match[str], structure: str, start: int, end: int, expected: set[str]) -> str | None:
@@ -118,11 +118,11 @@ def _list_expected(expected: set[str]) -> str:
     return one_of(names or [_EXPECTED["$END"]])
 
 
-def _suggest(found: str, expected: set[str]) -> str | None:
+def _suggest(token: str, expected: set[str]) -> str | None:
     if "TYPE_NAME" in expected and "ENUM" in expected:
-        return did_you_mean(found, [*SCALAR_NAMES, "Vector", "enum"])
-    if "TYPE_NAME" in expected and found[0].islower():
-        return f"did you mean '{found[0].upper()}{found[1:]}'?"
+        return did_you_mean(token, [*SCALAR_NAMES, "Vector", "enum"])
+    if "TYPE_NAME" in expected and token[0].islower():
+        return f"did you mean '{token[0].upper()}{token[1:]}'?"
     if "IMPLEMENTS" in expected:
-        return did_you_mean(found, ["implements"])
+        return did_you_mean(token, ["implements"])
     return None

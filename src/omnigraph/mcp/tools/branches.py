@@ -102,9 +102,9 @@ def _heads(call: Toolcall, source: str, target: str) -> tuple[str, str]:
     return head_of(call.graph, source), head_of(call.graph, target)
 
 
-def _read_resolutions(given: dict[str, Any] | None) -> Resolutions:
+def _read_resolutions(resolutions: dict[str, Any] | None) -> Resolutions:
     try:
-        return NO_RESOLUTIONS if given is None else Resolutions.from_dict(given)
+        return NO_RESOLUTIONS if resolutions is None else Resolutions.from_dict(resolutions)
     except (AttributeError, TypeError):
         raise BadRequestError(
             "resolutions must be {kinds: {kind: side}, entities: [{type_key, entity_id, take}]}"

@@ -16,7 +16,7 @@ from omnigraph.errors import BadRequestError, EmbeddingError, NotFoundError, Pol
 from omnigraph.language.catalog import Catalog, EdgeType, IndexKind, NodeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import FLOATS, Scalar
-from omnigraph.mcp.graph import Rows, reading
+from omnigraph.mcp.graph import Rows, open_cursor
 from omnigraph.mcp.guide import readable, traversal_name
 from omnigraph.mcp.tool import Branch, PinnedPoint, Result, Snapshot, Toolcall, TypeName, tool
 
@@ -62,13 +62,13 @@ def readable_properties(type_: TableType, wanted: Iterable[str] | None = None) -
 
 
 def property_of(type_: TableType, name: str) -> Property:
-    found = type_.properties.get(name)
-    if found is None:
+    prop = type_.properties.get(name)
+    if prop is None:
         hint = did_you_mean(name, type_.properties)
         raise BadRequestError(
             f"{type_.kind} type '{type_.name}' has no property '{name}'" + (f"; {hint}" if hint else "")
         )
-    return found
+    return prop
 
 
 # Search
@@ -147,16 +147,16 @@ def hops_from(catalog: Catalog, type_: NodeType, edge: str | None, direction: st
     if edge is not None:
         chosen = catalog.edge_named(edge)
         if chosen is None or chosen not in touching:
-            known = ", ".join(traversal_name(each) for each in touching) or "none"
-            raise BadRequestError(f"no edge type '{edge}' touches '{type_.name}'; those that do: {known}")
+            names = ", ".join(traversal_name(each) for each in touching) or "none"
+            raise BadRequestError(f"no edge type '{edge}' touches '{type_.name}'; those that do: {names}")
         touching = (chosen,)
-    found = []
+    hops = []
     for each in touching:
         if each.from_type == type_.name and direction != "in":
-            found.append(Hop(each, "out"))
+            hops.append(Hop(each, "out"))
         if each.to_type == type_.name and direction != "out":
-            found.append(Hop(each, "in"))
-    return found
+            hops.append(Hop(each, "in"))
+    return hops
 
 
 def neighbours_query(
@@ -207,22 +207,22 @@ def entity(
     """One node or edge by its type and id, with every property."""
     point = PinnedPoint.of(branch, snapshot).pin(call.graph)
     type_ = point.catalog(call.graph).type_named(type)
-    found = _find_entity(call, type_, id, point)
+    record = _find_entity(call, type_, id, point)
     if properties is not None:
         chosen = [*type_.system_columns, *readable_properties(type_, properties)]
-        found = {name: found[name] for name in chosen}
+        record = {name: record[name] for name in chosen}
     head = {"commit": point.commit, "type": type_.type_key}
-    page = call.page(head, "entities", [readable(type_, found, properties or ())])
+    page = call.page(head, "entities", [readable(type_, record, properties or ())])
     (members,) = page.pop("entities")
     return {**page, "entity": members}
 
 
 def _find_entity(call: Toolcall, type_: TableType, entity_id: str, point: PinnedPoint) -> dict[str, Any]:
     """An entity in export form. A remote graph says by an error that there is none, an embedded one by None."""
-    found = call.graph.entity(type_.type_key, entity_id, **point.keywords)
-    if found is None:
+    record = call.graph.entity(type_.type_key, entity_id, **point.keywords)
+    if record is None:
         raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{entity_id}'; search for it, or query")
-    return found
+    return record
 
 
 @tool("Neighbours of a node")
@@ -247,9 +247,9 @@ def neighbours(
         raise BadRequestError(f"'{type_.name}' is an edge type; entity shows what an edge connects")
     hops = hops_from(catalog, type_, edge, direction)
     node = readable(type_, _find_entity(call, type_, id, point))
-    found = (neighbour for hop in hops for neighbour in _over(call, type_, node, hop, catalog.nodes[hop.other], point))
+    entries = (each for hop in hops for each in _over(call, type_, node, hop, catalog.nodes[hop.other], point))
     head = {"commit": point.commit, "node": {"type": type_.name, "id": node["id"]}}
-    return call.page(head, "neighbours", found, lambda: point.pins)
+    return call.page(head, "neighbours", entries, lambda: point.pins)
 
 
 def _over(
@@ -262,8 +262,8 @@ def _over(
         return neighbours_query(type_, node, hop, of_node if whole else (), of_edge if whole else ())
 
     written, rows, masked = _stream(call, point, write)
-    with reading(rows) as found:
-        for row in found:
+    with open_cursor(rows) as cursor:
+        for row in cursor:
             if row["self"] != node["id"]:
                 continue
             members: dict[str, Any] = {"edge": traversal_name(hop.edge), "direction": hop.direction}
@@ -271,16 +271,16 @@ def _over(
             values = {} if masked else {name: row[f"e{number}"] for number, name in enumerate(of_edge)}
             if on_edge := {name: value for name, value in values.items() if value is not None}:
                 members["edge_properties"] = on_edge
-            known = _visible(call, other, row["other"], point, of_node) if masked else written.properties(row)
-            yield {**members, "properties": known}
+            properties = _visible(call, other, row["other"], point, of_node) if masked else written.properties(row)
+            yield {**members, "properties": properties}
 
 
 def _visible(
     call: Toolcall, type_: NodeType, entity_id: str, point: PinnedPoint, properties: Sequence[str]
 ) -> dict[str, Any]:
     """The properties of an entity that the actor may see, without nulls."""
-    found = _find_entity(call, type_, entity_id, point)
-    return readable(type_, {name: found[name] for name in properties}, properties, nulls=False)
+    record = _find_entity(call, type_, entity_id, point)
+    return readable(type_, {name: record[name] for name in properties}, properties, nulls=False)
 
 
 @tool("Search")
@@ -329,9 +329,9 @@ def _hits(
         point = point.at(call.graph, commit)
 
     def hit(row: dict[str, Any]) -> dict[str, Any]:
-        known = _visible(call, type_, row["hit"], point, properties) if masked else written.properties(row)
-        return {"id": row["hit"], "score": row["score"], "properties": known}
+        values = _visible(call, type_, row["hit"], point, properties) if masked else written.properties(row)
+        return {"id": row["hit"], "score": row["score"], "properties": values}
 
     head = {"commit": commit, "type": type_.name, "ranked_by": ranking}
-    with reading(rows) as found:
-        return call.page(head, "hits", map(hit, found), lambda: point.at(call.graph, commit).pins)
+    with open_cursor(rows) as cursor:
+        return call.page(head, "hits", map(hit, cursor), lambda: point.at(call.graph, commit).pins)

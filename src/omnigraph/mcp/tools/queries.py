@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from omnigraph.api import wire
-from omnigraph.mcp.graph import Rows, reading
+from omnigraph.mcp.graph import Rows, open_cursor
 from omnigraph.mcp.guide import GUIDE, summary
 from omnigraph.mcp.tool import (
     Branch,
@@ -86,8 +86,8 @@ def page_of_rows(call: Toolcall, point: PinnedPoint, rows: Rows) -> Result:
     """The rows that fit, and the commit that they, and all pages after them, are read from."""
     commit = rows.graph_commit_id
     head = {"commit": commit, "columns": list(rows.columns)}
-    with reading(point.check(rows)) as found:
-        return call.page(head, "rows", found, lambda: point.at(call.graph, commit).pins)
+    with open_cursor(point.check(rows)) as cursor:
+        return call.page(head, "rows", cursor, lambda: point.at(call.graph, commit).pins)
 
 
 @tool("Change a branch", writes=True, destructive=True)

@@ -111,39 +111,39 @@ CandidateKeys: TypeAlias = Hashes | None
 
 # The hashes of one check go through the driver to every task that reads rows: eight megabytes at most.
 _MOST_CANDIDATES: Final = 1 << 20
-_FOUND: Final = pa.schema([("hashes", pa.binary())])
+_CANDIDATES: Final = pa.schema([("hashes", pa.binary())])
 
 
 def crowded_keys(spark: SparkSession, scans: Sequence[TableScan], key: Sequence[str], most: int) -> DataFrame:
     """Keys that may be held by more than `most` rows of these scans."""
     lanes = [Lane(str(number), scan, tuple(key), hashed=True) for number, scan in enumerate(scans)]
 
-    def found(rows: Mapping[str, pa.Table]) -> Hashes:
+    def frequent(rows: Mapping[str, pa.Table]) -> Hashes:
         return frequent_hashes(np.concatenate([table.column(HASH).to_numpy() for table in rows.values()]), most)
 
-    return candidates(spark, lanes, found)
+    return candidates(spark, lanes, frequent)
 
 
 def candidates(
-    spark: SparkSession, lanes: Sequence[Lane], found: Callable[[Mapping[str, pa.Table]], Hashes]
+    spark: SparkSession, lanes: Sequence[Lane], select: Callable[[Mapping[str, pa.Table]], Hashes]
 ) -> DataFrame:
-    """The hashes that `found` returns for each bucket of an exchange."""
+    """The hashes that `select` returns for each bucket of an exchange."""
     share = _MOST_CANDIDATES // bucket_count(lanes)
-    return exchange(spark, lanes, lambda rows: _pack_hashes(found(rows), share), _FOUND)
+    return exchange(spark, lanes, lambda rows: _pack_hashes(select(rows), share), _CANDIDATES)
 
 
-def candidates_by_task(spark: SparkSession, tasks: int, found: Callable[[int], Hashes]) -> DataFrame:
-    """The hashes that `found` returns in each of a number of tasks."""
+def candidates_by_task(spark: SparkSession, tasks: int, select: Callable[[int], Hashes]) -> DataFrame:
+    """The hashes that `select` returns in each of a number of tasks."""
     if not tasks:
-        return spark.createDataFrame([], spark_schema(_FOUND))
+        return spark.createDataFrame([], spark_schema(_CANDIDATES))
     share = _MOST_CANDIDATES // tasks
-    return on_executors(spark, tasks, lambda number: _pack_hashes(found(number), share), spark_schema(_FOUND))
+    return on_executors(spark, tasks, lambda number: _pack_hashes(select(number), share), spark_schema(_CANDIDATES))
 
 
 def _pack_hashes(hashes: Hashes, share: int) -> Iterator[pa.RecordBatch]:
     """Hashes as one cell; null for more of them than the share of a task."""
     if len(hashes):
-        yield pa.record_batch([[hashes.tobytes() if len(hashes) <= share else None]], schema=_FOUND)
+        yield pa.record_batch([[hashes.tobytes() if len(hashes) <= share else None]], schema=_CANDIDATES)
 
 
 def candidate_keys(frames: Sequence[DataFrame]) -> list[CandidateKeys]:
@@ -154,4 +154,4 @@ def candidate_keys(frames: Sequence[DataFrame]) -> list[CandidateKeys]:
     cells: list[list[bytes | None]] = [[] for _ in frames]
     for row in whole.collect():
         cells[row["number"]].append(row["hashes"])
-    return [None if None in found else np.frombuffer(b"".join(filter(None, found)), np.uint64) for found in cells]
+    return [None if None in parts else np.frombuffer(b"".join(filter(None, parts)), np.uint64) for parts in cells]

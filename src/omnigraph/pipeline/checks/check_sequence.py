@@ -80,8 +80,8 @@ class CheckSequence:
     def _with_candidates(self, rules: Sequence[Sequence[Check]]) -> list[list[OpenCheck]]:
         """Per rule the checks that have candidates, with the candidates."""
         frames = [check.candidates for rule in rules for check in rule if check.candidates is not None]
-        found = iter(candidate_keys(frames))
-        checks = [[(check, None if check.candidates is None else next(found)) for check in rule] for rule in rules]
+        candidates = iter(candidate_keys(frames))
+        checks = [[(check, None if check.candidates is None else next(candidates)) for check in rule] for rule in rules]
         return [[(check, keys) for check, keys in rule if keys is None or len(keys)] for rule in checks]
 
     def _check_ids(self, opened: Sequence[OpenCheck]) -> bool:
@@ -120,7 +120,7 @@ class CheckSequence:
 
     @property
     def _rules(self) -> tuple[Callable[[], list[Check]], ...]:
-        return (self._shared_values, self._dangling, self._outside_cardinality)
+        return (self._shared_values, self._endpoint_checks, self._outside_cardinality)
 
     def _met_ids(self, key: str) -> Check:
         merges = self.pipeline.mode is LoadMode.MERGE
@@ -130,22 +130,22 @@ class CheckSequence:
         types = [self.tables.by_key[key].type for key in sorted(self.tables.by_key)]
         return [rules.shared_values(self.tables, t.type_key, members) for t in types for members in t.uniques]
 
-    def _dangling(self) -> list[Check]:
+    def _endpoint_checks(self) -> list[Check]:
         edges = [edge.type for edge in self.tables.types("edge") if isinstance(edge.type, EdgeType)]
-        return [rules.dangling(self.tables, edge) for edge in edges]
+        return [rules.dangling_edges(self.tables, edge) for edge in edges]
 
     def _outside_cardinality(self) -> list[Check]:
         checks = [rules.outside_cardinality(self.tables, edge.key) for edge in self.tables.types("edge")]
         return [check for check in checks if check is not None]
 
-    def _reject(self, found: DataFrame) -> int:
+    def _reject(self, violations: DataFrame) -> int:
         """Take out the rows, of any types, that break a rule: each once, with all of its violations."""
         # Of an edge that has neither of its nodes, `src` comes before `dst`.
         problems = F.sort_array(F.collect_set(F.struct("property", "reason", "rule")), asc=False).alias("problems")
-        found = self.keep(found.groupBy("type", PLACE).agg(problems))
-        counts = {row[0]: row[1] for row in found.groupBy("type").count().collect()}
+        rows = self.keep(violations.groupBy("type", PLACE).agg(problems))
+        counts = {row[0]: row[1] for row in rows.groupBy("type").count().collect()}
         for key, count in sorted(counts.items()):
-            places = found.where(F.col("type") == key).drop("type")
+            places = rows.where(F.col("type") == key).drop("type")
             incoming = self.tables.by_key[key]
             records = EntityRecords.of(self.tables.txn.snapshot, incoming.type, incoming.all_rows)
             fragment, offset = F.shiftright(PLACE, OFFSET_BITS), F.col(PLACE).bitwiseAND((1 << OFFSET_BITS) - 1)

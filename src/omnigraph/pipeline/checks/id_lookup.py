@@ -86,7 +86,7 @@ class KnownIds:
         # A lookup prepares all ids of a bucket, so it should be worth that.
         self._enough = max(_LEAST_WAITING, 2 * sum(ids.nbytes for ids in self._ids))
 
-    def missing(self, values: Iterable[pa.Array]) -> Iterator[Hashes]:
+    def find_missing(self, values: Iterable[pa.Array]) -> Iterator[Hashes]:
         """Hashes of the values that are none of the ids; some may come more than once."""
         waiting: list[list[pa.Array]] = []
         size = 0
@@ -125,39 +125,39 @@ NodeIds: TypeAlias = Mapping[str, Sequence[TableScan]]
 def missing_endpoints(spark: SparkSession, edges: TableScan, ends: Ends, nodes: NodeIds) -> DataFrame:
     """Candidates for ids that edges end in and that no node has. `ends` is the node type of each end, `nodes` where the
     ids of a type are; an id may be found there twice."""
-    known = [scan for scans in nodes.values() for scan in scans]
-    if sum(scan.table.rows * scan.bytes_per_row() for scan in known) > _MOST_HELD:
+    id_scans = [scan for scans in nodes.values() for scan in scans]
+    if sum(scan.table.rows * scan.bytes_per_row() for scan in id_scans) > _MOST_HELD:
         return _missing_by_exchange(spark, edges, ends, nodes)
-    rows_per_task = max(_LEAST_EDGES, _EDGES_PER_ID * sum(scan.table.rows for scan in known))
+    rows_per_task = max(_LEAST_EDGES, _EDGES_PER_ID * sum(scan.table.rows for scan in id_scans))
     return _missing_by_lookup(spark, edges, edges.groups(rows_per_task), ends, nodes)
 
 
 def _missing_by_lookup(
     spark: SparkSession, edges: TableScan, groups: Sequence[tuple[int, ...]], ends: Ends, nodes: NodeIds
 ) -> DataFrame:
-    def missing(number: int) -> Hashes:
-        found: list[Hashes] = []
+    def find_missing(number: int) -> Hashes:
+        hashes: list[Hashes] = []
         for node, scans in nodes.items():
-            known = KnownIds([column for scan in scans for column in _columns(scan, scan.table.fragment_ids, ["id"])])
+            ids = KnownIds([column for scan in scans for column in _columns(scan, scan.table.fragment_ids, ["id"])])
             here = [end for end, name in ends.items() if name == node]
-            found += known.missing(_columns(edges, groups[number], here))
-        return every_hash(found)
+            hashes += ids.find_missing(_columns(edges, groups[number], here))
+        return every_hash(hashes)
 
-    return candidates_by_task(spark, len(groups), missing)
+    return candidates_by_task(spark, len(groups), find_missing)
 
 
 def _missing_by_exchange(spark: SparkSession, edges: TableScan, ends: Ends, nodes: NodeIds) -> DataFrame:
-    scans = {f"{node} {number}": scan for node, found in nodes.items() for number, scan in enumerate(found)}
+    scans = {f"{node} {number}": scan for node, id_scans in nodes.items() for number, scan in enumerate(id_scans)}
     lanes = [Lane(name, scan, ("id",)) for name, scan in scans.items()]
     lanes += [Lane(end, replace(edges, columns=(end,)), (end,)) for end in ends]
 
-    def missing(rows: Mapping[str, pa.Table]) -> Hashes:
+    def find_missing(rows: Mapping[str, pa.Table]) -> Hashes:
         def ids(node: str) -> pa.Array:
             return pa.concat_arrays([c for n in range(len(nodes[node])) for c in rows[f"{node} {n}"]["id"].chunks])
 
         return every_hash(unknown(rows[end][end], ids(node)) for end, node in ends.items())
 
-    return candidates(spark, lanes, missing)
+    return candidates(spark, lanes, find_missing)
 
 
 def _columns(scan: TableScan, fragments: Sequence[int], names: Sequence[str]) -> Iterator[pa.Array]:

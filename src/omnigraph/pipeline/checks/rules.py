@@ -47,13 +47,13 @@ class Check:
 def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) -> Check:
     """Rows of a type whose id comes in more than once or is stored already, each with its role. `repeats` and
     `taken_ids` select from them."""
-    new, old = tables.fresh(key, {"id": "id", **_key_columns(tables.by_key[key].type)}), tables.stored(key, ["id"])
+    new, old = tables.fresh(key, {"id": "id", **_key_columns(tables.by_key[key].type)}), tables.scan_stored(key, ["id"])
 
-    def violations(found: CandidateKeys) -> DataFrame:
+    def violations(keys: CandidateKeys) -> DataFrame:
         def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
             yield from id_lookup.met_ids(rows["new"], rows["stored"], keep_last=keep_last).to_batches()
 
-        lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in (("new", new), ("stored", old))]
+        lanes = [Lane(name, _among(scan, ["id"], keys), ("id",)) for name, scan in (("new", new), ("stored", old))]
         return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
 
     # A merge expects to meet most of what is stored, so almost every key would be a candidate.
@@ -91,16 +91,16 @@ def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) ->
             raise incomparable(type_, name)
     named = _columns(type_, members)
     columns, wanted = list(named.values()), {"id": "id", **named}
-    new, old = tables.fresh(key, wanted), tables.stored(key, wanted)
+    new, old = tables.fresh(key, wanted), tables.scan_stored(key, wanted)
 
-    def violations(found: CandidateKeys) -> DataFrame:
-        rows, stored = (tables.frame(_among(scan, columns, found)).dropna(subset=columns) for scan in (new, old))
+    def violations(keys: CandidateKeys) -> DataFrame:
+        rows, stored = (tables.frame(_among(scan, columns, keys)).dropna(subset=columns) for scan in (new, old))
         groups = rows.groupBy(*columns).agg(
             F.count("*").alias("times"), F.min(PLACE).alias("first"), F.min_by("id", PLACE).alias("holder")
         )
         kept = [PLACE, "holder", *wanted.values()]
         within = rows.join(groups.where("times > 1"), columns).where(F.col(PLACE) != F.col("first"))
-        holders = _staying(tables, key, stored).select(*columns, F.col("id").alias("holder"))
+        holders = _rows_that_stay(tables, key, stored).select(*columns, F.col("id").alias("holder"))
         once = (
             union_of([within.select(*kept), rows.join(holders, columns).select(*kept)])
             .groupBy(PLACE)
@@ -115,7 +115,7 @@ def _among(scan: TableScan, key: Sequence[str], candidates: CandidateKeys) -> Ta
     return scan if candidates is None else replace(scan, among=KeyFilter(tuple(key), candidates))
 
 
-def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
+def _rows_that_stay(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
     """Stored rows that no incoming row replaces."""
     return stored.join(tables.frame(tables.fresh(key, ["id"])).select("id"), "id", "left_anti")
 
@@ -123,18 +123,18 @@ def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
 # Ends of edges
 
 
-def dangling(tables: IncomingTables, edge: EdgeType) -> Check:
+def dangling_edges(tables: IncomingTables, edge: EdgeType) -> Check:
     """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
     ends = _ends(edge)
     edges = tables.fresh(edge.type_key, list(ends))
     nodes = {node: _node_ids(tables, node) for node in ends.values()}
 
-    def violations(found: CandidateKeys) -> DataFrame:
+    def violations(keys: CandidateKeys) -> DataFrame:
         broken = []
         for end, node in ends.items():
-            known = union_of([tables.frame(_among(scan, ["id"], found)).select("id") for scan in nodes[node]])
-            rows = tables.frame(_among(replace(edges, columns=(end,)), [end], found))
-            missing = rows.join(known.withColumnRenamed("id", end), end, "left_anti")
+            ids = union_of([tables.frame(_among(scan, ["id"], keys)).select("id") for scan in nodes[node]])
+            rows = tables.frame(_among(replace(edges, columns=(end,)), [end], keys))
+            missing = rows.join(ids.withColumnRenamed("id", end), end, "left_anti")
             values: dict[str, Column | str] = {"type": edge.name, "end": end, "node_id": F.col(end), "node": node}
             broken.append(_violations(edge.type_key, missing, Sentence.DANGLING_EDGE, end, **values))
         return union_of(broken)
@@ -160,15 +160,15 @@ def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
 
 def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> list[Row]:
     """The first committed edge, as its id and the id it ends in, that leads to no node of the run."""
-    edges, nodes = tables.committed(edge.type_key, ["id", end]), tables.fresh(f"node:{node}", ["id"])
+    edges, nodes = tables.scan_committed(edge.type_key, ["id", end]), tables.fresh(f"node:{node}", ["id"])
     asking = replace(edges, columns=(end,), places=False)
-    (found,) = candidate_keys(
+    (keys,) = candidate_keys(
         [missing_endpoints(tables.spark, asking, {end: node}, {node: [replace(nodes, places=False)]})]
     )
-    if found is not None and not len(found):
+    if keys is not None and not len(keys):
         return []
-    present = tables.frame(_among(nodes, ["id"], found)).select(F.col("id").alias(end))
-    orphans = tables.frame(_among(edges, [end], found)).join(present, end, "left_anti")
+    present = tables.frame(_among(nodes, ["id"], keys)).select(F.col("id").alias(end))
+    orphans = tables.frame(_among(edges, [end], keys)).join(present, end, "left_anti")
     return orphans.orderBy("id").select("id", end).limit(1).collect()
 
 
@@ -179,7 +179,7 @@ def _ends(edge: EdgeType) -> dict[str, str]:
 def _node_ids(tables: IncomingTables, node: str) -> list[TableScan]:
     """Ids of a node type in the graph as the run would leave it. May hold an id twice."""
     key = f"node:{node}"
-    return [replace(scan, places=False) for scan in (tables.fresh(key, ["id"]), tables.stored(key, ["id"]))]
+    return [replace(scan, places=False) for scan in (tables.fresh(key, ["id"]), tables.scan_stored(key, ["id"]))]
 
 
 # Cardinality
@@ -194,12 +194,12 @@ def outside_cardinality(tables: IncomingTables, key: str) -> Check | None:
         return None
 
     most, columns = edge.cardinality.maximum, ["id", "src"]
-    new, old = tables.fresh(key, columns), tables.stored(key, columns)
+    new, old = tables.fresh(key, columns), tables.scan_stored(key, columns)
 
-    def violations(found: CandidateKeys) -> DataFrame:
-        rows, stored = (tables.frame(_among(scan, ["src"], found)) for scan in (new, old))
+    def violations(keys: CandidateKeys) -> DataFrame:
+        rows, stored = (tables.frame(_among(scan, ["src"], keys)) for scan in (new, old))
         stored = stored.select("id", "src")
-        staying = _staying(tables, key, stored).groupBy("src").agg(F.count("*").alias("kept"))
+        staying = _rows_that_stay(tables, key, stored).groupBy("src").agg(F.count("*").alias("kept"))
         gained = rows.groupBy("src").agg(F.count("*").alias("gained"))
         totals = gained.join(staying, "src", "left").select("src", "gained", F.coalesce("kept", F.lit(0)).alias("kept"))
         counted = totals.withColumn("total", F.col("gained") + F.col("kept"))
@@ -227,7 +227,7 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
     few = counted.where(F.col("total") < least)
     gaining = _count_violations(edge, rows.join(few, "src"), Sentence.TOO_FEW_EDGES, least)
     if tables.by_key[edge.type_key].replaces:
-        before = tables.frame(tables.committed(edge.type_key, ["src"])).select("src").distinct()
+        before = tables.frame(tables.scan_committed(edge.type_key, ["src"])).select("src").distinct()
         lost = before.join(counted.select("src"), "src", "left_anti")
         nodes = union_of([tables.frame(scan) for scan in _node_ids(tables, edge.from_type)])
         lost = lost.join(nodes.withColumnRenamed("id", "src"), "src", "left_semi")
@@ -237,7 +237,7 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
             raise ConstraintError(Sentence.TOO_FEW_EDGES.rule, edge.type_key, "src", message=message)
         return gaining
     left = stored.withColumnRenamed("src", "left").join(rows, "id").where(F.col("left") != F.col("src"))
-    after = _staying(tables, edge.type_key, stored).groupBy("src").agg(F.count("*").alias("kept"))
+    after = _rows_that_stay(tables, edge.type_key, stored).groupBy("src").agg(F.count("*").alias("kept"))
     arriving = rows.groupBy("src").agg(F.count("*").alias("gained"))
     total = F.coalesce("kept", F.lit(0)) + F.coalesce("gained", F.lit(0))
     totals = after.join(arriving, "src", "full").select(F.col("src").alias("left"), total.alias("total"))

@@ -80,20 +80,20 @@ def embed_tasks(
     """The vectors to fill, by type key; by default with the configuration of the environment. A model that the schema
     records must be the configured one; this is reported before a missing key."""
     model, is_mock = model_from_environment(os.environ) if config is None else (config.model, config.is_mock)
-    found = []
+    vectors = []
     for step in steps:
         node = catalog.nodes[step.type_name]
         prop = node.properties[step.property]
         if prop.embed is None:
             raise BadRequestError(f"{node.name}.{prop.name} has no @embed source in the schema")
         check_model(model, node.name, prop, is_mock=is_mock)
-        found.append((node, prop, prop.embed.property))
-    if not found:
+        vectors.append((node, prop, prop.embed.property))
+    if not vectors:
         return {}
     used = config_from_environment(os.environ) if config is None else config
     variables = tuple((name, os.environ[name]) for name in CLIENT_VARIABLES if name in os.environ)
     tasks: dict[str, tuple[EmbedTask, ...]] = {}
-    for node, prop, source in found:
+    for node, prop, source in vectors:
         reason = None if prop.type.nullable else Sentence.NO_TEXT.text(property=prop.name, source=source)
         column = node.properties[source].column
         task = EmbedTask(column, prop.column, prop.type.dimension or 0, used, prop.name, reason, variables)

@@ -57,7 +57,7 @@ def explain(
         return PipelinePlan(
             pipeline=model.name,
             target=f"{display_path(workspace.uri)}, branch {model.branch}, mode {model.mode}",
-            sources={name: tuple(found) for name, found in columns.items()},
+            sources={name: tuple(column_names) for name, column_names in columns.items()},
             steps=tuple(step.what for step in steps),
             origins={name: f"{kind:<8} {place}".rstrip() for name, (kind, place) in origins.items()},
             plan=steps,

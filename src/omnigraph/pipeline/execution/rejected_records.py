@@ -35,8 +35,8 @@ def loose_record(type_: TableType, batch: pa.RecordBatch, row: int) -> str:
                 column = coerce_arrow(prop.type, cell)
                 cell = cell if column.unfit else column.array
             data[name] = _json_value(cell[0].as_py())
-        elif (given := _json_value(cell[0].as_py())) is not None or name != "id":
-            text = str(given) if isinstance(given, int) else given
+        elif (identifier := _json_value(cell[0].as_py())) is not None or name != "id":
+            text = str(identifier) if isinstance(identifier, int) else identifier
             (ends if type_.kind == "edge" and name in ("from", "to") else data)[name] = text
     return json.dumps(graph_record(type_, data, ends), ensure_ascii=False)
 

@@ -90,8 +90,8 @@ def _lines(batch: pa.RecordBatch | pa.Table, indexes: Mapping[str, RowIndex]) ->
     """The line of each rejected row. Runs where the files are: on an executor."""
     places = list(zip(batch.column("source").to_pylist(), batch.column("row").to_pylist(), strict=True))
     sources = {source for source, _ in places}
-    found = {source: indexes[source].lines(row for of, row in places if of == source) for source in sources}
-    return [found[source].get(row) for source, row in places]
+    lines = {source: indexes[source].lines(row for of, row in places if of == source) for source in sources}
+    return [lines[source].get(row) for source, row in places]
 
 
 def _sample(row: dict[str, Any], indexes: Mapping[str, RowIndex]) -> RejectedSample:
@@ -119,8 +119,8 @@ def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> 
 
 def too_many_rejected(text: str, source: str, row_index: Callable[[str], RowIndex]) -> ConstraintError | None:
     """The error behind a `TooManyRejectedError` of a task, within the text that Spark made of it; None without one."""
-    _, found, rest = text.partition(f"{TooManyRejectedError.__name__}: ")
-    if not found:
+    _, marker, rest = text.partition(f"{TooManyRejectedError.__name__}: ")
+    if not marker:
         return None
     index = row_index(source)
     row = {**json.loads(rest.split("\n", 1)[0]), "source": source, "record": None}
@@ -144,7 +144,7 @@ def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> Data
         for part in in_chunks(batches):
             lines = _lines(part, indexes)
             rows = ({**row, "line": line} for row, line in zip(part.to_pylist(), lines, strict=True))
-            resolved = [_sample(row, indexes).quarantined() for row in rows]
+            resolved = [_sample(row, indexes).quarantine_line() for row in rows]
             yield pa.RecordBatch.from_pylist(resolved, schema=_QUARANTINED)
 
     return rejected.coalesce(1).mapInArrow(resolve, spark_schema(_QUARANTINED))
@@ -175,7 +175,7 @@ class Stages:
     @contextmanager
     def stage(self, name: str, detail: str = "") -> Iterator[None]:
         began = monotonic()
-        self._listen(StageEvent.started(name, detail))
+        self._listen(StageEvent.start_of(name, detail))
         yield
         took = monotonic() - began
         self.seconds[name] = self.seconds.get(name, 0.0) + took

@@ -98,7 +98,7 @@ def require_permission(workspace: Workspace, actor: str | None, branch: str) -> 
     """The workspace as an actor may load it, and that actor. Callers check this before Spark starts, so that a caller
     who may not write learns it at once."""
     author = workspace.author(actor)
-    allowed = workspace.acting(PolicyAction.CHANGE, branch)
+    allowed = workspace.for_action(PolicyAction.CHANGE, branch)
     allowed.require(author, PolicyAction.CHANGE, branch)
     allowed.refuse_restricted("a pipeline")
     return allowed, author
@@ -269,21 +269,21 @@ class _Run:
         tables = (txn.base.schema, *sorted(state.path for state in txn.base.tables.values()))
         if tables in self._ingested:
             return self._ingested[tables]
-        found = self._ingested[tables] = Ingested(WrittenFragments(txn))
+        ingested = self._ingested[tables] = Ingested(WrittenFragments(txn))
         check_against(self.model, txn.snapshot.catalog)
         for order, (label, source, mapping) in enumerate(self._inputs()):
             with self.stages.stage("write", label):
                 outcomes = self._outcomes(txn, label, source, mapping)
                 try:
-                    found.add(self._keep(outcomes), order, source)
+                    ingested.add(self._keep(outcomes), order, source)
                 except (PySparkException, Py4JJavaError) as error:
                     too_many = report.too_many_rejected(str(error), source, self.frames.row_index)
                     if too_many is None:
                         raise
                     raise too_many from None
-        if found.rejected:
-            self._refuse_now(found.rejected, found.rejections())
-        return found
+        if ingested.rejected:
+            self._refuse_now(ingested.rejected, ingested.rejections())
+        return ingested
 
     def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
         """The inputs to ingest: a label, a source, and its mapping, which graph records do not need. Of a source that

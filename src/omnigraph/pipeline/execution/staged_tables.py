@@ -39,11 +39,11 @@ class IncomingTables(StagedRun):
         """Incoming rows that are still in, with their places. Nothing when the run does not write the type."""
         return _scan(self.fresh_rows(key), columns)
 
-    def stored(self, key: str, columns: Columns) -> TableScan:
+    def scan_stored(self, key: str, columns: Columns) -> TableScan:
         """Rows of the captured head, with their places. Nothing when the run replaces the type."""
         return _scan(self.stored_rows(key), columns)
 
-    def committed(self, key: str, columns: Columns) -> TableScan:
+    def scan_committed(self, key: str, columns: Columns) -> TableScan:
         """Rows of the captured head, whatever the run does to the type."""
         return _scan(self.committed_rows(key), columns)
 

@@ -115,7 +115,7 @@ class CsvFiles:
             def of_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 return work(
                     batch
-                    for uri, pieces in groupby(_by_file(batches), lambda found: found[0])
+                    for uri, pieces in groupby(_by_file(batches), lambda pair: pair[0])
                     for batch in self._rows(by_uri[_key(uri)], (piece for _, piece in pieces), columns, bad=bad)
                 )
 
@@ -232,8 +232,8 @@ def _key(uri: str) -> str:
 
 def _size(text: str) -> int:
     """Bytes as Spark's settings give them: 128m, 134217728b."""
-    found = re.fullmatch(r"(\d+)\s*([bkmgt]?)i?b?", text.strip().lower())
-    return int(found[1]) << _UNITS[found[2]] if found else _PART_BYTES
+    match = re.fullmatch(r"(\d+)\s*([bkmgt]?)i?b?", text.strip().lower())
+    return int(match[1]) << _UNITS[match[2]] if match else _PART_BYTES
 
 
 _SELECTING: Final = frozenset(name.lower() for name in LISTING_OPTIONS)
@@ -250,11 +250,11 @@ def check_columns(pipeline: Pipeline) -> None:
         except BadRequestError as error:
             complaints.add(f"source:{source.name}", "P018", str(error))
             continue
-        known = {column.lower() for column in columns}
-        for mapping in (m for m in pipeline.mappings if known and m.source == source.name):
+        names = {column.lower() for column in columns}
+        for mapping in (m for m in pipeline.mappings if names and m.source == source.name):
             for name, expression in mapping.columns.items():
                 column = plain_column(expression)
-                if column is None or column.lower() in known:
+                if column is None or column.lower() in names:
                     continue
                 hint = did_you_mean(column, columns) or f"its columns are {', '.join(columns)}"
                 if column.startswith("_c") and column[2:].isdecimal():
@@ -273,11 +273,11 @@ def _columns(pipeline: Pipeline, source: Source) -> list[str]:
     if "://" in path:
         return []
     for file in _files(path):
-        found = InputFile(f"file:{file.absolute()}", file.stat().st_size, 0)
-        if not found.is_readable:
+        input_file = InputFile(f"file:{file.absolute()}", file.stat().st_size, 0)
+        if not input_file.is_readable:
             return []
         try:
-            header = CsvReader(found.pieces(), csv_dialect(source.options)).header
+            header = CsvReader(input_file.pieces(), csv_dialect(source.options)).header
         except BadRequestError as error:
             raise BadRequestError(f"{file}: {error}") from None
         if header:

@@ -55,32 +55,32 @@ class Digests:
 
     def of(self, files: Sequence[InputFile]) -> list[str]:
         before = [_identity(file) for file in files]
-        known = self.cache.find([name for name in before if name]) if self.cache else {}
-        missing = [n for n, name in enumerate(before) if name is None or name not in known]
+        cached = self.cache.find([name for name in before if name]) if self.cache else {}
+        missing = [n for n, name in enumerate(before) if name is None or name not in cached]
         began = time.time()
         made = dict(zip(missing, self._hash([files[n] for n in missing]), strict=True))
         if self.cache:
             settled = (n for n in missing if began - _last_change(files[n]) > self.settled_seconds)
             self.cache.keep({name: made[n] for n in settled if (name := before[n]) and name == _identity(files[n])})
-        return [made.get(n) or known[name or ""] for n, name in enumerate(before)]
+        return [made.get(n) or cached[name or ""] for n, name in enumerate(before)]
 
     def _hash(self, files: Sequence[InputFile]) -> list[str]:
         local = [n for n, file in enumerate(files) if file.path is not None]
         elsewhere = [n for n, file in enumerate(files) if file.path is None and file.size <= _LARGEST_VALUE]
         self.hashed_bytes += sum(files[n].size for n in (*local, *elsewhere))
         if sum(files[n].size for n in local) <= _HASHED_HERE:
-            found = {n: _digest(files[n]) for n in local}
+            by_number = {n: _digest(files[n]) for n in local}
         else:
             groups = consecutive_groups([files[n].size for n in local], _HASHED_PER_TASK)
             tasks = [partial(_digests, [files[local[n]] for n in group]) for group in groups]
             digests = " ".join(texts_of(self.spark, tasks)).split()
-            found = dict(zip(local, digests, strict=True))
+            by_number = dict(zip(local, digests, strict=True))
         if elsewhere:
             contents = self.spark.read.format("binaryFile").load([files[n].uri for n in elsewhere])
             by_uri: dict[str, str] = dict(contents.select("path", F.sha2("content", 256)).collect())
-            found |= {n: by_uri[files[n].uri] for n in elsewhere}
+            by_number |= {n: by_uri[files[n].uri] for n in elsewhere}
         # A large file of another store is known by its name, size and time alone.
-        return [found.get(n) or f"{file.uri} {file.modified}" for n, file in enumerate(files)]
+        return [by_number.get(n) or f"{file.uri} {file.modified}" for n, file in enumerate(files)]
 
 
 def _digests(files: Sequence[InputFile]) -> str:
@@ -127,13 +127,13 @@ class DigestCache:
         return cls(directory / "cache" / "digests.sqlite")
 
     def find(self, identities: Sequence[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(self._open()) as database:
             for identity in identities:
                 row = database.execute("select digest from digests where identity = ?", (identity,)).fetchone()
                 if row is not None:
-                    found[identity] = str(row[0])
-        return found
+                    digests[identity] = str(row[0])
+        return digests
 
     def keep(self, digests: Mapping[str, str]) -> None:
         with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(self._open()) as database:

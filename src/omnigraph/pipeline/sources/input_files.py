@@ -79,16 +79,16 @@ class InputFile:
     def lines_of_rows(self, rows: Collection[int], dialect: CsvDialect | None) -> dict[int, int]:
         """The line that each of these rows begins on. Rows are records of a CSV file, else lines that are not blank.
         The file is read up to the last of them."""
-        found: dict[int, int] = {}
+        line_of: dict[int, int] = {}
         wanted, before = set(rows), 0
         for lines in _first_lines(self, dialect):
             here = [row for row in wanted if row <= before + len(lines)]
-            found.update((row, int(lines[row - before - 1])) for row in here)
+            line_of.update((row, int(lines[row - before - 1])) for row in here)
             wanted.difference_update(here)
             before += len(lines)
             if not wanted:
                 break
-        return found
+        return line_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,9 @@ def list_files(spark: SparkSession, path: str, options: Mapping[str, str]) -> Li
     """The files that Spark would read for a path, directory or pattern. No content is read."""
     names = {name.lower() for name in LISTING_OPTIONS}
     reader = spark.read.format("binaryFile")
-    found = reader.options(**{name: value for name, value in options.items() if name.lower() in names}).load(path)
-    partition = tuple(field for field in found.schema.fields if field.name not in _LISTED)
-    rows = found.select(*_LISTED[:3], *(f"`{field.name}`" for field in partition)).collect()
+    frame = reader.options(**{name: value for name, value in options.items() if name.lower() in names}).load(path)
+    partition = tuple(field for field in frame.schema.fields if field.name not in _LISTED)
+    rows = frame.select(*_LISTED[:3], *(f"`{field.name}`" for field in partition)).collect()
     files = (InputFile(row[0], row[1], row[2].timestamp(), tuple(row[3:])) for row in rows)
     return Listing(tuple(sorted(files, key=lambda file: file.uri)), partition)
 
@@ -147,7 +147,7 @@ _REMEDIES: Final = {
 def csv_dialect(options: Mapping[str, str]) -> CsvDialect:
     """The dialect of the files of a source, or a BadRequestError for an option that can't be honoured."""
     spelled = {name.lower(): name for name in (*_OURS, *_FIXED, *LISTING_OPTIONS, "escape")}
-    given: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for option, value in options.items():
         name = spelled.get(option.lower())
         if name is None:
@@ -155,25 +155,25 @@ def csv_dialect(options: Mapping[str, str]) -> CsvDialect:
             raise BadRequestError(f"a CSV source has no option '{option}'; {hint}")
         if name in _FIXED and value.lower() not in _FIXED[name]:
             raise BadRequestError(f"a CSV source can't have {option}: {value!r}; {_REMEDIES[name]}")
-        given[name] = value
-    quote = given.get("quote", '"')
-    if (escape := given.get("escape", quote)) != quote:
+        settings[name] = value
+    quote = settings.get("quote", '"')
+    if (escape := settings.get("escape", quote)) != quote:
         raise BadRequestError(f"a CSV source can't have escape: {escape!r}; {_REMEDIES['escape']}")
-    if (header := given.get("header", "true").lower()) not in ("true", "false"):
+    if (header := settings.get("header", "true").lower()) not in ("true", "false"):
         raise BadRequestError(f"the CSV option header must be true or false, not '{header}'")
     dialect = CsvDialect(
-        delimiter=_either(given, _DELIMITER, ","),
+        delimiter=_either(settings, _DELIMITER, ","),
         quote=None if quote in ("", "\0") else quote,
         header=header == "true",
-        encoding=_either(given, _ENCODING, "utf-8"),
-        null=given.get("nullValue"),
+        encoding=_either(settings, _ENCODING, "utf-8"),
+        null=settings.get("nullValue"),
     )
     dialect.check()
     return dialect
 
 
-def _either(given: Mapping[str, str], names: tuple[str, str], default: str) -> str:
-    values = {given[name] for name in names if name in given}
+def _either(options: Mapping[str, str], names: tuple[str, str], default: str) -> str:
+    values = {options[name] for name in names if name in options}
     if len(values) > 1:
         raise BadRequestError(f"the CSV options {names[0]} and {names[1]} mean the same and differ")
     return next(iter(values), default).replace("\\t", "\t")

@@ -94,11 +94,11 @@ class RowIndex:
         for number, (path, row) in positions.items() if self.format in (CSV_FORMAT, _JSON_FORMAT) else ():
             if path is not None:
                 by_file.setdefault(path, {})[row] = number
-        found: dict[int, int] = {}
+        line_of: dict[int, int] = {}
         for path, rows in by_file.items():
             if os.path.isfile(path) and (file := InputFile(f"file:{path}", os.path.getsize(path), 0)).is_readable:
-                found.update((rows[row], line) for row, line in file.lines_of_rows(rows, self.dialect).items())
-        return found
+                line_of.update((rows[row], line) for row, line in file.lines_of_rows(rows, self.dialect).items())
+        return line_of
 
     def position(self, number: int) -> tuple[str | None, int]:
         """The file of a row and its number there; its number in the source, where it has no files."""
@@ -140,17 +140,17 @@ class SourceFrames:
         frame = _number_rows(self._needed_rows(mapping))
         internal = [F.col(f"`{name}`") for name in INTERNAL_COLUMNS if name in frame.columns]
         # Errors of an expression name the columns that its author knows.
-        known = self._frames[mapping.source].drop(*INTERNAL_COLUMNS)
+        source_frame = self._frames[mapping.source].drop(*INTERNAL_COLUMNS)
         with spark_errors(f"{mapping.type_key}: where"):
             if mapping.where is not None:
-                known.where(mapping.where)
+                source_frame.where(mapping.where)
                 kept = F.expr(f"({mapping.where})")
                 corrupt = CORRUPT_COLUMN in frame.columns
                 frame = frame.where(kept | F.col(f"`{CORRUPT_COLUMN}`").isNotNull() if corrupt else kept)
         columns = []
         for name, expression in mapping.columns.items():
             with spark_errors(f"{mapping.type_key}.{name}: '{expression}'"):
-                known.select(F.expr(expression))  # names the expression that is wrong, not just the mapping
+                source_frame.select(F.expr(expression))  # names the expression that is wrong, not just the mapping
             columns.append(F.expr(expression).alias(name))
         with spark_errors(mapping.type_key):
             return frame.select(*internal, *columns)

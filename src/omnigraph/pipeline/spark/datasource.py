@@ -90,8 +90,8 @@ class OmnigraphDataSource(ds.DataSource):
         return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
 
     def _sink(self, overwrite: bool) -> Sink:
-        given = self.options.get("mode")
-        mode = LoadMode.OVERWRITE if overwrite else load_mode(given) if given else LoadMode.APPEND
+        mode_name = self.options.get("mode")
+        mode = LoadMode.OVERWRITE if overwrite else load_mode(mode_name) if mode_name else LoadMode.APPEND
         with self._graph().open() as workspace:
             state = workspace.snapshot(self._branch())
             type_ = state.catalog.type_named(self._option("type"))

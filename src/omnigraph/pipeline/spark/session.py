@@ -54,9 +54,9 @@ _LOCAL_DEFAULTS: Final[dict[str, str]] = {
 
 
 @contextmanager
-def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | None = None) -> Iterator[SparkSession]:
+def spark_session(settings: SparkSettings, app_name: str, spark: SparkSession | None = None) -> Iterator[SparkSession]:
     """A session for the length of a run. The caller's session, or one that was active before, is left running."""
-    active = given or (SparkSession.getActiveSession() if settings.remote is None else None)
+    active = spark or (SparkSession.getActiveSession() if settings.remote is None else None)
     if active is not None:
         try:
             yield active
@@ -67,11 +67,11 @@ def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | 
         return
     # Only a local start is waited for: a server that does not answer may be interrupted at once.
     with _hold_interrupts() if _remote_address(settings) is None else nullcontext():
-        spark = start_session(settings, app_name)
+        session = start_session(settings, app_name)
     try:
-        yield spark
+        yield session
     finally:
-        spark.stop()
+        session.stop()
 
 
 @contextmanager
@@ -103,9 +103,9 @@ def _is_not_an_interrupt(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
-def current_session(given: SparkSession | None = None) -> SparkSession:
+def current_session(spark: SparkSession | None = None) -> SparkSession:
     """The session to read with: the caller's, the active one, or a new local one that lives as long as the process."""
-    return given or SparkSession.getActiveSession() or start_session(SparkSettings(), "omnigraph")
+    return spark or SparkSession.getActiveSession() or start_session(SparkSettings(), "omnigraph")
 
 
 def start_session(settings: SparkSettings, app_name: str) -> SparkSession:

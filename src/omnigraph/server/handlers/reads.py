@@ -233,7 +233,7 @@ def list_commits(call: Call) -> AnyResponse:
 
 @handles("getCommit")
 def get_commit(call: Call) -> AnyResponse:
-    workspace = call.workspace.acting(PolicyAction.READ)
+    workspace = call.workspace.for_action(PolicyAction.READ)
     return json_response(receipt_of(workspace.commit_entry(call.path["commit_id"].strip())))
 
 
@@ -273,7 +273,7 @@ def list_queries(call: Call) -> AnyResponse:
 @handles("listPipelines")
 def list_pipelines(call: Call) -> AnyResponse:
     """An actor who may read main sees them; a last run is shown to those who may read its branch."""
-    workspace, served = call.workspace.acting(PolicyAction.READ, MAIN), call.served
+    workspace, served = call.workspace.for_action(PolicyAction.READ, MAIN), call.served
     by_branch: defaultdict[str, list[str]] = defaultdict(list)
     for pipeline in served.pipelines:
         by_branch[pipeline.branch].append(pipeline.name)
@@ -318,10 +318,10 @@ def delivery(headers: Mapping[str, str], tag: str, length: int, *, is_head: bool
 
 def _part(header: str, length: int) -> tuple[int, int] | None:
     """The range as start and end; None for one that is malformed, which HTTP says to ignore."""
-    found = _RANGE.fullmatch(header)
-    if found is None or not (found[1] or found[2]):
+    match = _RANGE.fullmatch(header)
+    if match is None or not (match[1] or match[2]):
         return None
-    first, last = (int(number) if number else None for number in found.groups())
+    first, last = (int(number) if number else None for number in match.groups())
     if (first or 0) > _LARGEST_NUMBER or (last or 0) >= _LARGEST_NUMBER:
         return None
     if first is None:
@@ -345,8 +345,8 @@ def get_blob(call: Call) -> AnyResponse:
         point = ReadPoint.of(parameters).normalize()
     except BadRequestError as error:
         raise BadRequestError(f"{call.route.bad_parameters}: {error}") from None
-    found = blob_in(call.served.graph._workspace, call.state(point), cell, point)
-    content, snapshot = found.content, {SNAPSHOT_HEADER: found.resolved_target}
+    blob = blob_in(call.served.graph._workspace, call.state(point), cell, point)
+    content, snapshot = blob.content, {SNAPSHOT_HEADER: blob.resolved_target}
     if not isinstance(content, ExternalBlob):
         return _managed_response(call, content, snapshot)
     if content.offset or content.length is not None:

@@ -120,9 +120,9 @@ def _parameters(route: Route, components: dict[str, Any]) -> list[dict[str, Any]
     names = [part.strip("{}") for part in route.full_path.split("/") if part.startswith("{")]
     parameters = [_parameter(name, "path", text, required=True) for name in names]
     if route.parameters is not None:
-        found = wire.schema_components([route.parameters])
-        own = found.pop(wire.wire_name(route.parameters))
-        components.update(found)
+        schemas = wire.schema_components([route.parameters])
+        own = schemas.pop(wire.wire_name(route.parameters))
+        components.update(schemas)
         required = own.get("required", ())
         for name, schema in own["properties"].items():
             parameters.append(_parameter(name, "query", _without_null(schema), required=name in required))

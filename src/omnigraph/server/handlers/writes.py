@@ -94,7 +94,7 @@ def _mutate(call: Call, if_commit: str | None) -> AnyResponse:
 
 
 def _run_mutation(call: Call, request: MutationRequest) -> AnyResponse:
-    workspace = call.workspace.acting(PolicyAction.CHANGE, request.branch)
+    workspace = call.workspace.for_action(PolicyAction.CHANGE, request.branch)
     size = size_of(request.source) + len(msgspec.json.encode(request.params or {}))
     return _receipt_response(call, run_write(call, size, lambda: run_mutation(workspace, request)))
 
@@ -132,7 +132,7 @@ def _earlier_invocation(call: Call, if_commit: str | None) -> AnyResponse | None
         return None
     target = branch_name(request.branch)
     try:
-        workspace = call.workspace.acting(PolicyAction.CHANGE, target)
+        workspace = call.workspace.for_action(PolicyAction.CHANGE, target)
         receipt = earlier_receipt(workspace, _stored_mutation(call, "", target, if_commit))
     except (errors.BranchNotFoundError, errors.IdempotencyKeyReusedError, errors.PolicyError):
         return None  # the caller has to know that the query is not there
@@ -237,8 +237,8 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
     except errors.BranchNotFoundError:
         exists = False
     if not exists and source is not None:
-        graph = graph._allowed(PolicyAction.BRANCH_CREATE, source, target)
-    graph = graph._allowed(PolicyAction.CHANGE, target)
+        graph = graph._allow(PolicyAction.BRANCH_CREATE, source, target)
+    graph = graph._allow(PolicyAction.CHANGE, target)
     if not exists and source is None and call.idempotency_key is None:
         raise errors.BranchNotFoundError(target, HOW_TO_CREATE)
     # Without a base it may be a repeat, whose branch was deleted since.

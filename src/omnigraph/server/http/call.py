@@ -130,7 +130,7 @@ class Call:
 
     def require(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Graph:
         """The graph for one operation that the actor may do; for operations that wait for admission after that."""
-        return self.graph._allowed(action, branch, target_branch)
+        return self.graph._allow(action, branch, target_branch)
 
     def require_of_server(self, action: PolicyAction) -> None:
         """Raise unless the actor may do this with the server itself, which is a scope of its own."""
@@ -175,7 +175,7 @@ class Call:
         """
         point = point.normalize()
         if point.snapshot is None:
-            workspace = self.workspace.acting(action, point.branch if of_branch else None)
+            workspace = self.workspace.for_action(action, point.branch if of_branch else None)
             return workspace.read(lambda state: read(self._recent_enough(point, state)), point)
         state = self.workspace.state_at(point, action)
         if not immutable or state.visibility.reads_the_clock:

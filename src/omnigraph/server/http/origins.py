@@ -99,14 +99,14 @@ def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
 @lru_cache(_REMEMBERED_HOSTS)
 def host_name(host: str) -> str | None:
     """The name in a `Host` header in lower case, without its port; None if it is malformed."""
-    found = _HOST.fullmatch(host)
-    if found is None:
+    match = _HOST.fullmatch(host)
+    if match is None:
         return None
-    name: str = found["v6"] or found["name"]
+    name: str = match["v6"] or match["name"]
     try:
         address = ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
-        return None if found["v6"] else name.lower().removesuffix(".")
+        return None if match["v6"] else name.lower().removesuffix(".")
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
 

@@ -71,8 +71,8 @@ class Exchange:
         """Whether some of the request may still be on its way."""
         self.awaits_go_ahead = self.headers.get("expect", "").lower() == "100-continue"
         """Whether the client waits for `100 Continue` before it sends its body."""
-        given = self.headers.get(REQUEST_ID_HEADER.lower(), "")
-        self.request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        header = self.headers.get(REQUEST_ID_HEADER.lower(), "")
+        self.request_id = header if _REQUEST_ID.fullmatch(header) else secrets.token_hex(8)
         self.record = RequestRecord(self.request_id, self.method)
         self._began = time.perf_counter()
         self._receive = receive
@@ -235,20 +235,20 @@ def decode_parameters(route: Route, query_string: bytes) -> Any:
     except ValueError:
         form = f"the query string must be URL-encoded UTF-8, with at most {_MOST_PARAMETERS} parameters"
         raise BadRequestError(f"{route.bad_parameters}: {form}") from None
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     kinds = _kinds(cast(Hashable, shape))
     for name, text in pairs:
         kind = kinds.get(name)
         if kind is tuple:
-            given.setdefault(name, []).append(text)
-        elif name in given and kind is not None:
+            parameters.setdefault(name, []).append(text)
+        elif name in parameters and kind is not None:
             raise BadRequestError(f"{route.bad_parameters}: '{name}' is given twice")
         elif kind is int and _INTEGER.fullmatch(text):
-            given[name] = int(text)
+            parameters[name] = int(text)
         else:  # any other text stays a text, which the decoder refuses where a number or a boolean is expected
-            given[name] = _TRUTH.get(text.lower(), text) if kind is bool else text
+            parameters[name] = _TRUTH.get(text.lower(), text) if kind is bool else text
     try:
-        return wire.convert(given, shape)
+        return wire.convert(parameters, shape)
     except BadRequestError as error:
         raise BadRequestError(f"{route.bad_parameters}: {str(error).partition(': ')[2]}") from None
 

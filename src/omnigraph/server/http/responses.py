@@ -139,12 +139,12 @@ def _parse_tags(header: str) -> list[tuple[bool, str]]:
     """The tags of a list, each with whether it is weak. A malformed list has none."""
     text, tags, at = header.strip(), [], 0
     while at < len(text):
-        found = _ITEM.match(text, at)
-        if found is None:
+        match = _ITEM.match(text, at)
+        if match is None:
             return []
-        if found[2] is not None:
-            tags.append((found[1] is not None, found[2]))
-        at = found.end()
+        if match[2] is not None:
+            tags.append((match[1] is not None, match[2]))
+        at = match.end()
     return tags
 
 

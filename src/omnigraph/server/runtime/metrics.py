@@ -122,7 +122,7 @@ class Metrics:
         for graph, served in self._graphs.items():
             for kind, count in served.graph._workspace.root.objects.counts.items():
                 self._raise_to(self._store, count, graph, kind)
-        for cache, use in SHARED_MEMORY.held().items():
+        for cache, use in SHARED_MEMORY.uses().items():
             name = cache.replace(" ", "_")
             self._cache_bytes.labels(name).set(use.held)
             self._cache_limit.labels(name).set(use.limit)

@@ -98,10 +98,10 @@ class Branches:
     def all(self) -> list[models.BranchRef]:
         """The ref of every live branch, main first. A ref that lost its content is an error: the caller decides by
         this list which data nobody needs."""
-        found = self._generations.list_all()
-        for _, damage in self._generations.find_damage(found):
+        listing = self._generations.list_all()
+        for _, damage in self._generations.find_damage(listing):
             raise damage
-        refs = map(self._generations.ref, self._live(found))
+        refs = map(self._generations.ref, self._live(listing))
         return [self._main, *(ref for ref in refs if ref is not None)]
 
     def deleted_since(self, moment: datetime) -> list[models.BranchRef]:
@@ -129,9 +129,9 @@ class Branches:
             for damage in (error for name, error in self.damage() if name == generation.name):
                 raise damage
 
-    def _live(self, found: dict[str, list[RefGeneration]]) -> list[RefGeneration]:
-        newest = (generations[-1] for _, generations in sorted(found.items()))
-        return [g for g in newest if self._is_live_branch(g) and not self._generations.is_overridden(g, found)]
+    def _live(self, listing: dict[str, list[RefGeneration]]) -> list[RefGeneration]:
+        newest = (generations[-1] for _, generations in sorted(listing.items()))
+        return [g for g in newest if self._is_live_branch(g) and not self._generations.is_overridden(g, listing)]
 
     # Creating
 

@@ -32,7 +32,9 @@ _CLOCK_READ_WITHIN: Final = timedelta(hours=1)
 _RECORD_NAME = re.compile(r"[0-9A-Z]{26}\.below-(\d+)(?:\.((?:nodes|edges)\.[0-9a-f]+))?")
 
 
-def _matching(objects: Objects, folder: str, pattern: re.Pattern[str]) -> Iterator[tuple[StoredObject, re.Match[str]]]:
+def _list_matches(
+    objects: Objects, folder: str, pattern: re.Pattern[str]
+) -> Iterator[tuple[StoredObject, re.Match[str]]]:
     for stored in objects.below(folder):
         if (name := pattern.fullmatch(stored.path.removeprefix(f"{folder}/"))) is not None:
             yield stored, name
@@ -67,7 +69,7 @@ class CleanupJournal:
     def records(self) -> list[JournalRecord]:
         return [
             JournalRecord(stored.path, int(name[1]), name[2].replace(".", "/", 1) if name[2] else None)
-            for stored, name in _matching(self._objects, JOURNAL_FOLDER, _RECORD_NAME)
+            for stored, name in _list_matches(self._objects, JOURNAL_FOLDER, _RECORD_NAME)
         ]
 
     def take_over(self) -> list[JournalRecord]:
@@ -159,7 +161,7 @@ class Pins:
         """Every pin, also those that were left behind."""
         return [
             Pin(stored.path, int(name[1]), int(name[2]) if name[2] else None, stored.modified)
-            for stored, name in _matching(self._objects, _PINS, _PIN_NAME)
+            for stored, name in _list_matches(self._objects, _PINS, _PIN_NAME)
         ]
 
     def forget(self, pins: list[Pin]) -> None:

@@ -44,8 +44,8 @@ class GraphLog:
 
     def entry(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
         """The entry at one slot, None when the slot is still free."""
-        known = self._entries.get((branch_id, version))
-        return known if known is not None else self.fetch(branch_id, version)
+        entry = self._entries.get((branch_id, version))
+        return entry if entry is not None else self.fetch(branch_id, version)
 
     def entries(self, places: Iterable[tuple[str, int]]) -> list[LogEntry | Tombstone | None]:
         """Several slots at once, in the order asked for."""
@@ -65,14 +65,14 @@ class GraphLog:
 
     def newest(self, ref: BranchRef) -> LogEntry | Tombstone:
         """Like `head`, but shows the tombstone of a deleted branch instead of refusing it."""
-        known = self._heads.get(ref.branch_id)
-        newest = self._cold_head(ref) if known is None else self._advance(ref, known)
+        head = self._heads.get(ref.branch_id)
+        newest = self._cold_head(ref) if head is None else self._advance(ref, head)
         return self._remember_head(ref.branch_id, newest)
 
     def last_known(self, ref: BranchRef) -> LogEntry | None:
         """The newest entry of a branch that this handle has seen. No request; there may be newer ones."""
-        known = self._heads.get(ref.branch_id)
-        return known if isinstance(known, LogEntry) else None
+        head = self._heads.get(ref.branch_id)
+        return head if isinstance(head, LogEntry) else None
 
     def _cold_head(self, ref: BranchRef) -> LogEntry | Tombstone:
         hinted = self._hints.read(ref.branch_id)
@@ -97,17 +97,17 @@ class GraphLog:
             )
         return entry
 
-    def _advance(self, ref: BranchRef, known: LogEntry | Tombstone) -> LogEntry | Tombstone:
+    def _advance(self, ref: BranchRef, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
         """Follow the log from a known entry: probe one slot, then a few at once, list when far behind."""
-        following = None if isinstance(known, Tombstone) else self.fetch(ref.branch_id, known.version + 1)
+        following = None if isinstance(entry, Tombstone) else self.fetch(ref.branch_id, entry.version + 1)
         if following is None:
-            return known
-        known = following
-        for following in self.entries((ref.branch_id, known.version + i) for i in range(1, _PROBES + 1)):
+            return entry
+        entry = following
+        for following in self.entries((ref.branch_id, entry.version + i) for i in range(1, _PROBES + 1)):
             if following is None:
-                return known
-            known = following
-        return self._newest_listed(ref, known.version) or known
+                return entry
+            entry = following
+        return self._newest_listed(ref, entry.version) or entry
 
     def _newest_listed(self, ref: BranchRef, after: int) -> LogEntry | Tombstone | None:
         last = None
@@ -203,11 +203,11 @@ class GraphLog:
     def _remember_head(self, branch_id: str, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
         """Heads only move forward, whatever order concurrent readers finish in."""
         with self._lock:
-            known = self._heads.get(branch_id)
-            if known is None or known.version < entry.version:
+            head = self._heads.get(branch_id)
+            if head is None or head.version < entry.version:
                 self._heads[branch_id] = entry
                 return entry
-            return known
+            return head
 
 
 class _Hints:
@@ -232,10 +232,10 @@ class _Hints:
         """A burst of commits writes few hints: one is in flight per branch, and it writes the newest number."""
         branch_id = entry.branch_id
         with self._lock:
-            known = self._newest.get(branch_id)
-            if known is None or known.version < entry.version:
+            pending = self._newest.get(branch_id)
+            if pending is None or pending.version < entry.version:
                 self._newest[branch_id] = entry
-        if known is None:
+        if pending is None:
             try:
                 self._workers.submit(self._write, branch_id)
             except RuntimeError:  # the handle is closing; a hint may go unwritten

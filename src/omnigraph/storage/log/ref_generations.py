@@ -99,13 +99,13 @@ class RefGenerations:
 
     def list_all(self, prefix: str = REFS) -> dict[str, list[RefGeneration]]:
         """Every generation of every name below a prefix. In path order `<generation>.json` precedes its marks."""
-        found: dict[str, list[RefGeneration]] = {}
+        listing: dict[str, list[RefGeneration]] = {}
         for stored in self._objects.below(prefix):
             quoted, _, leaf = stored.path.removeprefix(f"{REFS}/").partition("/")
             number, _, mark = leaf.partition(".json")
             if not number.isdigit():
                 continue
-            generations = found.setdefault(unquote(quoted), [])
+            generations = listing.setdefault(unquote(quoted), [])
             newest = generations[-1] if generations else None
             if not mark:
                 contested = newest is not None and newest.is_path
@@ -119,7 +119,7 @@ class RefGenerations:
                         newest.deleted_at = stored.modified
                     case ".verdict":
                         newest.confirmed = stored.size > 0
-        return found
+        return listing
 
     def ref(self, generation: RefGeneration | None) -> BranchRef | None:
         """The ref of a generation; None for one that is not there or only holds a path."""
@@ -128,27 +128,27 @@ class RefGenerations:
     def read(self, name: str, number: int) -> BranchRef | None:
         """The ref of a generation, which never changes; None for a generation that only holds a path."""
         path = generation_path(name, number)
-        if (known := self._read.get(path)) is not None:
-            return known
+        if (ref := self._read.get(path)) is not None:
+            return ref
         data = self._objects.get(path)
         ref = decode(path, data, BranchRef) if data and data != _PATH else None
         if ref is not None:
             self._read[path] = ref
         return ref
 
-    def find_damage(self, found: dict[str, list[RefGeneration]]) -> list[tuple[str, IntegrityError]]:
+    def find_damage(self, listing: dict[str, list[RefGeneration]]) -> list[tuple[str, IntegrityError]]:
         """Names whose ref lost its content, each with the error that says so, given every generation of every name."""
-        paths = {path for name in found for path in path_ancestors(name)}
+        paths = {path for name in listing for path in path_ancestors(name)}
         return [
             (name, IntegrityError(generation_path(name, generation.number), _BLANK))
-            for name, generations in found.items()
+            for name, generations in listing.items()
             for generation in generations
             if generation.blank and name not in paths
         ]
 
-    def is_overridden(self, generation: RefGeneration, found: dict[str, list[RefGeneration]]) -> bool:
+    def is_overridden(self, generation: RefGeneration, listing: dict[str, list[RefGeneration]]) -> bool:
         """Whether a listing shows that a branch never existed, because a part of its path became a branch first."""
-        above = {path: found[path] for path in path_ancestors(generation.name) if path in found}
+        above = {path: listing[path] for path in path_ancestors(generation.name) if path in listing}
         if not any(_has_confirmed_claim(generations, 0) for generations in above.values()):
             return False
         ref = self.ref(generation)

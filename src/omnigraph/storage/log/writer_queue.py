@@ -62,8 +62,8 @@ class WriterQueue:
 
     def new_ticket(self, branch: str) -> str:
         """A ticket says when it was drawn, how many milliseconds an attempt takes, and whose it is."""
-        known = self.pace.get(branch)
-        pace = _UNKNOWN_PACE if known is None else known
+        pace = self.pace.get(branch)
+        pace = _UNKNOWN_PACE if pace is None else pace
         return f"{queue_folder(branch)}/{new_ulid()}-{pace * 1_000:.0f}-{self._name}"
 
 

@@ -60,20 +60,20 @@ def check_version(reader: TableReader, objects: Objects, state: TableState) -> C
     table = reader.open(state)
     named = table.files()
     sizes = stored_files(objects, state)
-    found = dict(damaged_files(state, table._dataset, sizes))
+    reasons = dict(damaged_files(state, table._dataset, sizes))
     fragments = table._fragments()
     for check in (_unreadable_deletions, _damaged_blobs):
         for fragment in fragments:
             files = [f"data/{file.path}" for file in fragment.metadata.files]
             # A fragment with damaged files can't be read any further.
-            if found.keys().isdisjoint([*files, fragment.deletion_file()]):
+            if reasons.keys().isdisjoint([*files, fragment.deletion_file()]):
                 try:
-                    found.update(check(table, fragment, sizes))
+                    reasons.update(check(table, fragment, sizes))
                 except IntegrityError as error:
-                    found[files[0]] = error.reason
+                    reasons[files[0]] = error.reason
     damaged = tuple(
         DamagedFile(f"{state.path}/{name}", reason, name.split("/")[1] if name.startswith("_indices/") else None)
-        for name, reason in found.items()
+        for name, reason in reasons.items()
     )
     rows = sum(fragment.metadata.num_rows for fragment in fragments)
     return CheckedTable(len(named), rows, len(fragments), table.columns, damaged)
@@ -106,10 +106,10 @@ def _damaged_blobs(table: Table, fragment: Any, sizes: Mapping[str, int]) -> Ite
         reach = ends.group_by("blob").aggregate([("end", "max")])
         for blob, end in zip(reach["blob"].to_pylist(), reach["end_max"].to_pylist(), strict=True):
             name = f"{folder}/{f'{blob:032b}'[::-1]}.blob"  # Lance spells the number with its lowest bit first
-            if (found := sizes.get(name)) is None:
+            if (stored_size := sizes.get(name)) is None:
                 yield name, "is missing, and blobs of its table lie in it"
-            elif found < end:
-                yield name, f"is cut short: {found} bytes of {end} are left"
+            elif stored_size < end:
+                yield name, f"is cut short: {stored_size} bytes of {end} are left"
 
 
 BORN_WITH = 1
@@ -175,19 +175,19 @@ def table_file(folder: str, stored: StoredObject) -> TableFile:
     """Classify a file below a table folder."""
     path = named = stored.path.removeprefix(f"{folder}/")
     kind = FileKind.UNKNOWN
-    if (found := _DATA.fullmatch(path)) is not None:
+    if (match := _DATA.fullmatch(path)) is not None:
         # Large blobs are beside their data file and are kept exactly as long.
-        kind, named = FileKind.CONTENT, f"data/{found[1]}.lance"
-    elif (found := _INDEX.fullmatch(path)) is not None:
-        kind, named = FileKind.CONTENT, found[1]
-    elif (found := _MANIFEST.fullmatch(path)) is not None and int(found[1]) >= _DETACHED_FROM:
+        kind, named = FileKind.CONTENT, f"data/{match[1]}.lance"
+    elif (match := _INDEX.fullmatch(path)) is not None:
+        kind, named = FileKind.CONTENT, match[1]
+    elif (match := _MANIFEST.fullmatch(path)) is not None and int(match[1]) >= _DETACHED_FROM:
         kind = FileKind.MANIFEST
     elif _DELETIONS.fullmatch(path) or _UNFINISHED.fullmatch(path):
         kind = FileKind.CONTENT
-    elif (found := _TRANSACTION.fullmatch(path)) is not None:
-        kind = FileKind.TRANSACTION if int(found[1]) >= _DETACHED_FROM else FileKind.ATTACHED
+    elif (match := _TRANSACTION.fullmatch(path)) is not None:
+        kind = FileKind.TRANSACTION if int(match[1]) >= _DETACHED_FROM else FileKind.ATTACHED
         # The record of a write is worth nothing without the version it was based on.
-        return TableFile(stored, kind, path, f"_versions/d{found[1]}.manifest")
+        return TableFile(stored, kind, path, f"_versions/d{match[1]}.manifest")
     elif _ATTACHED.fullmatch(path):
         kind = FileKind.ATTACHED
     return TableFile(stored, kind, named, named)

@@ -126,13 +126,13 @@ def damaged_files(state: TableState, dataset: Any, sizes_by_name: Mapping[str, i
         segments = [segment for index in dataset.describe_indices() for segment in index.segments]
         expected |= {f"_indices/{segment.uuid}/": segment.size_bytes for segment in segments}
     for name, size in sorted(expected.items()):
-        found = sizes.get(name)
-        if found is None:
+        stored_size = sizes.get(name)
+        if stored_size is None:
             yield name, f"is missing, and version {state.version} of its table needs it"
-        elif found < (size or 1):
-            yield name, f"is cut short: {found} bytes of {size or 'a few more'} are left"
-        elif size is not None and found > size and name.startswith("data/"):
-            yield name, f"was changed: it has {found} bytes, and had {size}"
+        elif stored_size < (size or 1):
+            yield name, f"is cut short: {stored_size} bytes of {size or 'a few more'} are left"
+        elif size is not None and stored_size > size and name.startswith("data/"):
+            yield name, f"was changed: it has {stored_size} bytes, and had {size}"
 
 
 def reclaimed_error(state: TableState) -> HistoricalVersionReclaimedError:

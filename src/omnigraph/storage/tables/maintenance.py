@@ -188,7 +188,7 @@ class TableMaintenance:
             rows=state.rows,
             small_fragments=sum(fill.is_small for fill in fills),
             deleted_rows=sum(fill.deleted for fill in fills),
-            uncovered_rows=sum(f.rows for f in fills if any(f.fragment_id not in known for known in covered)),
+            uncovered_rows=sum(f.rows for f in fills if any(f.fragment_id not in ids for ids in covered)),
         )
 
     def replay(self, work: MaintenanceWork, base: TableState) -> MaintenanceWork | None:

@@ -67,9 +67,9 @@ class VersionDigests:
         assert self._root is not None
         parts = []
         for path in (f"{state.path}/{name}" for name in _deletion_files(dataset)):
-            if (known := self._vectors.get(path)) is None:
-                known = self._vectors[path] = _digest((self._root / path).read_bytes())
-            parts.append(known)
+            if (digest := self._vectors.get(path)) is None:
+                digest = self._vectors[path] = _digest((self._root / path).read_bytes())
+            parts.append(digest)
         return _digest(b"".join(parts)).hex() if parts else None
 
 

@@ -160,11 +160,11 @@ class Table:
         """The rows of a scan of very many columns, taken by row id; None when a scan is better."""
         if len(columns) <= WIDE_COLUMNS:
             return None
-        found = self.read([], filter=filter, limit=limit, row_ids=True)
-        if found.num_rows > TAKEN_ROWS:
+        matches = self.read([], filter=filter, limit=limit, row_ids=True)
+        if matches.num_rows > TAKEN_ROWS:
             return None
-        rows = self.take(row_ids_of(found), columns)
-        return rows.append_column(ROW_ID_FIELD, found.column(ROW_ID)) if row_ids else rows
+        rows = self.take(row_ids_of(matches), columns)
+        return rows.append_column(ROW_ID_FIELD, matches.column(ROW_ID)) if row_ids else rows
 
     def _scanner(self, columns: list[str], **options: Any) -> Any:
         bound = _WATCHED_BATCH_BYTES if self._must_measure(columns) else None

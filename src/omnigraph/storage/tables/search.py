@@ -78,9 +78,9 @@ def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
     for index in table._described_indexes():
         if index.field_names == [column] and index.index_type.upper() == kind:
             segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
-            found = ColumnIndex(index.name, segments, index.details)
-            if found.fragment_ids:
-                return found
+            column_index = ColumnIndex(index.name, segments, index.details)
+            if column_index.fragment_ids:
+                return column_index
     return None
 
 

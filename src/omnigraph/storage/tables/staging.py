@@ -167,10 +167,10 @@ class Staging:
         """Insert or fully replace by id, as `merge_insert` does it: replaced rows keep their row ids."""
         stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS], row_ids=True)
         at = pc.index_in(rows.column("id"), value_set=stored.column("id"))
-        known = at.is_valid()
+        is_stored = at.is_valid()
         changed, emptied = _without(table, stored.column(ROW_ADDRESS).to_numpy())
         row_ids = stored.column(ROW_ID).take(at.drop_null()).to_numpy()
-        replaced_first = pa.concat_tables([rows.filter(known), rows.filter(pc.invert(known))])
+        replaced_first = pa.concat_tables([rows.filter(is_stored), rows.filter(pc.invert(is_stored))])
         written = self._write(table, replaced_first, "append").operation.fragments
         operation = LanceOperation.Update(
             removed_fragment_ids=emptied,

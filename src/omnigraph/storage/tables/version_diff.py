@@ -95,8 +95,8 @@ class VersionDiff:
         """The key columns and row ids of the rows that only one of the versions holds in that place, per version. Equal
         rows may be among them: compaction moves rows. Telling those apart is the caller's work."""
         pairs = [_deleted_in_one(self.before, old, self.after, new) for old, new in self.thinned]
-        lost, found = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        return _rows(self.before, self.only_before, lost, keys), _rows(self.after, self.only_after, found, keys)
+        losses, gains = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        return _rows(self.before, self.only_before, losses, keys), _rows(self.after, self.only_after, gains, keys)
 
     def changes(self, columns: Sequence[str]) -> RowChanges:
         """The rows that differ by row id and `columns`. Only for versions of one line, where row ids mean the same."""
@@ -128,9 +128,9 @@ def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[Ro
     """Row ids of the rows that live in one of two fragments with the same files: needs only deletion vectors."""
     was, now = deleted_offsets(before, old), deleted_offsets(after, new)
     if was is not None and now is not None:
-        lost, found = now[~is_member(now, was)], was[~is_member(was, now)]
-        if max(len(lost), len(found)) <= _OFFSETS_PER_LOOKUP:
-            return _row_ids_at(before, old, lost), _row_ids_at(after, new, found)
+        losses, gains = now[~is_member(now, was)], was[~is_member(was, now)]
+        if max(len(losses), len(gains)) <= _OFFSETS_PER_LOOKUP:
+            return _row_ids_at(before, old, losses), _row_ids_at(after, new, gains)
     old_offsets, old_ids = _live_rows(before, old)
     new_offsets, new_ids = _live_rows(after, new)
     return (old_ids[~is_member(old_offsets, new_offsets)], new_ids[~is_member(new_offsets, old_offsets)])

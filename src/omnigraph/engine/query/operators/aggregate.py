@@ -63,7 +63,7 @@ def aggregate_rows(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> 
         if isinstance(column.value, ir.AggregateValue):
             array = _aggregate(column.value, groups, rows, context)
         else:
-            array = _located(column.value, heads, context).in_parts(budget)
+            array = _locate(column.value, heads, context).in_parts(budget)
         typed.append(_with_one_zero(array.cast(arrow_type(column.value.type))))
         budget.hold(typed[-1].nbytes)
     # The caller that takes the table counts it from now on.
@@ -133,7 +133,7 @@ def _aggregate(
     size = len(groups.first)
     if plan.function is AggregateFunction.COUNT and isinstance(plan.argument, ir.NodeId):
         return pa.array(_count(groups, size, rows.weights, None))
-    column = _located(plan.argument, rows, context).condense(context.budget)
+    column = _locate(plan.argument, rows, context).condense(context.budget)
     valid = column.values.is_valid().to_numpy(zero_copy_only=False)
     present = valid[column.positions]
     if plan.function in (AggregateFunction.MIN, AggregateFunction.MAX):
@@ -146,7 +146,7 @@ def _aggregate(
     averages = plan.function is AggregateFunction.AVG
     if pa.types.is_integer(column.values.type):
         sums = _exact_sums(column, groups, size, rows.weights, context.budget)
-        exact = _divide(sums, counts, context.budget) if averages else _fitting(sums, plan, context.budget)
+        exact = _divide(sums, counts, context.budget) if averages else _as_int64(sums, plan, context.budget)
         return pa.array(exact, mask=empty)
     context.budget.step(_ADDED_COPIES * 8 * len(column.positions))
     floats = _sum(column, groups, size, rows.weights)
@@ -159,7 +159,7 @@ def _aggregate(
     return pa.array(floats, mask=empty)
 
 
-def _located(value: ir.Value, rows: Bindings, context: ReadContext) -> Located:
+def _locate(value: ir.Value, rows: Bindings, context: ReadContext) -> Located:
     evaluated = evaluate(value, rows, context)
     if isinstance(evaluated, Located):
         return evaluated
@@ -250,7 +250,7 @@ def _divide(sums: NDArray[Any], counts: Counts, budget: MemoryBudget) -> NDArray
     return quotients
 
 
-def _fitting(sums: NDArray[Any], plan: ir.AggregateValue, budget: MemoryBudget) -> NDArray[np.int64]:
+def _as_int64(sums: NDArray[Any], plan: ir.AggregateValue, budget: MemoryBudget) -> NDArray[np.int64]:
     """The sums as the 64-bit integers that `sum` gives. Raises `ResourceLimitError` for one that is larger."""
     if sums.dtype == np.int64:
         return sums

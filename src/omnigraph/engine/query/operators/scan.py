@@ -159,8 +159,8 @@ def _note_indexes(plan: ir.Scan, context: ReadContext) -> None:
     compared = [side for p in plan.predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
     for prop in dict.fromkeys(side.prop for side in compared if isinstance(side, ir.PropertyValue)):
         indexed = index_coverage(table, prop.column).indexed_rows
-        known = f"index on {indexed} of {table.state.rows} rows" if indexed else "no index"
-        context.profiler.note(f"{prop.name}: {known}")
+        coverage = f"index on {indexed} of {table.state.rows} rows" if indexed else "no index"
+        context.profiler.note(f"{prop.name}: {coverage}")
 
 
 def names_one_node(plan: ir.Scan) -> bool:

@@ -182,8 +182,8 @@ def _words(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
 
 def _tokens_of_words(words: Collection[str], check: Callable[[], None] = lambda: None) -> dict[str, tuple[str, ...]]:
     """The tokens of each word. Words met before are remembered, up to a bound."""
-    known = _KNOWN_WORDS.among(words)
-    unknown = [word for word in words if word not in known]
+    cached = _KNOWN_WORDS.among(words)
+    unknown = [word for word in words if word not in cached]
     fresh: dict[str, tuple[str, ...]] = {}
     for number, word in enumerate(unknown):
         if not number % _WORDS_PER_CHECK:
@@ -196,7 +196,7 @@ def _tokens_of_words(words: Collection[str], check: Callable[[], None] = lambda:
         for token, position in text_tokens(" ".join((_ANCHOR, *batch)), _ANALYSIS)[1:]:
             fresh[batch[position - 1]] = (token,)
     _KNOWN_WORDS.learn(fresh)
-    return known | fresh
+    return cached | fresh
 
 
 POSTINGS_BYTES: Final = 512 << 20

@@ -68,8 +68,8 @@ def check_model(model: str, owner: str, prop: Property, *, is_mock: bool) -> Non
         return
     label = f" (labelled '{model}')" if model else ""
     used = f"the mock{label}, whose vectors mean nothing" if is_mock else f"'{model}'"
-    known = next((name for pattern, name in _PROVIDERS if pattern.match(recorded)), None)
-    provider = f"OMNIGRAPH_EMBED_PROVIDER={known}" if known else "OMNIGRAPH_EMBED_PROVIDER to the provider that has it"
+    kind = next((name for pattern, name in _PROVIDERS if pattern.match(recorded)), None)
+    provider = f"OMNIGRAPH_EMBED_PROVIDER={kind}" if kind else "OMNIGRAPH_EMBED_PROVIDER to the provider that has it"
     without = " without OMNIGRAPH_EMBEDDINGS_MOCK" if is_mock else ""
     raise BadRequestError(
         f"{owner}.{prop.name} holds vectors of model '{recorded}', but texts are embedded with {used}; embed with that "

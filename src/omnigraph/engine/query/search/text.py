@@ -222,7 +222,7 @@ def _score_ratios(table: Table, indexed: IndexedTexts, formula: Formula) -> tupl
     counts other documents than we do, which scales each term's idf, and has another average length, which scales the
     rest by at most the ratio of the averages."""
     lance = [indexed.term(table, term).lance_idf for term in formula.terms]
-    scales = [idf / known for idf, known in zip(formula.idf, lance, strict=True) if known > 0]
+    scales = [idf / lance_idf for idf, lance_idf in zip(formula.idf, lance, strict=True) if lance_idf > 0]
     stretch = formula.average / indexed.lance_average
     least = min(scales, default=1.0) * min(1.0, stretch) * (1 - _SINGLE_PRECISION)
     return least, max(scales, default=1.0) * max(1.0, stretch) * (1 + _SINGLE_PRECISION)
@@ -307,7 +307,7 @@ def _best_indexed(
             (term,) = formula.terms
             counts = indexed.frequencies(table, term, positions, proposed / term.weight).reshape(1, -1)
         else:
-            counts = indexed.counted(table, formula.terms, positions)
+            counts = indexed.count_terms(table, formula.terms, positions)
         scores, lengths = np.zeros(positions.size), indexed.lengths[positions]
         for number, frequencies in enumerate(counts):
             scores += formula.contribution(number, frequencies, lengths)

@@ -115,17 +115,17 @@ class IndexedTexts:
         """Documents that share a token with the text, as positions, with Lance's scores: the best, if there is a limit.
         Others score at most the number returned last; None without others."""
         rows = matching_rows(table, self.column, text, filter=filter, limit=limit)
-        positions, known = find_positions(self.row_ids, row_ids_of(rows))
+        positions, mask = find_positions(self.row_ids, row_ids_of(rows))
         scores = rows.column(SCORE).to_numpy().astype(np.float64)
         floor = None if limit is None or rows.num_rows < limit else float(scores.min())
-        return positions[known], scores[known], floor
+        return positions[mask], scores[mask], floor
 
     def term(self, table: Table, term: Term) -> IndexedTerm:
-        if (known := self.terms.get(term.token)) is None:
+        if (entry := self.terms.get(term.token)) is None:
             if len(self.terms) >= _REMEMBERED_TERMS:
                 self.terms.clear()
-            known = self.terms[term.token] = self._look_up(table, term)
-        return known
+            entry = self.terms[term.token] = self._look_up(table, term)
+        return entry
 
     def occurrences(self, table: Table, term: Term, filter: str | None) -> Occurrences:
         """The documents that hold a term."""
@@ -156,10 +156,10 @@ class IndexedTexts:
         frequencies = np.maximum(np.rint(np.nan_to_num(estimated, posinf=1.0)), 1).astype(np.int64)
         doubtful = np.flatnonzero(~((np.abs(estimated - frequencies) < 0.1) & (slack < 0.4)))
         if doubtful.size:
-            frequencies[doubtful] = self.counted(table, [term], positions[doubtful])[0]
+            frequencies[doubtful] = self.count_terms(table, [term], positions[doubtful])[0]
         return frequencies
 
-    def counted(self, table: Table, terms: Sequence[Term], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def count_terms(self, table: Table, terms: Sequence[Term], positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """How often documents hold each term (one row per term), by reading their texts."""
         row_ids = self.row_ids[positions]
         rows = table.select(row_ids, [self.column])
@@ -172,7 +172,7 @@ class IndexedTexts:
         positions, scores, _ = self.search(table, term.word, limit=1 + self.moved.size)
         if not positions.size:
             return IndexedTerm(0, 0.0)
-        frequency = float(self.counted(table, [term], positions[:1])[0, 0])
+        frequency = float(self.count_terms(table, [term], positions[:1])[0, 0])
         normaliser = float(length_normalisers(self.lengths[positions[:1]], self.lance_average)[0])
         idf = float(scores[0]) * (frequency + normaliser) / (frequency * (K1 + 1))
         if self.gone is not None:
@@ -216,14 +216,14 @@ def _examine(name: tuple[Hashable, ...], table: Table, column: str, index: Colum
     living: list[RowIds] = []
     documents = tokens = 0
     for segment in index.segments:
-        known, known_lengths = indexed_documents(table, segment)
-        documents += known.size
-        tokens += int(known_lengths.sum(dtype=np.int64))
+        segment_rows, segment_lengths = indexed_documents(table, segment)
+        documents += segment_rows.size
+        tokens += int(segment_lengths.sum(dtype=np.int64))
         now = np.sort(row_ids_of(table.read([], row_ids=True, fragments=segment.fragment_ids)))
-        stays = find_positions(now, known)[1]
-        row_ids.append(known[stays])
-        lengths.append(known_lengths[stays])
-        left.append(known[~stays])
+        stays = find_positions(now, segment_rows)[1]
+        row_ids.append(segment_rows[stays])
+        lengths.append(segment_lengths[stays])
+        left.append(segment_rows[~stays])
         living.append(now)
     # A document that left its segment's fragments and lives in those of another: the index knows two texts of it.
     all_left = np.sort(np.concatenate(left))
@@ -315,8 +315,8 @@ class VisibleTexts:
         self._occurrences: dict[str, Occurrences] = {}
 
     def occurrences(self, token: str) -> Occurrences:
-        if (known := self._occurrences.get(token)) is None:
+        if (occurrences := self._occurrences.get(token)) is None:
             documents, frequencies = self._all_occurrences(token)
             visible = self._mask[documents]
-            known = self._occurrences[token] = documents[visible], frequencies[visible]
-        return known
+            occurrences = self._occurrences[token] = documents[visible], frequencies[visible]
+        return occurrences

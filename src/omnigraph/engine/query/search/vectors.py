@@ -85,8 +85,8 @@ def nearest(
             _read_fragment(table, column, fragment, closest.budget, closest)
         return closest.rank(table)
     lengths = VectorLengths()
-    for fragment, known in fragments.items():
-        lengths |= _read_fragment(table, column, fragment, closest.budget) if known is None else known
+    for fragment, cached in fragments.items():
+        lengths |= _read_fragment(table, column, fragment, closest.budget) if cached is None else cached
     if lengths.are_ordinary:
         return _propose(table, column, closest, k, candidates, lengths.greatest)
     return _measure(table, column, closest, candidates)

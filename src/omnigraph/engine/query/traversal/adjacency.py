@@ -222,7 +222,7 @@ class Pairs(NamedTuple):
     sources: Indices
     ends: Indices
 
-    def reversed(self) -> Pairs:
+    def reverse(self) -> Pairs:
         return Pairs(self.ends, self.sources)
 
     def join(self, *others: Pairs) -> Pairs:

@@ -187,16 +187,16 @@ class TopologyCache:
 
     def get(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None] = lambda: None) -> tuple[Topology, str]:
         """The topology, and where it came from. `check` is called while it is built and may raise."""
-        if (found := self.peek(key)) is not None:
+        if (topology := self.peek(key)) is not None:
             self.lookups.hits += 1
-            return found, "in memory"
+            return topology, "in memory"
         self.lookups.misses += 1
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
         try:
             with making:
-                if (found := self.peek(key)) is not None:
-                    return found, "in memory"
+                if (topology := self.peek(key)) is not None:
+                    return topology, "in memory"
                 topology, origin = self._make(root, key, check)
                 self._keep(topology)
         finally:
@@ -285,10 +285,10 @@ class TopologyCache:
         if key.shape is Shape.EDGES:
             return
         described = (files.describe(folder) for folder in files.folders(key.edges.table_id))
-        alike = (found for found in described if found is not None and found.shape == key.shape)
-        for found in islice(alike, _OLDER_BUILDS_TRIED):
-            older = TopologyKey(key.graph_id, key.shape, found.edges, found.sources, found.targets)
-            if older.line == key.line and (loaded := _load(files, older, found)) is not None:
+        alike = (description for description in described if description is not None and description.shape == key.shape)
+        for description in islice(alike, _OLDER_BUILDS_TRIED):
+            older = TopologyKey(key.graph_id, key.shape, description.edges, description.sources, description.targets)
+            if older.line == key.line and (loaded := _load(files, older, description)) is not None:
                 yield loaded
 
 

@@ -141,7 +141,7 @@ def derive(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
     if near is None or far is None:
         return None
 
-    named = [_naming(after[0], *end, older.dangling) for end in (("src", sources), ("dst", targets))]
+    named = [_edges_at(after[0], *end, older.dangling) for end in (("src", sources), ("dst", targets))]
     fresh = pa.concat_tables([edges.new.select(_ENDS), *named])
     lost = _without_parallels(edges.old, after[0])
     starts, ends = ([table.column(name) for table in (fresh, lost)] for name in _ENDS)
@@ -152,11 +152,11 @@ def derive(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
     added, is_whole = _existing_pairs(near.positions(rows[0]), far.positions(rows[2]))
     dropped, _ = _existing_pairs(near.positions(rows[1]), far.positions(rows[3]))
     leaving = pairs_of(older.out, near.positions(row_ids_of(sources.old)))
-    arriving = pairs_of(older.back, far.positions(row_ids_of(targets.old))).reversed()
+    arriving = pairs_of(older.back, far.positions(row_ids_of(targets.old))).reverse()
     gone = dropped.join(leaving, arriving)
     return TwoWays(
         change_layer(older.out, near, far, gone, added),
-        change_layer(older.back, far, near, gone.reversed(), added.reversed()),
+        change_layer(older.back, far, near, gone.reverse(), added.reverse()),
         older.dangling or not is_whole,
     )
 
@@ -182,7 +182,7 @@ def _space(space: RowSpace, changes: RowChanges, nodes: Table) -> RowSpace | Non
     return larger
 
 
-def _naming(edges: Table, column: str, changes: RowChanges, dangling: bool) -> pa.Table:
+def _edges_at(edges: Table, column: str, changes: RowChanges, dangling: bool) -> pa.Table:
     """Unchanged edges that yet lead elsewhere now: those that name a removed node, which another
     of the same id may have replaced, and where edges dangle those that name a new one."""
     ids = [changes.old.column("id"), *([changes.new.column("id")] if dangling else [])]

@@ -103,9 +103,9 @@ class RecordSplitter:
         for piece in pieces:
             text = rest + piece if rest else piece
             taken = 0
-            for found, end in self._of(text, offset, before, last=False):
-                taken, records = end, records + len(found)
-                yield found
+            for lot, end in self._of(text, offset, before, last=False):
+                taken, records = end, records + len(lot)
+                yield lot
             before = text[taken - 1 : taken] if taken else before
             offset, rest = offset + taken, text[taken:]
             if len(rest) > LONGEST_RECORD:
@@ -113,8 +113,8 @@ class RecordSplitter:
                     f"record {records + 1} is longer than {LONGEST_RECORD >> 20} MiB; a quote before it, or in it, "
                     "may not be closed"
                 )
-        for found, _ in self._of(rest, offset, before, last=True):
-            yield found
+        for lot, _ in self._of(rest, offset, before, last=True):
+            yield lot
 
     def _of(self, text: bytes, offset: int, before: bytes, *, last: bool) -> Iterator[tuple[Records, int]]:
         """The records of a text, which follows the byte `before`, and where each lot of them ends; an unfinished one at
@@ -123,12 +123,12 @@ class RecordSplitter:
         while start < len(text):
             window = text[start : start + size] if start or size < len(text) else text
             ends_here = start + len(window) == len(text)
-            found, end = self._window(window, offset + start, before, last=last and ends_here)
+            lot, end = self._window(window, offset + start, before, last=last and ends_here)
             if end:
                 before = window[end - 1 : end]
-                yield found, start + end
+                yield lot, start + end
                 start += end
-                size = max(_SMALLEST_WINDOW, size // 4) if found.flaws else size * 4
+                size = max(_SMALLEST_WINDOW, size // 4) if lot.flaws else size * 4
             elif ends_here:
                 return
             else:

@@ -135,13 +135,13 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
         raise BadRequestError(f"{where}the column '{twice}' is there twice")
     ends: tuple[str, ...] = ()
     if type_.kind == "edge":
-        found = next((pair for pair in ENDS if set(pair) <= set(columns)), None)
-        if found is None:
+        end_columns = next((pair for pair in ENDS if set(pair) <= set(columns)), None)
+        if end_columns is None:
             raise BadRequestError(
                 f"{where}rows of the edge type {type_.name} need the columns from and to, or src and dst; "
                 f"there are {', '.join(columns)}"
             )
-        ends = found
+        ends = end_columns
     columns_of_type = {"id", *type_.properties}
     unknown = next((column for column in columns if column not in ends and column not in columns_of_type), None)
     if unknown is not None:

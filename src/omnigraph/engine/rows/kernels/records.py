@@ -214,13 +214,13 @@ def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedR
 
 def _id_column(batch: pa.RecordBatch, type_: TableType) -> pa.Array:
     """Explicit ids as texts. An integer is the id of the node whose key has that value."""
-    given = batch.column("id")
-    column = coerce_arrow(PropertyType(Scalar.STRING), given)
+    ids = batch.column("id")
+    column = coerce_arrow(PropertyType(Scalar.STRING), ids)
     if not column.unfit:
         return column.array
-    if not pa.types.is_integer(given.type):
-        raise BadRequestError(f"{type_.type_key}: column 'id' must hold ids as strings, not {given.type}")
-    return canonical_texts(Scalar.I64, given)
+    if not pa.types.is_integer(ids.type):
+        raise BadRequestError(f"{type_.type_key}: column 'id' must hold ids as strings, not {ids.type}")
+    return canonical_texts(Scalar.I64, ids)
 
 
 @dataclass(slots=True)
@@ -310,18 +310,18 @@ class RecordTyper:
         return ids
 
     def _respell(
-        self, row: int, given: str, canonical: str, members: list[tuple[Scalar, str]], checked: _CheckedRows
+        self, row: int, explicit_id: str, canonical: str, members: list[tuple[Scalar, str]], checked: _CheckedRows
     ) -> None:
-        known = canonical
+        earlier_id = canonical
         if self.grammar is Grammar.STRICT:
             sentence = Sentence.OTHER_KEY
-        elif not any(is_spelling_of(scalar, text, given) for scalar, text in members):
+        elif not any(is_spelling_of(scalar, text, explicit_id) for scalar, text in members):
             sentence = Sentence.NO_SPELLING
-        elif (known := self.respelled.setdefault(given, canonical)) != canonical:
+        elif (earlier_id := self.respelled.setdefault(explicit_id, canonical)) != canonical:
             sentence = Sentence.AMBIGUOUS_ENDPOINT
         else:
             return
-        texts = {"given": quote(given), "canonical": quote(canonical), "known": quote(known)}
+        texts = {"given": quote(explicit_id), "canonical": quote(canonical), "known": quote(earlier_id)}
         checked.refuse(row, Stage.KEYS, "id", sentence, **texts)
 
 

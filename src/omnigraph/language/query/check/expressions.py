@@ -79,9 +79,9 @@ def misfit(owner: str, prop: Property, constant: ir.Constant, expected: Property
     return None
 
 
-def conversion(expected: PropertyType, given: PropertyType, written: ast.Expression) -> str | None:
+def conversion(expected: PropertyType, type_: PropertyType, written: ast.Expression) -> str | None:
     """How a text that stands for a day or an instant is written, or None when that is not what is wrong."""
-    if expected.list or given.list or not given.is_text or expected.scalar not in (Scalar.DATE, Scalar.DATETIME):
+    if expected.list or type_.list or not type_.is_text or expected.scalar not in (Scalar.DATE, Scalar.DATETIME):
         return None
     if isinstance(written, ast.Variable):
         return f"declare the parameter as ${written.name}: {expected.scalar.value}"
@@ -97,19 +97,19 @@ def cell_value(
     `not_a_parameter` is the code for a variable that no parameter declares.
     """
     if isinstance(cell, ast.Variable):
-        given = scope.parameters.get(cell.name)
-        if given is None:
+        type_ = scope.parameters.get(cell.name)
+        if type_ is None:
             if cell.name not in scope.broken:
-                name, known = f"${cell.name}", spelled_variables(scope.parameters)
+                name, variables = f"${cell.name}", spelled_variables(scope.parameters)
                 message = f"'{name}' must be a declared query parameter"
-                scope.report(not_a_parameter, message, cell.at, near=name, among=known)
+                scope.report(not_a_parameter, message, cell.at, near=name, among=variables)
             return None
-        takes_text = prop.type.is_blob and given.is_text
-        if not takes_text and not expected.compatible_with(given):
-            message = f"cannot assign/compare {given} with {prop.type} ({owner}.{prop.name}): ${cell.name}"
-            scope.report("T7", message, cell.at, help=conversion(expected, given, cell))
+        takes_text = prop.type.is_blob and type_.is_text
+        if not takes_text and not expected.compatible_with(type_):
+            message = f"cannot assign/compare {type_} with {prop.type} ({owner}.{prop.name}): ${cell.name}"
+            scope.report("T7", message, cell.at, help=conversion(expected, type_, cell))
             return None
-        return ir.ParameterValue(cell.name, given)
+        return ir.ParameterValue(cell.name, type_)
     if isinstance(cell, ast.Now):
         if expected.scalar is not Scalar.DATETIME or expected.list:
             scope.report("T7", f"cannot assign/compare DateTime with {prop.type} ({owner}.{prop.name}): now()", cell.at)
@@ -171,8 +171,8 @@ def _bare_variable(scope: Scope, variable: ast.Variable) -> Typed | None:
     if name in scope.edges:
         scope.report("T23", f"'${name}' is an edge and can't stand alone; name one of its properties", variable.at)
     elif name not in scope.broken:
-        known = spelled_variables((*scope.parameters, *scope.variables()))
-        scope.report(UNCODED, f"variable '${name}' is not bound", variable.at, near=f"${name}", among=known)
+        variables = spelled_variables((*scope.parameters, *scope.variables()))
+        scope.report(UNCODED, f"variable '${name}' is not bound", variable.at, near=f"${name}", among=variables)
     return None
 
 
@@ -182,8 +182,8 @@ def property_value(scope: Scope, access: ast.PropertyAccess, code: str) -> ir.Pr
     owner = scope.nodes.get(name) or scope.edges.get(name)
     if owner is None:
         if name not in scope.broken:
-            known = spelled_variables(scope.variables())
-            scope.report(code, f"variable '${name}' is not bound", access.variable.at, near=f"${name}", among=known)
+            variables = spelled_variables(scope.variables())
+            scope.report(code, f"variable '${name}' is not bound", access.variable.at, near=f"${name}", among=variables)
         return None
     prop = scope.property_of(owner, access.property, code)
     return None if prop is None else ir.PropertyValue(name, owner, prop)
@@ -212,8 +212,8 @@ def _aggregate(scope: Scope, call: ast.AggregateCall) -> ir.AggregateValue | Ref
             return None
     if isinstance(argument, Refused):
         if function is AggregateFunction.SUM:
-            return argument.typed(ir.type_of_sum(argument.type))
-        return argument.typed(ir.F64.as_nullable()) if adds else argument
+            return argument.with_type(ir.type_of_sum(argument.type))
+        return argument.with_type(ir.F64.as_nullable()) if adds else argument
     if adds and isinstance(argument, ir.NodeId):
         return Refused(ir.F64.as_nullable(), f"{function}() can't add up nodes", call.argument.at)
     return ir.AggregateValue(function, argument)
@@ -231,11 +231,11 @@ def check_text_call(scope: Scope, call: ast.TextCall) -> ir.TextMatch | Refused 
     if field is None or query is None:
         return None
     if isinstance(field, Refused):
-        return field.typed(ir.BOOL)
+        return field.with_type(ir.BOOL)
     if isinstance(query, Refused):
-        return query.typed(ir.BOOL)
+        return query.with_type(ir.BOOL)
     if isinstance(max_edits, Refused):
-        return max_edits.typed(ir.BOOL)
+        return max_edits.with_type(ir.BOOL)
     return ir.TextMatch(call.function, field, query, max_edits)
 
 
@@ -282,9 +282,9 @@ def _bm25(scope: Scope, call: ast.Bm25Call) -> ir.Bm25Rank | Refused | None:
     if field is None or query is None:
         return None
     if isinstance(field, Refused):
-        return field.typed(ir.F64)
+        return field.with_type(ir.F64)
     if isinstance(query, Refused):
-        return query.typed(ir.F64)
+        return query.with_type(ir.F64)
     return ir.Bm25Rank(field, query)
 
 
@@ -306,7 +306,7 @@ def _rrf(scope: Scope, call: ast.RrfCall) -> ir.FusedRank | Refused | None:
     if isinstance(second, Refused):
         return second
     if isinstance(k, Refused):
-        return k.typed(ir.F64)
+        return k.with_type(ir.F64)
     return ir.FusedRank(first, second, k)
 
 

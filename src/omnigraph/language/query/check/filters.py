@@ -145,19 +145,19 @@ def check_row_filter(text: str, type_: NodeType | EdgeType, catalog: Catalog) ->
     else:
         scope.edges[ROW] = type_
     checked = _test(scope, parse_row_filter(text))
-    if findings.found:
-        raise CompileError(findings.found)
+    if findings.diagnostics:
+        raise CompileError(findings.diagnostics)
     return checked
 
 
 def for_actor(test: RowFilter, actor: str) -> RowFilter:
     """Bind the filter to an actor, and evaluate the tests that no longer depend on a row."""
 
-    def bound(value: ir.Value) -> ir.Value:
+    def bind(value: ir.Value) -> ir.Value:
         return ir.Constant(actor, ir.STRING) if isinstance(value, ir.ParameterValue) else value
 
     def change(comparison: ir.Compare) -> RowFilter:
-        left, right = bound(comparison.left), bound(comparison.right)
+        left, right = bind(comparison.left), bind(comparison.right)
         if isinstance(left, ir.Constant) and isinstance(right, ir.Constant):
             return EVERY_ROW if _holds(left, comparison.operator, right) else NO_ROW
         return ir.Compare(left, comparison.operator, right)

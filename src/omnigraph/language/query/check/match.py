@@ -96,9 +96,9 @@ def _pin(scope: Scope, node: NodeType, variable: str, pin: ast.Pin) -> ir.Compar
 def _traversal(scope: Scope, traversal: ast.Traversal) -> resolved.Traversal | None:
     edge = scope.catalog.edge_named(traversal.edge.text)
     if edge is None:
-        known = [name[:1].lower() + name[1:] for name in scope.catalog.edges]
+        edge_names = [name[:1].lower() + name[1:] for name in scope.catalog.edges]
         name = traversal.edge.text
-        scope.report("T4", f"unknown edge type '{name}'", traversal.edge.at, near=name, among=known)
+        scope.report("T4", f"unknown edge type '{name}'", traversal.edge.at, near=name, among=edge_names)
         _break_unbound(scope, traversal)
         return None
     bounds_fit = _check_shape(scope, traversal, edge)

@@ -90,8 +90,8 @@ def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: 
         _declare(scope, parameter)
     parameters = tuple(ir.QueryParameter(name, type_) for name, type_ in scope.parameters.items())
     body = check_read(scope, query.body) if isinstance(query.body, ast.Read) else check_writes(scope, query.body)
-    if findings.found:
-        raise CompileError(findings.found)
+    if findings.diagnostics:
+        raise CompileError(findings.diagnostics)
     return resolved.Query(query.name.text, parameters, body)
 
 

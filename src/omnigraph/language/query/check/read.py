@@ -58,12 +58,12 @@ def _projection(scope: Scope, projection: ast.Projection) -> resolved.Projection
 
 def _check_names(scope: Scope, read: ast.Read) -> None:
     """A row has one value by each name: of two columns with one name, a value would be lost."""
-    known: dict[str, ast.Projection] = {}
+    columns: dict[str, ast.Projection] = {}
     for projection in read.returns.projections:
         if projection.alias is None and isinstance(projection.expression, ast.Alias):
             continue  # the name of another column is not a value, and refused as such
         name = executed_name(projection.expression) if projection.alias is None else projection.alias.text
-        if known.setdefault(name, projection) is not projection:
+        if columns.setdefault(name, projection) is not projection:
             written = ", because an aggregate without a name has that of its argument"
             unnamed = projection.alias is None and isinstance(projection.expression, ast.AggregateCall)
             message = f"two columns are called '{name}'{written if unnamed else ''}"

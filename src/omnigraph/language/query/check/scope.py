@@ -56,7 +56,7 @@ class Scope:
         help: str | None = None,
     ) -> None:
         """One finding. `near` is the name that missed, `among` what it could have meant; `help` is any other remedy."""
-        crowded = len(self.findings.found) >= _SUGGESTIONS
+        crowded = len(self.findings.diagnostics) >= _SUGGESTIONS
         suggestion = help if near is None or crowded else did_you_mean(near, among) or help
         self.findings.report(code, message, at, suggestion=suggestion)
 

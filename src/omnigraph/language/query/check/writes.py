@@ -34,8 +34,8 @@ def _statement(scope: Scope, statement: ast.Statement) -> ir.WriteStatement | No
     # A node type hides an edge type of the same name.
     target = scope.catalog.nodes.get(name) or scope.catalog.edge_named(name)
     if target is None:
-        known = [*scope.catalog.nodes, *scope.catalog.edges]
-        scope.report("T10", f"unknown node/edge type '{name}'", statement.type_name.at, near=name, among=known)
+        type_names = [*scope.catalog.nodes, *scope.catalog.edges]
+        scope.report("T10", f"unknown node/edge type '{name}'", statement.type_name.at, near=name, among=type_names)
         return None
     match statement:
         case ast.Insert():
@@ -113,8 +113,8 @@ def _assignments(
 def _endpoint_property(scope: Scope, edge: EdgeType, end: ir.Endpoint, cell: ast.Cell) -> Property:
     """An end as a property, for the rules of values: a String, the id of the node, or what the node's key is."""
     node = scope.catalog.nodes[edge.from_type if end is ir.Endpoint.FROM else edge.to_type]
-    given = scope.parameters.get(cell.name) if isinstance(cell, ast.Variable) else None
-    is_text = isinstance(cell, ast.StringLiteral) or (given is not None and given.is_text)
+    type_ = scope.parameters.get(cell.name) if isinstance(cell, ast.Variable) else None
+    is_text = isinstance(cell, ast.StringLiteral) or (type_ is not None and type_.is_text)
     key = ir.STRING if is_text or len(node.key) != 1 else node.properties[node.key[0]].type
     column = "src" if end is ir.Endpoint.FROM else "dst"
     return Property(name=end.value, id=0, type=key.as_nullable(False), column=column)
@@ -151,10 +151,10 @@ def _where(scope: Scope, predicate: ast.Predicate, target: TableType) -> ir.Wher
             scope.report("T7", message, predicate.at)
             return None
     else:
-        known = scope.property_of(target, predicate.property, "T11")
-        if known is None:
+        target_property = scope.property_of(target, predicate.property, "T11")
+        if target_property is None:
             return None
-        column = prop = known
+        column = prop = target_property
     if prop.type.is_blob:
         message = f"blob property '{target.name}.{name}' can't stand in a WHERE predicate"
         scope.report("T11", message, predicate.property.at)
