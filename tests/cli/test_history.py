@@ -204,6 +204,26 @@ def test_a_merge_is_drawn(cli: Cli, review: str) -> None:
     assert " merge " in lines[0]
 
 
+def test_a_limited_drawing_prefers_the_newest_merge(cli: Cli, review: str) -> None:
+    def branch_tip() -> str:
+        return str(
+            cli("commit", "list", "--branch", "review", "--json", "--limit", "1", "--uri", review).json["commits"][0][
+                "graph_commit_id"
+            ]
+        )
+
+    mutate(cli, review, "add", {"name": "Di"})
+    cli("branch", "merge", "review", "--uri", review)
+    older = branch_tip()
+    newer = mutate(cli, review, "add", {"name": "Ed"}, "review")
+    mutate(cli, review, "add", {"name": "Flo"})
+    cli("branch", "merge", "review", "--uri", review)
+    own_line = len(cli("commit", "list", review).lines)
+    drawn = "\n".join(cli("commit", "list", review, "--graph", "--limit", str(own_line + 1)).lines)
+    assert newer in drawn
+    assert older not in drawn
+
+
 def test_on_a_terminal_a_commit_tells_when_who_and_what(cli: Cli, review: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(cli, review, "add", {"name": "Di"})
     with omnigraph.open(review) as graph:

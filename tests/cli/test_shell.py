@@ -112,7 +112,8 @@ def test_queries_of_a_file_are_called_by_name(piped: Any) -> None:
 def test_an_error_ends_a_statement_and_not_the_shell(piped: Any) -> None:
     done = piped(
         "match { $p: Persn } return { $p }\n:branch nope\n:at 99\n:at never\n:format xml\n:bransh\nq\n"
-        'by_name age\n:schema Nope\n:params [\n{ $p }\n:at 1\ninsert Person { name: "X" }\n:at now\n'
+        "by_name age\nby_name name=A $name=B\n:schema Nope\n"
+        ':params [\n{ $p }\n:at 1\ninsert Person { name: "X" }\n:at now\n'
         "match { $p: Person } return { count($p) as n }\n",
         "--format",
         "csv",
@@ -128,6 +129,7 @@ def test_an_error_ends_a_statement_and_not_the_shell(piped: Any) -> None:
             "there is no :bransh; did you mean ':branch'?",
             "'q' is not a query",
             "'age' is not an argument",
+            "the parameter 'name' is given twice",
             "no type 'Nope'",
         ),
         *(":params is not JSON", "", "the past can't be changed"),

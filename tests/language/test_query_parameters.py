@@ -108,6 +108,12 @@ def test_params_are_an_object(given: object) -> None:
         bind_parameters((), given, now_millis=NOW)
 
 
+@pytest.mark.parametrize("given", [{1: "a"}, {"x": "a", None: 1}])
+def test_names_of_parameters_are_texts(given: object) -> None:
+    with pytest.raises(BadRequestError, match="the names of parameters must be texts, not "):
+        bind_parameters(declared("String"), given, now_millis=NOW)
+
+
 @pytest.mark.parametrize("given", [None, {}])
 def test_a_missing_required_parameter_is_refused_before_anything_runs(given: object) -> None:
     with pytest.raises(BadRequestError, match="parameter 'x' not provided"):

@@ -220,11 +220,12 @@ class Verification(Struct, frozen=True):
     problems: tuple[Problem, ...]
 
     def __repr__(self) -> str:
-        seen = f"{count_noun(self.branches, 'branch', 'branches')}, {count_noun(self.tables, 'table')}"
-        seen = f"{seen}, {count_noun(self.files, 'file')}"
+        tables, files = count_noun(self.tables, "table"), count_noun(self.files, "file")
         outcome = count_noun(len(self.problems), "problem") if self.problems else "clean"
         lines = [f"  {problem.where}: {problem.reason}" for problem in self.problems[:10]]
-        return "\n".join([f"<verified {seen}: {outcome}>", *lines])
+        return "\n".join(
+            [f"<verified {count_noun(self.branches, 'branch', 'branches')}, {tables}, {files}: {outcome}>", *lines]
+        )
 
     @property
     def clean(self) -> bool:

@@ -390,7 +390,7 @@ def _arguments(text: str) -> dict[str, Any]:
     """`{"name": "Ada"}`, or `name=Ada age=36`: values are JSON where they can be, else text."""
     if not text or text.startswith("{"):
         return json_object(text, "the arguments", "arguments are a JSON object") if text else {}
-    arguments = {}
+    arguments: dict[str, Any] = {}
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -399,7 +399,9 @@ def _arguments(text: str) -> dict[str, Any]:
         name, equals, value = word.partition("=")
         if not equals:
             raise BadRequestError(f"'{word}' is not an argument; write name=value, or a JSON object")
-        arguments[name.removeprefix("$")] = json_or_text(value)
+        if (name := name.removeprefix("$")) in arguments:
+            raise BadRequestError(f"the parameter '{name}' is given twice")
+        arguments[name] = json_or_text(value)
     return arguments
 
 

@@ -116,7 +116,7 @@ def reachable(graph: GraphApi, branch: str, limit: int | None) -> list[Node]:
     """The branch's line and everything that was merged into it, children before parents."""
     line: list[CommitSummary] = list(list_line(partial(graph.commit_history, exact=False), branch, limit))
     commits = {commit.graph_commit_id: commit for commit in line}
-    merged = [commit.merged_parent_commit_id for commit in line if commit.merged_parent_commit_id is not None]
+    merged = [commit.merged_parent_commit_id for commit in reversed(line) if commit.merged_parent_commit_id is not None]
     while merged and (limit is None or len(commits) < limit):
         commit_id = merged.pop()
         if commit_id in commits:

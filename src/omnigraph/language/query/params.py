@@ -54,6 +54,8 @@ def bind_parameters(
     declared = {parameter.name: parameter.type for parameter in parameters}
     bound: dict[str, BoundValue] = {}
     for key, value in arguments.items():
+        if not isinstance(key, str):
+            raise BadRequestError(f"the names of parameters must be texts, not {key!r}")
         try:
             expected = declared.get(key)
             bound[key] = _infer(value) if expected is None else _coerce(value, expected, host)
