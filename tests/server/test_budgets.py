@@ -129,7 +129,7 @@ def test_no_turn_is_lost_whoever_ends_or_leaves(steps: list[Any], threads: int, 
         for what, actor, noticed in steps:
             if what == "take":
                 gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                waiting.append((actor, asyncio.create_task(turns.take(actor, gone)), gone))
+                waiting.append((actor, asyncio.create_task(turns.take(actor, lambda gone=gone: gone)), gone))
             elif what == "end" and actor in reading:
                 reading.remove(actor)
                 turns.give_back(actor)

@@ -18,7 +18,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple, Never, TypeAlias, TypeVar
@@ -129,7 +129,8 @@ class Budgets:
 
     def read(self, actor: str | None) -> AbstractContextManager[None]:
         """Count a read until the last byte of its response is sent."""
-        return self._hold(*_of_actor(Cap.READS, actor, "reads", self._limits.actor_reads, "--actor-reads"))
+        budgets = _of_actor(Cap.READS, actor, "reads", self._limits.actor_reads, "--actor-reads")
+        return self._hold(*budgets) if budgets else nullcontext()
 
     def follow(self, actor: str | None) -> AbstractContextManager[None]:
         """Count a poll that waits, or a stream of events."""
@@ -209,7 +210,7 @@ class Pools:
         self._looks = ThreadPoolExecutor(_LOOK_THREADS, "omnigraph-look")
 
     async def begin_read(
-        self, actor: str | None, work: Callable[[], Result], gone: asyncio.Future[None] | None = None
+        self, actor: str | None, work: Callable[[], Result], gone: Callable[[], asyncio.Future[None]] | None = None
     ) -> asyncio.Future[Result]:
         """Begin a read when it is the actor's turn. The turn ends with the thread, even if no request waits for it."""
         await self._turns.take(actor, gone)
@@ -246,17 +247,20 @@ class Turns:
         self._reading: Counter[str | None] = Counter()
         self._waiting: OrderedDict[str | None, deque[Waiting]] = OrderedDict()
 
-    async def take(self, actor: str | None, gone: asyncio.Future[None] | None = None) -> None:
-        """Wait for a turn, for so long; raises when none comes, and when the client goes away."""
+    async def take(self, actor: str | None, gone: Callable[[], asyncio.Future[None]] | None = None) -> None:
+        """Wait for a turn, for so long; raises when none comes, and when the client goes away, as `gone` says."""
+        if not self._waiting and self._reading.total() < self._threads and self._may_read(actor):
+            self._reading[actor] += 1
+            return
         turn: Waiting = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(actor, deque()).append(turn)
         self._next()
         if turn.done():
             return
-        either: set[asyncio.Future[Any]] = {turn} if gone is None else {turn, gone}
         try:
+            either: tuple[asyncio.Future[Any], ...] = (turn,) if gone is None else (turn, gone())
             await asyncio.wait(either, timeout=self._limits.read_wait_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if gone is not None and gone.done():
+            if gone is not None and gone().done():
                 raise ClientGoneError
             if not turn.done():
                 self._refuse(actor)
@@ -282,7 +286,7 @@ class Turns:
 
     def _next(self) -> None:
         """Give turns while there are threads: to the actor who waits longest for one of those who may have more."""
-        while self._reading.total() < self._threads:
+        while self._waiting and self._reading.total() < self._threads:
             may = [actor for actor in self._waiting if self._may_read(actor)]
             if not may:
                 return

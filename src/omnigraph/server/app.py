@@ -95,6 +95,7 @@ HANDLER_MODULES: Final = (changes, reads, service, writes)
 
 Result = TypeVar("Result")
 
+_SOON: Final = 0.05
 _NO_SUCH_PATH: Final = "there is no such path; name the graph, as in /graphs/<id>/query, or see /openapi.json"
 
 
@@ -121,11 +122,11 @@ class Application:
         self._pools = Pools(services.limits, services.telemetry.metrics.count_refusal)
         self._streams = StreamDelivery(self._pools)
         self._feeds = Feeds(self._pools)
-        self._asgi = Router(redirect_slashes=False, default=self._exchange, lifespan=self._live)
+        self._lifespan = Router(lifespan=self._live)
         logging.getLogger("uvicorn.error").addFilter(_is_not_broken_stream)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._asgi(scope, receive, send)
+        await (self._exchange if scope["type"] == "http" else self._lifespan)(scope, receive, send)
 
     @asynccontextmanager
     async def _live(self, _: Router) -> AsyncIterator[None]:
@@ -158,7 +159,7 @@ class Application:
         try:
             # A caller with a token is not a page of another site that was led here.
             if not self._services.states.serving.requires_token:
-                self._hosts.refuse_others(exchange.all_headers.get("host", ()), exchange.scope)
+                self._hosts.refuse_others(exchange.header_values("host"), exchange.scope)
             if not methods:
                 raise NotFoundError(_NO_SUCH_PATH)
         except OmniGraphError as error:
@@ -300,14 +301,17 @@ class Application:
         work = self._telemetry.trace(call.route.operation_id, work)
         if call.writes:
             return await self._pools.write(work)
-        gone = call.exchange.client_gone()
+        seconds, gone = self._limits.query_seconds, call.exchange.client_gone
         if call.route.tag == "management":
             running = self._pools.look(work)
         else:
             running = await self._pools.begin_read(call.actor, work, gone)
-        either: set[asyncio.Future[Any]] = {running, gone}
         try:
-            await asyncio.wait(either, timeout=self._limits.query_seconds, return_when=asyncio.FIRST_COMPLETED)
+            # Most reads end so soon that it is not worth while to listen for their client.
+            await asyncio.wait((running,), timeout=min(_SOON, seconds))
+            if not running.done():
+                until = max(0.0, seconds - _SOON)
+                await asyncio.wait((running, gone()), timeout=until, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # the server ends
             call.cancellation.cancel()
             raise
@@ -316,9 +320,9 @@ class Application:
         call.cancellation.cancel()
         held = call.held.hold()  # the thread goes on for a while
         running.add_done_callback(lambda done: _put_away(done, held))
-        if gone.done():
+        if gone().done():
             raise ClientGoneError
-        raise responses.too_long(self._limits.query_seconds)
+        raise responses.too_long(seconds)
 
     # Failures
 

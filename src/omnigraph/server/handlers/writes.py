@@ -152,7 +152,7 @@ def _refuse_condition(call: Call, conditional: str | None = None) -> None:
 
 
 def _expected_commit(call: Call) -> str:
-    values = call.exchange.all_headers.get(IF_COMMIT_HEADER.lower(), ())
+    values = call.exchange.header_values(IF_COMMIT_HEADER.lower())
     if len(values) != 1:
         raise errors.BadRequestError(f"this operation needs the header {IF_COMMIT_HEADER}, exactly once")
     return required_commit(values[0], f"the header {IF_COMMIT_HEADER}")

@@ -62,11 +62,11 @@ class Exchange:
         self.is_head = self.method == "HEAD"
         self.raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         self.query_string: bytes = scope.get("query_string", b"")
-        self.all_headers: dict[str, list[str]] = {}
-        for name, value in scope["headers"]:
-            # White space around a value is not part of it, and the parser leaves it at the end.
-            self.all_headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1").strip(" \t"))
-        self.headers = {name: ", ".join(values) for name, values in self.all_headers.items()}
+        self.headers: dict[str, str] = {}
+        """By their names in lower case; the values of a repeated header are joined."""
+        for raw_name, value in scope["headers"]:
+            name, text = raw_name.decode("latin-1"), _header_text(value)
+            self.headers[name] = f"{self.headers[name]}, {text}" if name in self.headers else text
         self.has_body = True
         """Whether some of the request may still be on its way."""
         self.awaits_go_ahead = self.headers.get("expect", "").lower() == "100-continue"
@@ -79,6 +79,10 @@ class Exchange:
         self._send = send
         self._limits = limits
         self._gone: asyncio.Task[None] | None = None
+
+    def header_values(self, name: str) -> list[str]:
+        """The values of a header, which a client may repeat."""
+        return [_header_text(value) for key, value in self.scope["headers"] if key == name.encode("latin-1")]
 
     # The body
 
@@ -209,6 +213,11 @@ class Exchange:
     def close(self) -> None:
         if self._gone is not None:
             self._gone.cancel()
+
+
+def _header_text(value: bytes) -> str:
+    """White space around a value is not part of it, and the parser leaves it at the end."""
+    return value.decode("latin-1").strip(" \t")
 
 
 def _header_value(value: str) -> bytes:
