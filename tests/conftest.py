@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import uuid
@@ -21,6 +22,9 @@ BUCKET = "omnigraph-tests"
 # for a million: some 2 CPU seconds an index. It reads this once, before the first; started processes inherit it.
 os.environ.setdefault("LANCE_NGRAM_NUM_PARTITIONS", "1")
 
+# Every process that imports NumPy starts a thread a core for algebra that nobody does here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("omnigraph", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("omnigraph")
@@ -33,6 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if (rows := config.getoption("--cpu")) is not None:
         config.pluginmanager.register(CpuTable(rows), "cpu-table")
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector would visit all modules and tests again and again: a twelfth of the time of a run."""
+    gc.collect()
+    gc.freeze()
 
 
 _directories = itertools.count()

@@ -5,6 +5,7 @@ Spark starts one for each kind of worker, and it forks the workers. Nothing but 
 
 from __future__ import annotations
 
+import gc
 import warnings
 
 import lance  # noqa: F401
@@ -18,4 +19,5 @@ import omnigraph.pipeline  # noqa: F401
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", "lance is not fork-safe")  # once it has worked; here it was only imported
+    gc.freeze()  # workers look for garbage after every task
     manager()

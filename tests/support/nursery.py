@@ -14,6 +14,7 @@ return code.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -50,6 +51,7 @@ def main(descriptor: str, *modules: str) -> None:
     warnings.filterwarnings("ignore", "lance is not fork-safe")  # once it has worked; here it was only imported
     for module in modules:
         importlib.import_module(module)
+    gc.freeze()  # a process looks for garbage when it ends; none of it is here
     parent = socket.socket(fileno=int(descriptor))
     while (request := next_request(parent)) is not None:
         (what, *details), descriptors = request

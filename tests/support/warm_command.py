@@ -9,6 +9,7 @@ exits with the code of the fork. The fork knows nothing of earlier ones: nothing
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -66,6 +67,7 @@ def main(listening: str) -> None:
     import omnigraph.cluster.commands.apply
     import omnigraph.graph  # noqa: F401  (what almost every command imports when it runs)
 
+    gc.freeze()  # so that no fork looks for garbage here
     listener = socket.socket(fileno=int(listening))
     while True:
         client, _ = listener.accept()
