@@ -17,6 +17,7 @@ from tests.support.cpu import CpuTable
 from tests.support.s3 import ACCESS, S3Server, ensure_bucket
 
 BUCKET = "omnigraph-tests"
+MOST_OF_A_VALUE = 100
 
 # Lance divides the building of an index of trigrams among many workers, each of which costs the same for five rows as
 # for a million: some 2 CPU seconds an index. It reads this once, before the first; started processes inherit it.
@@ -125,6 +126,13 @@ def remote_place(
 def place(request: pytest.FixtureRequest) -> Place:
     """Local disk, then S3."""
     return request.getfixturevalue("local_place" if request.param == "local" else "remote_place")
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Some values are megabytes, and the name of a test goes from process to process."""
+    if isinstance(val, str | bytes) and len(val) > MOST_OF_A_VALUE:
+        return f"{val[:MOST_OF_A_VALUE]!r} of {len(val)}"
+    return None
 
 
 LONG = ("test_crash", "test_concurrency", "test_interrupts", "test_connect", "test_docs", "test_smoke")
