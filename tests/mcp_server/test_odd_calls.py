@@ -70,7 +70,8 @@ def test_no_call_breaks_anything(graph: omnigraph.Graph, batch: list[tuple[str, 
                 error = answer.structured_content
                 # A failed precondition has a type and no code, as over HTTP.
                 assert error.get("code") != "internal" or error["type"] == "embedding", (tool, arguments)
-                assert error["type"] and error["error"]
+                assert error["type"]
+                assert error["error"]
 
     run(with_query_files(graph, [("q.gq", QUERIES)]), script, Terms(max_tokens=tokens))
 

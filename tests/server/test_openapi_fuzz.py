@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import schemathesis
@@ -58,14 +59,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def document(server: RunningServer) -> Any:
+    return schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+
+
 @pytest.mark.parametrize(
     ("route", "mode"), ASKED, ids=[f"{route.operation_id}-{'good' if mode is GOOD else 'bad'}" for route, mode in ASKED]
 )
 def test_no_request_gets_a_500_and_every_answer_is_documented(
-    server: RunningServer, route: Route, mode: GenerationMode
+    server: RunningServer, document: Any, route: Route, mode: GenerationMode
 ) -> None:
-    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
-    operation = schema[route.full_path][route.method]
+    operation = document[route.full_path][route.method]
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
