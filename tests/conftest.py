@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The garbage collector would visit all modules and tests again and again: a twelfth of the time of a run."""
+    """The garbage collector would visit all modules and tests again and again."""
     gc.collect()
     gc.freeze()
 
