@@ -11,7 +11,7 @@ from omnigraph import errors
 from omnigraph.api import wire
 from omnigraph.api.branches import MergeConflict
 from omnigraph.api.service.http import ErrorOutput
-from omnigraph.errors import ConstraintRule, OmniGraphError
+from omnigraph.errors import ConstraintRule, EvaluationRule, OmniGraphError
 
 CONFLICTS = [
     MergeConflict.of("node:Person", "Ada", "divergent_update", "changed twice"),
@@ -31,6 +31,10 @@ SAMPLES: list[OmniGraphError] = [
     errors.ConstraintError(ConstraintRule.RANGE, "node:Person", "age", "Ada", 7, message="too old"),
     errors.ConstraintError(ConstraintRule.RECORD, message="not JSON"),
     errors.RowsRejectedError(3, ["first", "second"], 1, rule=ConstraintRule.ID, type_key="node:Person", line=4),
+    errors.EvaluationError(EvaluationRule.DIVISION_BY_ZERO, "$b.pages / 0", message="7 is divided by zero"),
+    errors.EvaluationError(
+        EvaluationRule.AMBIGUOUS_WRITE, "update $b", "Book", "it", message="two values for one book"
+    ),
     errors.NotFoundError("gone"),
     errors.BranchNotFoundError("review", "create it"),
     errors.EntityNotFoundError("node Person", "Ada"),

@@ -181,6 +181,41 @@ class RowsRejectedError(ConstraintError):
         self.total, self.samples, self.allowed = total, tuple(samples), allowed
 
 
+class EvaluationRule(StrEnum):
+    """Which rule an `EvaluationError` is about. The texts are part of the contract."""
+
+    ARITHMETIC_OVERFLOW = "arithmetic_overflow"
+    """A result, or a number that enters a calculation, is outside of its type."""
+    DIVISION_BY_ZERO = "division_by_zero"
+    """An integer was divided by zero."""
+    BAD_ARGUMENT = "bad_argument"
+    """A function can't take the value of an argument."""
+    INVALID_PATTERN = "invalid_pattern"
+    """A text is not a regular expression."""
+    AMBIGUOUS_WRITE = "ambiguous_write"
+    """Two rows give one entity different values."""
+
+
+class EvaluationError(BadRequestError):
+    """A value of a query that can't be calculated from the data at hand. Nothing was written.
+
+    `expression` is the part of the query as text. `type_name` and `entity_id` name the entity of an `ambiguous_write`.
+    """
+
+    def __init__(
+        self,
+        rule: EvaluationRule,
+        expression: str,
+        type_name: str | None = None,
+        entity_id: str | None = None,
+        *,
+        message: str,
+    ) -> None:
+        super().__init__(f"{message}, in `{expression}`" if expression else message)
+        self.rule, self.expression = rule, expression
+        self.type_name, self.entity_id = type_name, entity_id
+
+
 class NotFoundError(OmniGraphError, http_status=404):
     """Something that the caller named does not exist."""
 

@@ -53,6 +53,7 @@ from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.visibility import count_entities, listing, read_entity
 from omnigraph.engine.resources import Caller
 from omnigraph.engine.snapshot import Snapshot as PinnedState
+from omnigraph.engine.statements import branch_rows, branch_write, is_branch_list, run_branch_write
 from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.load import LoadRequest, load, load_input, load_mode, record_input
@@ -239,9 +240,13 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return _public(self._state(point))
 
     def _query(self, point: ReadPoint, call: Call, options: ReadOptions | None) -> QueryResult:
+        if is_branch_list(*call, point):
+            return branch_rows(self.list_branches()).collect()
         return self._read(point, lambda state: run_query(state, point.target, call, options or self._read_options))
 
     def _stream(self, point: ReadPoint, call: Call, options: ReadOptions | None) -> QueryStream:
+        if is_branch_list(*call, point):
+            return branch_rows(self.list_branches())
         return stream_query(self._state(point), point.target, call, options or self._read_options)
 
     def _explain(self, point: ReadPoint, call: Call, options: ReadOptions | None) -> list[str]:
@@ -304,11 +309,14 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _mutate(
         self, call: Call, branch: str | None, if_commit: str | None, author: Author, *, stored: bool = False
     ) -> MutationReceipt:
+        if (statement := branch_write(*call, branch, if_commit)) is not None:
+            return run_branch_write(self, statement, author)
         from omnigraph.engine.write.mutation import MutationRequest, mutate
 
         target, actor = MAIN if branch is None else branch, self._workspace.author(author.actor)
         required = None if if_commit is None else history.required_commit(if_commit, "if_commit")
-        request = MutationRequest(*call, target, required, actor, author.idempotency_key, stored=stored)
+        key, reading = author.idempotency_key, self._read_options
+        request = MutationRequest(*call, target, required, actor, key, stored=stored, reading=reading)
         return mutate(self._workspace_for(PolicyAction.CHANGE, target), request)
 
     def _load(self, data: Any, options: LoadOptions, author: Author) -> LoadReceipt:

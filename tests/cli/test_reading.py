@@ -103,6 +103,18 @@ def test_explain_runs_nothing_and_the_profile_stays_off_stdout(cli: Cli, g: str)
     assert "rows" in profiled.err
 
 
+def test_the_traversal_work_of_a_query(cli: Cli, g: str) -> None:
+    text = "query q() { match { $a: Person  $a knows $b } return { $b.name as b } }"
+    asked = ["query", "-e", text, "--store", g, "--format", "csv", "--traversal-work"]
+    assert cli(*asked, "9").lines[0] == "b"
+    assert cli(*asked, "9", "--profile-query").lines[0] == "b"
+    refused = cli(*asked, "0")
+    assert (refused.code, refused.out) == (1, "")
+    assert "resource limit exceeded for traversal_work: actual 1, limit 0" in refused.err
+    stored = cli("query", "people", "--traversal-work", "9", "--store", g)
+    assert (stored.code, "take the source of the query" in stored.err) == (2, True)
+
+
 def test_a_query_that_does_not_compile_points_at_the_place(cli: Cli, g: str) -> None:
     refused = cli("query", "-e", "query q() { match { $p: Persn } return { $p.name } }", "--store", g)
     assert (refused.code, refused.out) == (1, "")

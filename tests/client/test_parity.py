@@ -27,7 +27,14 @@ import pytest
 
 import omnigraph
 from omnigraph.api import wire
-from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, DirectAccessError, OmniGraphError
+from omnigraph.errors import (
+    BadRequestError,
+    BranchNotFoundError,
+    ConflictError,
+    DirectAccessError,
+    OmniGraphError,
+    ResourceLimitError,
+)
 from tests.client.conftest import WAYS
 from tests.server.sample import ADD, AGE, BY_AGE, EVERYBODY, SCHEMA, person
 
@@ -219,7 +226,7 @@ def test_what_only_storage_can_do_says_so(ways: dict[str, Any], branch: str, nam
 
 
 def test_options_of_a_read_are_for_storage(ways: dict[str, Any]) -> None:
-    options = omnigraph.ReadOptions()
+    options = omnigraph.ReadOptions(profile=True)
     for way in ("remote", "async"):
         for reads in (ways[way], ways[way].branch("main"), ways[way].at()):
             with pytest.raises(DirectAccessError):
@@ -228,6 +235,17 @@ def test_options_of_a_read_are_for_storage(ways: dict[str, Any]) -> None:
             ways[way].at().count("Person", filter="age > 1")
         with pytest.raises(DirectAccessError, match="needs direct storage access"):
             ways[way].load("s3://b/k.csv", type="Person", mode="append")
+
+
+def test_a_server_takes_the_traversal_work_of_a_read(ways: dict[str, Any]) -> None:
+    text = "query q() { match { $a: Person  $a knows $b } return { $b.name as b } }"
+    for way in WAYS:
+        graph = ways[way]
+        enough, little = (omnigraph.ReadOptions(traversal_work=work) for work in (1_000, 0))
+        assert graph.query(text, options=enough).rows() == graph.query(text).rows() != []
+        with pytest.raises(ResourceLimitError) as refused:
+            graph.query(text, options=little)
+        assert (refused.value.resource, refused.value.limit) == ("traversal_work", 0)
 
 
 # Rows of one type, in every form

@@ -45,6 +45,8 @@ TOO_LARGE = {
     "sort keys": read("$p: P", tail=f"order {{ {repeated(10_000, lambda i: '$p.age', ',')} }}"),
     "lists in lists": read("$p: P  $p.age = " + "[" * 10_000),
     "parentheses": read("$p: P  search(" + "(" * 10_000),
+    "nots": read("$p: P  " + "not " * 40_000 + "$p.age > 1"),
+    "a long sum": read(f"$p: P  $p.age > {repeated(40_000, str, ' + ')}"),
     "a long text": read(f'$p: P  $p.name = "{"x" * 2_000_000}"'),
     "a long name": read(f"$p: P  $p.{'a' * 2_000_000} = 1"),
 }
@@ -53,6 +55,14 @@ ANSWERED = {
     "keys in a list": (read(f"$p: P  [{repeated(9_000, quoted('p'), ',')}] contains $p.slug"), NODES),
     "numbers in a list": (read(f"$p: P  [{repeated(12_000, str, ',')}] contains $p.age"), NODES),
     "many tests": (read("$p: P " + "$p.age > 1 " * 2_000), NODES - 2),
+    "many tests in one": (read(f"$p: P  {repeated(5_000, '$p.age > 1 - {}'.format, ' and ')}"), NODES - 2),
+    "alternatives": (read(f"$p: P  {repeated(40_000, '$p.age = {}'.format, ' or ')}"), NODES),
+    "alternatives of two properties": (
+        read("$p: P  " + repeated(5_000, lambda i: f'$p.age = {i + 1} or $p.name = "n{i}"', " or ")),
+        NODES,
+    ),
+    "negated alternatives": (read(f"$p: P  not ({repeated(9_000, '$p.age = {}'.format, ' or ')})"), 0),
+    "items": (read(f"$p: P  $p.age in [{repeated(40_000, str, ',')}]"), NODES),
     "as many traversals as are allowed": (
         read("$v0: P " + repeated(199, lambda i: f"$v{i} k $v{i + 1}  $v{i + 1}.age != $v{i}.age"), "$v0.slug"),
         NODES,

@@ -34,6 +34,26 @@ edge Lives: Person -> City
 edge Near: City -> City { km: F64? }
 """
 
+LIBRARY = """
+interface Named { name: String? }
+node Author implements Named { name: String?  slug: String @key  born: Date? }
+node Book {
+  slug: String @key
+  title: String
+  pages: I32?
+  price: F64?
+  status: enum(kept, lent, lost)?
+  tags: [String]?
+  bought: DateTime?
+  cover: Blob?
+  vec: Vector(2)?
+}
+node Reader implements Named { name: String?  slug: String @key  age: I32?  adult: Bool? }
+edge WroteBy: Book -> Author
+edge Borrowed: Reader -> Book { on: Date?  days: I32? }
+edge Follows: Reader -> Reader { since: I32? }
+"""
+
 NAMES = ("ann", "bob", "cay", "dee", "eve", "fay", "gus", "hal")
 TOWNS = ("ulm", "bonn", "kiel", "ann")  # a town may have the id of a person
 WORDS = ("", "a", "ab", "b%", "Ab", "_b", "it's", "é", "z\\", "ann")
@@ -110,6 +130,34 @@ def social_graph(path: Path, seed: int, read: Callable[[Graph], None] = lambda g
         gone = "query q($s: String) { delete Person where slug = $s }"
         graph.mutate(gone, params={"s": people[-1]})
         read(graph)
+    return graph
+
+
+def library_graph(path: Path) -> Graph:
+    """Three readers: r1 has borrowed b1, which is lost, and b2, which is lent; r2 has borrowed b2; r3 nothing. b3 was
+    never borrowed. r1 follows r2 twice."""
+    graph = Graph.init(path, LIBRARY)
+    lines = [
+        node("Author", "ann", name="Ann", born="1950-01-02"),
+        node("Author", "bob", name="Bob"),
+        node("Book", "b1", title="One", pages=100, price=1.5, status="lost", tags=["x", "y"], vec=[0.0, 1.0]),
+        node("Book", "b2", title="Two", status="lent", tags=[], bought="2020-01-01T00:00:00Z", cover="base64:aGk="),
+        node("Book", "b3", title="Three", pages=300, price=0.5, vec=[1.0, 1.0]),
+        node("Reader", "r1", name="Rita", age=30, adult=True),
+        node("Reader", "r2", name="Rob", adult=False),
+        node("Reader", "r3", name="Rex", age=17),
+        edge("WroteBy", "b1", "ann", id="w1"),
+        edge("WroteBy", "b2", "bob", id="w2"),
+        edge("WroteBy", "b3", "ann", id="w3"),
+        edge("Borrowed", "r1", "b1", id="l1", on="2024-01-01", days=1),
+        edge("Borrowed", "r1", "b2", id="l2", on="2024-02-01", days=2),
+        edge("Borrowed", "r2", "b2", id="l3", days=5),
+        edge("Follows", "r1", "r2", id="e1", since=1),
+        edge("Follows", "r2", "r3", id="e2", since=2),
+        edge("Follows", "r3", "r1", id="e3", since=3),
+        edge("Follows", "r1", "r2", id="e6", since=6),
+    ]
+    graph.load("\n".join(lines), mode="append")
     return graph
 
 

@@ -8,8 +8,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import EVERY_ROW, TypeVisibility, Visibility, visibility_of
+from omnigraph.language.query.check.query import check_row_filter
+from omnigraph.language.query.row_filter import (
+    EVERY_ROW,
+    RowFilter,
+    TypeVisibility,
+    Visibility,
+    for_actor,
+    visibility_of,
+)
 from tests.support.reference import ReferenceGraph
 
 ACTOR = "ann"
@@ -29,6 +36,11 @@ FILTERS: dict[str, list[tuple[str, Shown]]] = {
             "(active = true and age >= 0) or nick = $actor",
             lambda e: (bool(e["active"]) and (e["age"] is not None and e["age"] >= 0)) or e["nick"] == ACTOR,
         ),
+        ("not (age >= 2)", lambda e: e["age"] is not None and e["age"] < 2),
+        ("nick is null or nick = $actor", lambda e: e["nick"] is None or e["nick"] == ACTOR),
+        ("slug in [$actor, null] or not active", lambda e: e["slug"] == ACTOR or e["active"] is False),
+        ("coalesce(age, 0) + 1 <= 2", lambda e: (e["age"] or 0) + 1 <= 2),
+        ("not (lower(@id) = $actor)", lambda e: e["id"].lower() != ACTOR),
         ("age >= score", lambda e: e["age"] is not None and e["score"] is not None and e["age"] >= e["score"]),
         ("false", lambda e: False),
     ],
@@ -38,9 +50,11 @@ FILTERS: dict[str, list[tuple[str, Shown]]] = {
     ],
     "edge:Knows": [
         ("since >= 1", _at_least("since", 1)),
+        ("not (since >= 1) or since is null", lambda e: e["since"] is None or e["since"] < 1),
+        ("@src = $actor or @dst = $actor", lambda e: ACTOR in (e["src"], e["dst"])),
         ("note = $actor or since >= 0", lambda e: e["note"] == ACTOR or (e["since"] is not None and e["since"] >= 0)),
     ],
-    "edge:Near": [("km >= 1", _at_least("km", 1))],
+    "edge:Near": [("km >= 1", _at_least("km", 1)), ("not (km < 1)", _at_least("km", 1))],
 }
 
 
@@ -70,7 +84,7 @@ def visibility_on(catalog: Catalog, chosen: Chosen, masked: dict[str, list[str]]
     masked = masked or {}
     for type_key in chosen.keys() | masked.keys():
         type_ = catalog.type_named(type_key)
-        rows = EVERY_ROW
+        rows: RowFilter = EVERY_ROW
         if type_key in chosen:
             rows = for_actor(check_row_filter(chosen[type_key][0], type_, catalog), ACTOR)
         made.append(TypeVisibility(type_, rows, frozenset(masked.get(type_key, ()))))

@@ -1,36 +1,27 @@
 """A slow, literal reading of the operator tree over a graph of Python dicts.
 
 It exists to show that a plan alone says what a query means: it sees no syntax and no catalog. Text analysis is
-reduced to lower-cased words and BM25 to the number of shared words; everything else follows the docstrings of `ir`.
+reduced to lower-cased words and BM25 to the number of shared words, and of the functions there are those that the tests
+call; everything else follows the docstrings of `ir`.
 """
 
 from __future__ import annotations
 
 import math
 import operator as python
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from omnigraph.language.query import ir
-from omnigraph.language.query.syntax import AggregateFunction, TextFunction
+from omnigraph.language.query.syntax import AggregateFunction, ListFunction, MetaField, PathMode, TextFunction
+from omnigraph.language.query.value_types import F64
 from tests.support.edit_distance import levenshtein
 
-Row = dict[Any, Any]
+from .toy_graph import Entity, Path, ToyGraph, Walk, join, reachable, shortest, trails
 
-
-@dataclass(frozen=True)
-class StoredEdge:
-    id: str
-    source: str
-    target: str
-    properties: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ToyGraph:
-    nodes: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    edges: Mapping[str, Sequence[StoredEdge]]
+Row = dict[str, Any]
+_COLUMNS = "columns"
+_FUSED = "fused score"
 
 
 _COMPARISONS: dict[ir.Operator, Callable[[Any, Any], bool]] = {
@@ -44,23 +35,53 @@ _COMPARISONS: dict[ir.Operator, Callable[[Any, Any], bool]] = {
     ir.Operator.MEMBER: lambda left, right: right in left,
     ir.Operator.PREFIX: lambda left, right: left.startswith(right),
 }
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "lower": str.lower,
+    "upper": str.upper,
+    "size": len,
+    "abs": abs,
+    "to_string": str,
+    "to_float": float,
+    "length": lambda path: len(path.edges),
+    "nodes": lambda path: list(path.nodes),
+    "edges": lambda path: list(path.edges),
+    "start": lambda path: path.nodes[0],
+    "end": lambda path: path.nodes[-1],
+}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": python.add,
+    "-": python.sub,
+    "*": python.mul,
+    "/": lambda left, right: left / right if isinstance(left + right, float) else int(left / right),
+    "%": lambda left, right: left - int(left / right) * right,
+}
 
 
 class Interpreter:
     def __init__(self, graph: ToyGraph, parameters: Mapping[str, Any]) -> None:
-        self.graph = graph
         self.parameters = parameters
+        self._nodes = graph.nodes
+        self._edges = {
+            name: {Entity(name, edge.id): edge for edge in sorted(edges, key=lambda edge: edge.id)}
+            for name, edges in graph.edges.items()
+        }
 
     def run(self, plan: ir.ReadPlan) -> list[tuple[Any, ...]]:
-        return [row["columns"] for row in self.rows(plan.root, {})]
+        return [row[_COLUMNS] for row in self.rows(plan.root, {})]
 
     # ---- values -----------------------------------------------------------------------------------------
 
     def value(self, value: ir.Value, row: Row) -> Any:
         match value:
             case ir.PropertyValue():
-                return self._property(value, row[value.variable])
-            case ir.NodeId():
+                return self._properties(row[value.variable]).get(value.prop.name)
+            case ir.UnionProperty():
+                of_type = {part.owner.name: part for part in value.parts if part is not None}
+                entity = row[value.variable]
+                return None if entity is None or entity.type not in of_type else self.value(of_type[entity.type], row)
+            case ir.MetaValue():
+                return self._meta(value.field, row[value.variable])
+            case ir.EntityValue() | ir.VariableValue():
                 return row[value.variable]
             case ir.ParameterValue():
                 return self.parameters[value.name]
@@ -71,16 +92,68 @@ class Interpreter:
             case ir.TextMatch():
                 return self._matches(value, row)
             case ir.Score(rank=ir.FusedRank()):
-                return row["fused"]
+                return row[_FUSED]
             case ir.Score(rank=rank):
                 return self._score(rank, row)
             case ir.OutputValue():
-                return row["columns"][value.index]
+                return row[_COLUMNS][value.index]
+            case ir.ListForm():
+                return self._list_form(value, row)
+            case ir.Reduce():
+                return self._reduced(value, row)
+            case ir.Case():
+                return self._case(value, row)
+            case ir.And() | ir.Or():
+                outcomes = [self.value(operand, row) for operand in value.operands]
+                decisive = isinstance(value, ir.Or)
+                return decisive if decisive in outcomes else None if None in outcomes else not decisive
+        return self._calculated(value, [self.value(operand, row) for operand in ir.operands_of(value)])
 
-    def _property(self, value: ir.PropertyValue, bound: Any) -> Any:
-        if isinstance(bound, StoredEdge):
-            return bound.properties.get(value.prop.name)
-        return self.graph.nodes[value.owner.name][bound].get(value.prop.name)
+    def _calculated(self, value: ir.Value, operands: list[Any]) -> Any:
+        match value:
+            case ir.IsNull():
+                return (operands[0] is None) is not value.negated
+            case ir.ListOf():
+                return operands
+            case ir.Record():
+                return dict(zip((name for name, _ in value.type.fields), operands, strict=True))
+            case ir.Call(function="coalesce"):
+                return next((operand for operand in operands if operand is not None), None)
+        if None in operands:
+            return None
+        match value:
+            case ir.Compare():
+                return _COMPARISONS[value.operator](*operands)
+            case ir.Not():
+                return not operands[0]
+            case ir.In():
+                item, items = operands
+                return True if item in items else None if None in items else False
+            case ir.Arithmetic():
+                return _ARITHMETIC[value.operator.value](*operands)
+            case ir.Negative():
+                return -operands[0]
+            case ir.Call():
+                return _FUNCTIONS[value.function](*operands)
+            case ir.Field():
+                return operands[0][value.name]
+            case ir.MakePath():
+                return join(operands)
+        raise AssertionError(f"{type(value).__name__} has no meaning here")
+
+    def _properties(self, entity: Entity | None) -> Mapping[str, Any]:
+        if entity is None:
+            return {}
+        edge = self._edges.get(entity.type, {}).get(entity)
+        return self._nodes[entity.type][entity.id] if edge is None else edge.properties
+
+    def _meta(self, field_: MetaField, entity: Entity | None) -> str | None:
+        if entity is None:
+            return None
+        if field_ in (MetaField.ID, MetaField.TYPE):
+            return entity.id if field_ is MetaField.ID else entity.type
+        edge = self._edges[entity.type][entity]
+        return edge.source if field_ is MetaField.SRC else edge.target
 
     def _matches(self, match: ir.TextMatch, row: Row) -> bool:
         text = self.value(match.field, row)
@@ -101,148 +174,218 @@ class Interpreter:
         shared = len(_words(stored) & _words(query))
         return float(shared) if shared else None
 
-    def holds(self, predicate: ir.Predicate, row: Row) -> bool:
-        if isinstance(predicate, ir.TextMatch):
-            return bool(self.value(predicate, row))
-        left, right = self.value(predicate.left, row), self.value(predicate.right, row)
-        return left is not None and right is not None and _COMPARISONS[predicate.operator](left, right)
+    def _list_form(self, form: ir.ListForm, row: Row) -> Any:
+        items = self.value(form.items, row)
+        if items is None:
+            return None
+        rows = [row | {form.variable: item} for item in items]
+        if form.condition is not None:
+            rows = [each for each in rows if self.value(form.condition, each) is True]
+        values = [self.value(form.body, each) for each in rows]
+        match form.function:
+            case ListFunction.MAP:
+                return values
+            case ListFunction.ALL:
+                return False if False in values else None if None in values else True
+            case ListFunction.SINGLE:
+                return False if values.count(True) > 1 else None if None in values else values.count(True) == 1
+        found = True if True in values else None if None in values else False
+        return found if form.function is ListFunction.ANY or found is None else not found
+
+    def _reduced(self, reduce: ir.Reduce, row: Row) -> Any:
+        items = self.value(reduce.items, row)
+        so_far = self.value(reduce.initial, row)
+        for item in items or ():
+            so_far = self.value(reduce.body, row | {reduce.accumulator: so_far, reduce.variable: item})
+        return None if items is None else so_far
+
+    def _case(self, case: ir.Case, row: Row) -> Any:
+        for branch in case.branches:
+            test = self.value(branch.test, row)
+            if test is not None and test == (True if case.operand is None else self.value(case.operand, row)):
+                return self.value(branch.value, row)
+        return None if case.otherwise is None else self.value(case.otherwise, row)
 
     def all_hold(self, predicates: Iterable[ir.Predicate], row: Row) -> bool:
-        return all(self.holds(predicate, row) for predicate in predicates)
+        return all(self.value(predicate, row) is True for predicate in predicates)
 
     # ---- operators --------------------------------------------------------------------------------------
 
     def rows(self, op: ir.ReadOperator, outer: Row) -> list[Row]:
         match op:
             case ir.Scan():
-                scanned: list[Row] = [{op.variable: node} for node in sorted(self.graph.nodes[op.type.name])]
+                scanned = ({op.variable: Entity(op.type.name, node)} for node in sorted(self._nodes[op.type.name]))
                 return [row for row in scanned if self.all_hold(op.predicates, row)]
+            case ir.TypeUnionScan():
+                return [row for scan in op.scans for row in self.rows(scan, outer)]
             case ir.Outer():
                 return [{variable: outer[variable] for variable in op.variables}]
-            case ir.Expand():
+            case ir.Expand() | ir.ExpandWalk() | ir.PathExpand():
                 return [longer for row in self.rows(op.input, outer) for longer in self._expanded(op, row)]
             case ir.CrossJoin():
                 rights = self.rows(op.right, outer)
                 return [left | right for left in self.rows(op.left, outer) for right in rights]
             case ir.Filter():
                 return [row for row in self.rows(op.input, outer) if self.all_hold(op.predicates, row)]
-            case ir.AntiJoin():
-                kept = self.rows(op.input, outer)
-                reduced = [{variable: row[variable] for variable in op.correlated} for row in kept]
-                return [row for row, seen in zip(kept, reduced, strict=True) if not self.rows(op.inner, seen)]
-            case ir.Rank():
-                return self._ranked(op, outer)
-            case ir.BestNodes():
-                return self._best_nodes(op, outer)
+            case ir.AntiJoin() | ir.SemiJoin():
+                keeps = isinstance(op, ir.SemiJoin)
+                return [row for row in self.rows(op.input, outer) if bool(self._inner(op, row)) is keeps]
+            case ir.BlockJoin():
+                return [row | {op.output: self._block(op, row)} for row in self.rows(op.input, outer)]
+            case ir.OptionalJoin():
+                return [longer for row in self.rows(op.input, outer) for longer in self._optional(op, row)]
+            case ir.UnionAll():
+                return [row for part in op.inputs for row in self.rows(part, outer)]
             case ir.Fuse():
                 return self._fused(op, outer)
-            case ir.Sort():
-                return self._sorted(op, outer)
-            case ir.Limit():
-                return self.rows(op.input, outer)[: op.count]
-            case ir.Project():
-                rows = self.rows(op.input, outer)
-                return [row | {"columns": tuple(self.value(c.value, row) for c in op.columns)} for row in rows]
-            case ir.Aggregate():
-                return self._aggregated(op, outer)
+            case _:
+                return self._of_input(op, self.rows(op.input, outer))
 
-    def _expanded(self, op: ir.Expand, row: Row) -> list[Row]:
-        source = row[op.source]
-        if op.edge_variable is None:
-            reached: list[tuple[str, Row]] = [(node, {}) for node in self._reachable(op, source)]
+    def _of_input(
+        self,
+        op: ir.Unwind | ir.Bind | ir.Distinct | ir.Rank | ir.BestNodes | ir.Sort | ir.Limit | ir.Project | ir.Aggregate,
+        rows: list[Row],
+    ) -> list[Row]:
+        match op:
+            case ir.Unwind():
+                return [row | {op.variable: item} for row in rows for item in self.value(op.items, row) or ()]
+            case ir.Bind():
+                return [{c.variable: _widen(self.value(c.value, row), c) for c in op.columns} for row in rows]
+            case ir.Distinct():
+                return list({_key(row[v] for v in op.variables): row for row in reversed(rows)}.values())[::-1]
+            case ir.Rank():
+                return self._ranked(op, rows)
+            case ir.BestNodes():
+                best = list(dict.fromkeys(row[op.variable] for row in rows))
+                best = best[: self._count(op.count) + self._count(op.offset)]
+                return [row for row in rows if row[op.variable] in best]
+            case ir.Sort():
+                return self._sorted(op, rows)
+            case ir.Limit():
+                rows = rows[self._count(op.offset) :]
+                return rows if op.count is None else rows[: self._count(op.count)]
+            case ir.Project():
+                return [row | {_COLUMNS: tuple(self.value(c.value, row) for c in op.columns)} for row in rows]
+            case ir.Aggregate():
+                return self._aggregated(op, rows)
+
+    def _count(self, count: ir.Count) -> int:
+        return count if isinstance(count, int) else int(self.parameters[count.name])
+
+    # ---- blocks -----------------------------------------------------------------------------------------
+
+    def _inner(self, op: ir.AntiJoin | ir.SemiJoin | ir.BlockJoin | ir.OptionalJoin, row: Row) -> list[Row]:
+        return self.rows(op.inner, {variable: row[variable] for variable in op.correlated})
+
+    def _block(self, op: ir.BlockJoin, row: Row) -> Any:
+        matches = self._inner(op, row)
+        return bool(matches) if op.aggregate is None else self._aggregate(op.aggregate, matches)
+
+    def _optional(self, op: ir.OptionalJoin, row: Row) -> list[Row]:
+        names = [name for name, _ in op.introduced]
+        longer = [row | {name: match[name] for name in names} for match in self._inner(op, row)]
+        return longer or [row | dict.fromkeys(names)]
+
+    # ---- walks ------------------------------------------------------------------------------------------
+
+    def _expanded(self, op: ir.Expand | ir.ExpandWalk | ir.PathExpand, row: Row) -> list[Row]:
+        walk = Walk.of(op)
+        source = row[walk.source]
+        if source is None:
+            return []
+        if isinstance(op, ir.PathExpand):
+            ways = trails if op.mode is PathMode.TRAILS else shortest
+            paths = ways(walk, source, lambda node: self._hops(walk, node, row), op.mode)
+            reached = [(path.nodes[-1], {op.path: path}) for path in paths]
+        elif op.edge_variable is not None:
+            hops = sorted(self._hops(walk, source, row), key=lambda hop: hop[0])
+            reached = [(node, {op.edge_variable: edge}) for edge, node in hops]
         else:
-            name = op.edge_variable
-            reached = [(node, {name: edge}) for edge, node in self._incident(op, source)]
-        existing = self.graph.nodes[op.destination_type.name]
+            reached = [(node, {}) for node in reachable(walk, source, lambda node: self._hops(walk, node, row))]
         longer = [
-            row | {op.destination: node} | bound
+            row | {walk.destination: node} | bound
             for node, bound in reached
-            if node in existing and (not op.closing or row[op.destination] == node)
+            if node.type in walk.destination_types and (not op.closing or row[walk.destination] == node)
         ]
         return [candidate for candidate in longer if self.all_hold(op.predicates, candidate)]
 
-    def _incident(self, op: ir.Expand, node: str) -> list[tuple[StoredEdge, str]]:
-        found: list[tuple[StoredEdge, str]] = []
-        for edge in sorted(self.graph.edges[op.edge.name], key=lambda e: e.id):
-            if op.direction is not ir.Direction.IN and edge.source == node:
-                found.append((edge, edge.target))
-            elif op.direction is not ir.Direction.OUT and edge.target == node:
-                found.append((edge, edge.source))
-        return found
+    def _hops(self, walk: Walk, node: Entity, row: Row) -> list[tuple[Entity, Entity]]:
+        """The edges that lead on from a node, each with where it leads."""
+        return [
+            (edge, arrival)
+            for step in walk.steps
+            if step.start == node.type
+            for edge, stored in self._edges[step.edge].items()
+            for arrival in step.arrivals(stored, node)
+            if arrival.id in self._nodes[arrival.type] and self._is_taken(walk, edge, arrival, row)
+        ]
 
-    def _reachable(self, op: ir.Expand, start: str) -> list[str]:
-        symmetric = op.edge.is_symmetric
-        frontier, seen = [start], {start} if symmetric else set()
-        reached: dict[str, None] = {}
-        for hop in range(1, op.max_hops + 1):
-            following: list[str] = []
-            for node in frontier:
-                for _, neighbour in self._incident(op, node):
-                    if symmetric and neighbour == start:
-                        if hop == 1 and op.min_hops <= 1:
-                            reached[neighbour] = None
-                    elif not symmetric or neighbour not in seen:
-                        seen.add(neighbour)
-                        following.append(neighbour)
-                        if hop >= op.min_hops:
-                            reached[neighbour] = None
-            frontier = following
-        return list(reached)
+    def _is_taken(self, walk: Walk, edge: Entity, arrival: Entity, row: Row) -> bool:
+        if walk.each is None:
+            return True
+        return self.all_hold(walk.each.conditions, row | {walk.each.edge: edge, walk.each.node: arrival})
 
-    def _ranked(self, op: ir.Rank, outer: Row) -> list[Row]:
-        scored = [(self._score(op.rank, row), row) for row in self.rows(op.input, outer)]
+    # ---- order and groups -------------------------------------------------------------------------------
+
+    def _ranked(self, op: ir.Rank, rows: list[Row]) -> list[Row]:
+        scored = [(self._score(op.rank, row), row) for row in rows]
         sign = 1 if isinstance(op.rank, ir.NearestRank) else -1
         variable = op.rank.field.variable
-        found = [(sign * score, row[variable], row) for score, row in scored if score is not None]
-        found.sort(key=lambda entry: entry[:2])
-        return [row for _, _, row in found]
-
-    def _best_nodes(self, op: ir.BestNodes, outer: Row) -> list[Row]:
-        rows = self.rows(op.input, outer)
-        best = list(dict.fromkeys(row[op.variable] for row in rows))[: op.count]
-        return [row for row in rows if row[op.variable] in best]
+        ranked = [(sign * score, row[variable], row) for score, row in scored if score is not None]
+        ranked.sort(key=lambda entry: entry[:2])
+        return [row for _, _, row in ranked]
 
     def _fused(self, op: ir.Fuse, outer: Row) -> list[Row]:
         arms = [self.rows(op.first, outer), self.rows(op.second, outer)]
         k = 60 if op.rank.k is None else self.value(op.rank.k, {})
-        scores: dict[str, float] = {}
+        scores: dict[Entity, float] = {}
         for arm in arms:
             for position, node in enumerate(dict.fromkeys(row[op.variable] for row in arm)):
                 scores[node] = scores.get(node, 0.0) + 1 / (k + position + 1)
-        best = sorted(scores, key=lambda node: -scores[node])[: op.limit]
+        most = self._count(op.limit) + self._count(op.offset)
         fused: list[Row] = []
-        for node in best:
+        for node in sorted(scores, key=lambda node: -scores[node])[:most]:
             own = [row for row in arms[0] if row[op.variable] == node]
             own = own or [row for row in arms[1] if row[op.variable] == node]
-            fused += [row | {"fused": scores[node]} for row in own]
+            fused += [row | {_FUSED: scores[node]} for row in own]
         return fused
 
-    def _sorted(self, op: ir.Sort, outer: Row) -> list[Row]:
-        rows = self.rows(op.input, outer)
-        for variable in reversed(op.tie_break):
-            rows.sort(key=lambda row: _entity_id(row[variable]))
+    def _sorted(self, op: ir.Sort, rows: list[Row]) -> list[Row]:
+        rows = list(rows)
+        for variable in reversed([tie.variable for tie in op.tie_break]):
+            rows.sort(key=lambda row: _nulls_first(row[variable]))
         for key in reversed(op.keys):
             rows.sort(key=lambda row: _nulls_first(self.value(key.value, row)), reverse=key.descending)
+            if key.nulls_first is not None:
+                rows.sort(key=lambda row: (self.value(key.value, row) is None) is not key.nulls_first)
         return rows
 
-    def _aggregated(self, op: ir.Aggregate, outer: Row) -> list[Row]:
-        groups: dict[tuple[Any, ...], list[Row]] = {} if op.keys else {(): []}
-        for row in self.rows(op.input, outer):
-            groups.setdefault(tuple(self.value(key, row) for key in op.keys), []).append(row)
-        results: list[Row] = []
-        for keys, rows in groups.items():
-            remaining = iter(keys)
-            columns = tuple(
-                self._aggregate(column.value, rows) if isinstance(column.value, ir.AggregateValue) else next(remaining)
-                for column in op.columns
-            )
-            results.append({"columns": columns})
-        return results
+    def _aggregated(self, op: ir.Aggregate, rows: list[Row]) -> list[Row]:
+        groups: dict[Any, list[Row]] = {} if op.keys else {(): []}
+        for row in rows:
+            groups.setdefault(_key(self.value(key, row) for key in op.keys), []).append(row)
+        return [
+            {
+                _COLUMNS: tuple(
+                    self._aggregate(column.value, members)
+                    if isinstance(column.value, ir.AggregateValue)
+                    else self.value(column.value, members[0])
+                    for column in op.columns
+                )
+            }
+            for members in groups.values()
+        ]
 
     def _aggregate(self, aggregate: ir.AggregateValue, rows: list[Row]) -> Any:
+        if aggregate.argument is None:
+            return len(rows)
         values = [v for v in (self.value(aggregate.argument, row) for row in rows) if v is not None]
+        if aggregate.distinct:
+            values = list({_key([value]): value for value in reversed(values)}.values())[::-1]
         if aggregate.function is AggregateFunction.COUNT:
             return len(values)
+        if aggregate.function is AggregateFunction.COLLECT:
+            return values
         if not values:
             return None
         match aggregate.function:
@@ -252,16 +395,29 @@ class Interpreter:
                 return sum(values) / len(values)
             case AggregateFunction.MIN:
                 return min(values)
-            case _:
+            case AggregateFunction.MAX:
                 return max(values)
+        raise AssertionError(f"{aggregate.function} has no meaning here")
 
 
-def _entity_id(bound: Any) -> str:
-    return bound.id if isinstance(bound, StoredEdge) else bound
+# ---- values ---------------------------------------------------------------------------------------------
+
+
+def _widen(value: Any, column: ir.BoundColumn) -> Any:
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if is_integer and column.type in (F64, F64.as_nullable()) else value
+
+
+def _key(values: Iterable[Any]) -> Any:
+    """Equal for equal values of groups and distinct rows."""
+    return tuple(
+        _key(value) if isinstance(value, list) else _key(value.items()) if isinstance(value, dict) else value
+        for value in values
+    )
 
 
 def _nulls_first(value: Any) -> tuple[bool, Any]:
-    return (value is not None, value)
+    return (value is not None, value.edges if isinstance(value, Path) else value)
 
 
 def _words(text: str) -> set[str]:

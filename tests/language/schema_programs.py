@@ -83,7 +83,8 @@ def _rules(draw: st.DrawFn) -> list[str]:
     match draw(st.integers(0, 2)):
         case 0:
             name = draw(st.sampled_from(["@key", "@unique", "@index"]))
-            return [name + "(", *_comma_separated([column, *draw(st.lists(idents, max_size=2))]), ")"]
+            columns = draw(st.lists(st.one_of(idents, st.sampled_from(["src", "@src", "@dst"])), max_size=2))
+            return [name + "(", *_comma_separated([column, *columns]), ")"]
         case 1:
             low, high = draw(_numbers), draw(_numbers)
             bounds = draw(st.sampled_from([[low, "..", high], [low, ".."], ["..", high]]))

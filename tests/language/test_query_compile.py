@@ -7,7 +7,8 @@ import pytest
 from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.query import compile as compiling
-from omnigraph.language.query.compile import compile_queries
+from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.compile import compile_queries, compile_text
 from omnigraph.language.schema.compile import compile_schema
 
 from .query_archive import SCHEMA, catalog
@@ -62,7 +63,7 @@ def test_a_broken_query_does_not_stop_its_neighbours() -> None:
 
 
 def test_findings_carry_the_path() -> None:
-    with pytest.raises(CompileError, match=r"^lib\.gq:1:1: parse error"):
+    with pytest.raises(CompileError, match=r"^lib\.gq:1:1: Q001: expected a statement"):
         compile_queries("nonsense", catalog(), "lib.gq")
 
 
@@ -97,3 +98,41 @@ def test_the_cache_holds_so_much_text_and_no_more() -> None:
     larger = QueryLimits(bytes=2 * compiling.CACHE_CHARACTERS)
     compile_queries("// all".ljust(compiling.CACHE_CHARACTERS + 1), catalog(), limits=larger)
     assert compile_queries("// 5".ljust(long), catalog()) is kept, "one that fills the memory alone is not remembered"
+
+
+# ---- statements -----------------------------------------------------------------------------------------
+
+
+def test_a_text_may_be_a_statement_about_branches() -> None:
+    compiled = compile_text("branch create try from main", catalog())
+    assert compiled.queries == ()
+    assert compiled.is_statement
+    assert isinstance(compiled.branch, ast.BranchCreate)
+    assert compiled.branch.name.text == "try"
+
+
+def test_a_query_that_is_to_be_explained_is_a_compiled_query() -> None:
+    compiled = compile_text("explain query q() { match { $p: Paper } return { $p.doi } }", catalog())
+    assert compiled.is_statement
+    assert compiled.explained is not None
+    assert compiled.explained.read_plan.name == "q"
+
+
+def test_nothing_but_reads_can_be_explained() -> None:
+    compiled = compile_text('explain query q() { delete Paper where doi = "x" }', catalog())
+    assert compiled.explained is not None
+    with pytest.raises(BadRequestError, match="contains mutations"):
+        _ = compiled.explained.read_plan
+
+
+def test_queries_are_no_statement() -> None:
+    compiled = compile_text(TWO, catalog())
+    assert (compiled.is_statement, len(compiled.queries)) == (False, 2)
+    assert compile_queries(TWO, catalog()) is compiled
+
+
+@pytest.mark.parametrize("text", ["branch list", "explain query q() { match { $p: Paper } return { $p.doi } }"])
+def test_a_statement_is_never_a_file_of_queries(text: str) -> None:
+    with pytest.raises(CompileError, match="a statement is not a query") as caught:
+        compile_queries(text, catalog())
+    assert caught.value.code == "Q004"

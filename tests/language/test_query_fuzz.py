@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import CompileError
-from omnigraph.language.query.compile import compile_queries
+from omnigraph.language.query.compile import compile_queries, compile_text
 from omnigraph.language.query.formatter import format_queries
 from omnigraph.language.query.parser import parse_queries
 
@@ -58,7 +58,7 @@ def test_a_program_with_a_hole(program: str, data: st.DataObject) -> None:
 @settings(max_examples=100, deadline=None)
 @given(programs())
 def test_any_program_gets_through_the_checker(program: str) -> None:
-    for query in compile_queries(program, catalog()).queries:
+    for query in compile_text(program, catalog()).queries:
         with suppress(CompileError):
             _ = query.operation
             _ = query.plan

@@ -8,7 +8,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.query.ir import NOW_PARAMETER, QueryParameter
 from omnigraph.language.query.params import BoundValue, Host, bind_parameters
 
-from .query_archive import compiled, write
+from .query_archive import compiled, read, write
 
 NOW = 1_714_557_600_123
 
@@ -172,3 +172,11 @@ def test_javascript_hosts_must_spell_large_integers(given: object) -> None:
 def test_a_javascript_float_with_a_fraction_is_still_no_integer() -> None:
     with pytest.raises(BadRequestError, match="fraction"):
         bind("I64", 5.5, Host.JAVASCRIPT)
+
+
+@pytest.mark.parametrize("count", ["limit", "offset"])
+def test_a_number_of_rows_is_not_negative(count: str) -> None:
+    parameters = compiled(read("$p: Paper", "$p.doi", f"order {{ $p.doi }} {count} $n", "$n: I64")).read_plan.parameters
+    assert bind_parameters(parameters, {"n": 0}, now_millis=NOW)["n"] == 0
+    with pytest.raises(BadRequestError, match="param 'n': a limit or an offset is at least 0, not -1"):
+        bind_parameters(parameters, {"n": -1}, now_millis=NOW)

@@ -13,7 +13,8 @@ import pytest
 from omnigraph.language.query.params import bind_parameters
 
 from .query_archive import compiled, read
-from .query_interpreter import Interpreter, StoredEdge, ToyGraph
+from .query_interpreter import Interpreter
+from .toy_graph import Entity, Path, StoredEdge, ToyGraph
 
 
 def _edges(*ends: str, **properties: Any) -> list[StoredEdge]:
@@ -53,6 +54,7 @@ GRAPH = ToyGraph(
             "p4": {"doi": "p4", "title": "grph cooking", "state": "final", "pages": 5, "vec": None},
         },
         "Slot": {},
+        "Note": {},
         "Memo": {},
     },
     edges={
@@ -79,9 +81,20 @@ def run(query: str, given: dict[str, object] | None = None) -> list[tuple[Any, .
 
 def answers(match: str, returns: str, tail: str = "") -> list[Any]:
     """The rows of a read, sorted unless the query orders them; rows of one column as plain values."""
-    rows = run(read(match, returns, tail))
-    plain = [row[0] if len(row) == 1 else row for row in rows]
-    return plain if tail else sorted(plain, key=repr)
+    return shown(run(read(match, returns, tail)), ordered=bool(tail))
+
+
+def shown(rows: list[tuple[Any, ...]], *, ordered: bool = False) -> list[Any]:
+    """Rows with entities by their ids and paths by those of their edges; rows of one column as plain values."""
+    texts = [tuple(_plain(value) for value in row) for row in rows]
+    plain = [row[0] if len(row) == 1 else row for row in texts]
+    return plain if ordered else sorted(plain, key=repr)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Entity | Path) else value
 
 
 HOPS = [
@@ -108,11 +121,9 @@ def test_hops(start: str, traversal: str, expected: list[str]) -> None:
 
 
 JOINS = [
-    # Different endpoint types: parallel edges collapse unless the edge is bound; a second hop leads nowhere.
+    # Different endpoint types: parallel edges collapse unless the edge is bound.
     ("$x: Person  $x wrote $p", "$x, $p", [("a", "p1"), ("a", "p2"), ("b", "p2"), ("d", "p3")]),
     ("$x: Person  $x $w:wrote $p", "$x, $p", [("a", "p1"), ("a", "p1"), ("a", "p2"), ("b", "p2"), ("d", "p3")]),
-    ("$x: Person  $x wrote{1,4} $p", "$x, $p", [("a", "p1"), ("a", "p2"), ("b", "p2"), ("d", "p3")]),
-    ("$x: Person  $x wrote{2,3} $p", "$x, $p", []),
     # The written order does not matter once a type is known.
     ("$p: Paper  $p wrote $x", "$x, $p", [("a", "p1"), ("a", "p2"), ("b", "p2"), ("d", "p3")]),
     ("$p: Paper  $x wrote $p", "$x, $p", [("a", "p1"), ("a", "p2"), ("b", "p2"), ("d", "p3")]),
@@ -263,9 +274,9 @@ def test_order(match: str, returns: str, tail: str, expected: list[Any]) -> None
 AGGREGATES = [
     (
         "$x: Person",
-        "count($x), sum($x.age), avg($x.karma), min($x.name), max($x) as last",
+        "count($x), sum($x.age), avg($x.karma), min($x.name), max($x.name) as last",
         "",
-        [(4, 90.0, 2.0, "Ada", "d")],
+        [(4, 90.0, 2.0, "Ada", "Di")],
     ),
     ("$x: Person  $x.age > 99", "count($x), sum($x.age)", "", [(0, None)]),
     ("$x: Person  $x.age > 99", "$x.name, count($x)", "", []),

@@ -223,6 +223,35 @@ def test_the_digest_follows_content_and_identity() -> None:
     assert len(base.digest) == 64
 
 
+def test_only_a_catalog_with_keys_of_edges_has_a_form_that_older_readers_refuse() -> None:
+    """They would take such an edge for one without a key, and write it twice."""
+    keyed = accept_schema("node A {} edge E: A -> A { since: Date  @key(since, @dst, @src) }")
+    assert msgspec.json.decode(keyed.to_json())["format"] == 2
+    assert Catalog.from_json(keyed.to_json()) == keyed
+    assert keyed.edges["E"].key == ("@src", "@dst", "since")
+    assert msgspec.json.decode(accept_schema(LIBRARY).to_json())["format"] == 1
+
+
+def test_the_ends_of_an_edge_have_one_spelling_in_a_catalog() -> None:
+    """That of the first catalogs, which had no other: an old graph keeps its digest."""
+    both = [accept_schema(f"node A {{}} edge E: A -> A {{ @unique({ends}) }}") for ends in ("src, dst", "@src, @dst")]
+    assert both[0] == both[1]
+    assert both[0].edges["E"].uniques == (("dst", "src"),)
+
+
+def test_a_property_called_as_an_end_is_not_the_end() -> None:
+    edge = accept_schema("node A {} edge E: A -> A { src: I32  @unique(src)  @index(@src, dst) }").edges["E"]
+    assert edge.uniques == (("src",),)
+    assert edge.indexes == (("@src", "dst"),)
+    assert [edge.rule_column(name) for name in ("src", "@src", "dst")] == ["src__2", "src", "dst"]
+
+
+def test_a_label_is_kept() -> None:
+    catalog = accept_schema('node A @label("Person") {} edge E: A -> A @label("KNOWS")')
+    assert (catalog.nodes["A"].label, catalog.edges["E"].label) == ("Person", "KNOWS")
+    assert accept_schema("node A {}").nodes["A"].label is None
+
+
 def test_a_newer_or_damaged_catalog_is_refused() -> None:
     data = msgspec.json.decode(accept_schema(LIBRARY).to_json())
     data["format"] = 99

@@ -49,9 +49,29 @@ def test_virtual_storage_columns_are_reserved(head: str, name: str) -> None:
     assert "exported" in found.message
 
 
-@pytest.mark.parametrize("name", ["_row_id", "_rowId", "rowid", "from", "to"])
+@pytest.mark.parametrize("name", ["_row_id", "_rowId", "rowid", "id", "src", "dst"])
 def test_names_that_only_look_reserved(name: str) -> None:
     compile_schema(f"node A {{ {name}: I32 }} edge E: A -> A {{ {name}: I32 }}")
+
+
+def test_a_node_may_have_properties_that_an_edge_may_not() -> None:
+    assert compile_schema("node A { from: I32  to: I32 }").nodes["A"].properties.keys() == {"from", "to"}
+
+
+@pytest.mark.parametrize("head", ["node A", "node N {} edge E: N -> N"])
+@pytest.mark.parametrize(
+    ("label", "fragment"),
+    [
+        ("@label", "requires one non-empty string"),
+        ('@label("")', "requires one non-empty string"),
+        ("@label(name)", "requires one non-empty string"),
+        ('@label("A", b="c")', "requires one non-empty string"),
+        ('@label("A") @label("B")', "declares @label multiple times"),
+    ],
+)
+def test_refused_labels(head: str, label: str, fragment: str) -> None:
+    (found,) = findings(f"{head} {label}{' {}' if head == 'node A' else ''}")
+    assert fragment in found.message
 
 
 NODE_ANNOTATIONS = [
@@ -132,14 +152,23 @@ EDGE_MEMBERS = [
     ("p: I32 @key", "not supported on edge properties"),
     ('p: Vector(2) @embed("s")', "not supported on edge properties"),
     ('p: Vector(2) @metric("dot")', "not supported on edge properties"),
-    ("p: I32 @key(p)", "not supported on edges"),
+    ("p: I32 @key(p)", "must include both ends"),
+    ("@key(@src)", "must include both ends"),
+    ("@key(@src, @dst, @src)", "names '@src' twice"),
+    ("@key(src, @dst, @src)", "names '@src' twice"),
+    ("@key(@src, @dst) @key(@src, @dst)", "multiple @key"),
+    ("p: I32? @key(@src, @dst, p)", "cannot be nullable"),
+    ("p: [I32] @key(@src, @dst, p)", "not supported on list property"),
+    ("p: Blob @key(@src, @dst, p)", "not supported on blob property"),
+    ("@key(@src, @dst, p)", "references unknown property 'p'"),
+    ("src: I32 @key(src, @dst)", "must include both ends"),
     ("p: I32 @range(p, 1..)", "not supported on edges"),
     ('p: String @check(p, "x")', "not supported on edges"),
-    ("src: I32", "taken by a system column"),
-    ("dst: I32", "taken by a system column"),
-    ("id: I32", "taken by a system column"),
+    ("from: I32", "taken by an end of the edge"),
+    ("to: I32", "taken by an end of the edge"),
+    ("__p: I32", "begins with '__'"),
     ("@unique(from)", "references unknown property 'from'"),
-    ("@unique(id)", "system column"),
+    ("@unique(id)", "references unknown property 'id'"),
     ("b: Blob @unique(b)", "not supported on blob property"),
 ]
 
@@ -165,14 +194,16 @@ BODY_RULES = [
     ("p: I32 @index(q)", "references unknown property 'q'"),
     ("p: I32 @range(q, 1..)", "references unknown property 'q'"),
     ('p: I32 @check(q, "x")', "references unknown property 'q'"),
-    ("p: I32 @key(id)", "system column 'id'"),
+    ("p: I32 @key(id)", "references unknown property 'id'"),
+    ("p: I32 @key(p, p)", "names 'p' twice"),
+    ("p: I32 @unique(@src)", "references unknown property '@src'"),
     ("p: I32 @unique(src)", "references unknown property 'src'"),
     ("p: String @range(p, 1..)", "requires a numeric type"),
     ("p: Vector(2) @range(p, 1..)", "requires a numeric type"),
     ('p: I32 @check(p, "x")', "requires String type"),
     ("p: I32 @range(p, " + "9" * 60 + "..)", "too long to be a number"),
     ("p: I32 p: String", "duplicate property 'p'"),
-    ("id: I32", "taken by a system column"),
+    ("__id: I32", "begins with '__'"),
 ]
 
 
@@ -293,7 +324,7 @@ def test_one_mistake_is_reported_once() -> None:
         ("interface Titled {} node A implements Tilted {}", "did you mean 'Titled'?"),
         ("node Reader {} edge E: Reader -> Raeder", "did you mean 'Reader'?"),
         ("node A { pages: I32 @range(page, 1..) }", "did you mean 'pages'?"),
-        ("node A {} edge E: A -> A { @unique(from) }", "did you mean 'src'?"),
+        ("node A {} edge E: A -> A { @unique(from) }", "did you mean '@src'?"),
         ("node A { @unique(to) } ", None),
         ('node A { blurb: String v: Vector(2) @embed("blurp") }', "did you mean 'blurb'?"),
         ('node A { v: Vector(2) @metric("cosin") }', "did you mean 'cosine'?"),

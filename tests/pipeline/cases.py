@@ -23,6 +23,7 @@ node Person {
 node Thing { text: String? }
 edge Owns: Person -> Thing @card(1..2) { weight: I32? }
 edge Near: Thing -> Thing
+edge Liked: Person -> Thing { stars: I32?  @key(@src, @dst) }
 """
 
 _BAD_JSON = '{"type": "Person", '
@@ -48,6 +49,9 @@ def _record(kind: str, case: str, *values: Any) -> str:
         return json.dumps({"type": kind, "data": data})
     if kind == "Thing":
         return json.dumps({"type": kind, "data": {"id": named(values[0]), "text": values[1]}})
+    if kind == "Liked":
+        source, target, stars = values
+        return json.dumps({"edge": kind, "from": named(source), "to": named(target), "data": {"stars": stars}})
     identity, source, target = values
     return json.dumps({"edge": kind, "from": named(source), "to": named(target), "data": {"id": named(identity)}})
 
@@ -63,15 +67,25 @@ _RECORDS = st.one_of(
     st.tuples(st.just("Owns"), _some("1", "2", "3", "4"), _PEOPLE, _THINGS),
     st.tuples(st.just("Owns"), _some("5", "6", "7", "8"), _PEOPLE, _THINGS),
     st.tuples(st.just("Near"), _some("1", "2"), _THINGS, _THINGS),
+    st.tuples(st.just("Liked"), _PEOPLE, _THINGS, _some(None, 5)),
     st.tuples(_some("bad")),
 )
 _STORED = (
     ("Person", "a", "m", 1), ("Person", "b", None, 2), ("Thing", "q", "old"), ("Thing", "r", None),
     ("Owns", "1", "a", "q"), ("Owns", "2", "b", "q"), ("Owns", "3", "b", "r"), ("Near", "1", "q", "r"),
+    ("Liked", "a", "q", 1),
 )  # fmt: skip
 
 
 _CERTAIN = (
+    # One edge is stored, one is new, one comes twice.
+    (
+        ("Thing", "s", None),
+        ("Liked", "a", "q", 2),
+        ("Liked", "b", "q", 3),
+        ("Liked", "b", "r", 4),
+        ("Liked", "b", "r", 5),
+    ),
     # Nothing is wrong with this one, so every type has rows in every mode.
     (("Person", "c", "n", 3), ("Thing", "s", "new"), ("Owns", "5", "c", "s"), ("Near", "2", "s", "s")),
     (("Person", "c", "m", None), ("Person", "d", "m", None)),

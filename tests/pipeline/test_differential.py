@@ -185,7 +185,10 @@ class Loader:
 
 
 def identity(line: str) -> str:
-    data = json.loads(line)["data"]
+    record = json.loads(line)
+    if record.get("edge") == "Liked":
+        return json.dumps([record["from"], record["to"]], separators=(",", ":"))
+    data = record["data"]
     return str(data.get("id") or data["key"])
 
 

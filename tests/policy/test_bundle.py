@@ -191,8 +191,8 @@ CHECKS = [
     ("branch_scope: any", "hide: {Person: [a, ' ']}", 11, "lists a blank property"),
     ("branch_scope: any", "hide: {Person: [a, b, a]}", 11, "lists 'a' twice"),
     ("branch_scope: any", "hide: {' ': [a]}", 11, "type names in hide must not be blank"),
-    ("branch_scope: any", "rows: {Person: age >}", 11, "rows of Person at column 6: parse error: expected"),
-    ("branch_scope: any", "rows: {Person: ''}", 11, "rows of Person at column 1: parse error"),
+    ("branch_scope: any", "rows: {Person: age >}", 11, "rows of Person at column 6: Q001: expected"),
+    ("branch_scope: any", "rows: {Person: ''}", 11, "rows of Person at column 1: Q001"),
     (
         "target_branch_scope: protected",
         "rows: {Person: age > 1}",

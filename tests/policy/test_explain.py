@@ -22,7 +22,7 @@ rules:
       actors: {group: nightly}
       actions: [read, export]
       branch_scope: protected
-      rows: {Person: "region =\\n  \\"eu\\""}
+      rows: {Person: "region =\\n  \\"eu  \\" // both blanks count\\n  or not (age in [1,2])"}
       hide: {Person: [salary, ssn]}
 """
 
@@ -59,7 +59,7 @@ def test_what_is_printed(gate: PolicyGate) -> None:
 def test_what_an_allowing_rule_leaves_out_is_told(gate: PolicyGate) -> None:
     assert explain(gate, "cron", asked("export", "main")).reasons == (
         "rule 'nightly-export' allows it to group 'nightly'",
-        "rule 'nightly-export' shows of Person the rows with region = \"eu\"",
+        "rule 'nightly-export' shows of Person the rows with region = \"eu  \" or not (age in [1, 2])",
         "rule 'nightly-export' hides of Person salary, ssn",
     )
 

@@ -15,7 +15,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest
 from omnigraph.cli.main import run
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.row_filter import AnyOf
+from omnigraph.language.query import ir
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.explanation import read_cases, run_cases
@@ -56,8 +56,8 @@ def test_the_example_fits_its_schema(gate: PolicyGate, catalog: Catalog) -> None
     research = gate.visibility("agent-research", read, catalog)
     assert research.of(catalog.nodes["Person"]).masked == {"email", "salary"}
     notes = research.of(catalog.nodes["Note"]).rows
-    assert isinstance(notes, AnyOf)
-    assert len(notes.tests) == 3
+    assert isinstance(notes, ir.Or)
+    assert len(notes.operands) == 3
     assert gate.visibility("agent-review", read, catalog).of(catalog.nodes["Person"]).masked == {"salary"}
     assert gate.visibility("lea", read, catalog).is_unrestricted
 

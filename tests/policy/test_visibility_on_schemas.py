@@ -134,3 +134,29 @@ def test_a_vector_that_a_later_schema_makes_of_what_is_masked_is_masked(place: P
         assert ana.query(near.replace("NAME", "other")).rows() == [{"n": "eva"}]
         with pytest.raises(PolicyError, match=r"'Person.made' is hidden"):
             ana.query(near.replace("NAME", "made"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "before", "after"),
+    [
+        ("level is null", ["bob", "eva"], ["bob"]),
+        ("level is not null", [], ["eva"]),
+        ("not (level = 1)", [], ["eva"]),
+        ("coalesce(level, 2) = 2", ["bob", "eva"], ["bob", "eva"]),
+        ('level in [2] or name = "bob"', ["bob"], ["bob", "eva"]),
+    ],
+)
+def test_a_property_is_null_in_states_before_it_was_there(
+    place: Path, rows: str, before: list[str], after: list[str]
+) -> None:
+    with omnigraph.init(place, "node Person { name: String @key }") as graph:
+        graph.load(
+            '{"type": "Person", "data": {"name": "eva"}}\n{"type": "Person", "data": {"name": "bob"}}', mode="append"
+        )
+        early = graph.version_of()
+        graph.schema.apply("node Person { name: String @key  level: I32? }")
+        graph.mutate('query q() { update Person set { level: 2 } where name = "eva" }')
+    with opened(place, "ana", f"rows: {{Person: {json.dumps(rows)}}}") as ana:
+        assert names(ana, "Person", version=early) == before
+        assert [n for n in ("bob", "eva") if ana.entity("node:Person", n, version=early) is not None] == before
+        assert names(ana, "Person") == after

@@ -325,6 +325,21 @@ def test_more_rows_than_one_answer_may_have(graph: Graph) -> None:
     assert few.status_code == 200
 
 
+def test_a_request_may_lower_the_traversal_work_and_not_raise_it(graph: Graph) -> None:
+    with running({"kb": graph}, limits=ServerLimits(traversal_work=3)) as server:
+        plain = ask(server, {"query": ENDS})
+        lowered = ask(server, {"query": ENDS, "traversal_work": 0})
+        raised = ask(server, {"query": ENDS.replace("knows $b", "<knows>{0,9} $b"), "traversal_work": 99})
+        profiled = ask(server, {"query": ENDS, "traversal_work": 0}, path="query/profile")
+        nonsense = ask(server, {"query": ENDS, "traversal_work": -1})
+    assert plain.status_code == 200
+    for refused, limit in ((lowered, 0), (profiled, 0), (raised, 3)):
+        assert refused.status_code == 413
+        limited = refused.json()["resource_limit"]
+        assert (limited["resource"], limited["limit"]) == ("traversal_work", limit)
+    assert nonsense.status_code == 422
+
+
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson", "text/csv"])
 def test_a_query_without_time(graph: Graph, accept: str) -> None:
     with running({"kb": graph}, limits=ServerLimits(query_seconds=0)) as server:

@@ -47,6 +47,8 @@ class Gate(Protocol):
 DEFAULT_ROWS = 2_000_000
 DEFAULT_BYTES = 512 << 20
 DEFAULT_QUERY_MEMORY_BYTES = 4 << 30
+DEFAULT_TRAVERSAL_WORK = 50_000_000
+"""Adjacency entries that one query looks at, and steps of the paths that it binds."""
 SCHEMA_BYTES = 4 << 20
 """The text of one schema. Every schema that a graph has was within it, so no handle may move it."""
 MOST_QUERY_DEPTH = 200

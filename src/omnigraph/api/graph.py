@@ -446,11 +446,11 @@ class GraphApi(GraphAreas, GraphCalls[Rows, Batches, State, Blob], Generic[Rows,
         The query is a handle of `omnigraph.queries`, or a text with the name of one of its queries (which may be left
         out when the text has only one). Parameters are keywords, or a mapping as `params`: `g.query(q.books_of,
         author="lem")`. A parameter with the name of an option of this method must be in `params`. `options` are
-        `ReadOptions`; a server does not take them.
+        `ReadOptions`, of which a server takes `traversal_work` alone.
 
         Raises `CompileError` for a text that does not parse or does not fit the schema, `BadRequestError` for wrong
         parameters, `NotFoundError` for a state that does not exist, and `ResourceLimitError` for a query that needs
-        more memory than its options allow.
+        more memory, or traverses more, than its options allow.
         """
         point = ReadPoint(branch, snapshot, version, at)
         call = self._bind(source, name, params, parameters, {**point.keywords, "options": options})

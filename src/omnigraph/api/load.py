@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct, field
 
-from omnigraph.api.enums import Grammar, LoadMode
+from omnigraph.api.enums import Grammar, LoadMode, MergeOutcome
 from omnigraph.api.history import CommitReceipt
 from omnigraph.api.values import count_noun
 from omnigraph.errors import BadRequestError, NotFoundError, RequestShapeError
@@ -188,10 +188,20 @@ class ChangeRequest(Struct, frozen=True, omit_defaults=True):
         return self.name if self.name is not None else self.query_name
 
 
+class BranchOutcome(Struct, frozen=True, omit_defaults=True):
+    """What a `branch` statement did. `merge` is how a merge ended."""
+
+    kind: Literal["created", "deleted", "merged"]
+    merge: MergeOutcome | None = None
+
+    WIRE_NAME: ClassVar[str] = "BranchOutcomeOutput"
+
+
 class MutationReceipt(Struct, frozen=True, omit_defaults=True):
     """A mutation that ran. `commit` is None when no statement matched anything.
 
-    `replayed` says that an earlier request with the same idempotency key wrote it, and this one nothing.
+    `replayed` says that an earlier request with the same idempotency key wrote it, and this one nothing. Only a
+    `branch` statement has an `outcome`; `branch` is then the one that was created, deleted or merged into.
     """
 
     branch: str
@@ -201,10 +211,15 @@ class MutationReceipt(Struct, frozen=True, omit_defaults=True):
     actor_id: str | None
     commit: CommitReceipt | None
     replayed: bool = False
+    outcome: BranchOutcome | None = None
 
     WIRE_NAME: ClassVar[str] = "ChangeOutput"
 
     def __repr__(self) -> str:
+        if self.outcome is not None:
+            made = "" if self.commit is None else f", commit {self.commit.id}"
+            how = "" if self.outcome.merge is None else f": {self.outcome.merge.value}"
+            return f"<{self.query_name} '{self.branch}'{how}{made}{', replayed' if self.replayed else ''}>"
         changed = f"{count_noun(self.affected_nodes, 'node')}, {count_noun(self.affected_edges, 'edge')}"
         done = "nothing to change" if self.commit is None else f"changed {changed}, commit {self.commit.id}"
         again = ", replayed" if self.replayed else ""

@@ -94,7 +94,8 @@ class ReadTargetOutput(Struct, frozen=True):
 
 
 class QueryRequest(Struct, frozen=True, omit_defaults=True):
-    """A read: the source, the name in it, its parameters and the state."""
+    """A read: the source, the name in it, its parameters, the state, and how much it may traverse, if less than the
+    server allows."""
 
     query: str
     name: str | None = None
@@ -103,6 +104,7 @@ class QueryRequest(Struct, frozen=True, omit_defaults=True):
     snapshot: str | None = None
     version: int | None = None
     at: datetime | None = None
+    traversal_work: Annotated[int, Meta(ge=0)] | None = None
 
 
 class LegacyReadRequest(Struct, frozen=True, omit_defaults=True):
@@ -390,7 +392,7 @@ class QueryRows(_Columns):
             row_count=self.num_rows,
             columns=tuple(self.columns),
             rows=self.rows(integers),
-            graph_commit_id=self.graph_commit_id,
+            graph_commit_id=self.graph_commit_id or None,
         )
 
     def __repr__(self) -> str:

@@ -165,23 +165,63 @@ def not_finite(number: float) -> str:
 _JS_SAFE: Final = 2**53 - 1
 
 
+OTHER_PROPERTIES: Final = {b"omnigraph": b"other properties"}
+"""Marks the text column of an object whose members belong to the object itself: the properties that not every type of
+its variable has."""
+
+
 def render_column(column: pa.Array | pa.ChunkedArray, integers: Integers = Integers.NATIVE) -> list[Any]:
-    """One JSON value per row."""
+    """One JSON value per row: an object for a struct, an array for a list."""
     import pyarrow as pa
 
     type_ = column.type
+    if pa.types.is_nested(type_) and isinstance(column, pa.ChunkedArray):
+        return [value for chunk in column.chunks for value in render_column(chunk, integers)]
+    if pa.types.is_struct(type_):
+        return _render_structs(column, integers)
     if pa.types.is_fixed_size_list(type_):
         return [
             None if row is None else [x if x is not None and math.isfinite(x) else None for x in row]
             for row in column.to_pylist()
         ]
-    if pa.types.is_list(type_):
-        item, number = _renderer(type_.value_type, integers)
-        rows = _plain(column, None if number is None else pa.list_(number))
-        return [None if row is None else [None if x is None else item(x) for x in row] for row in rows]
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        items, ends, start = render_column(column.flatten(), integers), 0, 0
+        rows: list[Any] = []
+        for length in column.value_lengths().to_pylist():
+            start, ends = ends, ends + (length or 0)
+            rows.append(None if length is None else items[start:ends])
+        return rows
     item, number = _renderer(type_, integers)
-    rows = _plain(column, number)
-    return rows if item is _same else [None if x is None else item(x) for x in rows]
+    values = _plain(column, number)
+    return values if item is _same else [None if x is None else item(x) for x in values]
+
+
+def _render_structs(column: pa.StructArray, integers: Integers) -> list[Any]:
+    fields = list(column.type)
+    names = [field.name for field in fields if field.metadata != OTHER_PROPERTIES]
+    values = [render_column(column.field(i), integers) for i, field in enumerate(fields) if field.name in names]
+    rows: list[Any] = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+    rows = rows if names else [{} for _ in range(len(column))]
+    for i, field in enumerate(fields):
+        if field.metadata == OTHER_PROPERTIES:
+            for row, text in zip(rows, column.field(i).to_pylist(), strict=True):
+                row.update(_safe_integers(json.loads(text or "{}"), integers))
+    if column.null_count:
+        return [row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
+    return rows
+
+
+def _safe_integers(properties: dict[str, Any], integers: Integers) -> dict[str, Any]:
+    """Properties that come as JSON, with integers that JavaScript would round as texts."""
+    if integers is Integers.NATIVE:
+        return properties
+
+    def safe(value: Any) -> Any:
+        if isinstance(value, list):
+            return [safe(item) for item in value]
+        return str(value) if type(value) is int and abs(value) > _JS_SAFE else value
+
+    return {name: safe(value) for name, value in properties.items()}
 
 
 def _plain(column: pa.Array | pa.ChunkedArray, number: pa.DataType | None) -> list[Any]:

@@ -103,10 +103,9 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
 
     def _query_request(self, point: ReadPoint, call: Call, options: Any, operation_id: str = "query") -> Request:
         """The request for the rows, the plan or the profile of a query."""
-        if options is not None:
-            raise DirectAccessError("a read with options of its own")
         params = None if call.params is None else dict(call.params)
-        body = QueryRequest(call.source, call.name, params, *point.keywords.values())
+        work = None if options is None else _traversal_work(options)
+        body = QueryRequest(call.source, call.name, params, traversal_work=work, **point.keywords)
         request = self._reading(self._request(operation_id, body=body), point)
         return request.with_headers(ROWS_HEADERS) if operation_id == "query" else request
 
@@ -192,7 +191,8 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     @operation
     def _mutate(self, call: Call, branch: str | None, if_commit: str | None, author: Author) -> Steps[MutationReceipt]:
         params = None if call.params is None else dict(call.params)
-        target = branch_of(branch)
+        # A text may be a statement about branches, which says itself what it changes.
+        target = None if branch is None else branch_of(branch)
         if if_commit is None:
             # The first spelling of a mutation, which servers of all versions take.
             body = ChangeRequest(params=params, branch=target, query_source=call.source, query_name=call.name)
@@ -200,7 +200,15 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         else:
             body = ChangeRequest(call.source, call.name, params, target)
             request = _if_commit(self._request("mutate_if_graph_commit", body=body), if_commit)
-        return (yield from self._write(request, author, target, MutationReceipt))
+        reply = yield self._writing(request, author)
+        receipt = reply.decode(MutationReceipt)
+        if receipt.outcome is None:
+            self._remember(branch_of(branch), reply)
+        elif receipt.outcome.kind == "merged":
+            self._remember(receipt.branch, reply)
+        else:
+            self._forget(receipt.branch)
+        return receipt
 
     def _load(self, data: Any, options: LoadOptions, author: Author) -> LoadReceipt:
         return self._run(self._load_steps(data, options, author), reads_input=True)
@@ -397,6 +405,15 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     def list_graphs(self) -> Steps[list[GraphInfo]]:
         """The graphs of the server that the caller may list."""
         return list((yield self._request("listGraphs")).decode(GraphList).graphs)
+
+
+def _traversal_work(options: Any) -> int:
+    """How much a read may traverse: the one option that a server takes. The others have to be as they are by
+    default."""
+    work: int = options.traversal_work
+    if options != type(options)(traversal_work=work):
+        raise DirectAccessError("a read with options other than traversal_work")
+    return work
 
 
 def _kind_and_name(type_name: str) -> tuple[EntityKind | None, str]:

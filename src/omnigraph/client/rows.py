@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from omnigraph.api import wire
 from omnigraph.api.enums import Integers
-from omnigraph.api.queries import ArrowBatches, QueryRows, ReadPoint, json_rows
+from omnigraph.api.queries import ArrowBatches, QueryRows, ReadPoint, ReadTargetOutput, json_rows
 from omnigraph.api.service.routes import COMMIT_HEADER, QUERY_HEADER, TYPE_METADATA, Media
 from omnigraph.api.values import Columns
 from omnigraph.client.connection import Reply
@@ -110,12 +110,13 @@ def _measure(data: bytes) -> tuple[int | None, int]:
 
 
 class _Origin:
-    """Where rows come from: what was read, a branch or a commit, and what the headers of the answer say."""
+    """Where rows come from: what was read, a branch or a commit, and what the headers of the answer say. Rows that are
+    of no state, such as those of `branch list`, name no commit."""
 
     def __init__(self, reply: Reply, target: ReadPoint) -> None:
-        self.target = target
         self.query_name = reply.headers.get(QUERY_HEADER) or ""
         self.graph_commit_id = reply.headers.get(COMMIT_HEADER) or ""
+        self.target = target if self.graph_commit_id else ReadPoint()
 
 
 class RemoteRows(_Origin, QueryRows):
@@ -155,6 +156,7 @@ class AnsweredRows(Struct, frozen=True):
     rows: list[dict[str, Any]]
     columns: tuple[str, ...] | None = None
     query_name: str = ""
+    target: ReadTargetOutput | None = None
     graph_commit_id: str | None = None
 
 
@@ -172,6 +174,8 @@ class JsonRows(_Origin, QueryRows):
         self._names = list(answered.columns or dict.fromkeys(name for row in self._rows for name in row))
         self.query_name = self.query_name or answered.query_name
         self.graph_commit_id = self.graph_commit_id or answered.graph_commit_id or ""
+        where = answered.target
+        self.target = target if where is None else ReadPoint(where.branch, where.snapshot)
 
     @cached_property
     def table(self) -> pa.Table:
@@ -341,6 +345,7 @@ class JsonBatches(_Origin, ArrowBatches):
         super().__init__(reply, target)
         self._whole = JsonRows(reply, target)
         self.query_name, self.graph_commit_id = self._whole.query_name, self._whole.graph_commit_id
+        self.target = self._whole.target
 
     @property
     def schema(self) -> pa.Schema:

@@ -203,8 +203,9 @@ def _csv_lines(type_: TableType, rows: pa.Table) -> Iterator[str]:
 
 
 def _file_schema(state: TypeState) -> pa.Schema:
-    """The columns of a file: `id`, `from` and `to` of an edge, then the properties under their names."""
-    fields = [pa.field(name, pa.string(), nullable=False) for name in ("id", "from", "to")[: len(state.keys)]]
+    """The columns of a file: `id` (or `@id`), `from` and `to` of an edge, then the properties under their names."""
+    system = (state.type.system_name("id"), "from", "to")[: len(state.keys)]
+    fields = [pa.field(name, pa.string(), nullable=False) for name in system]
     for prop in state.type.property_list:
         nullable = prop.type.nullable or prop.column in state.masked
         fields.append(pa.field(prop.name, arrow_type(prop.type), nullable=nullable))

@@ -19,11 +19,15 @@ from msgspec import Struct, field
 
 from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError
 from omnigraph.language.source import did_you_mean
-from omnigraph.language.types import PropertyType
+from omnigraph.language.types import PropertyType, Scalar
 
-CATALOG_FORMAT = 1
+CATALOG_FORMAT = 2
+"""The newest persisted form. A catalog is written in the oldest form that can say it (`Catalog.format`)."""
 
 TypeKind: TypeAlias = Literal["interface", "node", "edge"]
+
+ENDPOINTS = ("@src", "@dst")
+"""The ends of an edge as its rules name them. Their columns have the names without the sign."""
 
 SYSTEM_COLUMNS: dict[TypeKind, tuple[str, ...]] = {"interface": ("id",), "node": ("id",), "edge": ("id", "src", "dst")}
 
@@ -149,8 +153,32 @@ class _Declared:
 
 
 class _Table(_Declared):
+    key: tuple[str, ...]
     uniques: tuple[tuple[str, ...], ...]
     indexes: tuple[tuple[str, ...], ...]
+    annotations: tuple[Annotation, ...]
+
+    def rule_column(self, name: str) -> str:
+        """The column that a name in a rule stands for: that of a property, or of an end (`@src`, or `src` where no
+        property is called so)."""
+        prop = self.properties.get(name)
+        return prop.column if prop is not None else name.removeprefix("@")
+
+    @property
+    def key_columns(self) -> tuple[tuple[str, Scalar], ...]:
+        """The columns that ids are made of, and the scalar of each. The ends of an edge hold the ids of its nodes."""
+        members = ((self.rule_column(name), self.properties.get(name)) for name in self.key)
+        return tuple((column, Scalar.STRING if prop is None else prop.type.scalar) for column, prop in members)
+
+    def system_name(self, column: str) -> str:
+        """What a system column is called where properties are beside it: `id`, or `@id` where one of them is called
+        so."""
+        return f"@{column}" if column in self.properties else column
+
+    @property
+    def label(self) -> str | None:
+        """The name that `@label` gives the type in openCypher."""
+        return next((annotation.value for annotation in self.annotations if annotation.name == "label"), None)
 
     @cached_property
     def _indexed(self) -> frozenset[str]:
@@ -216,7 +244,11 @@ class NodeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, di
 
 
 class EdgeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
-    """An edge type between two node types. Edges have no key; `src` and `dst` may stand in its constraints."""
+    """An edge type between two node types.
+
+    `key` names both ends, `@src` and `@dst`, then properties in stable-property-id order: the order ids are made in.
+    Other rules name the ends too; catalogs of older releases have them there as `src` and `dst`.
+    """
 
     kind: ClassVar[TypeKind] = "edge"
     system_columns: ClassVar[tuple[str, ...]] = SYSTEM_COLUMNS["edge"]
@@ -235,6 +267,7 @@ class EdgeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, di
     description: str | None = None
     instruction: str | None = None
     annotations: tuple[Annotation, ...] = ()
+    key: tuple[str, ...] = ()
 
     def index_kinds(self, property_name: str) -> tuple[IndexKind, ...]:
         """As of a node, but only what finds values: edges are not searched."""
@@ -297,11 +330,16 @@ class Catalog(Struct, frozen=True, dict=True):
         """SHA-256 over the persisted form: equal digests mean equal schemas with equal identities."""
         return hashlib.sha256(self.to_json()).hexdigest()
 
+    @property
+    def format(self) -> int:
+        """The oldest form that says all of it: readers that know no keys of edges would write edges twice."""
+        return 2 if any(edge.key for edge in self.edges.values()) else 1
+
     def to_json(self) -> bytes:
         """The persisted form: deterministic, compact, with its format version first."""
         return _ENCODER.encode(
             _Persisted(
-                CATALOG_FORMAT,
+                self.format,
                 self.next_id,
                 tuple(self.interfaces.values()),
                 tuple(self.nodes.values()),
@@ -314,7 +352,7 @@ class Catalog(Struct, frozen=True, dict=True):
         """Read what `to_json` wrote; `path` names the object in errors."""
         try:
             version = _FORMAT.decode(data).format
-            if version != CATALOG_FORMAT:
+            if not 1 <= version <= CATALOG_FORMAT:
                 raise FormatVersionError(path, version, CATALOG_FORMAT)
             persisted = _DECODER.decode(data)
         except msgspec.MsgspecError as error:

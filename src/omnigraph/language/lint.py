@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query import ir, resolved
+from omnigraph.language.lint_rules import Finding, never_updated, query_findings
 from omnigraph.language.query.compile import CompiledQuery, Operation, compile_queries
 from omnigraph.language.schema.compile import compile_schema
 
-Severity: TypeAlias = Literal["error", "warning", "info"]
-
 UNPARSABLE = "Q000"
-NEVER_UPDATED = "L201"
 HARD_CODED = "hard-coded mutation: the query declares no parameters, so it always writes the same values"
 
 
@@ -51,17 +48,6 @@ class QueryResult(Struct, frozen=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     error: str | None = None
     operation: Operation | None = None
-
-
-class Finding(Struct, frozen=True, omit_defaults=True):
-    """A finding about the file as a whole."""
-
-    severity: Severity
-    code: str
-    message: str
-    type_name: str | None = None
-    property_name: str | None = field(default=None, name="property")
-    query_names: tuple[str, ...] = ()
 
 
 class LintReport(Struct, frozen=True):
@@ -141,7 +127,7 @@ def lint_queries(
         return LintReport.of(schema_source, query_path, (), (finding,))
     results = tuple(_result(query) for query in queries)
     valid = [query for query, result in zip(queries, results, strict=True) if result.error is None]
-    findings = tuple(_never_updated(valid)) if pedantic else ()
+    findings = (*(never_updated(valid) if pedantic else ()), *(f for query in valid for f in query_findings(query)))
     return LintReport.of(schema_source, query_path, results, findings)
 
 
@@ -189,7 +175,9 @@ def _summarize(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _spell(diagnostic: Diagnostic) -> str:
-    coded = diagnostic.code if diagnostic.code.endswith("error") else f"type error: {diagnostic.code}"
+    coded = diagnostic.code
+    if not coded.endswith("error"):
+        coded = f"{'parse' if coded.startswith('Q') else 'type'} error: {coded}"
     where = "" if diagnostic.span is None else f" (line {diagnostic.span.line}, column {diagnostic.span.column})"
     hint = "" if diagnostic.suggestion is None else f"; {diagnostic.suggestion}"
     return f"{coded}: {diagnostic.message}{where}{hint}"
@@ -202,22 +190,3 @@ def _render(diagnostics: Iterable[Diagnostic]) -> str:
         excerpt = diagnostic.render().split("\n")[1:]
         lines += [_spell(replace(diagnostic, suggestion=None) if excerpt else diagnostic), *excerpt]
     return "\n".join(lines)
-
-
-def _never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:
-    """For each type that is updated at all, by name: the nullable properties that no update ever sets."""
-    updates: dict[str, list[tuple[str, ir.UpdateNodes]]] = {}
-    for query in queries:
-        body = query.resolved.body
-        for statement in body.statements if isinstance(body, resolved.Writes) else ():
-            if isinstance(statement.plan, ir.UpdateNodes):
-                updates.setdefault(statement.plan.type.name, []).append((query.name, statement.plan))
-    for name, plans in sorted(updates.items()):
-        node = plans[0][1].type
-        assigned = {assignment.property.name for _, plan in plans for assignment in plan.assignments}
-        updaters = tuple(sorted({query for query, _ in plans}))
-        for prop in sorted(node.property_list, key=lambda prop: prop.name):
-            skipped = not prop.type.nullable or prop.name in node.key or prop.embed is not None
-            if not skipped and prop.name not in assigned:
-                message = f"{name}.{prop.name} exists in schema but no update query sets it"
-                yield Finding("warning", NEVER_UPDATED, message, name, prop.name, updaters)

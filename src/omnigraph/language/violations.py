@@ -27,6 +27,7 @@ class Sentence(Enum):
     NOT_JSON = (Rule.RECORD, "{reason}")
     NO_OBJECT = (Rule.RECORD, "expected a JSON object with 'type' or 'edge', got {shape}")
     NO_TYPE = (Rule.RECORD, "expected 'type' or 'edge', which must be a string")
+    TWO_IDS = (Rule.RECORD, "the record has two ids, one beside 'data' and one within; leave one out")
     TWO_TYPES = (Rule.RECORD, "expected exactly one of 'type' or 'edge'")
     UNKNOWN_TYPE = (Rule.RECORD, "unknown {kind} type '{name}'{suggestion}")
     UNKNOWN_MEMBER = (

@@ -16,6 +16,7 @@ import mcp_types as types
 
 from omnigraph.dates import format_date, format_datetime
 from omnigraph.language.catalog import Cardinality, Catalog, EdgeType, NodeType, Property, TableType
+from omnigraph.language.query.tokens import RESERVED_WORDS
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.language.types import Scalar
 
@@ -92,7 +93,7 @@ def _summary(type_: TableType, catalog: Catalog) -> dict[str, Any]:
         members["instruction"] = type_.instruction
     if isinstance(type_, EdgeType):
         members |= {"from": type_.from_type, "to": type_.to_type, "written": traversal_name(type_)}
-    elif type_.key:
+    if type_.key:
         members["key"] = list(type_.key)
     members["properties"] = {prop.name: _property(type_, prop) for prop in type_.property_list}
     if rules := _rules(type_):
@@ -126,8 +127,9 @@ def _rules(type_: TableType) -> list[str]:
 
 
 def traversal_name(edge: EdgeType) -> str:
-    """How queries spell an edge type."""
-    return edge.name[0].lower() + edge.name[1:]
+    """How queries spell an edge type. A word of the language is quoted."""
+    name = edge.name[0].lower() + edge.name[1:]
+    return f'"{name}"' if name in RESERVED_WORDS else name
 
 
 def readable(

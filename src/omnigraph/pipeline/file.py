@@ -303,7 +303,7 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
             complaints.add(mapping.type_key, "P013", f"the schema has no {kind} type '{mapping.type_name}'", hint)
             continue
         for column in mapping.select:
-            if column != "id" and column not in type_.properties:
+            if column != type_.system_name("id") and column not in type_.properties:
                 hint = did_you_mean(column, type_.properties) or ""
                 place = f"{mapping.type_key}.{column}"
                 complaints.add(place, "P014", f"{kind} type {type_.name} has no property '{column}'", hint)

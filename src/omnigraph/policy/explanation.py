@@ -14,7 +14,10 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision, Gate
 from omnigraph.api.values import count_noun
 from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.query.formatter import spell
+from omnigraph.language.query.parser import parse_row_filter
 from omnigraph.language.query.row_filter import Visibility
+from omnigraph.policy.bundle import VisibleRows
 from omnigraph.policy.gate import PolicyGate, describe_lacks, nearest_rule
 from omnigraph.yaml_documents import Text, Value, YamlDocument
 
@@ -53,9 +56,14 @@ def explain(gate: PolicyGate, actor: str | None, request: AccessRequest) -> Expl
     for rule in gate.allowing_rules(actor, request):
         named = f"rule '{rule.id}'"
         reasons.append(f"{named} allows it to group '{rule.group}'")
-        reasons += [f"{named} shows of {r.type_name} the rows with {' '.join(r.filter.split())}" for r in rule.rows]
+        reasons += [f"{named} shows of {rows.type_name} the rows with {_one_line(rows)}" for rows in rule.rows]
         reasons += [f"{named} hides of {masked.type_name} {', '.join(masked.properties)}" for masked in rule.hide]
     return Explanation(actor, request, decision, tuple(reasons))
+
+
+def _one_line(rows: VisibleRows) -> str:
+    """A row filter without its line breaks and comments."""
+    return spell(parse_row_filter(rows.filter))
 
 
 Shows: TypeAlias = Callable[[Visibility], bool]
@@ -74,8 +82,8 @@ def describe_row_visibility(
         if shows(gate.restrictions.visibility(actor, (rule,), catalog)):
             shown.append(f"reason: rule '{rule.id}' shows it")
             continue
-        filters = (rows.filter for rows in rule.rows if rows.type_name in (type_.name, type_.type_key))
-        wanted = next((f": it shows those with {' '.join(text.split())}" for text in filters), None)
+        filters = (rows for rows in rule.rows if rows.type_name in (type_.name, type_.type_key))
+        wanted = next((f": it shows those with {_one_line(rows)}" for rows in filters), None)
         not_shown.append(f"reason: rule '{rule.id}' does not show it{wanted or ', or not both of its ends'}")
     hidden = [f"hidden: {', '.join(masked)}"] if visible and masked else []
     return (f"row: {'visible' if visible else 'not visible'}", *shown, *not_shown, *hidden)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query import row_filter
-from omnigraph.language.query.check.filters import check_row_filter, for_actor
+from omnigraph.language.query.check.query import check_row_filter
 from omnigraph.language.source import TextSpan
 from omnigraph.policy.bundle import INVALID, Bundle, MaskedProperties, Rule, VisibleRows, filter_problem
 
@@ -118,7 +118,7 @@ def _masked_properties(
     for name in clause.properties:
         if name not in type_.properties:
             report(f"{named}: {type_.kind} type '{type_.name}' has no property '{name}'", clause.at)
-        elif isinstance(type_, NodeType) and name in type_.key:
+        elif name in type_.key:
             report(f"{named}: '{name}' is part of the key, which the id shows to everybody", clause.at)
         else:
             masked.add(name)
@@ -129,7 +129,7 @@ def _combine(restrictions: Sequence[_RuleRestrictions], actor: str, catalog: Cat
     restricted_keys = dict.fromkeys(key for rule in restrictions for key in (*rule.rows, *rule.masked))
     visibilities = []
     for key in restricted_keys:
-        filters = [for_actor(rule.rows[key], actor) for rule in restrictions if key in rule.rows]
+        filters = [row_filter.for_actor(rule.rows[key], actor) for rule in restrictions if key in rule.rows]
         masked = frozenset.intersection(*(rule.masked.get(key, frozenset()) for rule in restrictions))
         everything = len(filters) < len(restrictions)
         type_ = catalog.type_named(key)

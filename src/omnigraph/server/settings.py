@@ -17,6 +17,7 @@ from omnigraph.api.governance import (
     DEFAULT_BYTES,
     DEFAULT_QUERY_MEMORY_BYTES,
     DEFAULT_ROWS,
+    DEFAULT_TRAVERSAL_WORK,
     MOST_QUERY_DEPTH,
     QueryLimits,
 )
@@ -55,6 +56,9 @@ class ServerLimits:
     query_seconds: float = _of_request(60.0, "Cancel a read after N seconds.", least=0.001)
     query_memory_bytes: int = _of_request(
         DEFAULT_QUERY_MEMORY_BYTES, "Cancel a read that needs more than N bytes of memory."
+    )
+    traversal_work: int = _of_request(
+        DEFAULT_TRAVERSAL_WORK, "Cancel a read whose traversals look at more than N edges and steps of paths."
     )
     query_bytes: int = _of_request(_QUERY.bytes, "Refuse query texts over N bytes.")
     query_clauses: int = _of_request(

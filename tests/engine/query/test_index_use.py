@@ -11,6 +11,10 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api.governance import Limits
+from omnigraph.api.queries import ReadPoint
+from omnigraph.engine.query.read import run_query
+from omnigraph.language.query.check.query import check_row_filter
+from omnigraph.language.query.row_filter import TypeVisibility, for_actor, visibility_of
 from tests.support.lance_tables import build_index, lance_of
 
 ROWS = 3_000
@@ -88,6 +92,24 @@ def codes(graph: Graph, where: str) -> list[str]:
         ('$p.mail starts_with "mail 299"', [299, *range(2990, 3000)]),
         (f'$p.name contains "{text("name", 80)[20:60]}"', [80]),
         (f'$p.code contains "{text("code", 80)[20:60]}"', [80]),
+        (f'$p.name in ["{text("name", 5)}", "{text("name", 9)}", "none"]', [5, 9]),
+        (f'$p.mail in ["{text("mail", 5)}", "{text("mail", 9)}", "none"]', [5, 9]),
+        (f'$p.code in ["{text("code", 5)}", "{text("code", 9)}", "none"]', [5, 9]),
+        ("$p.size in [5, 9, 100000]", [5, 9]),
+        (f'$p.name = "{text("name", 5)}" or $p.name = "{text("name", 9)}"', [5, 9]),
+        (f'$p.mail = "{text("mail", 5)}" or "{text("mail", 9)}" = $p.mail or $p.mail in ["none"]', [5, 9]),
+        ("$p.size = 5 or $p.size = 9 or $p.size in [77, 78]", [5, 9, 77, 78]),
+        (f'$p.size = 5 or $p.mail = "{text("mail", 9)}"', [5, 9]),
+        (f'($p.size = 5 or $p.size = 9) and $p.mail = "{text("mail", 9)}"', [9]),
+        ("not ($p.size != 77)", [77]),
+        ("not ($p.size < 77 or $p.size > 78)", [77, 78]),
+        (f'$p.@id = "{text("code", 77)}"', [77]),
+        (f'$p.@id = "{text("code", 77)}" or $p.@id = "{text("code", 78)}"', [77, 78]),
+        (f'$p.@id in ["{text("code", 77)}", "none"]', [77]),
+        (f'$p.@type = "Part" and $p.@id = "{text("code", 77)}"', [77]),
+        (f'lower($p.plain) starts_with "plain" and $p.@id = "{text("code", 77)}"', [77]),
+        (f'$p.code = lower("{text("code", 77).upper()}")', [77]),
+        ("$p.size = 70 + 7", [77]),
     ],
 )
 def test_a_declared_text_is_found_without_a_scan(graph: Graph, where: str, sizes: list[int]) -> None:
@@ -99,6 +121,28 @@ def test_an_undeclared_text_is_scanned(graph: Graph) -> None:
     where = f'{{ plain: "{text("plain", 77)}" }}'
     assert codes(graph, where) == [77]
     assert bytes_read(graph, "node:Part", lambda: codes(graph, where)) > A_SCAN
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes"),
+    [
+        ("size in [5, 9]", [5, 9]),
+        ("not (size != 5) or size = 9", [5, 9]),
+        (f'@id = "{text("code", 5)}" or mail in ["{text("mail", 9)}", $actor]', [5, 9]),
+        (f'size < 10 and not (size in [0, 1, 2, 3, 4, 6, 7, 8]) and lower(plain) != "{text("plain", 9)}"', [5]),
+    ],
+)
+def test_a_row_filter_is_looked_up(graph: Graph, rows: str, sizes: list[int]) -> None:
+    type_ = graph.catalog.nodes["Part"]
+    shown = for_actor(check_row_filter(rows, type_, graph.catalog), "ann")
+    state = graph.snapshot().restricted_to(visibility_of([TypeVisibility(type_, shown)]))
+    source = "query it() { match { $p: Part } return { $p.size as s } order { s } }"
+
+    def read() -> list[int]:
+        return [row["s"] for row in run_query(state, ReadPoint("main"), (source, None, None)).rows()]
+
+    assert read() == sizes
+    assert bytes_read(graph, "node:Part", read) < A_SCAN / 4
 
 
 @pytest.mark.parametrize("name", ["ab", "", "a b", "x-1", "Москва", "東京都", "it's", "%", "a%b_c"])

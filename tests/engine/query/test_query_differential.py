@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from omnigraph.api.values import render_column
 from omnigraph.engine.query import run
 from omnigraph.engine.query.context import MODE_VARIABLE
-from omnigraph.engine.query.operators import expand, projection, pushdown
+from omnigraph.engine.query.operators import projection, pushdown
 from omnigraph.engine.query.result import QueryResult
+from omnigraph.engine.query.traversal import search
 from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.graph import Graph
@@ -96,13 +97,52 @@ class Draft:
             self.edges[name] = edge.capitalize()
             clause = f"${first} ${name}:{spelled} ${second}"
         else:
-            hops = self.pick("", "", "{1,2}", "{2,2}", "{1,4}", "{2,3}", "{3,3}")
+            hops = self.pick("", "", "{1,2}", "{2,2}", "{1,4}", "{2,3}", "{3,3}", "{0,2}", "{2,}") if symmetric else ""
             clause = f"${first} {spelled}{hops} ${second}"
         if end != "_":
             self.types[end] = end_type
         return clause
 
     def filter(self) -> str:
+        """A comparison, or several put together under three-valued logic."""
+        match self.pick(*range(8)):
+            case 0:
+                return f"not ({self.comparison()})"
+            case 1:
+                return f"{self.comparison()} or {self.comparison()}"
+            case 2:
+                return f"not ({self.comparison()} and {self.test()}) or {self.test()}"
+            case 3:
+                return f"{self.test()} and {self.test()} or not ({self.test()} or {self.comparison()})"
+            case 4:
+                return self.test()
+        return self.comparison()
+
+    def test(self) -> str:
+        """What is not a comparison of one property."""
+        variable = self.pick(*self.types)
+        name = self.pick(*(PERSON if self.types[variable] == "Person" else CITY))
+        word, kinds = self.pick('"ann"', '"ulm"', "$word", "null"), ('"Person"', '"City"')
+        options = [
+            f"${variable}.{name} is {self.pick('null', 'not null')}",
+            f"${variable}.slug in [{word}, $word]",
+            f"${variable}.@id {self.pick('=', '!=', '<')} $word",
+            f"lower(${variable}.@id) = lower($word)",
+            f"${variable}.@type = {self.pick(*kinds)}",
+        ]
+        if self.types[variable] == "Person":
+            options += [
+                f"${variable}.age in [2, 5, {self.pick('null', '-3')}]",
+                f"${variable}.active",
+                f"$word in ${variable}.tags",
+                f"${variable}.age + 1 > {self.pick('2', '$fraction')}",
+                f"coalesce(${variable}.nick, $word) = $word",
+            ]
+            others = [v for v in self.of_type("Person") if v != variable]
+            options += [f"${variable} {self.pick('=', '!=')} ${other}" for other in others[:1]]
+        return str(self.pick(*options))
+
+    def comparison(self) -> str:
         left = self.pick(*self.properties())
         name = left.split(".")[1]
         operator = self.draw(COMPARISONS)
@@ -242,7 +282,7 @@ def _run(graph: Graph, text: str, values: dict[str, Any], mode: str, small: bool
         if small:
             patch.setattr(run, "_PIECE", 2)
             patch.setattr(run, "_FIRST_PIECE", 1)
-            patch.setattr(expand, "_VISITED_BYTES", 16)
+            patch.setattr(search, "VISITED_BYTES", 16)
             patch.setattr(rows, "_VALUES_PER_LOOKUP", 2)
             patch.setattr(rows, "_LOOKUP_SHARE", 1)
             patch.setattr(projection, "BATCH_ROWS", 3)

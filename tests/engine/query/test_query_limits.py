@@ -15,10 +15,11 @@ from omnigraph.engine.query import run
 from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.operators import expand
-from omnigraph.engine.query.operators import scan as filter
 from omnigraph.engine.query.operators.projection import BATCH_ROWS
 from omnigraph.engine.query.read import ReadOptions
+from omnigraph.engine.query.traversal import search
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
+from omnigraph.engine.query.values import predicates
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
 from omnigraph.graph import Graph
@@ -210,8 +211,8 @@ def test_long_steps_ask_often_whether_to_go_on(graph: Graph, kind: str, monkeypa
 
     def asked(rows: int) -> int:
         monkeypatch.setattr(expand, "_ROWS_PER_CHECK", rows)
-        monkeypatch.setattr(filter, "_ROWS_PER_CHECK", rows)
-        monkeypatch.setattr(expand, "_VISITED_BYTES", ITEMS * rows // 50)
+        monkeypatch.setattr(predicates, "_ROWS_PER_CHECK", rows)
+        monkeypatch.setattr(search, "VISITED_BYTES", ITEMS * rows // 50)
         monkeypatch.setattr(run, "_PIECE", rows)
         counting = CountingWork()
         sum(len(batch) for batch in graph.stream(LONG[kind], options=ReadOptions(cancellation=counting)))
@@ -276,9 +277,9 @@ def test_an_explanation_shows_the_plan_without_running_it(graph: Graph) -> None:
     assert graph.explain(text) == [
         "Project j.n",
         "  Limit 2",
-        "    Sort by $j.n, $i.id, $j.id",
+        "    Sort by $j.n, $i.@id, $j.@id",
         "      Expand $i -[Next]-> $j where $j.n > 3",
         "          neighbours: lookups or topology, by cost",
-        "        Scan $i: Item where $i.slug = 'x'",
+        '        Scan $i: Item where $i.slug = "x"',
         "            in the scan: `slug` = 'x'",
     ]

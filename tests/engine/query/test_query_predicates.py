@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.operators.values import compare
+from omnigraph.engine.query.values.compare import compare
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
 from omnigraph.language.query.ir import Operator

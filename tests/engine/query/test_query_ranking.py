@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from omnigraph.errors import BadRequestError, CompileError
+from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
 from tests.engine.query_graphs import edge, node
 
@@ -203,6 +203,5 @@ def test_a_text_is_embedded_by_the_client_of_the_handle(graph: Graph) -> None:
         found(graph, "$n: Note", order, t="ab")
 
 
-def test_a_limit_of_nothing_is_refused_for_nearest(graph: Graph) -> None:
-    with pytest.raises(CompileError, match="at least 1"):
-        found(graph, "$n: Note", "order { nearest($n.vec, $q) } limit 0", q=[0.0, 0.0])
+def test_a_limit_of_nothing_gives_nothing(graph: Graph) -> None:
+    assert found(graph, "$n: Note", "order { nearest($n.vec, $q) } limit 0", q=[0.0, 0.0]) == []

@@ -74,7 +74,8 @@ def test_columns_are_named_as_specified(graph: Graph) -> None:
     text = 'query q($q: String) { match { $b: Book } return { $b.slug, $b, $q, "x", now(), $b.pages as n } limit 1 }'
     result = graph.query(text, params={"q": "v"})
     assert result.columns == ["b.slug", "b", "q", "literal", "__nanograph_now", "n"]
-    assert list(result.rows()[0].values())[:4] == ["a", "a", "v", "x"]
+    slug, book, *others = list(result.rows()[0].values())[:4]
+    assert [slug, book["@id"], *others] == ["a", "a", "v", "x"]
 
 
 def test_two_columns_with_one_name_are_refused_where_the_second_is(graph: Graph) -> None:
@@ -185,7 +186,7 @@ def test_over_nothing_there_is_one_row_without_keys_and_none_with_keys(graph: Gr
 
 def test_grouping_by_a_node_and_by_a_list(graph: Graph) -> None:
     text = "query q() { match { $b: Book  $b wroteBy $a } return { $a, count($b) as n } order { n desc } }"
-    assert graph.query(text).rows() == [{"a": "z", "n": 2}, {"a": "y", "n": 1}]
+    assert [(row["a"]["name"], row["n"]) for row in graph.query(text).rows()] == [("Zoe", 2), ("Yan", 1)]
     assert sorted(row["n"] for row in rows(graph, "return { $b.tags as t, count($b) as n }")) == [1, 1, 1, 1]
 
 

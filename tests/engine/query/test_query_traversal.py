@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.graph import Graph
 from tests.engine.query_graphs import build_indexes, edge, node
 
@@ -125,7 +125,7 @@ def test_followers_within_reach(library: Graph, start: str, pattern: str, expect
 
 
 LOOPS = [("a", "b"), ("b", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "d"), ("d", "e"), ("e", "d"), ("f", "f")]
-HOPS = [(1, 1), (1, 3), (2, 2), (2, 4), (3, 3), (4, 9)]
+HOPS = [(0, 0), (0, 1), (0, 9), (1, 1), (1, 3), (2, 2), (2, 4), (3, 3), (4, 9)]
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +157,8 @@ def test_hops_are_shortest_distances(loops: Graph, pattern: str) -> None:
     for least, most in HOPS:
         hops = pattern.replace("{}", f"{{{least},{most}}}")
         within = {start: {n for n, d in away[start].items() if least <= d <= most} for start in away}
+        if least == 0:
+            within = {start: reached | {start} for start, reached in within.items()}
         pairs = sorted((start, end) for start in within for end in within[start])
         assert sorted(values(loops, f"$x: Reader  {hops}", "$x.slug, $y.slug")) == pairs, hops
         counted = [(start, len(found)) for start, found in within.items() if found]
@@ -212,8 +214,10 @@ def test_a_negation_is_decided_per_pair(library: Graph) -> None:
 
 
 def test_edges_between_two_types_do_not_chain(transit: Graph, library: Graph) -> None:
-    assert values(transit, "$l: Line { slug: $k }  $l serves{1,3} $t", "$t.slug", k="A") == ["B"]
-    assert values(library, "$r: Reader { slug: $k }  $r borrowed{2,2} $b", "$b.slug", k="r1") == []
+    for hops in ("{1,3}", "{2,2}", "{1,}"):
+        with pytest.raises(CompileError, match="T5"):
+            values(transit, f"$l: Line {{ slug: $k }}  $l serves{hops} $t", "$t.slug", k="A")
+    assert values(transit, "$l: Line { slug: $k }  $l serves{1,1} $t", "$t.slug", k="A") == ["B"]
     assert sorted(values(library, "$r: Reader  $r borrowed $b", "$r.slug, $b.slug")) == [("r1", "b1"), ("r2", "b2")]
 
 

@@ -21,8 +21,8 @@ from omnigraph.engine.query.operators import pushdown
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import edge_visibility
 from omnigraph.engine.query.visibility import row_filter_mask, visible_entities
-from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import TypeVisibility, visibility_of
+from omnigraph.language.query.check.query import check_row_filter
+from omnigraph.language.query.row_filter import TypeVisibility, for_actor, visibility_of
 from omnigraph.storage.identifiers import now_micros
 from omnigraph.storage.tables.rows import row_ids_of
 
@@ -62,6 +62,31 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }
 TWO_PROPERTIES = ("s = s2", "s != s2", "s starts_with s2", "s contains s2", "ls contains s", "li contains i", "f <= d")
 MIXED = ("i < l", "i >= d", "l < u", "i = f", "d > l")
+CALCULATED = (
+    "t",
+    "lower(s) = s2",
+    "upper($actor) = s",
+    "lower(upper($actor)) in ls",
+    's + s2 = "ab"',
+    "i + 1 > 5",
+    "i - 1 in li",
+    "-i = 1",
+    "coalesce(i, 5) = 5",
+    "coalesce(t, true)",
+    "case when t then i = 1 else s = $actor end",
+    'case e when "a" then 1 when "b" then i end = 1',
+    "size(ls) = 1",
+    'any($x in ls : $x starts_with "a")',
+    "all($x in li : $x > 0)",
+    "year(day) = 1970",
+    'nullif(s, "a") is null',
+    '@id = "k7"',
+    '@id in ["k7", $actor]',
+    '@id starts_with "k1"',
+    '@type = "Row"',
+    "li = [1, 5]",
+    'ls != ["a"]',
+)
 EVERY_ROW = "query q() { match { $r: Row } return { $r.key as k } }"
 ACTORS = ("ann", "a'b", "%", "é")
 
@@ -76,22 +101,27 @@ def literal(name: str, value: Any) -> str:
 
 @st.composite
 def comparisons(draw: Any) -> str:
-    if draw(st.integers(0, 5)) == 0:
-        return str(draw(st.sampled_from(TWO_PROPERTIES + MIXED)))
+    if draw(st.integers(0, 3)) == 0:
+        return str(draw(st.sampled_from(TWO_PROPERTIES + MIXED + CALCULATED)))
     name = draw(st.sampled_from(sorted(VALUES)))
+    if draw(st.integers(0, 7)) == 0:
+        return f"{name} is {draw(st.sampled_from(['null', 'not null']))}"
     if name in ("ls", "li"):
-        return str(draw(st.sampled_from(["ls contains $actor", 'ls contains "%"', "li contains 5"])))
-    # A literal has no sign, and fits a signed number of 64 bits.
-    unsigned = [v for v in VALUES[name] if isinstance(v, str) or (0 <= v < 2**63 and str(v)[0] != "-")]
-    value = literal(name, draw(st.sampled_from(unsigned)))
+        held = ["ls contains $actor", 'ls contains "%"', "li contains 5", "$actor in ls", "0 in li", '"a" in ls']
+        return str(draw(st.sampled_from(held)))
+    # A literal fits a signed number of 64 bits.
+    written = [v for v in VALUES[name] if isinstance(v, str) or v < 2**63]
+    value = literal(name, draw(st.sampled_from(written)))
     ways = ["=", "!="] if name in ("t", "e") else ["=", "!=", "<", "<=", ">", ">="]
     if name in ("s", "s2"):
         ways += ["contains", "starts_with", "among"]
         value = draw(st.sampled_from([value, "$actor"]))
     way = draw(st.sampled_from([*ways, "now"] if name == "at" else ways))
-    if name in ("i", "d", "f", "day") and draw(st.integers(0, 3)) == 0:
-        listed = [literal(name, v) for v in draw(st.lists(st.sampled_from(unsigned), min_size=1, max_size=3))]
-        return f"[{', '.join(listed)}] contains {name}"
+    if name not in ("t", "e") and draw(st.integers(0, 3)) == 0:
+        listed = [literal(name, v) for v in draw(st.lists(st.sampled_from(written), min_size=1, max_size=3))]
+        if draw(st.booleans()):
+            return f"[{', '.join(listed)}] contains {name}"
+        return f"{name} in [{', '.join([*listed, *draw(st.sampled_from([[], ['null']]))])}]"
     if way == "among":
         return f'["ab", {json.dumps(draw(st.sampled_from(TEXTS)), ensure_ascii=False)}] contains {name}'
     if way == "now":
@@ -102,10 +132,13 @@ def comparisons(draw: Any) -> str:
 
 FILTERS = st.recursive(
     comparisons(),
-    lambda inner: st.tuples(st.sampled_from([" and ", " or "]), st.lists(inner, min_size=2, max_size=3)).map(
-        lambda parts: f"({parts[0].join(parts[1])})"
+    lambda inner: st.one_of(
+        inner.map(lambda part: f"not ({part})"),
+        st.tuples(st.sampled_from([" and ", " or "]), st.lists(inner, min_size=2, max_size=3)).map(
+            lambda parts: f"({parts[0].join(parts[1])})"
+        ),
     ),
-    max_leaves=4,
+    max_leaves=5,
 )
 
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from omnigraph import Graph
-from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import TypeVisibility, visibility_of
+from omnigraph.language.query.check.query import check_row_filter
+from omnigraph.language.query.row_filter import TypeVisibility, for_actor, visibility_of
 from tests.conftest import Place
 from tests.support.costs import settled
 from tests.support.s3 import S3Server

@@ -21,8 +21,8 @@ from omnigraph.engine.query.read import ReadOptions, explain_query, run_query
 from omnigraph.engine.query.visibility import read_entity
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import NotFoundError, PolicyError
-from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import UNRESTRICTED, TypeVisibility, visibility_of
+from omnigraph.language.query.check.query import check_row_filter
+from omnigraph.language.query.row_filter import UNRESTRICTED, TypeVisibility, for_actor, visibility_of
 
 SCHEMA = """
 node Doc {

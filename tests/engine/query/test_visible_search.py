@@ -19,8 +19,8 @@ from omnigraph.engine.export import export_lines
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.search import text as text_search
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import TypeVisibility, visibility_of
+from omnigraph.language.query.check.query import check_row_filter
+from omnigraph.language.query.row_filter import TypeVisibility, for_actor, visibility_of
 
 SCHEMA = """
 node Doc { slug: String @key  region: String @index  level: I32?  text: String? @index  vec: Vector(2)? @index }

@@ -10,8 +10,8 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import ConstraintError, OmniGraphError, PolicyError
-from omnigraph.language.query.check.filters import check_row_filter, for_actor
-from omnigraph.language.query.row_filter import TypeVisibility, visibility_of
+from omnigraph.language.query.check.query import check_row_filter
+from omnigraph.language.query.row_filter import TypeVisibility, for_actor, visibility_of
 
 SCHEMA = """
 node Person { name: String @key  region: String  mail: String? @unique  salary: I32? }

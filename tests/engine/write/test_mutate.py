@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +258,121 @@ def test_lists_are_never_matched(graph: Graph) -> None:
         declare="$t: String, $v: [String]",
     )
     assert receipt.commit is None
+
+
+# Conditions and values of any form
+
+
+@pytest.mark.parametrize(
+    ("where", "matched"),
+    [
+        ('badge = "k7" and pay > 10', {"k7"}),
+        ('badge = "k8" and pay > 10', set()),
+        ('badge = "k7" and badge = "k8"', set()),
+        ('pay > 10 or badge = "k8"', {"k7", "k8"}),
+        ("not (pay > 10)", set()),
+        ("not (pay > 10) or pay is null", {"k8"}),
+        ("pay is not null", {"k7"}),
+        ('badge in ["k7", "k8", "k9"] and level != "senior"', {"k8"}),
+        ('"k8" = badge', {"k8"}),
+        ('@id = "k8"', {"k8"}),
+        ('@id != "k8" and not (@id in [])', {"k7"}),
+        ('name starts_with "O" or email contains "ines"', {"k7", "k8"}),
+        ('lower(name) = "omar"', {"k8"}),
+        ("coalesce(pay, 0) + 1 > 100", {"k7"}),
+        ('case when pay is null then level = "junior" else pay = 1 end', {"k8"}),
+        ("name > badge", set()),
+        ("badge > name", {"k7", "k8"}),
+        ("$flag", {"k7", "k8"}),
+        ("$flag and pay < 1000", {"k7"}),
+        ("not $flag", set()),
+        ("$none = 1 or true", {"k7", "k8"}),
+        ("$none = 1", set()),
+        ('hired is null and now() > datetime("2020-01-01T00:00:00Z")', {"k7", "k8"}),
+    ],
+)
+@pytest.mark.parametrize("statement", ["update Curator set { email: null } where", "delete Curator where"])
+def test_a_condition_is_any_expression_of_the_row(graph: Graph, statement: str, where: str, matched: set[str]) -> None:
+    receipt = run(graph, f"{statement} {where}", {"flag": True, "none": None}, declare="$flag: Bool, $none: I64?")
+    assert receipt.affected_nodes == len(matched)
+    if "delete" in statement:
+        assert set(rows(graph, "node:Curator")) == {"k7", "k8"} - matched
+
+
+def test_a_condition_reads_pending_rows_too(graph: Graph) -> None:
+    receipt = run(
+        graph,
+        """insert Curator { badge: "k9", name: "Noor", pay: 5 }
+           update Curator set { pay: 200 } where badge in ["k8", "k9"] and (pay is null or pay < 10)
+           update Curator set { name: "rich" } where pay * 2 >= 400 and not (badge = "k7")""",
+    )
+    assert receipt.affected_nodes == 1 + 2 + 2
+    assert curators(graph, "name") == {"k7": "Ines", "k8": "rich", "k9": "rich"}
+
+
+def test_a_value_reads_the_row_as_it_was_before_the_statement(graph: Graph) -> None:
+    run(
+        graph,
+        """update Curator set { pay: pay + 1, name: upper(name), email: name } where true
+           update Curator set { pay: pay * 2, name: name + "!" } where pay is not null""",
+    )
+    assert curators(graph, "pay") == {"k7": 202.0, "k8": None}
+    assert curators(graph, "name") == {"k7": "INES!", "k8": "OMAR"}
+    assert curators(graph, "email") == {"k7": "Ines", "k8": "Omar"}
+
+
+def test_values_of_every_type_are_calculated(graph: Graph) -> None:
+    numbers: dict[str, Any] = {"small": 1, "large": 2, "positive": 3, "narrow": 0.5, "wide": 0.25, "scores": [1, 2]}
+    dates: dict[str, Any] = {"day": "2031-05-04", "moment": "2031-05-04T12:00:00Z", "days": ["2031-05-04"]}
+    graph.load(lines(node("Sample", code=1, flag=True, **numbers, **dates)), mode="append")
+    run(
+        graph,
+        """update Sample set { flag: not flag, small: small - 2, large: large * 10, positive: positive % 2,
+           narrow: narrow / 2, wide: small, day: add_days(day, 1), moment: add_seconds(moment, 60),
+           scores: scores + [small], days: tail(days) } where code = 1""",
+    )
+    assert rows(graph, "node:Sample")["1"] == {
+        "code": 1,
+        "flag": False,
+        "small": -1,
+        "large": 20,
+        "positive": 1,
+        "narrow": 0.25,
+        "wide": 1.0,
+        "day": date(2031, 5, 5),
+        "moment": datetime(2031, 5, 4, 12, 1, tzinfo=UTC),
+        "scores": [1, 2, 1],
+        "days": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "mentions"),
+    [
+        ("update Sample set { small: large } where code = 1", "outside the range of I32"),
+        ("update Sample set { positive: small - 5 } where code = 1", "outside the range of U64"),
+        ("update Sample set { narrow: wide * 1e39 } where code = 1", "exceeds Float32 range"),
+        ("update Sample set { wide: log(-1.0 * wide) } where code = 1", "NaN"),
+        ("update Sample set { wide: wide / 0.0 } where code = 1", "inf is not finite"),
+        ("update Sample set { large: large + 9223372036854775807 } where code = 1", "does not fit into 64 bits"),
+        ('update Memo set { text: nullif(text, "m") } where true', "non-nullable property 'text'"),
+        ('insert Memo { text: nullif("m", "m") }', "non-nullable property 'text'"),
+    ],
+)
+def test_a_calculated_value_has_to_fit_as_well(graph: Graph, body: str, mentions: str) -> None:
+    sample = node("Sample", code=1, small=1, large=2**40, wide=1.5)
+    graph.load(lines(sample, node("Memo", id="m1", text="m")), mode="append")
+    before = everything(graph)
+    with pytest.raises(BadRequestError, match=mentions):
+        run(graph, body)
+    assert everything(graph) == before
+
+
+def test_constants_of_an_insert_are_calculated_once(graph: Graph) -> None:
+    body = 'insert Sample { code: 1 + 1, flag: true or $flag, day: date("2031-05-04"), scores: [1, $n, 2 * $n] }'
+    run(graph, body, {"flag": None, "n": 3}, declare="$flag: Bool?, $n: I64")
+    row = rows(graph, "node:Sample")["2"]
+    assert (row["flag"], row["day"], row["scores"]) == (True, date(2031, 5, 4), [1, 3, 6])
 
 
 # Read your writes

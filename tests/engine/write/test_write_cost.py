@@ -1,13 +1,16 @@
-"""The cost contract of a one-edge insert with its endpoint checks, counted at the S3 server."""
+"""The cost contract of writing one entity, counted at the S3 server: an edge with its endpoint checks, an update and a
+delete by key, an update of an edge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from omnigraph import Graph
 from tests.conftest import Place
-from tests.engine.museum import lines, node
+from tests.engine.museum import edge, lines, node
 from tests.support.costs import settled
 from tests.support.s3 import RequestLog, S3Server
 
@@ -79,3 +82,42 @@ def test_a_one_edge_insert_waits_for_few_answers_and_reads_no_edges(s3_server: S
         probes = [r.round for r in log.requests if r.method == "GET" and "/nodes/" in r.path]
         assert len(probes) == 2
         assert len(set(probes)) == 1, "both endpoint types are asked at the same time"
+
+
+ONE_ROW = {
+    "an update of a node": ('update Tag set { note: "x" } where name = "t$"', 11, 10),
+    "a delete of a node": ('delete Tag where name = "t$"', 15, 11),
+    "an update of an edge": ('update Links set { weight: 5 } where @id = "e$"', 11, 10),
+    "a delete of an edge": ('delete Links where @id = "e$"', 8, 8),
+    "an upsert": ('upsert Tag { name: "t$", note: "x" }', 11, 10),
+    "a feed": ('match { $t: Tag { name: "t$" } } update $t set { note: "x" }', 13, 11),
+}
+"""A statement about the row that `$` numbers, and the most requests and rounds that it takes."""
+
+
+@pytest.mark.parametrize("statement", ONE_ROW)
+def test_a_write_of_one_row_costs_little_and_looks_at_nothing_else(
+    s3_server: S3Server, s3_place: Place, statement: str
+) -> None:
+    body, most_requests, most_rounds = ONE_ROW[statement]
+    graph = Graph.init(
+        s3_place.uri,
+        """node Page { path: String @key }
+           node Tag { name: String @key  note: String? }
+           edge Links: Page -> Tag @card(0..9) { weight: I32? }""",
+    )
+    pages = [node("Page", path=f"p{i}") for i in range(50)]
+    tags = [node("Tag", name=f"t{i}") for i in range(50)]
+    graph.load(lines(*pages, *tags, *(edge("Links", f"p{i}", f"t{i}", id=f"e{i}") for i in range(50))), mode="append")
+
+    def write(number: int) -> None:
+        receipt = graph.mutate("query it() { " + body.replace('$"', f'{number}"') + " }")
+        assert receipt.affected_nodes + receipt.affected_edges > 0
+
+    settled(graph, s3_server, partial(write, 0))
+    logs = [waited_for(graph, s3_server, partial(write, number)) for number in range(1, 6)]
+    plain = sorted(logs, key=len)[:3]
+    assert max(len(log) for log in plain) <= most_requests, [log.lines() for log in plain]
+    assert max(log.serial_rounds() for log in plain) <= most_rounds, [log.lines() for log in plain]
+    other = ("/nodes/",) if "Links" in body else ("/edges/",) if "delete" not in body else ()
+    assert [r.path for log in plain for r in log.requests if any(name in r.path for name in other)] == []

@@ -20,7 +20,7 @@ from omnigraph.cli import inputs, params
 from omnigraph.cli.config import Alias, list_names
 from omnigraph.cli.printing.output import print_lines, print_warning
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
+from omnigraph.cli.printing.rows import ReadPrinter, read_options, show_profiled
 from omnigraph.cli.target import Invocation, ServerScope, StoreScope, open_graph, open_served, server_scope
 from omnigraph.errors import BadRequestError, PolicyError
 
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 @params.json_option
 @click.option("--explain", is_flag=True, help="Show the plan; run nothing.")
 @click.option("--profile-query", is_flag=True, help="Also show what each operator did, on stderr.")
+@click.option(
+    "--traversal-work",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Refuse a query whose traversals look at more than N edges and steps of paths.",
+)
 def query(
     invocation: Invocation,
     name: str | None,
@@ -48,14 +54,16 @@ def query(
     format: ReadFormat | None,
     explain: bool,
     profile_query: bool,
+    traversal_work: int | None,
 ) -> None:
     params.at_most_one(("--format", format), ("--json", invocation.json))
     name = inputs.query_name(invocation, name, source, "query")
     printer = ReadPrinter.choose(ReadFormat.JSON if invocation.json else format, invocation.config.defaults)
     if source is None:
-        if explain or profile_query:
+        if explain or profile_query or traversal_work is not None:
             raise params.UsageError(
-                "--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'"
+                "--explain, --profile-query and --traversal-work take the source of the query, --query <file> or "
+                "-e '<gq>'"
             )
         with inputs.open_stored(invocation, str(name), "query") as server, working("running the query"):
             arguments = parameters.of_stored(server, str(name))
@@ -67,10 +75,10 @@ def query(
         if explain:
             print_lines(graph.explain(source, name, arguments, **point), lambda _: "")
         elif profile_query:
-            show_profiled(graph, source, name, arguments, point, printer)
+            show_profiled(graph, source, name, arguments, point, printer, traversal_work)
         else:
             with working("running the query"):
-                rows = graph.query(source, name, arguments, **point)
+                rows = graph.query(source, name, arguments, **point, options=read_options(traversal_work))
             printer.show(rows)
 
 

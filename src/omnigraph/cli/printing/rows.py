@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.api import values
@@ -23,6 +23,7 @@ from omnigraph.cli.printing.output import print_lines, print_text
 if TYPE_CHECKING:
     from omnigraph.api.graph import GraphApi, QueryRows
     from omnigraph.api.queries import ReadOutput
+    from omnigraph.engine.query.read import ReadOptions
 
 
 _BETWEEN_COLUMNS = 3
@@ -77,6 +78,16 @@ def _table_style(line: str) -> str:
     return "dim" if set(line) <= {"-", "+"} or _HEADLINE.match(line) else ""
 
 
+def read_options(traversal_work: int | None, *, profile: bool = False) -> ReadOptions | None:
+    """The options of a read; None when nothing is asked for. The engine is not loaded for that."""
+    if traversal_work is None and not profile:
+        return None
+    from omnigraph.engine.query.read import ReadOptions
+
+    options = ReadOptions(profile=profile)
+    return options if traversal_work is None else replace(options, traversal_work=traversal_work)
+
+
 def show_profiled(
     graph: GraphApi,
     source: str,
@@ -84,18 +95,19 @@ def show_profiled(
     arguments: Mapping[str, Any],
     point: Mapping[str, Any],
     printer: ReadPrinter,
+    traversal_work: int | None = None,
 ) -> None:
-    from omnigraph.engine.query.read import ReadOptions
     from omnigraph.graph import Graph
 
+    options = read_options(traversal_work)
     if isinstance(graph, Graph):
-        result = graph.query(source, name, arguments, **point, options=ReadOptions(profile=True))
+        result = graph.query(source, name, arguments, **point, options=read_options(traversal_work, profile=True))
         printer.show(result)
         profile = result.profile.report
     else:
-        rows = graph.query(source, name, arguments, **point)
+        rows = graph.query(source, name, arguments, **point, options=options)
         printer.show(rows)
-        profile = graph.profile(source, name, arguments, snapshot=rows.graph_commit_id)
+        profile = graph.profile(source, name, arguments, snapshot=rows.graph_commit_id, options=options)
     sys.stdout.flush()
     print(*profile.lines(), sep="\n", file=sys.stderr)
 

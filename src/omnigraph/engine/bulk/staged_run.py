@@ -24,7 +24,7 @@ from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.constraints import FinalImage, check_constraints, refuse_repeated_ids, taken_id
 from omnigraph.engine.write.publish import PublishPlan, ReadSet, WriteTxn
 from omnigraph.errors import ResourceLimitError
-from omnigraph.language.catalog import Catalog, EdgeType, NodeType, TableType
+from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, ChangeCounts, LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
@@ -245,9 +245,7 @@ class FrameCommit:
 
 def _row_indices(incoming: PinnedTable, type_: TableType) -> pa.Table:
     """The columns that constraints need, with the address of each row."""
-    members = {name for rule in type_.uniques for name in rule}
-    if isinstance(type_, NodeType):
-        members |= set(type_.key)
+    members = {name for rule in (*type_.uniques, type_.key) for name in rule}
     columns = [*type_.system_columns, *(column_of(type_, name) or name for name in sorted(members))]
     wanted = list(dict.fromkeys(columns))
     batches = scan_fragments(incoming.remote, incoming.fragment_ids, wanted, addresses=PLACE)

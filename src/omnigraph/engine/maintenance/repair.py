@@ -30,6 +30,7 @@ from omnigraph.api.maintenance import METADATA_ROW, Problem, RepairReport, Table
 from omnigraph.engine.maintenance.declared_indexes import declared_indexes, table_types
 from omnigraph.engine.maintenance.verify import CheckedLog, Examination, examine
 from omnigraph.engine.observers import Progress
+from omnigraph.engine.rows.export_form import graph_record
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.load import LoadRequest, load, record_input
@@ -260,11 +261,10 @@ def _records(finding: _Finding) -> Iterator[str]:
     plain = pa.table({name: _as_json(rows.column(name)) for name in rows.column_names})
     for row in plain.to_pylist():
         data = {names[c]: value for c, value in row.items() if c in names and value is not None}
-        data["id"] = row["id"]
+        beside = {"id": row["id"]}
         if isinstance(type_, EdgeType):
-            yield json.dumps({"edge": type_.name, "from": row["src"], "to": row["dst"], "data": data})
-        else:
-            yield json.dumps({"type": type_.name, "data": data})
+            beside |= {"from": row["src"], "to": row["dst"]}
+        yield json.dumps(graph_record(type_, data, beside))
 
 
 def _as_json(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,5 +1,7 @@
-"""Rows of a running query: one column of stable row ids per variable, and how many rows each row stands for.
+"""Rows of a running query: one column of integers per variable, and how many rows each row stands for.
 
+The integer of a node or an edge is its stable row id, that of any other value its position in `BoundValues`; -1 is
+null. A variable of several types has a second column, `member_column`, with the position of the type among its members.
 Every operator takes `Bindings` and returns new ones; property values are fetched only when something needs them.
 Counts are exact 64-bit numbers. One that outgrows 64 bits becomes `UNCOUNTABLE`, which is an error only for the
 operator that reads it. Nothing here rounds.
@@ -87,6 +89,24 @@ _SPARSEST_TABLE = 8
 _COPIED_AT_ONCE = 1 << 20
 
 
+_MEMBER: Final = "#member"
+
+
+def member_column(variable: str) -> str:
+    """The column that tells which of its types each row of a variable has."""
+    return variable + _MEMBER
+
+
+def with_members(variables: Iterable[str]) -> set[str]:
+    """The columns that may hold these variables."""
+    return {column for variable in variables for column in (variable, member_column(variable))}
+
+
+def output_variable(index: int) -> str:
+    """The variable that a column of an aggregate is bound to, for what reads it as `OutputValue`."""
+    return f"#output:{index}"
+
+
 @dataclass(frozen=True, slots=True)
 class Bindings:
     """`length` rows. `weights` says how many rows each stands for, None that it is one.
@@ -124,9 +144,10 @@ class Bindings:
         return self._map(lambda column: column[start:stop], max(0, stop - start))
 
     def only(self, variables: Iterable[str]) -> Bindings:
-        """The same rows, fewer columns."""
+        """The same rows, fewer columns: those of the variables, and what tells the types of these."""
         wanted = set(variables)
-        return Bindings({v: column for v, column in self.rows.items() if v in wanted}, self.length, self.weights)
+        columns = {name: column for name, column in self.rows.items() if name.removesuffix(_MEMBER) in wanted}
+        return Bindings(columns, self.length, self.weights)
 
     def binding(self, columns: Mapping[str, RowIds]) -> Bindings:
         """The same rows with more columns."""
@@ -150,6 +171,8 @@ class Bindings:
 
 def concatenate(parts: Sequence[Bindings]) -> Bindings:
     """The rows of all parts, which bind the same variables, in order. Weighted rows are never concatenated."""
+    # An operator without rows may bind less than it does with some.
+    parts = [part for part in parts if part.length] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     columns = {variable: np.concatenate([part.rows[variable] for part in parts]) for variable in parts[0].rows}

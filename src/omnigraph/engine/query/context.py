@@ -1,6 +1,7 @@
-"""The context of one running query: snapshot, parameters, values read so far, limits, and the traversal mode.
+"""What values and operators are evaluated in: parameters, limits, bound values, and where stored columns come from.
 
-`read` makes one per query and every operator takes it. It finds tables and evaluates constants; it executes nothing.
+`read` makes a `ReadContext` per query and every operator takes it: it finds tables and remembers what was read. Rows
+that are not stored yet have a `RowsContext`, constants need no more than a `ValueContext`. Nothing is executed here.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Mask, RowSpace
-from omnigraph.engine.query.limits import Cancellation, MemoryBudget
+from omnigraph.engine.query.limits import Cancellation, MemoryBudget, TraversalWork
 from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import Profiler
 from omnigraph.engine.query.search.embedder import Embedder
-from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.engine.query.value_columns import BoundValues, column_type
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.params import BoundValue
 from omnigraph.language.query.row_filter import EVERY_ROW, UNRESTRICTED, Visibility
+from omnigraph.language.query.value_types import ValueType
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 from omnigraph.storage.tables import Table
@@ -56,23 +58,60 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class NodeScores:
-    """What a ranking measured, by row id of the ranked node; `complete` when all others have no rank."""
+    """What a ranking measured, by row id of the ranked node."""
 
     space: RowSpace
     values: NDArray[np.float64]
-    complete: bool
 
 
-@dataclass(slots=True)
-class ReadContext:
-    snapshot: Snapshot
-    catalog: Catalog
+@dataclass(slots=True, kw_only=True)
+class ValueContext:
+    """All that a value needs that reads nothing stored."""
+
     parameters: Mapping[str, BoundValue]
-    mode: TraversalMode
     budget: MemoryBudget
     cancellation: Cancellation
+    bound: BoundValues
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, BoundValue]) -> ValueContext:
+        """For values outside of a running query, with the limits that a query has by default."""
+        cancellation = Cancellation()
+        budget = MemoryBudget(cancellation=cancellation)
+        return ValueContext(parameters=parameters, budget=budget, cancellation=cancellation, bound=BoundValues(budget))
+
+    def constant(self, value: ConstantValue) -> Plain | list[Plain]:
+        """One plain value, dates as days and instants as milliseconds."""
+        return plain_constant(value, self.parameters)
+
+
+@dataclass(slots=True, kw_only=True)
+class RowsContext(ValueContext):
+    """Rows of one type outside of a snapshot: those of a load, or what a mutation is about to write. A row of the
+    bindings is an index of `rows`, whose columns have the names that the table gives them."""
+
+    rows: pa.Table
+
+    @classmethod
+    def over(cls, rows: pa.Table, parameters: Mapping[str, BoundValue]) -> RowsContext:
+        shared = ValueContext.of(parameters)
+        return cls(
+            parameters=parameters,
+            budget=shared.budget,
+            cancellation=shared.cancellation,
+            bound=shared.bound,
+            rows=rows.combine_chunks(),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadContext(ValueContext):
+    snapshot: Snapshot
+    catalog: Catalog
+    mode: TraversalMode
     profiler: Profiler
     properties: Properties
+    work: TraversalWork = field(default_factory=TraversalWork)
     embedder: Embedder | None = None
     visibility: Visibility = UNRESTRICTED
     visible_rows: Callable[[NodeType | EdgeType], RowIds | None] = lambda _: None
@@ -112,13 +151,9 @@ class ReadContext:
         self.profiler.note(f"{value.owner.name}.{value.prop.name} does not exist at this snapshot and reads as null")
         return False
 
-    def constant(self, value: ConstantValue) -> Plain | list[Plain]:
-        """One plain value, dates as days and instants as milliseconds."""
-        return plain_constant(value, self.parameters)
-
 
 def plain_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -> Plain | list[Plain]:
-    """What a constant of a plan is with these parameters."""
+    """What a literal, a parameter or the moment is with these parameters."""
     match value:
         case ir.Constant():
             raw: object = list(value.value) if isinstance(value.value, tuple) else value.value
@@ -128,25 +163,26 @@ def plain_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -
             if value.name not in parameters:
                 raise BadRequestError(f"parameter '{value.name}' not provided")
             raw = parameters[value.name]
+    type_ = value.type
     if isinstance(raw, list):
-        return [_stored_value(item, value.type) for item in raw]
-    return _stored_value(raw, value.type)
+        return [_stored_value(item, type_) for item in raw]
+    return _stored_value(raw, type_)
 
 
 def scalar_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -> pa.Scalar:
     """The same in the Arrow type of its own kind."""
-    return pa.scalar(plain_constant(value, parameters), arrow_type(value.type))
+    return pa.scalar(plain_constant(value, parameters), column_type(value.type))
 
 
-def _stored_value(value: object, type_: PropertyType) -> Plain:
+def _stored_value(value: object, type_: ValueType) -> Plain:
     if isinstance(value, str):
         try:
             value.encode()  # JSON can spell half of a surrogate pair, which no stored text can hold
         except UnicodeEncodeError as error:
             raise BadRequestError(f"a text of the query is not valid Unicode: {error.reason}") from None
-        if type_.scalar is Scalar.DATE:
+        if isinstance(type_, PropertyType) and type_.scalar is Scalar.DATE:
             return parse_date(value)
-        if type_.scalar is Scalar.DATETIME:
+        if isinstance(type_, PropertyType) and type_.scalar is Scalar.DATETIME:
             return parse_datetime(value)
     assert value is None or isinstance(value, str | int | float | bool)
     return value

@@ -1,4 +1,4 @@
-"""The limits of a running query: memory, time and cancellation.
+"""The limits of a running query: memory, traversal work, time and cancellation.
 
 Operators ask before they allocate and between steps, so a query that outgrows a limit ends with a clear error. A sort
 or a table read is one step; a caller with a time limit therefore waits beside the work and leaves on time, and the
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
+from omnigraph.api.governance import DEFAULT_TRAVERSAL_WORK
 from omnigraph.errors import QueryCancelledError, ResourceLimitError
 
 DEFAULT_MEMORY_BYTES: Final = 4 << 30
@@ -101,3 +102,24 @@ class MemoryBudget:
 
     def release(self, nbytes: int) -> None:
         self.held -= nbytes
+
+
+class TraversalWork:
+    """How much a query may traverse: the adjacency entries that it looks at and the steps of the paths that it binds,
+    summed over all its operators."""
+
+    def __init__(self, limit: int = DEFAULT_TRAVERSAL_WORK) -> None:
+        self.limit = limit
+        self.spent = 0
+
+    def require(self, steps: int) -> None:
+        """Raise if so much more would be too much."""
+        needed = self.spent + steps
+        if needed > self.limit:
+            remedy = "narrow the match with pins, filters or fewer hops, or raise the traversal work of the query"
+            raise ResourceLimitError("traversal_work", self.limit, needed, remedy)
+
+    def spend(self, steps: int) -> None:
+        """About to do so much."""
+        self.require(steps)
+        self.spent += steps

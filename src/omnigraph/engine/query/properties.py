@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.errors import ResourceLimitError
-from omnigraph.storage.integer_sets import distinct, factorize
+from omnigraph.storage.integer_sets import factorize
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, by_row_id, row_ids_of, wide_type
 
@@ -26,6 +26,7 @@ _BYTES_PER_PICK = 10_000
 _STRING_BYTES = 24
 _LIST_BYTES = 64
 _INT32_OFFSETS = 1 << 31
+_OFFSET_BYTES = 8
 # What is gathered at a time: enough for the cost of a call not to matter, little beside any budget.
 _GATHERED_BYTES = 16 << 20
 # What is gathered is compared, cast or made into Python values: so many copies are had at once.
@@ -34,7 +35,7 @@ _COPIES = 4
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Values, and for each row the position of its own. Several rows may share one."""
+    """Values, and for each row the position of its own. Several rows may share one; a negative position is null."""
 
     values: pa.Array
     positions: Indices
@@ -43,7 +44,12 @@ class Located:
         """One value per row."""
         if len(self.positions) == len(self.values) and np.array_equal(self.positions, np.arange(len(self.positions))):
             return self.values
-        return self.values.take(pa.array(self.positions))
+        return self.values.take(as_indices(self.positions))
+
+    @property
+    def nbytes(self) -> int:
+        """What one value per row takes."""
+        return int(_sizes_at(value_bytes(self.values), self.positions).sum())
 
     def part(self, rows: slice) -> Located:
         """The same for some of the rows."""
@@ -55,13 +61,13 @@ class Located:
         return _gather_all((self.part(part).gather() for part in parts), self.values.type, budget)
 
     def condense(self, budget: MemoryBudget) -> Located:
-        """The same rows over no more values than there are rows."""
-        if len(self.values) <= len(self.positions):
+        """The same rows over no more values than there are rows, null being a value too: no position is negative."""
+        has_null = bool((self.positions < 0).any())
+        if len(self.values) <= len(self.positions) and not has_null:
             return self
         held, _, positions = factorize(self.positions)
-        sizes = value_bytes(self.values)
-        budget.step(len(held) * sizes if isinstance(sizes, int) else int(sizes[held].sum()))
-        return Located(self.values.take(pa.array(held)), positions)
+        budget.step(int(_sizes_at(value_bytes(self.values), held).sum()))
+        return Located(self.values.take(as_indices(held)), positions)
 
 
 def gathering_parts(
@@ -84,30 +90,10 @@ def gathering_parts(
     def row_bytes(rows: slice) -> NDArray[np.int64]:
         nbytes = np.full(rows.stop - rows.start, beside + 1, np.int64)
         for column, size in zip(columns, sizes, strict=True):
-            nbytes += size if isinstance(size, int) else size[column.positions[rows]]
+            nbytes += _sizes_at(size, column.positions[rows])
         return nbytes
 
     yield from _fitting_parts(row_bytes, length, budget, most_rows, kept=kept)
-
-
-def reorder(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> pa.ChunkedArray:
-    """Some rows of a column of any size, in the order asked for. Only those are copied."""
-    chunks = column.chunks
-    starts = np.cumsum([0, *map(len, chunks)])
-    chunk_sizes = [np.full(len(chunk), 1, np.int64) * value_bytes(chunk) for chunk in chunks]
-    sizes = np.concatenate([np.zeros(0, np.int64), *chunk_sizes])
-
-    def arrays() -> Iterator[pa.Array]:
-        for part in _fitting_parts(lambda part: sizes[rows[part]], len(rows), budget, 1 << 16, kept=True):
-            chosen = rows[part]
-            chunk_of = np.searchsorted(starts, chosen, side="right") - 1
-            pieces = [chunks[at].take(pa.array(chosen[chunk_of == at] - starts[at])) for at in distinct(chunk_of)]
-            order = np.empty(len(chosen), np.int64)
-            order[np.argsort(chunk_of, kind="stable")] = np.arange(len(chosen))
-            if pieces:
-                yield pa.concat_arrays(pieces).take(pa.array(order))
-
-    return _gather_all(arrays(), column.type, budget)
 
 
 def _gather_all(parts: Iterator[pa.Array], type_: pa.DataType, budget: MemoryBudget) -> pa.ChunkedArray:
@@ -139,33 +125,63 @@ def _fitting_parts(
             return
 
 
+def as_indices(positions: Indices) -> pa.Array:
+    """What Arrow takes values by: negative positions are null."""
+    absent = positions < 0
+    return pa.array(positions, mask=absent if absent.any() else None)
+
+
+def _sizes_at(sizes: NDArray[np.int64] | int, positions: Indices) -> NDArray[np.int64]:
+    """The bytes of the values at these positions; a null takes none."""
+    if isinstance(sizes, int):
+        return np.where(positions < 0, 0, sizes)
+    if not len(sizes):
+        return np.zeros(len(positions), np.int64)
+    return np.where(positions < 0, 0, sizes[positions])
+
+
 def value_bytes(values: pa.Array) -> NDArray[np.int64] | int:
-    """How many bytes each value takes, or all of them."""
-    type_ = values.type
+    """How many bytes each value takes: one number for each of them, or one that is the same for all."""
+    same = _fixed_bytes(values.type)
+    return np.diff(_bytes_before(values, np.arange(len(values) + 1))) if same is None else same
+
+
+def _fixed_bytes(type_: pa.DataType) -> int | None:
+    """The bytes of a value of this type; None where they differ."""
     if pa.types.is_fixed_size_list(type_):
         return int(type_.list_size) * 4
-    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        return np.diff(_offsets(values)) + 8
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        offsets, items = _offsets(values), value_bytes(values.values)
-        if isinstance(items, int):
-            return np.diff(offsets) * items + 8
-        ends: NDArray[np.int64] = np.concatenate((np.zeros(1, np.int64), np.cumsum(items)))
-        sizes: NDArray[np.int64] = ends[offsets[1:]] - ends[offsets[:-1]] + 8
-        return sizes
-    if pa.types.is_nested(type_):
-        return int(values.nbytes) // max(1, len(values)) + 1
-    return max(1, int(type_.bit_width) // 8)
+    if pa.types.is_struct(type_):
+        fields = [_fixed_bytes(field.type) for field in type_]
+        return None if None in fields else sum((each for each in fields if each is not None), 1)
+    if pa.types.is_nested(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return None
+    return 1 if pa.types.is_null(type_) else max(1, int(type_.bit_width) // 8)
 
 
-def _offsets(values: pa.Array) -> NDArray[np.int64]:
-    """Where each text or list begins, and behind them where the last one ends."""
+def _bytes_before(values: pa.Array, at: Indices) -> NDArray[np.int64]:
+    """The bytes of all values before each of these positions. The items of lists are not looked at one by one."""
+    if (same := _fixed_bytes(values.type)) is not None:
+        return at * same
+    if pa.types.is_struct(values.type):
+        before = at
+        for i in range(values.type.num_fields):
+            before = before + _bytes_before(values.field(i), at)
+        return before
+    starts = _offsets_at(values, at)
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        starts = _bytes_before(values.values, starts)
+    return starts + _OFFSET_BYTES * at
+
+
+def _offsets_at(values: pa.Array, at: Indices) -> NDArray[np.int64]:
+    """Where texts or lists begin in what they are made of, or, behind the last one, where that ends."""
     wide = pa.types.is_large_string(values.type) or pa.types.is_large_list(values.type)
     buffer = values.buffers()[1]
     if not len(values) or buffer is None:
-        return np.zeros(len(values) + 1, np.int64)
+        return np.zeros(len(at), np.int64)
     offsets = np.frombuffer(buffer, np.int64 if wide else np.int32)
-    return offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    starts: NDArray[np.int64] = offsets[values.offset + at].astype(np.int64)
+    return starts
 
 
 class _Slice(NamedTuple):
@@ -173,6 +189,10 @@ class _Slice(NamedTuple):
 
     space: RowSpace
     values: pa.Array
+
+    def holds(self, rows: RowIds) -> bool:
+        """Whether it has the values of all these rows, of which negative ones have none."""
+        return bool((self.space.contains(rows) | (rows < 0)).all())
 
 
 class Properties:
@@ -189,7 +209,7 @@ class Properties:
         self._keep(table, variable, RowSpace(rows), read, [name for name in read.column_names if name != ROW_ID])
 
     def locate(self, table: Table, variable: str, column: str, rows: RowIds) -> Located:
-        """The values of a stored column for `rows`. The table holds every row it is asked for."""
+        """The values of a stored column for `rows`, null for those that are negative. The table holds all others."""
         self.load(table, variable, [column], rows)
         slice_ = self._whole.get((table.key, column)) or self._partial[table.key, variable, column]
         return Located(slice_.values, slice_.space.positions(rows))
@@ -200,10 +220,11 @@ class Properties:
         missing = [
             name
             for name in missing
-            if (part := self._partial.get((table.key, variable, name))) is None or not part.space.contains(rows).all()
+            if (part := self._partial.get((table.key, variable, name))) is None or not part.holds(rows)
         ]
         if not missing:
             return
+        rows = rows[rows >= 0]
         if all(self._whole_is_cheaper(table, c, len(rows)) for c in missing) and self._load_whole(table, missing):
             return
         wanted = RowSpace.of(rows)

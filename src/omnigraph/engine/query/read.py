@@ -14,15 +14,24 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.api.governance import DEFAULT_TRAVERSAL_WORK
 from omnigraph.api.queries import OperatorProfile, ReadPoint, StoredQuery
 from omnigraph.engine.query.context import ReadContext, TraversalMode
-from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
+from omnigraph.engine.query.limits import (
+    DEFAULT_MEMORY_BYTES,
+    Cancellation,
+    MemoryBudget,
+    TraversalWork,
+)
 from omnigraph.engine.query.operators.pushdown import split_pushdown
+from omnigraph.engine.query.operators.stages import rows_to_find
+from omnigraph.engine.query.plans import property_values
 from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
-from omnigraph.engine.query.run import ReadRun, label, plan_levels, property_values
+from omnigraph.engine.query.run import ReadRun
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.traversal.edge_visibility import visible_rows
+from omnigraph.engine.query.value_columns import BoundValues
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import PolicyError
 from omnigraph.language.catalog import Catalog
@@ -38,10 +47,14 @@ class ReadOptions:
 
     A cancelled read returns at once, for which each of its steps runs in a thread of its own. A caller that does not
     wait for the read itself says `returns_at_once=False` and saves that; the read then ends at its next step.
+    `traversal_work` is how many edges all traversals may look at, and steps of paths they may bind.
+    `feed_seconds` is the time that the feeds of a mutation have, which can't be cancelled otherwise.
     """
 
     memory_bytes: int = DEFAULT_MEMORY_BYTES
+    traversal_work: int = DEFAULT_TRAVERSAL_WORK
     cancellation: Cancellation | None = None
+    feed_seconds: float | None = None
     returns_at_once: bool = True
     profile: bool = False
     host: Host = Host.NATIVE
@@ -79,20 +92,28 @@ def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = 
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
     plan, context = _prepare(snapshot, invocation, options)
     lines = []
-    for operator, depth in plan_levels(plan.root):
+    for operator, depth in ir.plan_levels(plan.root):
         indent = "  " * depth
-        lines.append(f"{indent}{label(operator)}")
-        match operator:
-            case ir.Scan():
-                pushed, rest = split_pushdown(operator.predicates, context)
-                if pushed is not None:
-                    lines.append(f"{indent}    in the scan: {pushed}")
-                if rest:
-                    lines.append(f"{indent}    on values: {len(rest)} predicates")
-            case ir.Expand():
-                by_cost = context.mode is TraversalMode.AUTO
-                lines.append(f"{indent}    neighbours: {'lookups or topology, by cost' if by_cost else context.mode}")
+        lines.append(f"{indent}{ir.operator_text(operator)}")
+        lines += (f"{indent}    {detail}" for detail in _details(operator, context))
     return lines
+
+
+def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
+    """How an operator would go about it."""
+    match operator:
+        case ir.Scan() | ir.TypeUnionScan():
+            scans = (operator,) if isinstance(operator, ir.Scan) else operator.scans
+            for part in scans:
+                pushed, rest = split_pushdown(part.predicates, context)
+                of_type = "" if part is operator else f" of {part.type.name}"
+                if pushed is not None:
+                    yield f"in the scan{of_type}: {pushed}"
+                if rest:
+                    yield f"on values{of_type}: {len(rest)} predicates"
+        case ir.Expand() | ir.ExpandWalk() | ir.PathExpand():
+            by_cost = context.mode is TraversalMode.AUTO
+            yield f"neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"
 
 
 def profile_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
@@ -115,6 +136,9 @@ def _prepare(snapshot: Snapshot, invocation: Asked, options: ReadOptions) -> tup
     bound = bind_parameters(plan.parameters, params, now_millis=time.time_ns() // 1_000_000, host=options.host)
     context = context_of(snapshot, catalog, visibility, bound, options)
     context.named = named
+    for operator, _ in ir.plan_levels(plan.root):
+        if isinstance(operator, ir.Limit | ir.BestNodes | ir.Fuse):
+            rows_to_find(operator, context)  # a negative number is refused before anything is read
     return plan, context
 
 
@@ -137,6 +161,8 @@ def context_of(
         cancellation=cancellation,
         profiler=Profiler(snapshot.requests if options.profile else None, restricted=not visibility.is_unrestricted),
         properties=Properties(budget),
+        bound=BoundValues(budget),
+        work=TraversalWork(options.traversal_work),
         embedder=options.embedder or snapshot.resources.embedder,
         visibility=visibility,
     )

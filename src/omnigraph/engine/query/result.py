@@ -19,7 +19,8 @@ from omnigraph.api.enums import Integers
 from omnigraph.api.queries import ArrowBatches, QueryRows, ReadPoint, json_rows, rendering_parts
 from omnigraph.api.values import Columns
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.language.query.ir import OutputColumn
+from omnigraph.language.query.ir import OutputColumn, ReadOperator, operator_text
+from omnigraph.language.query.value_types import display
 
 
 @dataclass(slots=True)
@@ -67,12 +68,13 @@ class Profiler:
         self._known: dict[tuple[int, int], OperatorProfile] = {}
 
     @contextmanager
-    def operator(self, plan: object, label: str) -> Iterator[OperatorProfile]:
+    def operator(self, plan: ReadOperator) -> Iterator[OperatorProfile]:
+        """The entry of an operator that runs now."""
         parent = self._open[-1]
         key = (id(parent), id(plan))
         entry = self._known.get(key)
         if entry is None:
-            entry = self._known[key] = OperatorProfile(label)
+            entry = self._known[key] = OperatorProfile(operator_text(plan))
             parent.inputs.append(entry)
         requests, started = self._requests(), time.perf_counter()
         self._open.append(entry)
@@ -113,7 +115,7 @@ class QueryResult(QueryRows):
     @property
     def typed_columns(self) -> Columns:
         """The columns with their types, as the schema language writes them."""
-        return [(column.name, column.type.display) for column in self.output]
+        return [(column.name, display(column.type)) for column in self.output]
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,7 +138,7 @@ class QueryStream(ArrowBatches):
     @property
     def typed_columns(self) -> Columns:
         """The columns with their types, as the schema language writes them."""
-        return [(column.name, column.type.display) for column in self.output]
+        return [(column.name, display(column.type)) for column in self.output]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self._batches

@@ -2,171 +2,65 @@
 
 `ReadRun` walks the tree of `language.query.ir` for `read`. It passes down which variables are still needed and whether
 rows are only counted, so that no operator makes columns or rows that nobody reads. Rows pass in pieces where that
-bounds memory or lets a limit stop early. The functions before it inspect a plan without running it.
+bounds memory or lets a limit stop early. Operators on top of each other are walked in a loop, down to the leaf and up
+again, so a long query needs no deep stack; only what stands in braces recurs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Struct
 
 from omnigraph.engine.query.bindings import Bindings, concatenate
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.objects import output_schema
 from omnigraph.engine.query.operators.aggregate import aggregate_rows
 from omnigraph.engine.query.operators.expand import expand
-from omnigraph.engine.query.operators.projection import project, sorted_rows, sorted_table
+from omnigraph.engine.query.operators.grouping import distinct_rows
+from omnigraph.engine.query.operators.joins import (
+    Assignments,
+    KeyedRows,
+    assign,
+    equal_pairs,
+    key_rows,
+    lookup_scan,
+    solution_variables,
+    solved_rows,
+    with_block,
+    with_optional,
+)
+from omnigraph.engine.query.operators.projection import project, sorted_rows
 from omnigraph.engine.query.operators.ranking import best_nodes, fuse, rank_rows, rank_scan
-from omnigraph.engine.query.operators.scan import filter_rows, names_one_node, scan, scan_candidates
+from omnigraph.engine.query.operators.scan import names_one_node, scan, scan_candidates, scan_union
+from omnigraph.engine.query.operators.stages import bind, limited, no_rows, rows_to_find, unwind
+from omnigraph.engine.query.operators.walks import expand_walk, path_expand
+from omnigraph.engine.query.plans import (
+    Equality,
+    Join,
+    Needed,
+    Step,
+    distinct_keys,
+    equality_of,
+    input_below,
+    reads,
+    row_wise_input,
+    row_wise_leaf,
+    shared_operator,
+    shows_order,
+    values_in,
+    whole_input,
+)
 from omnigraph.engine.query.result import OperatorProfile
 from omnigraph.engine.query.search.ranked_rows import Candidates
-from omnigraph.engine.rows.columns import arrow_type
-from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.engine.query.values.predicates import filter_rows
+from omnigraph.errors import ResourceLimitError
 from omnigraph.language.query import ir
-from omnigraph.language.query.syntax import AggregateFunction
 from omnigraph.storage.integer_sets import distinct, is_member
 from omnigraph.storage.tables.rows import RowIds
-
-
-def inputs_of(plan: ir.ReadOperator) -> tuple[ir.ReadOperator, ...]:
-    match plan:
-        case ir.Scan() | ir.Outer():
-            return ()
-        case ir.CrossJoin():
-            return (plan.left, plan.right)
-        case ir.AntiJoin():
-            return (plan.input, plan.inner)
-        case ir.Fuse():
-            return (plan.first, plan.second)
-        case _:
-            return (plan.input,)
-
-
-def plan_levels(plan: ir.ReadOperator) -> Iterator[tuple[ir.ReadOperator, int]]:
-    """Every operator before its inputs, and how many are above it. A loop: a plan is as deep as a query is long."""
-    waiting = [(plan, 0)]
-    while waiting:
-        operator, depth = waiting.pop()
-        yield operator, depth
-        waiting += [(below, depth + 1) for below in reversed(inputs_of(operator))]
-
-
-def binders(plan: ir.ReadOperator) -> Iterator[tuple[str, NodeType | EdgeType]]:
-    """Every variable with the type of what it is bound to."""
-    for operator, _ in plan_levels(plan):
-        match operator:
-            case ir.Scan():
-                yield operator.variable, operator.type
-            case ir.Expand():
-                yield operator.destination, operator.destination_type
-                if operator.edge_variable is not None:
-                    yield operator.edge_variable, operator.edge
-
-
-def values_in(plan: ir.ReadOperator) -> Iterator[ir.Value]:
-    """Every value that some operator reads."""
-    for operator, _ in plan_levels(plan):
-        match operator:
-            case ir.Scan() | ir.Expand() | ir.Filter():
-                for predicate in operator.predicates:
-                    if isinstance(predicate, ir.Compare):
-                        yield from (predicate.left, predicate.right)
-                    else:
-                        yield predicate.field
-            case ir.Sort():
-                yield from (key.value for key in operator.keys)
-            case ir.Project():
-                yield from (column.value for column in operator.columns)
-            case ir.Aggregate():
-                for column in operator.columns:
-                    yield column.value.argument if isinstance(column.value, ir.AggregateValue) else column.value
-
-
-def property_values(part: object) -> Iterator[ir.PropertyValue]:
-    """Every property that a plan names, anywhere: in values, predicates, rankings, sort keys."""
-    waiting = [part]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, ir.PropertyValue):
-            yield part
-        elif isinstance(part, tuple):
-            waiting += reversed(part)
-        elif isinstance(part, Struct) and type(part).__module__ == ir.__name__:
-            waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
-
-
-_ARROWS = {ir.Direction.OUT: "-[{}]->", ir.Direction.IN: "<-[{}]-", ir.Direction.BOTH: "-[{}]-"}
-
-
-def label(plan: ir.ReadOperator) -> str:
-    """What an operator does, in a few words."""
-    match plan:
-        case ir.Scan():
-            return f"Scan ${plan.variable}: {plan.type.name}" + _tests(plan.predicates)
-        case ir.Outer():
-            return "Outer " + ", ".join(f"${v}" for v in plan.variables)
-        case ir.Expand():
-            edge = (f"${plan.edge_variable}:" if plan.edge_variable else "") + plan.edge.name
-            hops = "" if (plan.min_hops, plan.max_hops) == (1, 1) else f"{{{plan.min_hops},{plan.max_hops}}}"
-            arrow = _ARROWS[plan.direction].format(edge + hops)
-            kind = "Close" if plan.closing else "Expand"
-            return f"{kind} ${plan.source} {arrow} ${plan.destination}" + _tests(plan.predicates)
-        case ir.CrossJoin():
-            return "CrossJoin"
-        case ir.Filter():
-            return "Filter" + _tests(plan.predicates)
-        case ir.AntiJoin():
-            return "AntiJoin on " + ", ".join(f"${v}" for v in plan.correlated)
-        case ir.Rank():
-            return f"Rank by {_text(plan.rank)}"
-        case ir.BestNodes():
-            return f"BestNodes {plan.count} of ${plan.variable}"
-        case ir.Fuse():
-            return f"Fuse {_text(plan.rank.first)} and {_text(plan.rank.second)}, best {plan.limit}"
-        case ir.Sort():
-            keys = [f"{_text(key.value)}{' desc' if key.descending else ''}" for key in plan.keys]
-            return "Sort by " + ", ".join((*keys, *(f"${v}.id" for v in plan.tie_break)))
-        case ir.Limit():
-            return f"Limit {plan.count}"
-        case ir.Project() | ir.Aggregate():
-            return f"{type(plan).__name__} " + ", ".join(column.name for column in plan.columns)
-
-
-def _tests(predicates: tuple[ir.Predicate, ...]) -> str:
-    return " where " + " and ".join(map(_text, predicates)) if predicates else ""
-
-
-def _text(part: ir.Value | ir.Ranking | ir.Predicate) -> str:
-    match part:
-        case ir.Compare():
-            return f"{_text(part.left)} {part.operator.value} {_text(part.right)}"
-        case ir.PropertyValue():
-            return f"${part.variable}.{part.prop.name}"
-        case ir.NodeId():
-            return f"${part.variable}"
-        case ir.ParameterValue():
-            return f"${part.name}"
-        case ir.Constant():
-            return repr(part.value)
-        case ir.Now():
-            return "now()"
-        case ir.TextMatch():
-            return f"{part.function.value}({_text(part.field)}, {_text(part.query)})"
-        case ir.Score():
-            return _text(part.rank)
-        case ir.OutputValue():
-            return f"column {part.index + 1}"
-        case ir.NearestRank():
-            return f"nearest({_text(part.field)}, {_text(part.query)})"
-        case ir.Bm25Rank():
-            return f"bm25({_text(part.field)}, {_text(part.query)})"
-        case ir.FusedRank():
-            return f"rrf({_text(part.first)}, {_text(part.second)})"
-
 
 # Rows that go through a plan together: few at first, since each may become many and a limit may end it soon.
 _FIRST_PIECE = 4_096
@@ -180,126 +74,196 @@ _WHOLE_SHARE = 4
 _ONE_EMPTY_ROW = Bindings({}, 1)
 
 
+def run_rows(root: ir.ReadOperator, values: Sequence[ir.Value], context: ReadContext) -> Bindings:
+    """All rows of an operator at once, binding what the values read."""
+    return _Run(root, (*values_in(root), *values), context).rows(root, reads(values))
+
+
 class ReadRun:
     """One execution of one plan."""
 
     def __init__(self, plan: ir.ReadPlan, context: ReadContext) -> None:
         self._plan = plan
         self._context = context
-        self._values = tuple(values_in(plan.root))
-        self._owners = dict(binders(plan.root))
-        self._given: dict[int, Bindings] = {}
-        self._kept: dict[int, Bindings] = {}
-        self._depth = 0
-        self.schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in plan.columns])
+        self.schema = output_schema(plan.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The result, a batch at a time, each made when it is asked for."""
-        root = self._plan.root
-        if not isinstance(root, ir.Project):
-            yield from self._table(root).to_batches()
-            return
-        needed = {name for column in root.columns for name in ir.variables_of(column.value)}
-        budget = self._context.budget
-        for rows in self._pieces(root.input, needed):
-            budget.hold(rows.nbytes)
-            with self._context.profiler.operator(root, label(root)) as entry:
-                for batch in project(root, self.schema, rows, self._context):
-                    entry.rows += len(batch)
+        root, context = self._plan.root, self._context
+        run = _Run(root, tuple(values_in(root)), context)
+        if isinstance(root, ir.Project):
+            below, values = root.input, [column.value for column in root.columns]
+        else:
+            below, values = root, [ir.OutputValue(i, column.type) for i, column in enumerate(self._plan.columns)]
+        for rows in run.pieces(Step(below, reads(values)), passing=True):
+            context.budget.hold(rows.nbytes)
+            shown = context.profiler.operator(root) if isinstance(root, ir.Project) else nullcontext()
+            with shown as entry:
+                for batch in project(values, self.schema, rows, context):
+                    if entry is not None:
+                        entry.rows += len(batch)
                     yield batch
-            budget.release(rows.nbytes)
+            context.budget.release(rows.nbytes)
 
-    def _table(self, plan: ir.ReadOperator, limit: int | None = None) -> pa.Table:
-        """Operators from the aggregate up, which work on few rows of values."""
-        with self._context.profiler.operator(plan, label(plan)) as entry:
-            match plan:
-                case ir.Limit():
-                    count = plan.count if limit is None else min(limit, plan.count)
-                    table = self._table(plan.input, count).slice(0, count)
-                case ir.Sort():
-                    table = sorted_table(plan.keys, self._table(plan.input), limit, self._context.budget)
-                case ir.Aggregate():
-                    read = [c.value for c in plan.columns if not _counts_rows(c.value)]
-                    inner = [v.argument if isinstance(v, ir.AggregateValue) else v for v in read]
-                    needed = {name for value in inner for name in ir.variables_of(value)}
-                    table = aggregate_rows(plan, self._rows(plan.input, needed, counts_only=True), self._context)
-                case _:
-                    raise AssertionError(f"{type(plan).__name__} is not an operator above an aggregate")
-            entry.rows = len(table)
-            return table
 
-    def _rows(
+class _Run:
+    """The rows of one plan."""
+
+    def __init__(self, root: ir.ReadOperator, values: Sequence[ir.Value], context: ReadContext) -> None:
+        """`values` are what the plan reads of stored rows."""
+        self._values = values
+        self._context = context
+        # The rows of leaves that are run for some rows at a time, by the id of the operator.
+        self._leaf_rows: dict[int, Bindings] = {}
+        # Right sides of cross joins, which do not depend on the left ones: pieces of these share them.
+        self._right_rows: dict[int, Bindings] = {}
+        self._right_keys: dict[int, KeyedRows] = {}
+
+    # ---- whole operators --------------------------------------------------------------------------------
+
+    def rows(
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, counts_only: bool = False, limit: int | None = None
     ) -> Bindings:
-        """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough. Operators
-        on top of each other are walked in a loop, down to the leaf and up again: a long chain of traversals needs no
-        deep stack."""
-        waiting: list[tuple[ir.ReadOperator, frozenset[str], ExitStack, OperatorProfile]] = []
-        operator, wanted = plan, frozenset(needed)
+        """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough."""
+        waiting: list[tuple[Step, ExitStack, OperatorProfile]] = []
+        step: Step | None = Step(plan, frozenset(needed), counts_only, limit)
+        rows: Bindings | None = None
         with ExitStack() as unfinished:
-            while (rows_given := self._given.get(id(operator))) is None:
+            while step is not None and (rows := self._leaf_rows.get(id(step.operator))) is None:
                 self._context.cancellation.check()
                 running = unfinished.enter_context(ExitStack())
-                entry = running.enter_context(self._context.profiler.operator(operator, label(operator)))
-                waiting.append((operator, wanted, running, entry))
-                if (below := _below(operator, wanted)) is None:
-                    break
-                operator, wanted = below
-            rows = rows_given
-            for operator, wanted, running, entry in reversed(waiting):
-                if rows is None:
-                    rows = self._leaf(operator, wanted, limit if operator is plan else None)
-                else:
-                    rows = self._extend(operator, rows, wanted, counts_only)
+                waiting.append((step, running, running.enter_context(self._context.profiler.operator(step.operator))))
+                step = self._input(step)
+            for step, running, entry in reversed(waiting):
+                rows = self._leaf(step) if rows is None else self._apply(step, rows)
                 self._context.budget.step(rows.nbytes)
                 entry.rows += rows.length
                 running.close()
         assert rows is not None
         return rows
 
-    def _leaf(self, plan: ir.ReadOperator, needed: frozenset[str], limit: int | None) -> Bindings:
-        """The rows of an operator that has no input, or needs all of it at once."""
-        context = self._context
+    def _input(self, step: Step) -> Step | None:
+        """The input that is run before an operator; None for a leaf, and for one that runs its inputs itself."""
+        plan = step.operator
+        match plan:
+            case ir.Limit() | ir.BestNodes():
+                # What lies between a limit and the leaf below goes through in pieces.
+                leaf = self._leaf_below(step)
+                if whole_input(leaf) is None and not isinstance(leaf.operator, ir.Limit | ir.BestNodes):
+                    return None
+                return leaf._replace(limit=rows_to_find(plan, self._context) if leaf.operator is plan.input else None)
+            case ir.Fuse():
+                return shared_operator(plan, step.needed)
+            case ir.UnionAll():
+                return Step(plan.inputs[0], step.needed)
+        return row_wise_input(step) or whole_input(step)
+
+    def _leaf_below(self, step: Step) -> Step:
+        below = input_below(step)
+        assert below is not None
+        return row_wise_leaf(below, self._leaf_rows)
+
+    def _leaf(self, step: Step) -> Bindings:
+        """The rows of an operator without an input that was run before it."""
+        plan, context = step.operator, self._context
         match plan:
             case ir.Scan():
-                return scan(plan, self._values, context, limit=limit)
+                return scan(plan, self._values, context, limit=step.limit)
+            case ir.TypeUnionScan():
+                return scan_union(plan, self._values, context, limit=step.limit)
             case ir.Outer():
                 return _ONE_EMPTY_ROW
             case ir.Rank(input=ir.Scan() as nodes):
-                return next(self._ranked_parts(plan, nodes, limit))
-            case ir.Rank():
-                return rank_rows(plan, self._rows(plan.input, needed | {plan.rank.field.variable}), context)
-            case ir.BestNodes():
-                return self._of_best_nodes(plan, needed)
+                return next(self._ranked_parts(plan, nodes, step.limit))
+            case ir.Limit() | ir.BestNodes():
+                below = input_below(step)
+                assert below is not None
+                return self._first(step, self.pieces(below, limit=rows_to_find(plan, context)))
             case ir.Fuse():
-                both = needed | {plan.variable}
-                first, second = self._rows(plan.first, both), self._rows(plan.second, both)
-                return fuse(plan, first.only(both), second.only(both), context)
-            case ir.Sort():
-                below = needed | set(plan.tie_break) | {n for key in plan.keys for n in ir.variables_of(key.value)}
-                return sorted_rows(plan, self._rows(plan.input, below), self._owners, limit, context)
-            case ir.Limit():
-                return self._limit(plan, needed)
-        raise AssertionError(f"{type(plan).__name__} yields no bindings")
+                return self._fuse(plan, step.needed)
+        raise AssertionError(f"{type(plan).__name__} is not a leaf")
 
-    def _extend(self, plan: ir.ReadOperator, rows: Bindings, needed: frozenset[str], counts_only: bool) -> Bindings:
-        """The rows of an operator that extends, keeps or drops each of `rows`, those of its input."""
+    def _apply(self, step: Step, rows: Bindings) -> Bindings:
+        """The rows of an operator over those of its input."""
+        plan, needed, context = step.operator, step.needed, self._context
         match plan:
             case ir.Expand():
-                return expand(plan, rows, needed, counts_only, self._context)
+                return expand(plan, rows, needed, step.counts_only, context)
+            case ir.ExpandWalk():
+                return expand_walk(plan, rows, needed, step.counts_only, context)
+            case ir.PathExpand():
+                return concatenate(list(path_expand(plan, rows, needed, step.counts_only, context)))
             case ir.Filter():
-                return filter_rows(rows, plan.predicates, self._context)
+                return self._filter(plan, rows, step)
             case ir.CrossJoin():
-                return self._cross(plan, rows, needed, counts_only)
-            case ir.AntiJoin():
-                return self._without(plan, rows)
-        raise AssertionError(f"{type(plan).__name__} extends no rows")
+                return self._cross(plan, rows, needed, step.counts_only)
+            case ir.AntiJoin() | ir.SemiJoin() | ir.BlockJoin() | ir.OptionalJoin():
+                return self._join(plan, rows, step)
+            case ir.Unwind():
+                return unwind(plan, rows, needed, context)
+            case ir.Bind():
+                return bind(plan, rows, needed, context)
+            case ir.Rank():
+                return rank_rows(plan, rows, context)
+            case ir.Sort():
+                return sorted_rows(plan, rows, step.limit, context)
+            case ir.Distinct():
+                return distinct_rows(distinct_keys(plan), rows, context)
+            case ir.Aggregate():
+                return aggregate_rows(plan, rows, needed, context)
+            case ir.Limit() | ir.BestNodes():
+                below, leaf = input_below(step), self._leaf_below(step)
+                assert below is not None
+                with self._given(leaf.operator, rows):
+                    return self._first(step, self.pieces(below, limit=rows_to_find(plan, context)))
+            case ir.Fuse():
+                shared = shared_operator(plan, needed)
+                assert shared is not None
+                with self._given(shared.operator, rows):
+                    return self._fuse(plan, needed)
+            case ir.UnionAll():
+                others = (self.rows(part, needed).only(needed) for part in plan.inputs[1:])
+                return concatenate([rows.only(needed), *others])
+        raise AssertionError(f"{type(plan).__name__} takes no rows")
 
-    def _cross(self, plan: ir.CrossJoin, left: Bindings, needed: frozenset[str], counts_only: bool) -> Bindings:
-        # The right side does not depend on the left one, so pieces of the left share it.
-        right = self._kept.get(id(plan.right))
-        if right is None:
-            right = self._kept[id(plan.right)] = self._rows(plan.right, needed, counts_only=counts_only)
+    @contextmanager
+    def _given(self, leaf: ir.ReadOperator, rows: Bindings) -> Iterator[None]:
+        """Meanwhile an operator has these rows, whatever it would do."""
+        before = self._leaf_rows.get(id(leaf))
+        self._leaf_rows[id(leaf)] = rows
+        try:
+            yield
+        finally:
+            if before is None:
+                del self._leaf_rows[id(leaf)]
+            else:
+                self._leaf_rows[id(leaf)] = before
+
+    def _first(self, step: Step, pieces: Iterator[Bindings]) -> Bindings:
+        """The rows that a limit, or the best nodes, take of some pieces. No more are asked for than that takes."""
+        plan, context = step.operator, self._context
+        if isinstance(plan, ir.Limit):
+            return limited(plan, pieces, step.needed, context)
+        assert isinstance(plan, ir.BestNodes)
+        count, parts = rows_to_find(plan, context), [no_rows(step.needed | {plan.variable})]
+        # A piece holds whole nodes, so the last of them has all its rows.
+        for rows in pieces:
+            parts.append(rows)
+            if count is not None and (best := best_nodes(concatenate(parts), plan.variable, count)) is not None:
+                return best
+        return concatenate(parts)
+
+    def _fuse(self, plan: ir.Fuse, needed: Needed) -> Bindings:
+        both = needed | {plan.variable}
+        first, second = self.rows(plan.first, both), self.rows(plan.second, both)
+        count = rows_to_find(plan, self._context)
+        assert count is not None
+        return fuse(plan, count, first.only(both), second.only(both), self._context)
+
+    # ---- joins ------------------------------------------------------------------------------------------
+
+    def _cross(self, plan: ir.CrossJoin, left: Bindings, needed: Needed, counts_only: bool) -> Bindings:
+        right = self._right(plan, needed, counts_only)
         if counts_only and not right.rows.keys() & needed:
             return left.with_weights(np.full(left.length, right.total))
         if counts_only and not left.rows.keys() & needed:
@@ -312,45 +276,70 @@ class ReadRun:
         rows = rows.binding(other.rows)
         return rows if other.weights is None else rows.with_weights(other.weights)
 
-    def _without(self, plan: ir.AntiJoin, rows: Bindings) -> Bindings:
-        """Rows are numbered in a column of their own, which travels through the inner plan like a variable; the
-        numbers that come out have a solution."""
+    def _right(self, plan: ir.CrossJoin, needed: Needed, counts_only: bool) -> Bindings:
+        """The right side, which does not depend on the left one, so pieces of that share it."""
+        right = self._right_rows.get(id(plan))
+        if right is None:
+            right = self._right_rows[id(plan)] = self.rows(plan.right, needed, counts_only=counts_only)
+            self._context.bound.pin()
+        return right
+
+    def _filter(self, plan: ir.Filter, rows: Bindings, step: Step) -> Bindings:
+        """The rows that pass. Those of a cross join are its left ones, which meet the right ones that agree in an
+        equality of both sides."""
+        equality, context = equality_of(plan), self._context
+        if equality is None:
+            return filter_rows(rows, plan.predicates, context)
+        needed = step.needed | reads(plan.predicates)
+        left = rows.only(needed)
+        right = self._keyed(equality, left, needed, counts_only=step.counts_only)
+        pairs = equal_pairs(equality.left, equality.right, left, right, context)
+        return filter_rows(pairs, plan.predicates, context)
+
+    def _keyed(self, equality: Equality, left: Bindings, needed: Needed, *, counts_only: bool) -> KeyedRows:
+        """The right side of an equality: those rows of it that have a key of the left one, where these are few."""
+        join, context = equality.join, self._context
+        keyed = self._right_keys.get(id(join))
+        nodes = row_wise_leaf(Step(join.right, needed)).operator
+        if keyed is None and isinstance(nodes, ir.Scan):
+            lookup = lookup_scan(nodes, equality.right, equality.left, left, context)
+            if lookup is not None:
+                with self._given(nodes, scan(lookup, self._values, context)):
+                    right = self.rows(join.right, needed, counts_only=counts_only)
+                return key_rows(equality.right, equality.left, right, context)
+        if keyed is None:
+            right = self._right(join, needed, counts_only)
+            keyed = self._right_keys[id(join)] = key_rows(equality.right, equality.left, right, context)
+        return keyed
+
+    def _join(self, plan: Join, rows: Bindings, step: Step) -> Bindings:
+        """Rows and the solutions of a block for each of them."""
+        if isinstance(plan, ir.AntiJoin | ir.SemiJoin):
+            if not rows.length:
+                return rows
+            assignments = assign(rows, plan.correlated, tag := f"#outer:{id(plan)}")
+            solved = solved_rows(self._solve(plan, assignments, frozenset((tag,)), counts_only=True), assignments)
+            return rows.where(solved if isinstance(plan, ir.SemiJoin) else ~solved)
+        wanted = solution_variables(plan, step.needed)
         if not rows.length:
-            return rows
-        self._depth += 1
-        tag = f"#outer:{self._depth}"
-        outer = Bindings({v: rows.rows[v] for v in plan.correlated} | {tag: np.arange(rows.length)}, rows.length)
-        # A negation reads its outer row through its leftmost leaf.
-        if isinstance(leaf := _row_wise_leaf(plan.inner), ir.Outer):
-            self._given[id(leaf)] = outer
-        inner = self._rows(plan.inner, {tag}, counts_only=True)
-        self._depth -= 1
-        if tag not in inner.rows:
-            return rows.slice(0, 0) if inner.length else rows
-        alone = np.ones(rows.length, dtype=bool)
-        alone[inner.rows[tag]] = False
-        return rows.where(alone)
+            own = wanted if isinstance(plan, ir.OptionalJoin) else {plan.output}
+            return rows.binding(no_rows(own).rows)
+        assignments = assign(rows, plan.correlated, tag := f"#outer:{id(plan)}")
+        if isinstance(plan, ir.OptionalJoin):
+            solutions = self._solve(plan, assignments, wanted | {tag}, counts_only=step.counts_only)
+            return with_optional(plan, rows, solutions, assignments, step.needed, self._context)
+        solutions = self._solve(plan, assignments, wanted | {tag}, counts_only=not shows_order(plan.aggregate))
+        return with_block(plan, rows, solutions, assignments, self._context)
 
-    def _limit(self, plan: ir.Limit, needed: frozenset[str]) -> Bindings:
-        if not plan.count:
-            return Bindings({variable: np.empty(0, np.int64) for variable in needed}, 0)
-        parts: list[Bindings] = []
-        missing = plan.count
-        for rows in self._pieces(plan.input, needed, limit=plan.count):
-            parts.append(rows.slice(0, missing))
-            missing -= parts[-1].length
-            if not missing:
-                break
-        return concatenate(parts)
+    def _solve(self, plan: Join, assignments: Assignments, needed: Needed, *, counts_only: bool) -> Bindings:
+        """The solutions of a block, each with the tag of the assignment that it is for."""
+        leaf = row_wise_leaf(Step(plan.inner, needed)).operator
+        if not isinstance(leaf, ir.Outer):
+            return self.rows(plan.inner, needed, counts_only=counts_only)
+        with self._given(leaf, assignments.outer):
+            return self.rows(plan.inner, needed, counts_only=counts_only)
 
-    def _of_best_nodes(self, plan: ir.BestNodes, needed: frozenset[str]) -> Bindings:
-        parts: list[Bindings] = []
-        # A piece holds whole nodes, so the last of them has all its rows.
-        for rows in self._pieces(plan.input, needed | {plan.variable}, limit=plan.count):
-            parts.append(rows)
-            if (best := best_nodes(concatenate(parts), plan.variable, plan.count)) is not None:
-                return best
-        return concatenate(parts)
+    # ---- rankings ---------------------------------------------------------------------------------------
 
     def _ranked_parts(self, plan: ir.Rank, nodes: ir.Scan, limit: int | None) -> Iterator[Bindings]:
         """The nodes of a ranking in its order. With a limit as many at first, and more with every part: what is above
@@ -387,94 +376,102 @@ class ReadRun:
         context = self._context
         total = context.table(nodes.type).state.rows
         for start in plan.starts:
-            root = _row_wise_leaf(start)
+            root = row_wise_leaf(Step(start, frozenset())).operator
             assert isinstance(root, ir.Scan)
             if names_one_node(root) is not by_key:
                 continue
-            if not by_key:
-                few = total // _FEW_SHARE
-                nodes_found = scan(root, self._values, context, limit=few + 1)
-                if nodes_found.length > few:
-                    continue
-                self._given[id(root)] = nodes_found
-            reached = self._rows(start, {nodes.variable}, counts_only=True).rows[nodes.variable]
-            self._given.pop(id(root), None)
+            few = total // _FEW_SHARE
+            roots = scan(root, self._values, context, limit=None if by_key else few + 1)
+            if not by_key and roots.length > few:
+                continue
+            with self._given(root, roots):
+                reached = self.rows(start, {nodes.variable}, counts_only=True).rows[nodes.variable]
             near = distinct(reached)
             if len(near) * _WHOLE_SHARE <= total:
                 context.profiler.note(f"candidates: {len(near)} nodes, reached from ${root.variable}")
                 return near
         return None
 
-    def _pieces(
-        self, plan: ir.ReadOperator, needed: AbstractSet[str], *, limit: int | None = None
+    # ---- pieces -----------------------------------------------------------------------------------------
+
+    def pieces(
+        self, step: Step, *, limit: int | None = None, passing: bool = False, streams: bool = True
     ) -> Iterator[Bindings]:
-        """The rows of an operator, at least one piece, each binding just `needed`. Where every operator below treats
-        rows one by one, the rows of the leaf go through in pieces."""
-        leaf = _row_wise_leaf(plan)
-        if not isinstance(leaf, ir.Scan | ir.Rank) or leaf is plan:
-            yield self._rows(plan, needed, limit=limit).only(needed)
-            return
-        size = _FIRST_PIECE
-        for whole in self._leaf_parts(leaf, limit):
-            start = 0
-            while True:
-                piece = self._given[id(leaf)] = whole.slice(start, start + size)
-                if limit is None and whole.length:
-                    self._context.share = piece.length / whole.length
-                # An operator without rows may bind more than it does with some, and pieces are put together.
-                rows = self._rows(plan, needed).only(needed)
-                del self._given[id(leaf)]
-                yield rows
-                # As many rows come out of a piece as may go in, however many each of them becomes.
-                start += size
-                size = min(_PIECE, size * _GROWTH, max(1, piece.length * _PIECE // max(1, rows.length)))
-                if start >= whole.length:
-                    break
+        """The rows of an operator, at least one piece, each binding just what is needed. Where every operator below
+        treats rows one by one, the rows of the leaf go through in pieces. `limit` is how many rows may turn out to be
+        enough. With `passing`, nobody keeps a piece beyond the next one, so what it bound is forgotten. With `streams`,
+        the uppermost operator that makes many rows of one gives them bit by bit."""
+        leaf = row_wise_leaf(step, self._leaf_rows, streams=streams)
+        alone = leaf.operator is step.operator
+        for whole in self._leaf_parts(leaf, limit, alone=alone, passing=passing):
+            if alone:
+                yield whole.only(step.needed)
+            else:
+                yield from self._through(step, leaf.operator, whole, share=limit is None, passing=passing)
         self._context.share = 1.0
 
-    def _leaf_parts(self, leaf: ir.ReadOperator, limit: int | None) -> Iterator[Bindings]:
-        """The rows of the leaf of row-wise operators: all at once, or as many as a limit turns out to need."""
-        if limit is None or not isinstance(leaf, ir.Rank) or not isinstance(leaf.input, ir.Scan):
-            yield self._rows(leaf, self._owners.keys())
-            return
-        parts = self._ranked_parts(leaf, leaf.input, limit)
+    def _through(
+        self, step: Step, leaf: ir.ReadOperator, whole: Bindings, *, share: bool, passing: bool
+    ) -> Iterator[Bindings]:
+        """The rows of an operator over pieces of those of a leaf."""
+        bound, work = self._context.bound, self._context.work
+        start, size, most = 0, _FIRST_PIECE, _PIECE
         while True:
-            with self._context.profiler.operator(leaf, label(leaf)) as entry:
+            piece, mark, spent = whole.slice(start, start + size), bound.mark(), work.spent
+            if share and whole.length:
+                self._context.share = piece.length / whole.length
+            try:
+                with self._given(leaf, piece):
+                    # An operator without rows may bind more than it does with some, and pieces are put together.
+                    rows = self.rows(step.operator, step.needed).only(step.needed)
+            except ResourceLimitError as error:
+                if piece.length <= 1 or error.resource != "query_memory_bytes":
+                    raise
+                # Rows may become any number of rows, and values be of any size: fewer of them may fit.
+                bound.release(mark)
+                work.spent = spent
+                size = most = max(1, piece.length // _GROWTH)
+                continue
+            yield rows
+            if passing:
+                bound.release(mark)
+            # As many rows come out of a piece as may go in, however many each of them becomes.
+            start += size
+            size = min(most, size * _GROWTH, max(1, piece.length * _PIECE // max(1, rows.length)))
+            if start >= whole.length:
+                return
+
+    def _leaf_parts(self, leaf: Step, limit: int | None, *, alone: bool, passing: bool) -> Iterator[Bindings]:
+        """The rows of the leaf of row-wise operators: all at once, or one input after the other, or as many as a limit
+        turns out to need."""
+        plan = leaf.operator
+        if id(plan) in self._leaf_rows:
+            yield self._leaf_rows[id(plan)]
+        elif isinstance(plan, ir.UnionAll):
+            inputs = (Step(part, leaf.needed) for part in plan.inputs)
+            parts = (piece for part in inputs for piece in self.pieces(part, limit=limit, passing=passing))
+            yield from self._measure(plan, parts)
+        elif isinstance(plan, ir.PathExpand):
+            below = row_wise_input(leaf)
+            assert below is not None
+            for rows in self.pieces(below, limit=limit, passing=passing, streams=False):
+                mark = self._context.bound.mark()
+                for part in self._measure(plan, path_expand(plan, rows, leaf.needed, False, self._context)):
+                    yield part
+                    if passing:
+                        self._context.bound.release(mark)
+        elif limit is not None and not alone and isinstance(plan, ir.Rank) and isinstance(plan.input, ir.Scan):
+            yield from self._measure(plan, self._ranked_parts(plan, plan.input, limit))
+        else:
+            yield self.rows(plan, leaf.needed, limit=limit if alone else None)
+
+    def _measure(self, plan: ir.ReadOperator, parts: Iterator[Bindings]) -> Iterator[Bindings]:
+        """The parts of the rows of an operator, each measured while it is made."""
+        while True:
+            with self._context.profiler.operator(plan) as entry:
                 part = next(parts, None)
                 if part is None:
                     return
                 self._context.budget.step(part.nbytes)
                 entry.rows += part.length
             yield part
-
-
-def _counts_rows(value: ir.Value | ir.AggregateValue) -> bool:
-    """`count($x)`: every row has an `$x`, so its value is not needed."""
-    return (
-        isinstance(value, ir.AggregateValue)
-        and value.function is AggregateFunction.COUNT
-        and isinstance(value.argument, ir.NodeId)
-    )
-
-
-def _below(plan: ir.ReadOperator, needed: frozenset[str]) -> tuple[ir.ReadOperator, frozenset[str]] | None:
-    """The input whose rows an operator extends one by one, and the variables that have to be bound there."""
-    match plan:
-        case ir.Expand():
-            below = needed | {name for p in plan.predicates for name in ir.predicate_variables(p)}
-            below -= {plan.edge_variable, plan.destination}
-            return plan.input, below | ({plan.source, plan.destination} if plan.closing else {plan.source})
-        case ir.Filter():
-            return plan.input, needed | {name for p in plan.predicates for name in ir.predicate_variables(p)}
-        case ir.CrossJoin():
-            return plan.left, needed
-        case ir.AntiJoin():
-            return plan.input, needed.union(plan.correlated)
-    return None
-
-
-def _row_wise_leaf(plan: ir.ReadOperator) -> ir.ReadOperator:
-    """The first operator below those that each extend, keep or drop one row at a time."""
-    while (below := _below(plan, frozenset())) is not None:
-        plan, _ = below
-    return plan

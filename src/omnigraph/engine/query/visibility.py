@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from omnigraph.api.branches import SnapshotDataset, SnapshotListing
 from omnigraph.api.enums import EntityKind
 from omnigraph.engine.query.bindings import Mask
-from omnigraph.engine.query.context import ReadContext, scalar_constant
-from omnigraph.engine.query.operators.pushdown import row_filter_text
-from omnigraph.engine.query.operators.scan import combine_masks
-from omnigraph.engine.query.operators.values import as_mask, compare_sides
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.operators.row_filters import hide_evaluation_errors, visible_text
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.read import context_of
 from omnigraph.engine.query.traversal.edge_visibility import visible_mask, visible_rows
+from omnigraph.engine.query.values.compare import as_mask
+from omnigraph.engine.query.values.predicates import table_mask
 from omnigraph.engine.rows.export_form import flat_entity
 from omnigraph.engine.rows.kernels.coerce import coerce
+from omnigraph.engine.rows.kernels.ids import key_ids
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import EdgeType, NodeType, TableType
-from omnigraph.language.query import ir
+from omnigraph.language.catalog import SYSTEM_COLUMNS, EdgeType, NodeType, TableType
 from omnigraph.language.query.ir import NOW_PARAMETER
 from omnigraph.language.query.row_filter import RowFilter, TypeVisibility
 from omnigraph.storage.identifiers import now_micros
@@ -66,7 +66,7 @@ def visible_filter(snapshot: Snapshot, type_: TableType) -> str | None:
         return None
     if not context.is_restricted(type_):
         return ""
-    return row_filter_text(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
+    return visible_text(type_, context)
 
 
 def visible_addresses(snapshot: Snapshot, type_: TableType) -> NDArray[np.int64]:
@@ -130,29 +130,24 @@ def listing(snapshot: Snapshot) -> SnapshotListing:
 
 def row_filter_mask(test: RowFilter, rows: pa.Table, now: int) -> Mask:
     """Which rows satisfy a filter at a moment, in milliseconds. Columns are those of the table."""
-
-    def value(side: ir.Value) -> pa.Array | pa.Scalar:
-        if isinstance(side, ir.PropertyValue):
-            return one_array(rows.column(side.prop.column))
-        assert isinstance(side, ir.Constant | ir.ParameterValue | ir.Now)
-        return scalar_constant(side, {NOW_PARAMETER: now})
-
-    def mask_of(test: ir.Compare) -> Mask:
-        return compare_sides(value(test.left), test.operator, value(test.right), rows.num_rows)
-
-    return combine_masks(test, rows.num_rows, mask_of)
+    with hide_evaluation_errors():
+        return table_mask(test, rows, {NOW_PARAMETER: now})
 
 
 def shows_row(visibility: TypeVisibility, values: Mapping[str, object]) -> bool:
-    """Whether a row with these values, as a load takes them, would be visible. Absent values are null."""
+    """Whether a row with these values, as a load takes them, would be visible. Absent values are null. `@id`, and of an
+    edge `@src` and `@dst`, may be among them; a key makes the id."""
     type_ = visibility.type
+    system = SYSTEM_COLUMNS[type_.kind]
     for name in values:
-        if name not in type_.properties:
+        if name not in type_.properties and name.removeprefix("@") not in system:
             raise BadRequestError(f"{type_.name} has no property '{name}'")
-    columns = {}
+    columns = {name: pa.array([values.get(f"@{name}")], pa.string()) for name in system}
     for prop in type_.property_list:
         column = coerce(prop.type, [values.get(prop.name)])
         if column.unfit:
             raise BadRequestError(f"{type_.name}.{prop.name}: {column.unfit[0]}")
         columns[prop.column] = column.array
+    if type_.key:
+        columns["id"] = key_ids(type_, pa.table(columns))
     return bool(row_filter_mask(visibility.rows, pa.table(columns), now_micros() // 1000)[0])

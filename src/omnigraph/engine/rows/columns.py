@@ -78,9 +78,8 @@ def table_field(prop: Property) -> pa.Field:
 
 def table_schema(type_: TableType) -> pa.Schema:
     """The schema a node or edge table is created with."""
-    keys = type_.key if isinstance(type_, NodeType) else ()
     fields = [*_system_fields(type_), *(table_field(prop) for prop in type_.property_list)]
-    ids = {*type_.system_columns, *(type_.properties[name].column for name in keys)}
+    ids = {*type_.system_columns, *(column for column, _ in type_.key_columns)}
     return pa.schema([f.with_metadata(_ID_ENCODING) if f.name in ids and f.type == pa.string() else f for f in fields])
 
 
@@ -99,11 +98,13 @@ def as_table_rows(type_: TableType, rows: pa.Table) -> pa.Table:
 
 
 def column_of(type_: TableType, name: str) -> str | None:
-    """The physical column behind a property or system column name; None when the type has no such name."""
-    if name in type_.system_columns:
-        return name
+    """The physical column behind a property, a system column (`id`) or an end (`@src`); None when the type has no such
+    name. A property of the name comes before a system column."""
     prop = type_.properties.get(name)
-    return None if prop is None else prop.column
+    if prop is not None:
+        return prop.column
+    bare = name.removeprefix("@")
+    return bare if bare in type_.system_columns else None
 
 
 def _system_fields(type_: TableType) -> list[pa.Field]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -40,30 +41,33 @@ def property_values(type_: TableType, rows: pa.Table, dates: Dates = Dates.EPOCH
 def record_lines(type_: TableType, rows: pa.Table, dates: Dates = Dates.EPOCH) -> Iterator[bytes]:
     """Per row, the entity as a graph record, without a line end."""
     # As `graph_record`, with one dictionary less per row: exports write millions of them.
-    names = ["id", *type_.properties]
-    columns = [rows.column("id").to_pylist(), *(_json_values(type_, prop, rows, dates) for prop in type_.property_list)]
-    data = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
-    name = type_.name
-    if type_.kind == "node":
-        for values in data:
-            yield _encode({"type": name, "data": values})
-        return
-    sources, targets = rows.column("src").to_pylist(), rows.column("dst").to_pylist()
-    for source, target, values in zip(sources, targets, data, strict=True):
-        yield _encode({"edge": name, "from": source, "to": target, "data": values})
+    ids = rows.column("id").to_pylist()
+    columns = [_json_values(type_, prop, rows, dates) for prop in type_.property_list]
+    head: list[tuple[str, list[Any]]] = []
+    if "id" in type_.properties:
+        head.append(("id", ids))
+        names = list(type_.properties)
+    else:
+        names = ["id", *type_.properties]
+        columns = [ids, *columns]
+    if type_.kind == "edge":
+        head += [("from", rows.column("src").to_pylist()), ("to", rows.column("dst").to_pylist())]
+    kind, members = "type" if type_.kind == "node" else "edge", [name for name, _ in head]
+    heads = zip(*(values for _, values in head), strict=True) if head else repeat((), rows.num_rows)
+    for beside, values in zip(heads, zip(*columns, strict=True), strict=True):
+        record = {kind: type_.name, **dict(zip(members, beside, strict=True))}
+        yield _encode({**record, "data": dict(zip(names, values, strict=True))})
 
 
-def graph_record(
-    type_: TableType, data: Mapping[str, Any], endpoints: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """The envelope of an entity: what type it is of, `from` and `to` of an edge, and its properties."""
+def graph_record(type_: TableType, data: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The envelope of an entity: its type, `from` and `to` of an edge and perhaps its id, and its properties."""
     named = {"type": type_.name} if type_.kind == "node" else {"edge": type_.name}
-    return {**named, **(endpoints or {}), "data": data}
+    return {**named, **(beside or {}), "data": data}
 
 
 def flat_entity(type_: TableType, rows: pa.Table) -> dict[str, Any]:
-    """The only row as one object: `id`, `src` and `dst` of an edge, then every declared property."""
-    system = {name: rows.column(name)[0].as_py() for name in type_.system_columns}
+    """The only row as one object: `id`, `src` and `dst` of an edge (`system_name`), then every declared property."""
+    system = {type_.system_name(name): rows.column(name)[0].as_py() for name in type_.system_columns}
     return {**system, **property_values(type_, rows)[0]}
 
 

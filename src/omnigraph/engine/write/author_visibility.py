@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.query.bindings import Mask
+from omnigraph.engine.query.plans import property_values
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.visibility import row_filter_mask, visible_entities
 from omnigraph.engine.write.change import GraphChange, TypeChange
@@ -20,7 +22,7 @@ from omnigraph.errors import ConstraintError, ConstraintRule, PolicyError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.row_filter import EVERY_ROW
-from omnigraph.storage.tables.rows import row_ids_of
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _TELLS_OF_OTHERS = frozenset({ConstraintRule.UNIQUE, ConstraintRule.KEY, ConstraintRule.CARDINALITY})
 
@@ -30,7 +32,8 @@ class AuthorVisibility:
 
     def __init__(self, txn: WriteTxn) -> None:
         self._visibility = txn.resources.visibility
-        self._state = txn.snapshot if self._visibility.is_unrestricted else txn.snapshot.restricted_to(self._visibility)
+        self.state = txn.snapshot if self._visibility.is_unrestricted else txn.snapshot.restricted_to(self._visibility)
+        """The captured head as the author sees it."""
         self._now = txn.intent.authored_at // 1_000
 
     @property
@@ -39,40 +42,38 @@ class AuthorVisibility:
 
     def visible_among(self, type_: TableType, ids: Sequence[str]) -> set[str]:
         """Those of some ids that are stored and visible."""
-        rows = self._state.table(type_.type_key).rows_among("id", ids, ["id"], row_ids=True)
-        mask = visible_entities(self._state, type_, row_ids_of(rows))
+        rows = self.state.table(type_.type_key).rows_among("id", ids, ["id"], row_ids=True)
+        mask = visible_entities(self.state, type_, row_ids_of(rows))
         return set(one_array(rows.column("id")).filter(pa.array(mask)).to_pylist())
 
-    def visible_matches(self, type_: TableType, rows: pa.Table) -> pa.Table:
-        """The stored rows that a statement matched, without invisible ones."""
-        if self.is_unrestricted or not rows.num_rows:
-            return rows
-        ids = rows.column("id")
-        visible = self.visible_among(type_, pc.unique(ids).to_pylist())
-        return rows.filter(pc.is_in(ids, value_set=pa.array(visible, pa.string())))
+    def visible_rows(self, type_: TableType, rows: RowIds) -> Mask:
+        """Which of some stored rows are visible."""
+        return visible_entities(self.state, type_, rows, self._now)
 
-    def refuse_masked_names(self, statements: Sequence[ir.WriteStatement]) -> None:
-        """A statement may not name a masked property, nor insert a row that has one."""
-        for statement in statements:
-            if isinstance(statement, ir.InsertNode | ir.InsertEdge):
-                self.refuse_partial_rows([statement.type])
-                continue
-            masked = self._masked_properties(statement.type)
-            named = [] if isinstance(statement.where.column, ir.Endpoint) else [statement.where.column.name]
-            if isinstance(statement, ir.UpdateNodes):
-                named += [assign.property.name for assign in statement.assignments]
-            for name in named:
-                if name in masked:
-                    raise PolicyError(f"policy: '{statement.type.name}.{name}' is hidden from you; leave it out")
+    def refuse_masked_names(self, plan: ir.WritePlan) -> None:
+        """A statement, or the rows it runs for, may not name a masked property, nor insert a row that has one."""
+        if self.is_unrestricted:
+            return
+        for value in property_values(plan.statements):
+            self._refuse_masked(value.owner, value.prop.name)
+        for write in plan.writes:
+            if isinstance(write, ir.InsertNode | ir.InsertEdge):
+                self.refuse_partial_rows([write.type])
+            elif isinstance(write, ir.Update | ir.UpdateVariable):
+                for assign in write.assignments:
+                    self._refuse_masked(write.type, assign.property.name)
+
+    def _refuse_masked(self, type_: TableType, name: str) -> None:
+        if name in self._masked_properties(type_):
+            raise PolicyError(f"policy: '{type_.name}.{name}' is hidden from you; leave it out")
 
     def refuse_partial_rows(self, types: Sequence[TableType]) -> None:
         """Refuse whole rows of types with masked properties."""
         for type_ in types:
             if self._masked_properties(type_):
-                remedy = "; update the others" if type_.kind == "node" else ""  # edges can't be updated
                 raise PolicyError(
                     f"policy: some properties of {type_.name} are hidden from you, so you may not write whole rows of "
-                    f"it{remedy}"
+                    "it; update the others"
                 )
 
     def refuse_invisible(self, change: GraphChange) -> None:
@@ -87,16 +88,16 @@ class AuthorVisibility:
     def _refuse_invisible_rows(self, change: TypeChange) -> None:
         name = change.type.name
         ids = [*change.deleted, *pc.unique(change.ids).to_pylist()]
-        stored = self._state.table(change.type_key).existing_ids(ids)
+        stored = self.state.table(change.type_key).existing_ids(ids)
         if stored - self.visible_among(change.type, sorted(stored)):
             raise PolicyError(f"policy: this would change a {name} that you do not see; nothing was written")
         # The endpoint check covers the ends of edges: an invisible node does not exist for it.
-        test = self._state.visibility.of(change.type).rows
+        test = self.state.visibility.of(change.type).rows
         if test != EVERY_ROW and change.rows.num_rows and not row_filter_mask(test, change.rows, self._now).all():
             raise PolicyError(f"policy: this would leave a {name} that you could not see yourself; nothing was written")
 
     def _masked_properties(self, type_: TableType) -> frozenset[str]:
-        return frozenset() if self.is_unrestricted else self._state.visibility.of(type_).masked
+        return frozenset() if self.is_unrestricted else self.state.visibility.of(type_).masked
 
     @contextmanager
     def redact_conflicts(self) -> Iterator[None]:

@@ -46,6 +46,7 @@ class TypeChange:
     a key twice keeps both rows, which is what the constraint stage refuses). `kept` marks, per blob column, the rows
     whose stored blob stays as it is: their cell in `rows` is null and means nothing.
     `replaces` makes `rows` the whole content of the type. `fresh` promises that no id of `rows` is stored yet.
+    `kept_ends` marks the rows of stored edges whose ends stay as they are: no rule about ends has to be checked anew.
     """
 
     type: TableType
@@ -54,6 +55,7 @@ class TypeChange:
     replaces: bool = False
     fresh: bool = False
     kept: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    kept_ends: NDArray[np.bool_] | None = None
     origin: Origin | None = None
 
     @property
@@ -67,6 +69,16 @@ class TypeChange:
     def writes(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         """Which of `ids` this change writes, as a mask."""
         return pc.is_in(ids, value_set=self.ids)
+
+    @property
+    def rows_with_new_ends(self) -> NDArray[np.int64]:
+        """The numbers of the rows of edges that are new or may have moved."""
+        return np.arange(self.rows.num_rows) if self.kept_ends is None else np.flatnonzero(~self.kept_ends)
+
+    def of_new_ends(self, column: str) -> pa.ChunkedArray:
+        """The values that these rows have in a column."""
+        values = self.rows.column(column)
+        return values if self.kept_ends is None else values.filter(pa.array(~self.kept_ends))
 
     def where(self, row: int) -> str:
         """The beginning of a message about a row: its place in the input, when it has one."""

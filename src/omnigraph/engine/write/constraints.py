@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -157,7 +156,7 @@ def shared_values(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
     """Every entity of the change that shares a tuple with another one, rule by rule, in row order."""
     if not change.rows.num_rows:
         return
-    if isinstance(change.type, NodeType) and change.type.key:
+    if change.type.key:
         yield from _repeats(change, Sentence.SHARED_KEY, change.type.key, _comparable(change.rows, ["id"]), ["id"])
     for members in change.type.uniques:
         yield from _uniqueness_violations(image, change, members)
@@ -255,19 +254,21 @@ def _value_text(change: TypeChange, name: str, row: int) -> str:
 
 
 def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[Violation]:
-    """Every end of a written edge that no node has, end by end and in row order."""
-    ends = [(change, *end) for change in order if change.rows.num_rows for end in _ends(change.type)]
+    """Every end of a written edge that no node has, end by end and in row order. The ends of stored edges that stay
+    where they are have their nodes: a commit that removes one of those removes the edge, which is written here."""
+    written = [(change, change.rows_with_new_ends) for change in order if isinstance(change.type, EdgeType)]
+    ends = [(change, rows, *end) for change, rows in written if len(rows) for end in _ends(change.type)]
     named: defaultdict[str, list[pa.Array]] = defaultdict(list)
-    for change, column, node_type in ends:
-        named[node_type] += change.rows.column(column).chunks
+    for change, _, column, node_type in ends:
+        named[node_type] += change.of_new_ends(column).chunks
     distinct = {name: pc.unique(pa.chunked_array(chunks, pa.string())) for name, chunks in sorted(named.items())}
     missing = image.missing_nodes(distinct)
-    for change, column, node_type in ends:
+    for change, rows, column, node_type in ends:
         if not missing[node_type]:
             continue
         values = change.rows.column(column)
-        lacking = pc.is_in(values, value_set=pa.array(missing[node_type], pa.string())).to_numpy()
-        for row in np.flatnonzero(lacking).tolist():
+        lacking = pc.is_in(change.of_new_ends(column), value_set=pa.array(missing[node_type], pa.string())).to_numpy()
+        for row in rows[lacking].tolist():
             edge, edge_id, node_id = change.type, change.ids[row], values[row]
             broken = _edge_without_node(Sentence.DANGLING_EDGE, edge, edge_id, column, node_id, node_type)
             yield replace(broken, change=change, row=row)
@@ -312,7 +313,7 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
     edge = change.type
     if not isinstance(edge, EdgeType) or edge.cardinality == _UNBOUNDED:
         return
-    gained = pc.unique(change.rows.column("src")).to_pylist()
+    gained = pc.unique(change.of_new_ends("src")).to_pylist()
     lost = _sources_that_lost(image, change) if edge.cardinality.minimum else set()
     touched = [*gained, *sorted(lost.difference(gained))]
     if not touched:
@@ -341,16 +342,17 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
 def _rows_by_source(change: TypeChange, sources: Iterable[str]) -> dict[str, list[int]]:
     """The rows of a change that have one of these sources."""
     column = change.rows.column("src")
+    wanted = pc.is_in(change.of_new_ends("src"), value_set=pa.array(list(sources), pa.string())).to_numpy()
     by_source: dict[str, list[int]] = {}
-    for row in np.flatnonzero(pc.is_in(column, value_set=pa.array(list(sources), pa.string())).to_numpy()).tolist():
+    for row in change.rows_with_new_ends[wanted].tolist():
         by_source.setdefault(column[row].as_py(), []).append(row)
     return by_source
 
 
 def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:
     """Sources of edges that the change removes or gives another source."""
-    written = [] if change.fresh or change.replaces else change.ids.to_pylist()
-    among = None if change.replaces else ("id", {*change.deleted, *written})
+    moved = [] if change.fresh or change.replaces else change.of_new_ends("id").to_pylist()
+    among = None if change.replaces else ("id", {*change.deleted, *moved})
     return set(image.rows_before(change.type_key, ["src"], among).column("src").to_pylist())
 
 

@@ -1,13 +1,14 @@
-"""Vectors that a write computes from its own texts: those that the schema declares, or all of a load that asks.
+"""Vectors that a write computes: of its own texts, where the schema declares it or a load asks, and of texts that it
+compares stored vectors with.
 
 Providers are slow and fail, so nothing is computed while a write holds its branch. A write that finds texts without
-vectors releases the branch; the vectors are computed, and the write is prepared again. All other checks have passed by
-then, so a refused write costs nothing.
+vectors releases the branch; the vectors are computed, and the write is prepared again. Of texts that are written, all
+other checks have passed by then, so a refused write costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final, TypeAlias, TypeVar
@@ -32,11 +33,33 @@ _REMEDY: Final = "write fewer rows at a time, or use the Spark pipeline"
 
 
 class _TextsWantedError(Exception):
-    """A write needs vectors that are not computed yet: of these texts, by dimension."""
+    """A write needs vectors that are not computed yet: of these texts, by dimension, or of a text that it compares
+    stored vectors with."""
 
-    def __init__(self, texts: dict[int, list[str]]) -> None:
+    def __init__(self, texts: dict[int, list[str]], query: tuple[str, int] | None = None) -> None:
         super().__init__("vectors have to be computed first")
-        self.texts = texts
+        self.texts, self.query = texts, query
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownVectors:
+    """The client of a write's reads: it has the vectors that were computed, and asks for the others."""
+
+    client: Embedder
+    vectors: Mapping[tuple[str, int], NDArray[np.float32]]
+
+    @property
+    def model(self) -> str:
+        return self.client.model
+
+    @property
+    def is_mock(self) -> bool:
+        return bool(getattr(self.client, "is_mock", False))
+
+    def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
+        if (vector := self.vectors.get((text, dimension))) is None:
+            raise _TextsWantedError({}, (text, dimension))
+        return vector
 
 
 @dataclass
@@ -47,6 +70,12 @@ class OnWriteVectors:
     limits: Limits
     every: bool = False
     _known: dict[int, dict[str, NDArray[np.float32]]] = field(default_factory=dict)
+    _queries: dict[tuple[str, int], NDArray[np.float32]] = field(default_factory=dict)
+
+    @property
+    def for_reads(self) -> Embedder | None:
+        """The client for texts that stored vectors are compared with."""
+        return None if self.embedder is None else _KnownVectors(self.embedder, self._queries)
 
     def compute_for(self, attempt: Callable[[], Outcome]) -> Outcome:
         """What the attempt gives, made again whenever it needs vectors. It holds nothing while they are computed."""
@@ -54,7 +83,9 @@ class OnWriteVectors:
             try:
                 return attempt()
             except _TextsWantedError as wanted:
-                texts = wanted.texts
+                texts, query = wanted.texts, wanted.query
+            if query is not None and self.embedder is not None:
+                self._queries[query] = self.embedder.embed_query(*query)
             for dimension, missing in texts.items():
                 if (size := 4 * dimension * len(missing)) > self.limits.bytes:
                     raise ResourceLimitError("load bytes of computed vectors", self.limits.bytes, size, _REMEDY)

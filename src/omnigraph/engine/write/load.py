@@ -248,14 +248,13 @@ class _Load:
         return RequestDigest("load", request.branch.strip(), request.mode, *what, *(["embed"] if request.embed else []))
 
     def _type_change(self, typed: TypedRows, minted: pa.ChunkedArray) -> TypeChange:
-        keyed = isinstance(typed.type, NodeType) and bool(typed.type.key)
-        rows, lines = (typed.rows, typed.lines) if keyed else _last_per_id(typed)
+        final = typed if typed.type.key else typed.last_of_each()
         mode, source = self.request.mode, self.request.input
         unit = source.place if isinstance(source, RowInput) else self.request.grammar.unit
-        known_absent = pc.all(pc.is_in(rows.column("id"), value_set=minted)).as_py()
+        known_absent = pc.all(pc.is_in(final.rows.column("id"), value_set=minted)).as_py()
         fresh = mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent))
         replaces = mode is LoadMode.OVERWRITE
-        return TypeChange(typed.type, rows, replaces=replaces, fresh=fresh, origin=Origin(unit, lines))
+        return TypeChange(typed.type, final.rows, replaces=replaces, fresh=fresh, origin=Origin(unit, final.lines))
 
     def details(self, decoded: DecodedInput) -> dict[str, Any]:
         """The receipt as the commit records it."""
@@ -270,16 +269,6 @@ class _Load:
         if decoded.lost is not None:
             details |= {"values_nulled": decoded.lost.nulled, "values_dropped": decoded.lost.dropped}
         return details
-
-
-def _last_per_id(typed: TypedRows) -> tuple[pa.Table, pa.Array]:
-    """One row per id, the last one given, in input order."""
-    ids = typed.rows.column("id")
-    if pc.count_distinct(ids).as_py() == len(ids):
-        return typed.rows, typed.lines
-    numbered = pa.table({"id": ids, "row": pa.array(range(len(ids)), pa.int64())})
-    last = numbered.group_by("id").aggregate([("row", "max")]).column("row_max").combine_chunks().sort()
-    return typed.rows.take(last), typed.lines.take(last)
 
 
 def _refuse_existing_ids(txn: publish.WriteTxn, change: GraphChange, minted: pa.ChunkedArray) -> None:

@@ -1,39 +1,65 @@
 """Mutations: the write statements of one query become one commit, or nothing.
 
 `Graph.mutate` calls `mutate`; a server also calls `earlier_receipt` with an idempotency key. A mutation either inserts
-and updates, each statement seeing the ones before it, or deletes from the committed state and counts each entity once;
-the language refuses a mix. Consecutive inserts are typed together, one block per type, and the violation of the
-earliest statement is raised. Reads go into the read set, so unrelated commits do not conflict with a mutation.
+and updates, each plain statement seeing the ones before it, or deletes from the committed state and counts each entity
+once; the language refuses a mix. Consecutive inserts are typed together, one block per type, and the violation of the
+earliest statement is raised. Statements that run for the rows of a feed are worked out by `mutation_feeds`. Reads go
+into the read set, so unrelated commits do not conflict with a mutation.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
 
-import msgspec
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import Limits
 from omnigraph.api.load import MutationReceipt
 from omnigraph.engine.blobs import admit_blobs
-from omnigraph.engine.rows.columns import fillable, rows_field
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.limits import Cancellation
+from omnigraph.engine.query.plans import property_values
+from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions, context_of
+from omnigraph.engine.query.values.evaluate import constant_value, is_constant
+from omnigraph.engine.rows.columns import ID_FIELD, fillable
 from omnigraph.engine.rows.kernels.ids import EdgeEnds, EnvelopeError, edge_ends
 from omnigraph.engine.rows.kernels.records import Records, RecordTyper
-from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, Stage, TypedRows, check_values
+from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, TypedRows, check_values
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, RequestDigest, TypeChange, receipt_of
-from omnigraph.engine.write.constraints import FinalImage, check_constraints
+from omnigraph.engine.write.constraints import FinalImage, check_constraints, taken_id
 from omnigraph.engine.write.embedding import OnWriteVectors
-from omnigraph.engine.write.mutation_rows import STATEMENT, Condition, PendingRows, StoredRows, refuse_beyond
-from omnigraph.errors import ConflictError
-from omnigraph.language.catalog import Catalog, EdgeType, TableType
+from omnigraph.engine.write.mutation_conditions import Condition, StoredRows, evaluate_rows
+from omnigraph.engine.write.mutation_feeds import (
+    FeedRows,
+    InsertedRows,
+    UpdatedRows,
+    insert_form,
+    one_of_each,
+    refuse_ambiguous,
+    refused_end,
+    types_read_by,
+)
+from omnigraph.engine.write.mutation_rows import (
+    InsertForm,
+    PendingRows,
+    refuse_beyond,
+    refuse_first,
+    stale_vectors,
+    type_assigned,
+    type_calculated,
+)
+from omnigraph.errors import BadRequestError, ConflictError
+from omnigraph.language.catalog import EdgeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import BoundValue, Host, bind_parameters
@@ -58,6 +84,8 @@ class MutationRequest:
     idempotency_key: str | None = None
     host: Host = Host.NATIVE
     stored: bool = False
+    reading: ReadOptions = DEFAULT_OPTIONS
+    """The limits of what the mutation reads. They hold for each attempt anew."""
 
     @property
     def intent(self) -> publish.Intent:
@@ -107,11 +135,11 @@ class _Mutation:
         now_millis = self.intent.authored_at // 1_000
         values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
         visibility = AuthorVisibility(txn)
-        visibility.refuse_masked_names(plan.statements)
-        executed: _Deletes | _InsertsAndUpdates = _Deletes(txn, values, visibility)
-        if not plan.only_deletes:
-            executed = _InsertsAndUpdates(txn, values, self.workspace.limits, visibility, self.vectors)
-        executed.run(plan.statements)
+        visibility.refuse_masked_names(plan)
+        reading = replace(self.request.reading, embedder=self.vectors.for_reads)
+        context = _WriteContext(txn, visibility, self.workspace.limits, self.vectors, values, reading)
+        executed = (_Deletes if plan.only_deletes else _InsertsAndUpdates)(context, plan.statements)
+        executed.run()
         change = executed.change()
         if not change.by_type:
             return None
@@ -144,135 +172,255 @@ def _receipt(published: publish.PublishedCommit) -> MutationReceipt:
     return MutationReceipt(published.branch, name, nodes, edges, commit.actor_id, commit, published.replayed)
 
 
-def _refuse_first(rejected: list[RejectedRow]) -> None:
-    """Raise for the earliest statement, and of its violations the one that is checked first."""
-    if rejected:
-        raise min(rejected, key=lambda row: (row.line, row.stage)).error(STATEMENT)
+@dataclass(frozen=True)
+class _WriteContext:
+    """What the statements of one attempt share: the captured head, and what its author sees and may hold."""
 
+    txn: publish.WriteTxn
+    visibility: AuthorVisibility
+    limits: Limits
+    vectors: OnWriteVectors
+    parameters: Mapping[str, BoundValue]
+    options: ReadOptions
 
-def _evaluate(value: ir.Value, bound: Mapping[str, BoundValue]) -> BoundValue:
-    """A plain value. Dates stay texts here; they are read where their column is known."""
-    match value:
-        case ir.Constant():
-            return list(value.value) if isinstance(value.value, tuple) else value.value
-        case ir.ParameterValue():
-            return bound[value.name]
-        case ir.Now():
-            return bound[ir.NOW_PARAMETER]
-        case _:
-            raise AssertionError(f"{type(value).__name__} is not a cell of a statement")
+    @cached_property
+    def reads(self) -> ReadContext:
+        """The reads of plain statements."""
+        return self._read_with(self.options)
 
+    @cached_property
+    def feeds(self) -> ReadContext:
+        """The reads of all feeds, whose time begins with the first one."""
+        seconds = self.options.feed_seconds
+        if seconds is None:
+            return self._read_with(self.options)
+        return self._read_with(replace(self.options, cancellation=Cancellation(seconds)))
 
-def _condition(
-    statement: ir.UpdateNodes | ir.DeleteNodes | ir.DeleteEdges, bound: Mapping[str, BoundValue], catalog: Catalog
-) -> Condition:
-    """The `where` of a statement with its value. The ends of edges are stored as ids, so a key becomes one."""
-    type_, where = statement.type, statement.where
-    value = _evaluate(where.value, bound)
-    is_equality = where.operator in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL)
-    if isinstance(type_, EdgeType) and isinstance(where.column, ir.Endpoint) and value is not None and is_equality:
-        end = edge_ends(catalog, type_)[0 if where.column is ir.Endpoint.FROM else 1]
+    def _read_with(self, options: ReadOptions) -> ReadContext:
+        """Reads see what the author sees."""
+        state = self.visibility.state
+        return context_of(state, state.catalog, state.visibility, self.parameters, options)
+
+    def condition(self, statement: ir.Update | ir.Delete) -> Condition | BadRequestError:
+        """Its condition. What is wrong with its values is for the statement to say, when its turn comes."""
         try:
-            value = end.id_of(value)
-        except EnvelopeError:
-            value = str(value)  # no node has this key, so no edge has this text at its end
-    return Condition(type_, where, value)
+            return Condition(statement.type, statement.where, self.reads)
+        except BadRequestError as error:
+            return error
+
+    def plain_value(self, value: ir.Value) -> object:
+        """A value that is the same for every row. Dates stay texts here; they are read where their column is known."""
+        match value:
+            case ir.Constant():
+                return list(value.value) if isinstance(value.value, tuple) else value.value
+            case ir.ParameterValue():
+                return self.parameters[value.name]
+            case ir.Now():
+                return self.parameters[ir.NOW_PARAMETER]
+        return constant_value(value, self.reads)
+
+    def record(self, assignments: Iterable[ir.Assign]) -> dict[str, object]:
+        return {assign.property.name: self.plain_value(assign.value) for assign in assignments}
+
+    def tables_of(self, type_: TableType) -> set[str]:
+        """The tables that decide which entities of a type a condition can match."""
+        if self.visibility.is_unrestricted or not isinstance(type_, EdgeType):
+            return {type_.type_key}
+        return {type_.type_key, f"node:{type_.from_type}", f"node:{type_.to_type}"}
+
+    def read_feed(self, feed: ir.ForEachRow) -> FeedRows:
+        if not self.visibility.is_unrestricted:
+            self.feeds.named = tuple(property_values(feed))
+        return FeedRows(feed, self.feeds, self.limits, self.vectors.is_computed)
 
 
 @dataclass
+class _Inserts:
+    """Inserts of one type that follow each other, and how each of them meets a row with its id."""
+
+    records: Records
+    forms: list[InsertForm] = field(default_factory=list)
+
+
 class _InsertsAndUpdates:
     """The state of a mutation that inserts and updates."""
 
-    txn: publish.WriteTxn
-    values: Mapping[str, BoundValue]
-    limits: Limits
-    visibility: AuthorVisibility
-    vectors: OnWriteVectors
-    affected_nodes: int = 0
-    affected_edges: int = 0
-    tables_read: set[str] = field(default_factory=set)
-    _waiting: dict[str, Records] = field(default_factory=dict)
-    _pending: dict[str, PendingRows] = field(default_factory=dict)
-    _ends: dict[str, EdgeEnds] = field(default_factory=dict)
+    def __init__(self, context: _WriteContext, statements: Sequence[ir.WriteStatement]) -> None:
+        self.context = context
+        self.affected_nodes = 0
+        self.affected_edges = 0
+        self.tables_read: set[str] = set()
+        self._statements = statements
+        self._conditions = [context.condition(each) if isinstance(each, ir.Update) else None for each in statements]
+        conditions = [each for each in self._conditions if isinstance(each, Condition)]
+        self._stored = StoredRows(conditions, context.visibility, context.reads, context.limits)
+        self._waiting: dict[str, _Inserts] = {}
+        self._pending: dict[str, PendingRows] = {}
+        self._ends: dict[str, EdgeEnds] = {}
 
-    def run(self, statements: Sequence[ir.WriteStatement]) -> None:
-        catalog = self.txn.snapshot.catalog
-        numbered = list(enumerate(statements, start=1))
-        numbered_updates = [(number, each) for number, each in numbered if isinstance(each, ir.UpdateNodes)]
-        updates = {number: _condition(update, self.values, catalog) for number, update in numbered_updates}
-        stored = StoredRows(self.txn, updates.values(), self.limits)
-        for number, statement in numbered:
+    def run(self) -> None:
+        number = 1
+        for statement, condition in zip(self._statements, self._conditions, strict=True):
+            if isinstance(condition, BadRequestError):
+                self._flush_inserts()
+                raise condition
             match statement:
-                case ir.InsertNode():
+                case ir.InsertNode() | ir.InsertEdge():
                     self._insert(statement, number)
-                    self.affected_nodes += 1
-                case ir.InsertEdge():
-                    self._insert(statement, number, self._node_ids(statement, number))
-                    self.affected_edges += 1
-                case ir.UpdateNodes():
+                case ir.Update() if condition is not None:
                     self._flush_inserts()
-                    self._update(statement, number, updates[number], stored)
+                    self._update(statement, number, condition)
+                case ir.ForEachRow():
+                    self._flush_inserts()
+                    self._run_feed(statement, number)
                 case _:
                     raise AssertionError("deletes never share a mutation with inserts and updates")
+            number += len(statement.statements) if isinstance(statement, ir.ForEachRow) else 1
         self._flush_inserts()
 
     def change(self) -> GraphChange:
         return GraphChange({key: pending.change() for key, pending in self._pending.items() if len(pending)})
 
-    def _insert(self, insert: ir.InsertNode | ir.InsertEdge, number: int, ends: tuple[str, str] | None = None) -> None:
-        records = self._waiting.setdefault(insert.type.type_key, Records(insert.type))
-        records.add(number, self._record(insert.assignments), ends)
+    def _count(self, type_: TableType, entities: int) -> None:
+        if type_.kind == "node":
+            self.affected_nodes += entities
+        else:
+            self.affected_edges += entities
+
+    # Inserts
+
+    def _insert(self, insert: ir.InsertNode | ir.InsertEdge, number: int) -> None:
+        ends = self._node_ids(insert, number) if isinstance(insert, ir.InsertEdge) else None
+        inserts = self._waiting.setdefault(insert.type.type_key, _Inserts(Records(insert.type)))
+        inserts.records.add(number, self.context.record(insert.assignments), ends)
+        inserts.forms.append(insert_form(insert, self.context.vectors.is_computed))
+        self._count(insert.type, 1)
 
     def _flush_inserts(self) -> None:
         """Make the inserts so far pending rows, before a later statement reads them or fails for its own reason."""
         waiting, self._waiting = list(self._waiting.values()), {}
         rejected: list[RejectedRow] = []
-        typed = [RecordTyper(fillable(each.type, self.vectors.is_computed), rejected).read(each) for each in waiting]
-        _refuse_first(rejected)
-        for records, rows in zip(waiting, typed, strict=True):
-            self._pending_of(records.type).insert(rows)
+        is_computed = self.context.vectors.is_computed
+        typed = [RecordTyper(fillable(each.records.type, is_computed), rejected).read(each.records) for each in waiting]
+        refuse_first(rejected)
+        for inserts, rows in zip(waiting, typed, strict=True):
+            self._write_inserts(self._pending_of(inserts.records.type), rows, inserts.forms)
+
+    def _write_inserts(self, pending: PendingRows, typed: TypedRows, forms: Sequence[InsertForm]) -> None:
+        """Rows in the order of their statements, those of one form together."""
+        asking = pa.array([row for row, form in enumerate(forms) if form.asks_for_stored], pa.int64())
+        keeps_rest = any(form.columns is not None for form in forms)
+        stored = self._stored_of(pending, typed.rows.column("id").take(asking), keeps_rest)
+        start = 0
+        for form, together in groupby(forms):
+            count = len(list(together))
+            self._write_part(pending, typed.slice(start, count), form, stored)
+            start += count
+
+    def _stored_of(self, pending: PendingRows, ids: pa.ChunkedArray, keeps_rest: bool) -> pa.Table:
+        """The committed rows with some ids that are not pending."""
+        absent = ids.filter(pa.array(~pending.holds(ids))).unique()
+        if not len(absent):
+            return pa.schema([ID_FIELD]).empty_table()
+        return self._stored.with_ids(pending.type, absent, pending.stored_columns if keeps_rest else ["id"])
+
+    def _write_part(self, pending: PendingRows, typed: TypedRows, form: InsertForm, stored: pa.Table) -> None:
+        if form.must_be_new:
+            self._refuse_taken(pending, typed, stored)
+        if form.columns is None:
+            pending.insert(typed)
+        else:
+            pending.upsert(typed.last_of_each(), form.columns, stored)
+            self._refuse_beyond(pending)
+
+    def _refuse_taken(self, pending: PendingRows, typed: TypedRows, stored: pa.Table) -> None:
+        """An id that is stored, or that an earlier statement made, can't be inserted as a new one. One that the author
+        does not see is refused with the whole change, in other words."""
+        ids = typed.rows.column("id")
+        in_use = set(stored.column("id").to_pylist())
+        if in_use and not self.context.visibility.is_unrestricted:
+            in_use = self.context.visibility.visible_among(pending.type, sorted(in_use))
+        for entity_id, is_pending in zip(ids.to_pylist(), pending.holds(ids).tolist(), strict=True):
+            if is_pending or entity_id in in_use:
+                raise taken_id(pending.type.type_key, entity_id)
+            in_use.add(entity_id)
 
     def _node_ids(self, insert: ir.InsertEdge, number: int) -> tuple[str, str]:
         if insert.type.name not in self._ends:
-            self._ends[insert.type.name] = edge_ends(self.txn.snapshot.catalog, insert.type)
+            self._ends[insert.type.name] = edge_ends(self.context.reads.catalog, insert.type)
         source, target = self._ends[insert.type.name]
-        values = _evaluate(insert.source, self.values), _evaluate(insert.target, self.values)
+        values = self.context.plain_value(insert.source), self.context.plain_value(insert.target)
         try:
             return source.id_of(values[0]), target.id_of(values[1])
         except EnvelopeError as error:
             self._flush_inserts()
-            key, end, rule = insert.type.type_key, str(error.values["name"]), error.sentence.rule
-            raise RejectedRow(number, key, end, str(error), Stage.ENVELOPE, rule).error(STATEMENT) from None
+            raise refused_end(insert.type, error, number) from None
 
-    def _update(self, update: ir.UpdateNodes, number: int, condition: Condition, stored: StoredRows) -> None:
-        assigned = self._assigned_row(update, number)
+    # Updates
+
+    def _update(self, update: ir.Update, number: int, condition: Condition) -> None:
         pending = self._pending_of(update.type)
-        self.tables_read.add(update.type.type_key)
-        rows = self.visibility.visible_matches(update.type, stored.select(condition, pending.stored_columns))
-        rows = rows.filter(pc.invert(pending.holds(rows.column("id"))))
-        self.affected_nodes += pending.update(condition, rows, assigned, number)
-        refuse_beyond(self.limits, update.type, len(pending), pending.nbytes(self.limits.bytes))
+        self.tables_read |= self.context.tables_of(update.type)
+        constant = [assign for assign in update.assignments if is_constant(assign.value)]
+        varying = [assign for assign in update.assignments if not is_constant(assign.value)]
+        properties = [assign.property for assign in constant]
+        assigned = _columns(type_assigned(update.type, properties, [self.context.record(constant)], number))
+        rows = self._stored.select(condition, pending.stored_columns)
+        rows = rows.filter(pa.array(~pending.holds(rows.column("id"))))
+        matched = pa.concat_tables([condition.select_pending(pending), pending.mark_stored(rows)])
+        if varying:
+            assigned |= self._calculated(update.type, varying, matched, number)
+        self._assign(pending, matched, assigned, number)
+        self._count(update.type, matched.num_rows)
 
-    def _assigned_row(self, update: ir.UpdateNodes, number: int) -> pa.Table:
-        """One row of the assigned values in their stored types. Vectors of an assigned text become null, to be computed
-        anew."""
-        properties = tuple(assign.property for assign in update.assignments)
-        # Reduced to what the update assigns, so that the rules of these values apply and no others.
-        reduced = msgspec.structs.replace(update.type, property_list=properties, key=())
-        rejected: list[RejectedRow] = []
-        typed = RecordTyper(reduced, rejected).read(Records(reduced, [number], [self._record(update.assignments)]))
-        _refuse_first(rejected)
-        assigned = typed.rows.drop_columns(["id"])
-        names = {prop.name for prop in properties}
-        for prop in update.type.property_list:
-            is_stale = prop.embed is not None and prop.embed.property in names and prop.name not in names
-            if is_stale and self.vectors.is_computed(prop):
-                column = rows_field(prop)
-                assigned = assigned.append_column(column, pa.nulls(1, column.type))
-        return assigned
+    def _calculated(
+        self, type_: TableType, assignments: Sequence[ir.Assign], matched: pa.Table, number: int
+    ) -> dict[str, pa.ChunkedArray]:
+        """What each of some rows is assigned, calculated from the row as it was before the statement."""
+        values = {each.property: evaluate_rows(each.value, matched, self.context.reads) for each in assignments}
+        return _columns(type_calculated(type_, values, matched.column("id"), number, self.context.limits))
 
-    def _record(self, assignments: Sequence[ir.Assign]) -> dict[str, BoundValue]:
-        return {assign.property.name: _evaluate(assign.value, self.values) for assign in assignments}
+    def _assign(
+        self, pending: PendingRows, matched: pa.Table, assigned: Mapping[str, pa.ChunkedArray], number: int
+    ) -> None:
+        stale = stale_vectors(pending.type, assigned, self.context.vectors.is_computed)
+        shared = sum(values.nbytes for values in assigned.values() if len(values) == 1)
+        refuse_beyond(self.context.limits, pending.type, 0, shared * matched.num_rows)
+        pending.assign(matched, {**assigned, **stale}, number)
+        self._refuse_beyond(pending)
+
+    def _refuse_beyond(self, pending: PendingRows) -> None:
+        """Rows that are inserted one by one are no more than the text of a query can name."""
+        limits = self.context.limits
+        refuse_beyond(limits, pending.type, len(pending), pending.nbytes(limits.bytes))
+
+    # Feeds
+
+    def _run_feed(self, feed: ir.ForEachRow, first: int) -> None:
+        """An entity that several rows write, or an earlier statement as well, counts once."""
+        self.tables_read |= types_read_by(feed, self.context.reads)
+        rows = self.context.read_feed(feed)
+        writes = [rows.write(statement, number) for number, statement in enumerate(feed.statements, start=first)]
+        refuse_ambiguous(writes)
+        for write in map(one_of_each, writes):
+            pending = self._pending_of(write.type)
+            before = len(pending)
+            if isinstance(write, InsertedRows):
+                asking = write.typed.rows.column("id").slice(0, len(write.typed) if write.form.asks_for_stored else 0)
+                stored = self._stored_of(pending, asking, write.form.columns is not None)
+                self._write_part(pending, write.typed, write.form, stored)
+                self._refuse_beyond(pending)
+            else:
+                self._write_update(pending, write)
+            self._count(write.type, len(pending) - before)
+
+    def _write_update(self, pending: PendingRows, update: UpdatedRows) -> None:
+        is_pending = pending.holds(update.ids)
+        order = np.concatenate([np.flatnonzero(is_pending), np.flatnonzero(~is_pending)])
+        pending_ids = update.ids.filter(pa.array(is_pending)).to_pylist()
+        stored = self._stored.with_row_ids(pending.type, update.rows[~is_pending], pending.stored_columns)
+        matched = pa.concat_tables([pending.rows_of(pending_ids), pending.mark_stored(stored)])
+        self._assign(pending, matched, _columns(update.values.take(pa.array(order))), update.number)
 
     def _pending_of(self, type_: TableType) -> PendingRows:
         if type_.type_key not in self._pending:
@@ -280,46 +428,67 @@ class _InsertsAndUpdates:
         return self._pending[type_.type_key]
 
 
-@dataclass
 class _Deletes:
     """The state of a mutation that deletes."""
 
-    txn: publish.WriteTxn
-    values: Mapping[str, BoundValue]
-    visibility: AuthorVisibility
-    affected_nodes: int = 0
-    affected_edges: int = 0
-    tables_read: set[str] = field(default_factory=set)
-    _removed: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    def __init__(self, context: _WriteContext, statements: Sequence[ir.WriteStatement]) -> None:
+        self.context = context
+        self.affected_nodes = 0
+        self.affected_edges = 0
+        self.tables_read: set[str] = set()
+        self._statements = statements
+        self._removed: defaultdict[str, set[str]] = defaultdict(set)
+        self._cascades: dict[str, EdgeType] = {}
 
-    def run(self, statements: Sequence[ir.WriteStatement]) -> None:
-        deletes = [s for s in statements if isinstance(s, ir.DeleteNodes | ir.DeleteEdges)]
-        if len(deletes) < len(statements):
-            raise AssertionError("inserts and updates never share a mutation with deletes")
-        conditions = [_condition(delete, self.values, self.txn.snapshot.catalog) for delete in deletes]
-        stored = StoredRows(self.txn, conditions)
-        cascades: dict[str, EdgeType] = {}
-        for delete, condition in zip(deletes, conditions, strict=True):
-            matched = self.visibility.visible_matches(delete.type, stored.select(condition, ["id"]))
-            self._removed[delete.type.type_key].update(matched.column("id").to_pylist())
-            if isinstance(delete, ir.DeleteNodes) and matched.num_rows:
-                cascades |= {edge.type_key: edge for edge in delete.cascades}
+    def run(self) -> None:
+        context = self.context
+        conditions = [context.condition(each) if isinstance(each, ir.Delete) else None for each in self._statements]
+        if wrong := next((each for each in conditions if isinstance(each, BadRequestError)), None):
+            raise wrong
+        sought = [each for each in conditions if isinstance(each, Condition)]
+        stored = StoredRows(sought, context.visibility, context.reads)
+        for statement, condition in zip(self._statements, conditions, strict=True):
+            if isinstance(statement, ir.Delete) and isinstance(condition, Condition):
+                self.tables_read |= context.tables_of(statement.type)
+                self._remove(statement, stored.select(condition, ["id"]).column("id").to_pylist())
+            elif isinstance(statement, ir.ForEachRow):
+                self._run_feed(statement)
+            else:
+                raise AssertionError("inserts and updates never share a mutation with deletes")
         # Every edge that touches a removed node goes with it; all edge types are searched at the same time.
-        for key, incident in zip(cascades, self.txn.root.workers.map(self._incident, cascades.values()), strict=True):
-            self._removed[key].update(incident)
+        incident = context.txn.root.workers.map(self._incident, self._cascades.values())
+        for key, ids in zip(self._cascades, incident, strict=True):
+            self._removed[key].update(ids)
         self.tables_read |= self._removed.keys()
         self.affected_nodes = sum(len(ids) for key, ids in self._removed.items() if key.startswith("node:"))
         self.affected_edges = sum(map(len, self._removed.values())) - self.affected_nodes
 
     def change(self) -> GraphChange:
-        catalog = self.txn.snapshot.catalog
+        catalog = self.context.txn.snapshot.catalog
         removed = {key: ids for key, ids in self._removed.items() if ids}
         return GraphChange.of(*(TypeChange.removal(catalog.type_named(k), frozenset(v)) for k, v in removed.items()))
 
+    def _run_feed(self, feed: ir.ForEachRow) -> None:
+        self.tables_read |= types_read_by(feed, self.context.reads)
+        rows = self.context.read_feed(feed)
+        for statement in feed.statements:
+            if not isinstance(statement, ir.DeleteVariable):
+                raise AssertionError("inserts and updates never share a mutation with deletes")
+            self._remove(statement, rows.ids_of(statement))
+
+    def _remove(self, delete: ir.Delete | ir.DeleteVariable, ids: Collection[str]) -> None:
+        self._removed[delete.type.type_key].update(ids)
+        if ids:
+            self._cascades |= {edge.type_key: edge for edge in delete.cascades}
+
     def _incident(self, edge: EdgeType) -> set[str]:
-        table = self.txn.snapshot.table(edge.type_key)
+        table = self.context.txn.snapshot.table(edge.type_key)
         ids: set[str] = set()
         for column, node_type in (("src", edge.from_type), ("dst", edge.to_type)):
             gone = self._removed.get(f"node:{node_type}", set())
             ids.update(table.rows_among(column, gone, ["id"]).column("id").to_pylist())
         return ids
+
+
+def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(rows.column_names, rows.columns, strict=True))

@@ -52,6 +52,7 @@ def bind_parameters(
     if not isinstance(arguments, Mapping):
         raise BadRequestError("params must be a JSON object")
     declared = {parameter.name: parameter.type for parameter in parameters}
+    counts = {parameter.name for parameter in parameters if parameter.counts_rows}
     bound: dict[str, BoundValue] = {}
     for key, value in arguments.items():
         if not isinstance(key, str):
@@ -59,6 +60,8 @@ def bind_parameters(
         try:
             expected = declared.get(key)
             bound[key] = _infer(value) if expected is None else _coerce(value, expected, host)
+            if key in counts:
+                _check_count(bound[key])
         except _UnfitError as unfit:
             raise BadRequestError(f"param '{key}': {unfit}") from None
     for name, type_ in declared.items():
@@ -91,6 +94,11 @@ def _coerce(value: object, expected: PropertyType, host: Host) -> BoundValue:
             raise _UnfitError(f"expected {expected}, got {shape_of(value)}")
         return [_coerced_scalar(item, expected.item, host) for item in value]
     return _coerced_scalar(value, expected, host)
+
+
+def _check_count(value: BoundValue) -> None:
+    if isinstance(value, int) and value < 0:
+        raise _UnfitError(f"a limit or an offset is at least 0, not {value}")
 
 
 def _coerced_scalar(value: object, expected: PropertyType, host: Host) -> BoundValue:

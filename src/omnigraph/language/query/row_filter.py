@@ -7,77 +7,128 @@ nothing left to bind: the actor is a constant in it, so a query with a parameter
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.language.query import ir
+from omnigraph.language.types import PropertyType, Scalar
 
 _MOST_SCHEMAS: Final = 16
-ROW: Final = "#row"
-"""The variable that a row filter speaks of. No query can spell it."""
 
+RowFilter: TypeAlias = ir.Value
+"""A Bool value of `ir.ROW`, the row that it is about. The row is visible when it is true: not when it is null."""
 
-class AllOf(Struct, frozen=True):
-    """True when every test is; without tests, always."""
-
-    tests: tuple[RowFilter, ...] = ()
-
-
-class AnyOf(Struct, frozen=True):
-    """True when a test is; without tests, never."""
-
-    tests: tuple[RowFilter, ...] = ()
-
-
-RowFilter: TypeAlias = ir.Compare | AllOf | AnyOf
-"""A test of one row. A comparison with null is not true, and nothing here negates, so there is no third outcome."""
-
-EVERY_ROW: Final = AllOf()
-NO_ROW: Final = AnyOf()
+EVERY_ROW: Final = ir.Constant(True, ir.BOOL)
+NO_ROW: Final = ir.Constant(False, ir.BOOL)
+_UNKNOWN: Final = ir.Constant(None, ir.BOOL.as_nullable())
 
 
 def all_of(tests: Iterable[RowFilter]) -> RowFilter:
     """The conjunction, without what is always true."""
-    return _join(tests, AllOf, NO_ROW)
+    return _join(tests, ir.And, EVERY_ROW, NO_ROW)
 
 
 def any_of(tests: Iterable[RowFilter]) -> RowFilter:
     """The disjunction, without what is never true."""
-    return _join(tests, AnyOf, EVERY_ROW)
+    return _join(tests, ir.Or, NO_ROW, EVERY_ROW)
 
 
-def _join(tests: Iterable[RowFilter], kind: type[AllOf] | type[AnyOf], decisive: RowFilter) -> RowFilter:
-    parts: list[RowFilter] = []
+def _join(
+    tests: Iterable[RowFilter], kind: type[ir.And] | type[ir.Or], neutral: ir.Constant, decisive: ir.Constant
+) -> RowFilter:
+    parts: dict[RowFilter, None] = {}
     for test in tests:
-        parts += test.tests if isinstance(test, kind) else (test,)
+        parts |= dict.fromkeys(test.operands if isinstance(test, kind) else (test,))
+    parts.pop(neutral, None)
     if decisive in parts:
         return decisive
-    return parts[0] if len(parts) == 1 else kind(tuple(dict.fromkeys(parts)))
+    return neutral if not parts else next(iter(parts)) if len(parts) == 1 else kind(tuple(parts))
 
 
-def map_comparisons(test: RowFilter, change: Callable[[ir.Compare], RowFilter]) -> RowFilter:
-    """The same filter with every comparison replaced by what `change` makes of it."""
+def for_actor(test: RowFilter, actor: str) -> RowFilter:
+    """Bind the filter to an actor, its only parameter, and decide the tests that no longer depend on a row."""
+
+    def bind(value: ir.Value) -> ir.Value:
+        return ir.Constant(actor, ir.STRING) if isinstance(value, ir.ParameterValue) else value
+
+    return simplify(ir.rebuild(test, bind))
+
+
+def simplify(test: RowFilter) -> RowFilter:
+    """The same filter without tests whose outcome is certain. At the top, what is null shows as little as what is
+    false."""
+    return _drop_unknown(ir.rebuild(test, _decide))
+
+
+def _drop_unknown(test: RowFilter) -> RowFilter:
     match test:
-        case ir.Compare():
-            return change(test)
-        case AllOf():
-            return all_of(map_comparisons(part, change) for part in test.tests)
-        case AnyOf():
-            return any_of(map_comparisons(part, change) for part in test.tests)
+        case ir.And():
+            return all_of(map(_drop_unknown, test.operands))
+        case ir.Or():
+            return any_of(map(_drop_unknown, test.operands))
+    return NO_ROW if test == _UNKNOWN else test
 
 
-def sides(test: RowFilter) -> list[ir.Value]:
-    """Everything that a filter compares, in source order."""
-    if isinstance(test, ir.Compare):
-        return [test.left, test.right]
-    return [side for part in test.tests for side in sides(part)]
+def _decide(value: ir.Value) -> ir.Value:
+    """The outcome of a test if it is certain. Calculations are left to the engine."""
+    match value:
+        case ir.And():
+            return all_of(value.operands)
+        case ir.Or():
+            return any_of(value.operands)
+        case ir.Not(operand=ir.Constant(value=outcome)):
+            return _UNKNOWN if outcome is None else _outcome(not outcome)
+        case ir.IsNull(operand=ir.Constant(value=constant)):
+            return _outcome((constant is None) is not value.negated)
+        case ir.Compare(left=ir.Constant(value=None)) | ir.Compare(right=ir.Constant(value=None)):
+            return _UNKNOWN
+        case ir.In(item=ir.Constant(value=None)) | ir.In(items=ir.Constant(value=None)):
+            return _UNKNOWN
+        case ir.Compare(left=ir.Constant() as left, right=ir.Constant() as right):
+            return _compare(value, left, right)
+        case ir.In(item=ir.Constant() as item, items=ir.Constant() as items) if _is_text(item) and _is_text(items):
+            assert isinstance(items.value, tuple)
+            return EVERY_ROW if item.value in items.value else _UNKNOWN if None in items.value else NO_ROW
+    return value
+
+
+def _outcome(holds: bool) -> ir.Constant:
+    return EVERY_ROW if holds else NO_ROW
+
+
+# How texts compare; the actor is one.
+_TEXT_TESTS: Final[dict[ir.Operator, Callable[[Any, Any], bool]]] = {
+    ir.Operator.EQUAL: operator.eq,
+    ir.Operator.NOT_EQUAL: operator.ne,
+    ir.Operator.LESS: operator.lt,
+    ir.Operator.LESS_OR_EQUAL: operator.le,
+    ir.Operator.GREATER: operator.gt,
+    ir.Operator.GREATER_OR_EQUAL: operator.ge,
+    ir.Operator.SUBSTRING: operator.contains,
+    ir.Operator.PREFIX: str.startswith,
+    ir.Operator.MEMBER: operator.contains,
+}
+
+
+def _compare(test: ir.Compare, left: ir.Constant, right: ir.Constant) -> ir.Value:
+    is_member_test = test.operator is ir.Operator.MEMBER
+    if not (_is_text(left) and _is_text(right)) or isinstance(left.value, tuple) is not is_member_test:
+        return test
+    return _outcome(_TEXT_TESTS[test.operator](left.value, right.value))
+
+
+def _is_text(constant: ir.Constant) -> bool:
+    """Whether a constant is a text, or a list of them."""
+    values = constant.value if isinstance(constant.value, tuple) else (constant.value,)
+    is_string = isinstance(constant.type, PropertyType) and constant.type.scalar is Scalar.STRING
+    return is_string and all(value is None or isinstance(value, str) for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +147,9 @@ class TypeVisibility:
         """The filter of the rows, about the node or edge that a variable of a plan is bound to."""
 
         def rename(value: ir.Value) -> ir.Value:
-            return replace(value, variable=variable) if isinstance(value, ir.PropertyValue) else value
+            return replace(value, variable=variable) if isinstance(value, ir.PropertyValue | ir.MetaValue) else value
 
-        return map_comparisons(self.rows, lambda test: ir.Compare(rename(test.left), test.operator, rename(test.right)))
+        return ir.rebuild(self.rows, rename)
 
 
 @dataclass(frozen=True)
@@ -119,7 +170,7 @@ class Visibility:
     @property
     def reads_the_clock(self) -> bool:
         """Whether the visible rows depend on the moment."""
-        return any(isinstance(side, ir.Now) for visibility in self.types.values() for side in sides(visibility.rows))
+        return any(isinstance(part, ir.Now) for visibility in self.types.values() for part in ir.walk(visibility.rows))
 
     @cached_property
     def digest(self) -> str:
@@ -138,9 +189,9 @@ class Visibility:
         """The same visibility for a snapshot with another schema: an older one, or that of another branch.
 
         Types and properties are found by what stays through a rename, so that one does not open anything; what was
-        dropped and declared anew is found by its name, for the same reason. A property that the snapshot lacks, or has
-        with another type, is null there as far as a filter can tell, so the comparison is not true. Rules can't name
-        what the schema has dropped, so restricted actors don't see it.
+        dropped and declared anew is found by its name, for the same reason. A property that the snapshot lacks is null
+        there, as it is for every reader. One that it has with another type says nothing: no test of it shows a row.
+        Rules can't name what the schema has dropped, so restricted actors don't see it.
         """
         if (cached := self._on.get(catalog.digest)) is not None:
             return cached
@@ -171,15 +222,23 @@ def with_vectors(type_: NodeType | EdgeType, masked: AbstractSet[str]) -> frozen
     return frozenset(masked | made)
 
 
-def _plain(test: RowFilter) -> object:
+def _plain(test: RowFilter) -> list[object]:
     """A filter as plain values, equal for equal filters."""
-    if not isinstance(test, ir.Compare):
-        return type(test).__name__, [_plain(part) for part in test.tests]
-    sides = [
-        (side.prop.id, side.prop.name) if isinstance(side, ir.PropertyValue) else repr(side)
-        for side in (test.left, test.right)
-    ]
-    return test.operator.value, sides
+    return [_own_parts(part) for part in ir.walk(test)]
+
+
+def _own_parts(value: ir.Value) -> tuple[object, ...]:
+    """What a value is besides the values that it is made of, whose number tells where they end."""
+    match value:
+        case ir.PropertyValue():
+            return "property", value.prop.id, value.prop.name
+        case ir.MetaValue():
+            return "meta", value.field.value
+        case ir.Constant():
+            return "constant", repr(value.value), str(value.type)
+    fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+    plain = [(name, str(own)) for name, own in fields if own is None or isinstance(own, str | bool)]
+    return type(value).__name__, len(ir.operands_of(value)), plain
 
 
 def _birth(declared: NodeType | EdgeType | Property) -> tuple[object, ...]:
@@ -189,24 +248,53 @@ def _birth(declared: NodeType | EdgeType | Property) -> tuple[object, ...]:
     return declared.kind, declared.id, declared.birth_name
 
 
+# What has a type of its own, made from those of its operands.
+_CALCULATIONS: Final = (
+    ir.Arithmetic | ir.Negative | ir.Call | ir.Case | ir.ListOf | ir.Record | ir.Field | ir.ListForm | ir.Reduce
+)
+
+
 def _transpose(visibility: TypeVisibility, type_: NodeType | EdgeType) -> TypeVisibility:
     by_birth = {_birth(prop): prop for prop in type_.property_list}
 
-    def move(value: ir.Value) -> ir.Value | None:
-        if not isinstance(value, ir.PropertyValue):
-            return value
-        prop = by_birth.get(_birth(value.prop)) or type_.properties.get(value.prop.name)
-        if prop is None or not prop.type.compatible_with(value.type):
-            return None
-        return ir.PropertyValue(value.variable, type_, prop)
+    def new_place(value: ir.PropertyValue) -> Property | None:
+        return by_birth.get(_birth(value.prop)) or type_.properties.get(value.prop.name)
 
-    def change(test: ir.Compare) -> RowFilter:
-        left, right = move(test.left), move(test.right)
-        return NO_ROW if left is None or right is None else ir.Compare(left, test.operator, right)
+    def move(value: ir.Value) -> ir.Value:
+        match value:
+            case ir.PropertyValue():
+                prop = new_place(value)
+                return (
+                    ir.Constant(None, value.type.as_nullable())
+                    if prop is None
+                    else replace(value, owner=type_, prop=prop)
+                )
+            case ir.MetaValue():
+                return replace(value, members=(type_,))
+        return value
+
+    def keeps_its_meaning(test: RowFilter) -> bool:
+        parts = list(ir.walk(test))
+        calculates = any(isinstance(part, _CALCULATIONS) for part in parts)
+        moved = ((part.prop.type, new_place(part)) for part in parts if isinstance(part, ir.PropertyValue))
+        return all(prop is None or _fits(prop.type, was, exactly=calculates) for was, prop in moved)
+
+    def change(test: RowFilter) -> RowFilter:
+        match test:
+            case ir.And():
+                return all_of(map(change, test.operands))
+            case ir.Or():
+                return any_of(map(change, test.operands))
+        return ir.rebuild(test, move) if keeps_its_meaning(test) else NO_ROW
 
     masked_births = {_birth(prop) for prop in visibility.type.property_list if prop.name in visibility.masked}
     masked = {p.name for p in type_.property_list if _birth(p) in masked_births or p.name in visibility.masked}
-    return TypeVisibility(type_, map_comparisons(visibility.rows, change), with_vectors(type_, masked))
+    return TypeVisibility(type_, simplify(change(visibility.rows)), with_vectors(type_, masked))
+
+
+def _fits(type_: PropertyType, was: PropertyType, *, exactly: bool) -> bool:
+    """Whether a test means the same with a property of another type."""
+    return type_.compatible_with(was) and not (exactly and type_.scalar is not was.scalar)
 
 
 def _without_dropped(visibility: TypeVisibility, schema: Catalog) -> TypeVisibility:

@@ -10,9 +10,16 @@ import re
 from lark import Token
 
 WORD = "IDENT"
+VARIABLE = "VAR"
+EDGE_VARIABLE = "EDGE_VAR"
+LESS = "LESS"
+ANGLE = "ANGLE"
 PUNCTUATION = "PUNCTUATION"
 INVALID = "INVALID"
 END = "$END"
+
+RESERVED_WORDS = frozenset({"and", "or", "not", "is", "null", "in", "case"})
+"""They name something only where nothing but a name may be: behind a dot, before a colon, behind `query`."""
 
 # Every position matches something, and a string or comment that never closes swallows the rest: trying again one
 # character further on would be quadratic.
@@ -21,16 +28,19 @@ _SCANNER = re.compile(
       (?P<VAR>\$[a-z_][A-Za-z0-9_]*)
     | (?P<IDENT>[a-z_][A-Za-z0-9_]*)
     | (?P<TYPE_NAME>[A-Z][A-Za-z0-9_]*)
-    | (?P<PUNCTUATION>[{}()\[\],:.?])
-    | (?P<COMPARISON>>=|<=|!=|=)
+    | (?P<PUNCTUATION>[{}()\[\],:.?|;*-])
+    | (?P<EQUAL>=)
+    | (?P<COMPARISON>>=|<=|!=)
     | (?P<LESS><)
     | (?P<GREATER>>)
     | (?P<STRING>"(?:[^"\\]|\\.)*+")
-    | (?P<FLOAT>[0-9]+\.[0-9]+)
+    | (?P<FLOAT>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
     | (?P<INT>[0-9]+)
     | (?P<META>@(?:description|instruction)\b)
+    | (?P<FIELD>@(?:id|src|dst|type)\b)
     | (?P<COMMENT>//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)
-    | (?P<INVALID>(?:"|/\*).*|@[A-Za-z0-9_]*|.)
+    | (?P<INVALID>(?:"|/\*).*|@[A-Za-z0-9_]*|[^+/%])
+    | (?P<ARITHMETIC>[+/%])
     | \Z
     )""",
     re.VERBOSE | re.DOTALL | re.ASCII,
@@ -41,6 +51,10 @@ class Lexeme(Token):
     """A token with its character offsets. Lines and columns are derived when a message needs them."""
 
     __slots__ = ()
+
+    # Lexemes are looked up by their text all the time, and lark's own comparison is a function of Python.
+    __eq__ = str.__eq__
+    __hash__ = str.__hash__
 
     start_pos: int
     end_pos: int

@@ -28,7 +28,7 @@ MISPLACED_CARD = (
 
 def read_type_annotations(type_: Annotated, annotations: Sequence[ast.Annotation], report: Report) -> Annotated:
     """The type with what the annotations in its head say."""
-    custom = []
+    custom: list[catalog.Annotation] = []
     for annotation in annotations:
         name = annotation.name
         if name in _INLINE or name in ("embed", "metric"):
@@ -41,6 +41,8 @@ def read_type_annotations(type_: Annotated, annotations: Sequence[ast.Annotation
         elif name in _BODY_ONLY or name == "card":
             report(_misplacement(name), annotation.at)
         elif name not in ("description", "instruction", "rename_from"):
+            if name == "label":
+                _check_label(annotation, [each.name for each in custom], type_.name, report)
             custom.append(_custom(annotation))
     return replace(
         type_,
@@ -48,6 +50,14 @@ def read_type_annotations(type_: Annotated, annotations: Sequence[ast.Annotation
         instruction=_single_text(annotations, "instruction", type_.name, report),
         annotations=tuple(custom),
     )
+
+
+def _check_label(annotation: ast.Annotation, before: Sequence[str], owner: str, report: Report) -> None:
+    value = annotation.value
+    if value is None or value.kind != "string" or not value.text.strip() or annotation.kwargs:
+        report(f"@label on '{owner}' requires one non-empty string", annotation.at, 'write @label("NAME")')
+    elif "label" in before:
+        report(f"'{owner}' declares @label multiple times", annotation.at)
 
 
 def read_property(
@@ -124,7 +134,7 @@ class _PropertyReader:
         if self._is_repeated(annotation):
             return
         if rule is catalog.InlineRule.KEY and self.kind == "edge":
-            self._refuse(annotation, "is not supported on edge properties")
+            self._refuse(annotation, "is not supported on edge properties; write @key(@src, @dst) in the body")
             return
         if (problem := inline_problem(rule, self.type)) is not None:
             self._refuse(annotation, problem)

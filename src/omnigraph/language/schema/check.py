@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from omnigraph.language.catalog import SYSTEM_COLUMNS, Cardinality, EdgeType, InterfaceType, NodeType, TypeKind
+from omnigraph.language.catalog import Cardinality, EdgeType, InterfaceType, NodeType, TypeKind
 from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.annotations import read_property, read_rename_from, read_type_annotations
 from omnigraph.language.schema.constraints import TypeRules
@@ -80,6 +80,7 @@ CATALOG_ERROR = "catalog error"
 RESERVED_PROPERTY_NAMES = frozenset(
     {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"}
 )
+RESERVED_PREFIX = "__"
 
 
 class _Members(NamedTuple):
@@ -188,6 +189,7 @@ class _Declarer:
             from_type=syntax.source.text,
             to_type=syntax.target.text,
             cardinality=self._cardinality(name, syntax.card),
+            key=rules.key,
             uniques=tuple(rules.uniques.values()),
             indexes=tuple(rules.indexes.values()),
         )
@@ -280,8 +282,12 @@ class _Declarer:
                 name.at,
             )
             return False
-        if name.text in SYSTEM_COLUMNS[kind]:
-            self._catalog_error(f"property name '{name.text}' in {kind} '{owner}' is taken by a system column", name.at)
+        if name.text.startswith(RESERVED_PREFIX):
+            self._error(f"property name '{name.text}' in {kind} '{owner}' begins with '{RESERVED_PREFIX}'", name.at)
+            return False
+        if kind == "edge" and name.text in ("from", "to"):
+            message = f"property name '{name.text}' in edge '{owner}' is taken by an end of the edge"
+            self._catalog_error(message, name.at)
             return False
         return True
 

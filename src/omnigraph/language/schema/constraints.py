@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from omnigraph.language.catalog import SYSTEM_COLUMNS, CheckRule, InlineRule, RangeRule, TypeKind
+from omnigraph.language.catalog import ENDPOINTS, CheckRule, InlineRule, RangeRule, TypeKind
 from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.resolved import DeclaredProperty, Report
 from omnigraph.language.source import Name, did_you_mean
 from omnigraph.language.types import INTEGER_RANGES, NUMERIC, PropertyType, Scalar
 from omnigraph.language.values import pattern_problem
 
-# Endpoints can be constrained, ids are unique by themselves.
-_EDGE_RULE_COLUMNS = ("src", "dst")
 _LONGEST_BOUND = 40
 _FINE = 2**53
 _DIALECT = "patterns are written in RE2 syntax, without look-around and back-references"
@@ -59,12 +57,10 @@ class TypeRules:
     def _read(self, rule: ast.Rule) -> None:
         if isinstance(rule, ast.ColumnsRule):
             kind = InlineRule(rule.rule)
-            if kind is InlineRule.KEY and self.kind == "edge":
-                self.report(f"@key is not supported on edges ('{self.owner}')", rule.at)
-                return
             ineligible = [column for column in rule.columns if not self._is_eligible(kind, column)]
-            if not ineligible:
-                self._take_columns(kind, rule.columns)
+            if ineligible or (kind is InlineRule.KEY and not self._is_whole_key(rule)):
+                return
+            self._take_columns(kind, rule.columns)
         elif self.kind == "edge":
             name = "range" if isinstance(rule, ast.RangeRule) else "check"
             self.report(f"@{name} is not supported on edges ('{self.owner}')", rule.at)
@@ -73,8 +69,29 @@ class TypeRules:
         else:
             self._read_check(rule)
 
+    def _is_whole_key(self, rule: ast.ColumnsRule) -> bool:
+        """Whether the members of a key are all there, and each once."""
+        names = [column.text for column in rule.columns]
+        repeated = [column for i, column in enumerate(rule.columns) if names[i] in names[:i]]
+        if repeated:
+            self.report(f"@key of '{self.owner}' names '{repeated[0].text}' twice", repeated[0].at)
+            return False
+        if self.kind == "edge" and not set(ENDPOINTS) <= set(names):
+            message = f"@key of edge '{self.owner}' must include both ends"
+            self.report(message, rule.at, "write @key(@src, @dst), and behind them what tells parallel edges apart")
+            return False
+        return True
+
+    def _is_end(self, column: Name) -> bool:
+        return self.kind == "edge" and column.text in ENDPOINTS
+
+    def _stored_name(self, rule: InlineRule, column: Name) -> str:
+        """The name of a column in the catalog. An end keeps the form that older readers know, where it is clear."""
+        bare = column.text.removeprefix("@")
+        return column.text if rule is InlineRule.KEY or bare in self.properties else bare
+
     def _take_columns(self, rule: InlineRule, columns: tuple[Name, ...]) -> None:
-        names = tuple(dict.fromkeys(column.text for column in columns))
+        names = tuple(dict.fromkeys(self._stored_name(rule, column) for column in columns))
         if rule is InlineRule.UNIQUE:
             self.uniques.setdefault(frozenset(names), names)
         elif rule is InlineRule.INDEX:
@@ -86,7 +103,7 @@ class TypeRules:
             self.key = names
 
     def _is_eligible(self, rule: InlineRule, column: Name) -> bool:
-        if column.text in self.unreadable or (self.kind == "edge" and column.text in _EDGE_RULE_COLUMNS):
+        if column.text in self.unreadable or self._is_end(column):
             return True
         type_ = self._type_of(rule.value, column)
         if type_ is not None and (problem := _body_problem(rule, type_)) is not None:
@@ -100,11 +117,8 @@ class TypeRules:
             return None
         if (prop := self.properties.get(column.text)) is not None:
             return prop.meaning.type
-        if column.text in SYSTEM_COLUMNS[self.kind]:
-            self.report(f"@{rule} on '{self.owner}' can't name the system column '{column.text}'", column.at)
-            return None
-        columns = [*self.properties, *(_EDGE_RULE_COLUMNS if self.kind == "edge" else ())]
-        endpoint = {"from": "src", "to": "dst"}.get(column.text) if self.kind == "edge" else None
+        columns = [*self.properties, *(ENDPOINTS if self.kind == "edge" else ())]
+        endpoint = {"from": "@src", "to": "@dst"}.get(column.text) if self.kind == "edge" else None
         suggestion = f"did you mean '{endpoint}'?" if endpoint else did_you_mean(column.text, columns)
         self.report(f"@{rule} on '{self.owner}' references unknown property '{column.text}'", column.at, suggestion)
         return None

@@ -12,7 +12,15 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec.structs import replace
 
 from omnigraph.errors import Diagnostic
-from omnigraph.language.catalog import SYSTEM_COLUMNS, AnyType, Catalog, InterfaceType, NodeType, Property, TypeKind
+from omnigraph.language.catalog import (
+    ENDPOINTS,
+    SYSTEM_COLUMNS,
+    AnyType,
+    Catalog,
+    InterfaceType,
+    Property,
+    TypeKind,
+)
 from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, DeclaredSchema, DeclaredType
 from omnigraph.language.source import DiagnosticSink, Name, did_you_mean
 
@@ -111,9 +119,9 @@ class Allocator:
         meaning = replace(meaning, id=id_, property_list=tuple(properties), used_columns=tuple(used))
         if table is not None:
             meaning = replace(meaning, table_incarnation=table.table_incarnation, birth_name=table.birth_name)
-        if isinstance(meaning, NodeType):
-            return replace(meaning, key=tuple(sorted(meaning.key, key=identities.__getitem__)))
-        return meaning
+        ends = tuple(end for end in ENDPOINTS if end in meaning.key)
+        members = sorted(set(meaning.key).difference(ends), key=identities.__getitem__)
+        return replace(meaning, key=(*ends, *members))
 
     def _match_properties(self, declared: DeclaredType, origin: AnyType | None) -> dict[str, Property]:
         old = origin.properties if origin is not None else {}

@@ -237,9 +237,9 @@ def _embed_meaning(owner: AnyType, prop: Property) -> object:
 
 
 def _column_id(owner: AnyType, column: str) -> object:
-    """System columns (`src`, `dst`) have no id and never change their name."""
+    """The ends of an edge (`@src`, and `src` in older catalogs) have no id and never change their name."""
     prop = owner.properties.get(column)
-    return column if prop is None else prop.id
+    return column.removeprefix("@") if prop is None else prop.id
 
 
 def _column_ids(owner: AnyType, columns: Iterable[str]) -> frozenset[object]:
@@ -250,7 +250,7 @@ def _rules_of(owner: AnyType) -> _Rules:
     rules: dict[str, Iterable[tuple[str, ...]]] = {rule: _inline_columns(owner, rule) for rule in InlineRule}
     ranges, checks = frozenset[object](), frozenset[object]()
     if not isinstance(owner, InterfaceType):
-        key = [owner.key] if isinstance(owner, NodeType) and owner.key else []
+        key = [owner.key] if owner.key else []
         rules = {InlineRule.KEY: key, InlineRule.UNIQUE: owner.uniques, InlineRule.INDEX: owner.indexes}
     if isinstance(owner, NodeType):
         ranges = frozenset((_column_id(owner, r.property), r.low, r.high) for r in owner.ranges)
@@ -263,6 +263,9 @@ def _inline_columns(owner: AnyType, rule: InlineRule) -> list[tuple[str, ...]]:
     return [(prop.name,) for prop in owner.property_list if rule in prop.inline]
 
 
+_NEW_KEY = "; declare a new type with the key, and load what `export` gives of the old one into it"
+
+
 def _plan_rules(new: AnyType, before: _Rules, after: _Rules) -> Iterator[SchemaStep]:
     for name in before:
         lost, gained = before[name] - after[name], after[name] - before[name]
@@ -271,7 +274,8 @@ def _plan_rules(new: AnyType, before: _Rules, after: _Rules) -> Iterator[SchemaS
         if lost:
             yield UnsupportedChange(_entity(new), f"@{name} can't be {'changed' if gained else 'removed'}")
         elif gained:
-            yield UnsupportedChange(_entity(new), f"@{name} can't be added to an existing type")
+            remedy = _NEW_KEY if name == InlineRule.KEY else ""
+            yield UnsupportedChange(_entity(new), f"@{name} can't be added to an existing type{remedy}")
     indexes = _inline_columns(new, InlineRule.INDEX) if isinstance(new, InterfaceType) else new.indexes
     for columns in sorted(indexes):
         if _column_ids(new, columns) not in before[InlineRule.INDEX]:

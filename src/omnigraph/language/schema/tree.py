@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any, Literal, cast
 
 from lark import Token
+from msgspec.structs import replace
 
+from omnigraph.language.catalog import ENDPOINTS
 from omnigraph.language.schema import syntax as ast
 from omnigraph.language.source import MalformedTokenError, Name, TextSpan, between, name_of, text_of
 
@@ -21,6 +23,18 @@ def _int(token: Token) -> int:
     if len(token) > _MOST_DIGITS:
         raise MalformedTokenError("the number is too large", between(token, token))
     return int(token)
+
+
+def _name_ends(members: tuple[ast.Member, ...]) -> tuple[ast.Member, ...]:
+    """The body of an edge with `src` and `dst` in its rules as `@src` and `@dst`, unless a property is called so."""
+    properties = {member.name.text for member in members if isinstance(member, ast.Property)}
+    ends = {end.removeprefix("@"): end for end in ENDPOINTS if end.removeprefix("@") not in properties}
+
+    def name_ends(rule: ast.ColumnsRule) -> ast.ColumnsRule:
+        columns = (Name(ends.get(column.text, column.text), at=column.at) for column in rule.columns)
+        return replace(rule, columns=tuple(columns))
+
+    return tuple(name_ends(member) if isinstance(member, ast.ColumnsRule) else member for member in members)
 
 
 def _value(
@@ -51,7 +65,7 @@ class TreeBuilder:
         annotations: tuple[ast.Annotation, ...] = rest[0]
         members, end = None, target.end_pos
         if len(rest) > 1:
-            members, end = rest[1]
+            members, end = _name_ends(rest[1][0]), rest[1][1]
         elif annotations:
             end = annotations[-1].at.end
         elif card is not None:

@@ -15,7 +15,6 @@ from msgspec import Meta
 from omnigraph.errors import BadRequestError, EmbeddingError, NotFoundError, PolicyError
 from omnigraph.language.catalog import Catalog, EdgeType, IndexKind, NodeType, Property, TableType
 from omnigraph.language.source import did_you_mean
-from omnigraph.language.types import FLOATS, Scalar
 from omnigraph.mcp.graph import Rows, open_cursor
 from omnigraph.mcp.guide import readable, traversal_name
 from omnigraph.mcp.tool import Branch, PinnedPoint, Result, Snapshot, Toolcall, TypeName, tool
@@ -110,7 +109,7 @@ def search_query(type_: NodeType, ranking: str, text: str, limit: int, propertie
     projected = "".join(f", $x.{name} as {column}" for column, name in columns.items())
     return GeneratedQuery(
         f"query search($text: String) {{ match {{ $x: {type_.name} }} "
-        f"return {{ $x as hit, {ranking} as score{projected} }} order {{ {ranking} }} limit {limit} }}",
+        f"return {{ $x.@id as hit, {ranking} as score{projected} }} order {{ {ranking} }} limit {limit} }}",
         {"text": text},
         columns,
     )
@@ -160,31 +159,18 @@ def hops_from(catalog: Catalog, type_: NodeType, edge: str | None, direction: st
 
 
 def neighbours_query(
-    type_: NodeType, node: Mapping[str, Any], hop: Hop, of_node: Sequence[str], of_edge: Sequence[str]
+    type_: NodeType, entity_id: str, hop: Hop, of_node: Sequence[str], of_edge: Sequence[str]
 ) -> GeneratedQuery:
-    """The nodes at the other end of a hop, in the order of their ids. A query can't name an id, so the node is matched
-    by its key, or by its other properties; `self` is the id of the node that matched."""
-    pins, declared, params = [], [], {}
-    # Lists match by membership, floats by luck.
-    unfit = (*FLOATS, Scalar.DATETIME)
-    chosen = [type_.properties[name] for name in type_.key] or type_.property_list
-    exact = (each for each in chosen if not (each.type.list or each.type.is_vector or each.type.is_blob))
-    pinned = (each for each in exact if each.type.scalar not in unfit and node.get(each.name) is not None)
-    for number, prop in enumerate(pinned):
-        kind = "String" if prop.type.is_enum else prop.type.scalar.value
-        declared.append(f"$v{number}: {kind}")
-        pins.append(f"{prop.name}: $v{number}")
-        params[f"v{number}"] = node[prop.name]
-    matched = f"$n: {type_.name}" + (f" {{ {', '.join(pins)} }}" if pins else "")
+    """The nodes at the other end of a hop, in the order of their ids."""
     name = traversal_name(hop.edge)
     walked = f"$n $e:{name} $m" if hop.direction == "out" else f"$m $e:{name} $n"
     columns = {f"p{number}": each for number, each in enumerate(of_node)}
     projected = "".join(f", $m.{each} as {column}" for column, each in columns.items())
     projected += "".join(f", $e.{each} as e{number}" for number, each in enumerate(of_edge))
     return GeneratedQuery(
-        f"query neighbours({', '.join(declared)}) {{ match {{ {matched} {walked} }} "
-        f"return {{ $n as self, $m as other{projected} }} order {{ other }} }}",
-        params,
+        f"query neighbours($id: String) {{ match {{ $n: {type_.name}  $n.@id = $id  {walked} }} "
+        f"return {{ $m.@id as other{projected} }} order {{ other }} }}",
+        {"id": entity_id},
         columns,
     )
 
@@ -209,7 +195,7 @@ def entity(
     type_ = point.catalog(call.graph).type_named(type)
     record = _find_entity(call, type_, id, point)
     if properties is not None:
-        chosen = [*type_.system_columns, *readable_properties(type_, properties)]
+        chosen = [*map(type_.system_name, type_.system_columns), *readable_properties(type_, properties)]
         record = {name: record[name] for name in chosen}
     head = {"commit": point.commit, "type": type_.type_key}
     page = call.page(head, "entities", [readable(type_, record, properties or ())])
@@ -247,25 +233,24 @@ def neighbours(
         raise BadRequestError(f"'{type_.name}' is an edge type; entity shows what an edge connects")
     hops = hops_from(catalog, type_, edge, direction)
     node = readable(type_, _find_entity(call, type_, id, point))
-    entries = (each for hop in hops for each in _over(call, type_, node, hop, catalog.nodes[hop.other], point))
-    head = {"commit": point.commit, "node": {"type": type_.name, "id": node["id"]}}
+    node_id = node[type_.system_name("id")]
+    entries = (each for hop in hops for each in _over(call, type_, node_id, hop, catalog.nodes[hop.other], point))
+    head = {"commit": point.commit, "node": {"type": type_.name, "id": node_id}}
     return call.page(head, "neighbours", entries, lambda: point.pins)
 
 
 def _over(
-    call: Toolcall, type_: NodeType, node: dict[str, Any], hop: Hop, other: NodeType, point: PinnedPoint
+    call: Toolcall, type_: NodeType, node_id: str, hop: Hop, other: NodeType, point: PinnedPoint
 ) -> Iterator[dict[str, Any]]:
     """The neighbours over one hop, an entry for each edge."""
     of_node, of_edge = readable_properties(other), readable_properties(hop.edge)
 
     def write(whole: bool) -> GeneratedQuery:
-        return neighbours_query(type_, node, hop, of_node if whole else (), of_edge if whole else ())
+        return neighbours_query(type_, node_id, hop, of_node if whole else (), of_edge if whole else ())
 
     written, rows, masked = _stream(call, point, write)
     with open_cursor(rows) as cursor:
         for row in cursor:
-            if row["self"] != node["id"]:
-                continue
             members: dict[str, Any] = {"edge": traversal_name(hop.edge), "direction": hop.direction}
             members |= {"type": other.name, "id": row["other"]}
             values = {} if masked else {name: row[f"e{number}"] for number, name in enumerate(of_edge)}

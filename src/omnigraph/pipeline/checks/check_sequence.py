@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.api.enums import LoadMode
 from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, EntityRecords
-from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.language.catalog import EdgeType
 from omnigraph.pipeline.checks import rules
 from omnigraph.pipeline.checks.candidate_keys import CandidateKeys, candidate_keys
 from omnigraph.pipeline.checks.id_lookup import REPEAT, REPLACED, ROLE, TAKEN
@@ -65,13 +65,13 @@ class CheckSequence:
             self.tables.note_updated(key, self.tables.take_out(key, replaced))
 
     def _is_keyed(self, key: str) -> bool:
-        type_ = self.tables.by_key[key].type
-        return isinstance(type_, NodeType) and bool(type_.key)
+        return bool(self.tables.by_key[key].type.key)
 
     def _may_meet(self, key: str) -> bool:
         """Whether an id of this type can occur twice or be stored already; ids that the run generated can't."""
         graph_sources = any(source.is_graph for source in self.pipeline.sources.values())
-        chosen = any("id" in m.select for m in self.pipeline.mappings if m.type_key == key)
+        identity = self.tables.by_key[key].type.system_name("id")
+        chosen = any(identity in m.select for m in self.pipeline.mappings if m.type_key == key)
         return self._is_keyed(key) or graph_sources or chosen
 
     def _keeps_last(self, key: str) -> bool:

@@ -65,7 +65,7 @@ def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) 
 def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
     """Incoming rows whose id another incoming row holds as well, without the one that stays."""
     type_ = tables.by_key[key].type
-    members = _key_members(type_)
+    members = type_.key
     rows = met.where(F.col(ROLE.name) == id_lookup.REPEAT)
     if not members:
         return _violations(key, rows, Sentence.REPEATED_ID, "id", type_key=key, entity_id=F.col("id"))
@@ -306,13 +306,9 @@ def _value_text(type_: TableType, name: str, column: str) -> Column:
     return F.udf(lambda stored: value_text(scalar, stored), "string", useArrow=False)(value)
 
 
-def _key_members(type_: TableType) -> tuple[str, ...]:
-    return type_.key if isinstance(type_, NodeType) else ()
-
-
 def _key_columns(type_: TableType) -> dict[str, str]:
     """The columns of a key by the names that they have in its frames: a single text is the id itself."""
-    names = _key_members(type_)
+    names = type_.key
     if len(names) == 1 and type_.properties[names[0]].type.scalar is Scalar.STRING:
         return {"id": "id"}
     return _columns(type_, names)

@@ -16,7 +16,7 @@ from omnigraph.api.service.pipeline import PipelinePlan, PipelineStep, display_p
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.errors import BadRequestError, BranchNotFoundError
-from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
+from omnigraph.language.catalog import Cardinality, EdgeType, TableType
 from omnigraph.pipeline.execution.embedding import steps_of
 from omnigraph.pipeline.file import OnError, Pipeline, check_against, load_pipeline
 from omnigraph.pipeline.sources.csv_files import check_columns
@@ -111,7 +111,7 @@ def _steps(model: Pipeline, state: Snapshot) -> Iterator[PipelineStep]:
 
 
 def _rules(model: Pipeline, key: str, type_: TableType) -> Iterator[str]:
-    if isinstance(type_, NodeType) and type_.key:
+    if type_.key:
         duplicates = "last" if model.quality.keeps_last(model.mode, keyed=True) else "reject"
         stored = {LoadMode.APPEND: ", refuse stored ids", LoadMode.MERGE: ", replace stored ids"}.get(model.mode, "")
         yield f"check {key}: repeated ids ({duplicates}){stored}"

@@ -26,7 +26,8 @@ _CONVERTED: Final = frozenset({*NUMERIC, Scalar.BOOL})
 def loose_record(type_: TableType, batch: pa.RecordBatch, row: int) -> str:
     """A row of loosely typed columns (properties, `id`, and `from` and `to` of an edge) as a graph record."""
     data: dict[str, Any] = {}
-    ends: dict[str, Any] = {}
+    beside: dict[str, Any] = {}
+    identity = type_.system_name("id")
     for name in batch.schema.names:
         cell = batch.column(name).slice(row, 1)
         if name in type_.properties:
@@ -35,10 +36,13 @@ def loose_record(type_: TableType, batch: pa.RecordBatch, row: int) -> str:
                 column = coerce_arrow(prop.type, cell)
                 cell = cell if column.unfit else column.array
             data[name] = _json_value(cell[0].as_py())
-        elif (identifier := _json_value(cell[0].as_py())) is not None or name != "id":
+        elif (identifier := _json_value(cell[0].as_py())) is not None or name != identity:
             text = str(identifier) if isinstance(identifier, int) else identifier
-            (ends if type_.kind == "edge" and name in ("from", "to") else data)[name] = text
-    return json.dumps(graph_record(type_, data, ends), ensure_ascii=False)
+            if name == "@id":
+                beside["id"] = text
+            else:
+                (beside if type_.kind == "edge" and name in ("from", "to") else data)[name] = text
+    return json.dumps(graph_record(type_, data, beside), ensure_ascii=False)
 
 
 def _json_value(value: Any) -> Any:

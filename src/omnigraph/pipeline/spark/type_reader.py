@@ -43,9 +43,12 @@ _COMPARABLE = frozenset({Scalar.STRING, Scalar.BOOL, Scalar.I32, Scalar.I64, Sca
 
 
 def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | None = None) -> TableScan:
-    """The rows of a type that the reader of a snapshot sees; `columns` are `id`, `src`, `dst` or property names."""
+    """The rows of a type that the reader of a snapshot sees; `columns` are `id`, `src`, `dst` (`system_name`) or
+    property names."""
     names = {prop.column: prop.name for prop in type_.property_list}
-    physical = {**{c: c for c in type_.system_columns}, **{name: column for column, name in names.items()}}
+    names |= {column: type_.system_name(column) for column in type_.system_columns}
+    system = {type_.system_name(column): column for column in type_.system_columns}
+    physical = {**system, **{prop.name: prop.column for prop in type_.property_list}}
     chosen = list(physical) if columns is None else list(columns)
     for name in chosen:
         if name not in physical:
@@ -134,4 +137,4 @@ def comparable_columns(type_: TableType) -> dict[str, str]:
     properties = {
         prop.name: prop.column for prop in type_.property_list if prop.type.scalar in _COMPARABLE and not prop.type.list
     }
-    return {**{column: column for column in type_.system_columns}, **properties}
+    return {**{type_.system_name(column): column for column in type_.system_columns}, **properties}

@@ -49,6 +49,7 @@ from omnigraph.engine.query.result import QueryStream
 from omnigraph.engine.query.visibility import count_entities as count_entities_of
 from omnigraph.engine.query.visibility import listing, read_entity
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.statements import branch_rows, is_branch_list
 from omnigraph.engine.write.change import receipt_of
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError, EntityNotFoundError
 from omnigraph.language.catalog import TableType
@@ -111,8 +112,9 @@ def capture_baseline(call: Call) -> AnyResponse:
     return stream_response(call, in_chunks(lines()), _NDJSON, call.commit_header(baseline.state))
 
 
-_READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
-"""Any mention of the function. White space and comments may come before its brackets."""
+_NOT_OF_THE_COMMIT: Final = re.compile(r"\b(now|explain)\b")
+"""Any mention of the clock, and of plans, which a newer version of the program may change. White space and comments may
+come before the brackets of the function."""
 
 
 @handles("query")
@@ -128,27 +130,35 @@ def read(call: Call) -> AnyResponse:
 
 def query_response(call: Call, request: QueryRequest, *, legacy: bool = False) -> AnyResponse:
     """The rows in the format that the client asks for: JSON whole, every other one as a stream."""
-    point = ReadPoint.of(request).normalize()
     asked: Asked = (request.query, request.name, request.params)
     media = chosen_media(call.headers.get("accept"), call.route.media)
+    respond = partial(_rows_response, call, media, legacy=legacy)
+    if is_branch_list(*asked, ReadPoint.of(request)):
+        return respond(branch_rows(call.graph.list_branches()), {})
+    point, options = ReadPoint.of(request).normalize(), call.read_options(request.traversal_work)
 
     def run(state: Snapshot) -> AnyResponse:
-        rows, headers = stream_query(state, point.target, asked, call.read_options()), call.commit_header(state)
-        if media is Media.JSON:
-            return json_response(_output(rows, call.limits.result_rows, legacy=legacy), headers)
-        headers[QUERY_HEADER] = rows.query_name
-        whole, chunks = small(row_chunks(rows, media))
-        if whole is not None:
-            return Response(whole, media=media, headers=headers)
-        return stream_response(call, chunks, media, headers)
+        return respond(stream_query(state, point.target, asked, options), call.commit_header(state))
 
-    return call.read(point, run, immutable=_READS_THE_CLOCK.search(request.query) is None, text=request.query)
+    return call.read(point, run, immutable=_NOT_OF_THE_COMMIT.search(request.query) is None, text=request.query)
+
+
+def _rows_response(
+    call: Call, media: Media, rows: QueryStream, headers: dict[str, str], *, legacy: bool
+) -> AnyResponse:
+    if media is Media.JSON:
+        return json_response(_output(rows, call.limits.result_rows, legacy=legacy), headers)
+    headers[QUERY_HEADER] = rows.query_name
+    whole, chunks = small(row_chunks(rows, media))
+    if whole is not None:
+        return Response(whole, media=media, headers=headers)
+    return stream_response(call, chunks, media, headers)
 
 
 def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | LegacyReadOutput:
     """The rows are in it as the JSON that they become: as Python values they would take many times as much memory."""
     encoded, count = json_array(rows, most_rows)
-    shape = LegacyReadOutput if legacy else partial(ReadOutput, graph_commit_id=rows.graph_commit_id)
+    shape = LegacyReadOutput if legacy else partial(ReadOutput, graph_commit_id=rows.graph_commit_id or None)
     return shape(
         query_name=rows.query_name,
         target=ReadTargetOutput.of(rows.target),
@@ -173,8 +183,8 @@ def explain(call: Call) -> AnyResponse:
 def profile(call: Call) -> AnyResponse:
     request: QueryRequest = call.body
     asked: Asked = (request.query, request.name, request.params)
-    point = ReadPoint.of(request)
-    return call.read_json(point, lambda state: profile_query(state, asked, call.read_options()), immutable=False)
+    point, options = ReadPoint.of(request), call.read_options(request.traversal_work)
+    return call.read_json(point, lambda state: profile_query(state, asked, options), immutable=False)
 
 
 @handles("getSnapshot")

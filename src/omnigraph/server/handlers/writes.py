@@ -6,6 +6,7 @@ Each one asks for the permission of its actor, waits for admission, calls the gr
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ import msgspec
 
 from omnigraph import errors
 from omnigraph.api.branches import NO_RESOLUTIONS, BranchCreateRequest, BranchMergeRequest
+from omnigraph.api.calls import Author
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.history import required_commit
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest
@@ -21,6 +23,7 @@ from omnigraph.api.schema import SchemaApplyRequest
 from omnigraph.api.service.http import LoadParameters, RowsParameters
 from omnigraph.api.service.routes import COMMIT_HEADER, IF_COMMIT_HEADER, Media
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+from omnigraph.engine.statements import BranchWrite, access_of, branch_write, run_branch_write
 from omnigraph.engine.write.load import HOW_TO_CREATE
 from omnigraph.engine.write.mutation import MutationRequest, earlier_receipt
 from omnigraph.engine.write.mutation import mutate as run_mutation
@@ -88,13 +91,24 @@ def mutate_if_graph_commit(call: Call) -> AnyResponse:
 
 def _mutate(call: Call, if_commit: str | None) -> AnyResponse:
     request: ChangeRequest = call.body
+    source, name, params = request.source, request.chosen_name, request.params
+    statement = branch_write(source, name, params, request.branch, if_commit)
+    if statement is not None:
+        return _run_statement(call, statement)
     target, key = branch_name(request.branch), call.idempotency_key
-    name, params = request.chosen_name, request.params
-    return _run_mutation(call, MutationRequest(request.source, name, params, target, if_commit, call.actor, key))
+    return _run_mutation(call, MutationRequest(source, name, params, target, if_commit, call.actor, key))
+
+
+def _run_statement(call: Call, statement: BranchWrite) -> AnyResponse:
+    """As the route of the same operation does it."""
+    graph, author = call.require(*access_of(statement)), Author(call.actor, call.idempotency_key)
+    receipt = run_write(call, BRANCH_OPERATION_BYTES, lambda: run_branch_write(graph, statement, author))
+    return _receipt_response(call, receipt)
 
 
 def _run_mutation(call: Call, request: MutationRequest) -> AnyResponse:
     workspace = call.workspace.for_action(PolicyAction.CHANGE, request.branch)
+    request = replace(request, reading=call.read_options())
     size = size_of(request.source) + len(msgspec.json.encode(request.params or {}))
     return _receipt_response(call, run_write(call, size, lambda: run_mutation(workspace, request)))
 

@@ -148,9 +148,15 @@ class Call:
 
     # Reading
 
-    def read_options(self) -> ReadOptions:
+    def read_options(self, traversal_work: int | None = None) -> ReadOptions:
+        """The limits of a read. A request may lower the traversal work, but not raise it."""
+        most = self.limits.traversal_work
         return ReadOptions(
-            memory_bytes=self.limits.query_memory_bytes, cancellation=self.cancellation, returns_at_once=False
+            memory_bytes=self.limits.query_memory_bytes,
+            traversal_work=most if traversal_work is None else min(most, traversal_work),
+            cancellation=self.cancellation,
+            feed_seconds=self.limits.query_seconds,
+            returns_at_once=False,
         )
 
     def state(self, point: ReadPoint) -> Snapshot:

@@ -362,4 +362,6 @@ def wide_type(type_: pa.DataType) -> pa.DataType:
         return pa.large_string()
     if pa.types.is_list(type_):
         return pa.large_list(type_.value_field.with_type(wide_type(type_.value_type)))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(wide_type(field.type)) for field in type_])
     return type_

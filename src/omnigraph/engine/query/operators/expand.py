@@ -11,17 +11,23 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 
-from omnigraph.engine.query.bindings import Bindings, Counts, Indices, Mask, RowSpace, added_up
+from omnigraph.engine.query.bindings import Bindings, Counts, Indices, RowSpace, added_up
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.operators.scan import filter_rows
-from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, end_counts, has_pairs, list_bounds
+from omnigraph.engine.query.traversal.adjacency import (
+    Adjacency,
+    Neighbours,
+    are_all,
+    end_counts,
+    has_pairs,
+    list_bounds,
+)
 from omnigraph.engine.query.traversal.neighbours import neighbours_of
+from omnigraph.engine.query.traversal.search import AdjacencyHops, HopRange, search, starts_at_once
+from omnigraph.engine.query.values.predicates import filter_rows
 from omnigraph.language.query import ir
-from omnigraph.storage.integer_sets import distinct, factorize, union
+from omnigraph.storage.integer_sets import factorize
 from omnigraph.storage.tables.rows import RowIds
 
-# Visited marks of one batch of sources: one byte per source and node.
-_VISITED_BYTES = 1 << 26
 # Rows that are tested one by one between two looks at the clock.
 _ROWS_PER_CHECK = 1 << 18
 # Counting into one slot per node pays unless there are this many times more nodes than ends.
@@ -33,24 +39,30 @@ def expand(
 ) -> Bindings:
     """The rows of `plan` over `rows`, binding at least the `needed` variables. With `counts_only` the result is only
     counted, so an end that no later operator reads may become a weight."""
-    if not rows.length or plan.min_hops > plan.max_hops:
+    nodes = rows.rows[plan.source]
+    if (nodes < 0).any():  # null has no neighbour
+        rows = rows.where(nodes >= 0)
+        nodes = rows.rows[plan.source]
+    hops = _hops(plan)
+    if not rows.length or hops.least > hops.most:
         own = [plan.destination, *([plan.edge_variable] if plan.edge_variable else [])]
         return rows.slice(0, 0).binding({variable: np.empty(0, np.int64) for variable in own})
     looked_at = set(needed) | {name for p in plan.predicates for name in ir.predicate_variables(p)}
-    nodes, reads_end = rows.rows[plan.source], plan.destination in looked_at
+    reads_end = plan.destination in looked_at
     adjacency = neighbours_of(plan, nodes, context)
     kept = rows.only(looked_at | ({plan.destination} if plan.closing else set()))
-    if plan.max_hops > 1 and plan.closing:
+    is_search = hops != (1, 1)
+    if is_search and plan.closing:
         tagged = Bindings({"row": np.arange(rows.length)}, rows.length)
         reached = _within_hops(plan, tagged, nodes, adjacency, context)
         tags = reached.rows["row"]
         hits = reached.rows[plan.destination] == kept.rows[plan.destination][tags]
         return filter_rows(kept.take(tags[hits]), plan.predicates, context)
-    if plan.max_hops > 1 and counts_only and not reads_end:
+    if is_search and counts_only and not reads_end:
         starts = RowSpace.of(nodes)
-        counts = np.concatenate([counts for counts, _ in _searches(plan, starts, adjacency, context)])
+        counts = np.concatenate([counts for counts, _ in _searches(hops, starts, adjacency, context)])
         return kept.with_weights(counts[starts.positions(nodes)])
-    if plan.max_hops > 1:
+    if is_search:
         return filter_rows(_within_hops(plan, kept, nodes, adjacency, context), plan.predicates, context)
     positions = adjacency.sources.positions(nodes)
     if plan.edge_variable is not None:
@@ -66,17 +78,37 @@ def expand(
     return filter_rows(expanded, plan.predicates, context)
 
 
+def _hops(plan: ir.Expand) -> HopRange:
+    """An edge between two types can be walked once, and leads from no node to itself."""
+    if plan.edge.is_symmetric:
+        return HopRange(plan.min_hops, plan.max_hops)
+    return HopRange(max(plan.min_hops, 1), min(plan.max_hops, 1))
+
+
 def _one_hop(
     plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext, *, bind: bool = True
 ) -> Bindings:
     """A row per neighbour, a self loop being one like any other; with an edge variable a row per stored edge."""
     counts = adjacency.counts(nodes)
+    if bind:
+        context.work.spend(int(counts.sum()))
+        return _bind_ends(plan, rows, nodes, adjacency, context)
+    return _repeat(rows, counts, context)
+
+
+def _repeat(rows: Bindings, counts: Counts, context: ReadContext) -> Bindings:
+    """Each row once for each of its ends."""
     total = int(counts.sum())
     context.budget.step(rows.nbytes + total * 8 * (len(rows.rows) + 3 + (rows.weights is not None)))
     each_once = total == rows.length and bool((counts == 1).all())
-    expanded = rows if each_once else rows.each(counts, context.cancellation.check)
-    if not bind:
-        return expanded
+    return rows if each_once else rows.each(counts, context.cancellation.check)
+
+
+def _bind_ends(
+    plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext
+) -> Bindings:
+    """A row per entry of its node."""
+    expanded = _repeat(rows, adjacency.counts(nodes), context)
     _, at = adjacency.entries(nodes)
     ends = adjacency.ends.rows_at(adjacency.targets_at(at))
     if plan.edge_variable is not None:
@@ -94,6 +126,8 @@ def _merge_ends(
     total = int(adjacency.counts(nodes).sum())
     context.budget.step(total * 8 * (1 if rows.weights is None else 2))
     counts, at = adjacency.entries(nodes)
+    if rows.weights is not None or not are_all(adjacency, at):
+        context.work.spend(total)
     weights = None if rows.weights is None else np.repeat(rows.weights, counts)
     if total * _SPARSE_ENDS < len(adjacency.ends):
         ends, _, positions = factorize(adjacency.targets_at(at))
@@ -112,6 +146,7 @@ def _close(plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbour
     for first in range(0, rows.length, _ROWS_PER_CHECK):
         context.cancellation.check()
         part = slice(first, first + _ROWS_PER_CHECK)
+        context.work.spend(len(nodes[part]))
         parts.append(has_pairs(adjacency, nodes[part], ends[part]))
     return rows.where(np.concatenate(parts))
 
@@ -124,61 +159,26 @@ def _within_hops(
     counts: list[Counts] = []
     ends: list[Indices] = []
     held = 0
-    for reached_counts, reached in _searches(plan, starts, adjacency, context):
+    for reached_counts, reached in _searches(_hops(plan), starts, adjacency, context):
         counts.append(reached_counts)
         ends.append(reached)
         held += reached.nbytes
         context.budget.step(rows.nbytes + held)
     context.budget.step(rows.nbytes + 2 * held)
     searched = Adjacency(starts, adjacency.ends, list_bounds(np.concatenate(counts)), np.concatenate(ends))
-    return _one_hop(plan, rows, starts.positions(nodes), searched, context)
+    return _bind_ends(plan, rows, starts.positions(nodes), searched, context)
 
 
 def _searches(
-    plan: ir.Expand, starts: RowSpace, adjacency: Neighbours, context: ReadContext
+    hops: HopRange, starts: RowSpace, adjacency: Neighbours, context: ReadContext
 ) -> Iterator[tuple[Counts, Indices]]:
     """Breadth-first from every start, as many at a time as there is room for: how many nodes each of them reached, and
     the nodes, start after start."""
-    size = len(adjacency.sources)
-    batch = max(1, min(_VISITED_BYTES, context.budget.available // 4) // max(1, size))
+    source = AdjacencyHops(adjacency, context)
     positions = adjacency.sources.positions(starts.rows)
-    context.budget.step(min(batch, len(starts)) * size)
-    visited = context.marks(min(batch, len(starts)) * size)
+    batch = starts_at_once(source.size, context)
     for first in range(0, len(starts), batch):
         context.cancellation.check()
         part = positions[first : first + batch]
-        owner, reached = _search(plan, part, adjacency, visited, context)
+        owner, reached = search(source, part, hops, context)
         yield np.bincount(owner, minlength=len(part)), reached
-
-
-def _search(
-    plan: ir.Expand, starts: Indices, adjacency: Neighbours, visited: Mask, context: ReadContext
-) -> tuple[Indices, Indices]:
-    """Breadth-first from every start at once: which start reached which node, by start, distance and node. A node is
-    reported at its shortest distance. The start alone can come back to itself, over its own self loop, at distance one;
-    a longer cycle and the self loop of any other node report nothing."""
-    size = len(adjacency.sources)
-    owner = np.flatnonzero(starts >= 0)
-    frontier = owner * size + starts[owner]
-    visited[frontier] = True
-    marked, reports = [frontier], []
-    for hop in range(1, plan.max_hops + 1):
-        if not len(frontier):
-            break
-        context.cancellation.check()
-        owner, node = np.divmod(frontier, size)
-        context.budget.step(int(adjacency.counts(node).sum()) * 4 * 8)
-        entries = adjacency.entries(node)
-        keys = np.repeat(owner * size, entries.counts) + adjacency.targets_at(entries.at)
-        loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == plan.min_hops == 1 else keys[:0]
-        frontier = distinct(keys[~visited[keys]])
-        visited[frontier] = True
-        marked.append(frontier)
-        if hop >= plan.min_hops:
-            reports.append(union(frontier, distinct(loops)))
-    for keys in marked:
-        visited[keys] = False
-    reached = np.concatenate(reports) if reports else np.empty(0, np.int64)
-    owner, node = np.divmod(reached, max(1, size))
-    order = np.argsort(owner, kind="stable")
-    return owner[order], node[order]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnigraph.engine.query.bindings import Bindings, RowSpace, concatenate
+from omnigraph.engine.query.bindings import Bindings, Indices, RowSpace, concatenate, member_column
 from omnigraph.engine.query.context import NodeScores, ReadContext
 from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.engine.query.search.ranked_rows import DEFAULT_FUSION_K, Candidates, RankedRows, fuse_ranks
@@ -24,12 +24,12 @@ _NO_ROWS = RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
 
 def matching_rows(predicate: ir.TextMatch, candidates: Candidates, context: ReadContext) -> RowIds:
     """Row ids, ascending, of the candidates whose text matches."""
-    text = context.constant(predicate.query)
-    if text is None or not context.has_column(predicate.field):
+    field, text = _of_one_type(predicate.field), context.constant(predicate.query)
+    if text is None or not context.has_column(field):
         return np.empty(0, np.int64)
     edits = None if predicate.max_edits is None else context.constant(predicate.max_edits)
     most = None if edits is None else int(edits)  # type: ignore[arg-type]
-    table, column = context.table(predicate.field.owner), predicate.field.prop.column
+    table, column = context.table(field.owner), field.prop.column
     return text_match(table, column, str(text), predicate.function, most, candidates, budget=context.budget)
 
 
@@ -37,21 +37,27 @@ def ranked_nodes(
     rank: ir.NearestRank | ir.Bm25Rank, keep: int | None, candidates: Candidates, context: ReadContext
 ) -> RankedRows:
     """The candidates that have a rank, best first."""
-    query = context.constant(rank.query)
-    if query is None or not context.has_column(rank.field):
+    field, query = _of_one_type(rank.field), context.constant(rank.query)
+    if query is None or not context.has_column(field):
         return _NO_ROWS
-    table, prop = context.table(rank.field.owner), rank.field.prop
+    table, prop = context.table(field.owner), field.prop
     if isinstance(rank, ir.Bm25Rank):
-        visible = context.visible_rows(rank.field.owner)
+        visible = context.visible_rows(field.owner)
         return bm25(table, prop.column, str(query), candidates, keep, visible, budget=context.budget)
     vector = context.query_vectors.get(rank)
     if vector is None:
         if isinstance(query, str):
-            vector = query_vector(context.embedder, rank.field.owner.name, prop, query)
+            vector = query_vector(context.embedder, field.owner.name, prop, query)
         else:
             vector = np.asarray(query, np.float32)
         context.query_vectors[rank] = vector
     return nearest(table, prop.column, prop.distance, vector, keep, candidates, budget=context.budget)
+
+
+def _of_one_type(field: ir.PropertyValue | ir.UnionProperty) -> ir.PropertyValue:
+    """A search looks at one table; several types are searched one after the other."""
+    assert isinstance(field, ir.PropertyValue)
+    return field
 
 
 def rank_scan(
@@ -59,21 +65,55 @@ def rank_scan(
 ) -> Bindings:
     """A ranking of the nodes of a scan, whose predicates have become `candidates`: of `some` of them, or all."""
     ranked = ranked_nodes(plan.rank, keep, candidates, context)
-    # Beyond the best ones there are others that have a score too.
-    complete = not some and (keep is None or len(ranked.row_ids) < keep)
-    context.scores[plan.rank] = _scores(ranked, complete=complete)
+    context.scores[plan.rank] = _scores(ranked)
     return Bindings({plan.rank.field.variable: ranked.row_ids}, len(ranked.row_ids))
 
 
 def rank_rows(plan: ir.Rank, rows: Bindings, context: ReadContext) -> Bindings:
-    """Rows in the order of the node that one of their variables is bound to; rows without a rank go."""
+    """Rows in the order of the node that one of their variables is bound to; rows without a rank go, and so do those
+    without a node."""
     bound = rows.rows[plan.rank.field.variable]
-    ranked = ranked_nodes(plan.rank, None, Candidates(rows=distinct(bound)), context)
-    scores = context.scores[plan.rank] = _scores(ranked, complete=True)
-    positions = scores.space.positions(bound)
-    present = np.flatnonzero(positions >= 0)
-    ranks = np.argsort(ranked.row_ids)[positions[present]]
-    return rows.take(present[np.argsort(ranks, kind="stable")])
+    if isinstance(plan.rank.field, ir.UnionProperty):
+        ranks = _ranks_of_members(plan.rank, rows, context)
+    else:
+        ranked = ranked_nodes(plan.rank, None, Candidates(rows=distinct(bound[bound >= 0])), context)
+        scores = context.scores[plan.rank] = _scores(ranked)
+        positions = scores.space.positions(bound)
+        ranks = np.where(positions < 0, -1, np.append(np.argsort(ranked.row_ids), -1)[positions])
+    present = np.flatnonzero(ranks >= 0)
+    return rows.take(present[np.argsort(ranks[present], kind="stable")])
+
+
+def _ranks_of_members(rank: ir.NearestRank | ir.Bm25Rank, rows: Bindings, context: ReadContext) -> Indices:
+    """The rank of the node of each row among those of all types together: by measure, then type name, then id; -1 for
+    none."""
+    bound, members = rows.rows[rank.field.variable], _members(rank, rows)
+    measures, ties, node = [np.empty(0)], [np.empty(0, np.int64)], np.full(rows.length, -1, np.int64)
+    counted = 0
+    for number, part in sorted(_parts_of(rank), key=lambda each: _of_one_type(each[1].field).owner.name):
+        own = (members == number) & (bound >= 0)
+        ranked = ranked_nodes(part, None, Candidates(rows=distinct(bound[own])), context)
+        context.scores[part] = _scores(ranked)
+        space = RowSpace(np.sort(ranked.row_ids))
+        place = np.append(np.argsort(ranked.row_ids), -1)[space.positions(bound[own])]
+        node[own] = np.where(place < 0, -1, place + counted)
+        measures.append(np.asarray(ranked.values, np.float64))
+        ties.append(np.arange(counted, counted + len(ranked.row_ids)))
+        counted += len(ranked.row_ids)
+    order = np.lexsort((np.concatenate(ties), np.concatenate(measures)))
+    rank_of = np.full(counted + 1, -1, np.int64)
+    rank_of[order] = np.arange(counted)
+    return rank_of[node]
+
+
+def _members(rank: ir.NearestRank | ir.Bm25Rank, rows: Bindings) -> Indices:
+    return rows.rows[member_column(rank.field.variable)]
+
+
+def _parts_of(rank: ir.NearestRank | ir.Bm25Rank) -> list[tuple[int, ir.NearestRank]]:
+    """A ranking of several types, as one of each type that has the property, with the number of the type."""
+    assert isinstance(rank.field, ir.UnionProperty)
+    return [(i, ir.NearestRank(part, rank.query)) for i, part in enumerate(rank.field.parts) if part is not None]
 
 
 def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
@@ -86,27 +126,35 @@ def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
     return rows.where(rank_of[node_of_row] < count)
 
 
-def fuse(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext) -> Bindings:
-    """Reciprocal rank fusion of two runs of the same match."""
+def fuse(plan: ir.Fuse, count: int, first: Bindings, second: Bindings, context: ReadContext) -> Bindings:
+    """Reciprocal rank fusion of two runs of the same match: the rows of the best nodes, `count` of them."""
     k = DEFAULT_FUSION_K if plan.rank.k is None else context.constant(plan.rank.k)
     if not isinstance(k, int) or k <= 0:
         raise BadRequestError("the constant k of rrf() must be greater than zero")
-    fused = fuse_ranks(first.rows[plan.variable], second.rows[plan.variable], plan.limit, k)
+    fused = fuse_ranks(first.rows[plan.variable], second.rows[plan.variable], count, k)
     rows = concatenate([first, second]).take(fused.rows)
     ranked = RankedRows(rows.rows[plan.variable], fused.scores)
-    context.scores[plan.rank] = _scores(ranked, complete=True)
+    context.scores[plan.rank] = _scores(ranked)
     return rows
 
 
 def scores_of(rank: ir.Ranking, rows: RowIds, context: ReadContext) -> NodeScores:
-    """What the ranking measures for the nodes. One that also orders the query has been computed already."""
-    scores = context.scores.get(rank)
-    if scores is not None and (scores.complete or scores.space.contains(rows).all()):
+    """What the ranking measures for the nodes, of which negative ones are null. What a ranking has measured already is
+    not measured again, though it may have been one of another stage: a measure depends on the node alone."""
+    scores, rows = context.scores.get(rank), rows[rows >= 0]
+    if isinstance(rank, ir.FusedRank):
+        assert scores is not None, "a fused score exists only where the plan fuses"
         return scores
-    assert not isinstance(rank, ir.FusedRank), "a fused score exists only where the plan fuses"
-    return _scores(ranked_nodes(rank, None, Candidates(rows=distinct(rows)), context), complete=True)
+    missing = distinct(rows if scores is None else rows[~scores.space.contains(rows)])
+    if scores is not None and not len(missing):
+        return scores
+    measured = ranked_nodes(rank, None, Candidates(rows=missing), context)
+    if scores is None:
+        return _scores(measured)
+    rows = np.concatenate((scores.space.rows, measured.row_ids))
+    return _scores(RankedRows(rows, np.concatenate((scores.values, measured.values))))
 
 
-def _scores(ranked: RankedRows, *, complete: bool) -> NodeScores:
+def _scores(ranked: RankedRows) -> NodeScores:
     rows, first, _ = factorize(ranked.row_ids)
-    return NodeScores(RowSpace(rows), np.asarray(ranked.values, np.float64)[first], complete)
+    return NodeScores(RowSpace(rows), np.asarray(ranked.values, np.float64)[first])

@@ -153,10 +153,14 @@ def walk(
 
 def end_counts(adjacency: Neighbours, at: Indices | slice, weights: Counts | None) -> Counts:
     """How often each end occurs in these entries, each entry counted by its weight."""
-    is_all = isinstance(at, slice) and (at.start, at.stop) == (0, adjacency.size)
-    if is_all and weights is None and adjacency.reverse is not None:
+    if weights is None and adjacency.reverse is not None and are_all(adjacency, at):
         return adjacency.reverse.all_counts()
     return added_up(adjacency.targets_at(at), weights, len(adjacency.ends))
+
+
+def are_all(adjacency: Neighbours, at: Indices | slice) -> bool:
+    """Whether these are all entries."""
+    return isinstance(at, slice) and (at.start, at.stop) == (0, adjacency.size)
 
 
 def has_pairs(adjacency: Neighbours, sources: Indices, targets: Indices) -> Mask:

@@ -14,14 +14,12 @@ import numpy as np
 
 from omnigraph.engine.query.bindings import Bindings, Mask, RowSpace
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.operators.pushdown import row_filter_text
-from omnigraph.engine.query.operators.scan import holds
-from omnigraph.engine.query.operators.values import load_together
+from omnigraph.engine.query.operators.row_filters import holds, unbound_variable, visible_text
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
+from omnigraph.engine.query.values.stored import load_together
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
-from omnigraph.language.query.row_filter import sides
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.integer_sets import find_positions, is_member, union
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
@@ -89,12 +87,12 @@ def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, v
     space, mask = tested if tested is not None else (RowSpace(np.empty(0, np.int64)), np.zeros(0, dtype=bool))
     fresh = RowSpace.of(rows if not len(space) else rows[~space.contains(rows)])
     if len(fresh):
-        variable = variable or f"#visibility:{type_.type_key}"
+        variable = variable or unbound_variable(type_)
         test, looked_at = context.visibility.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh))
         if len(fresh) <= _FEW:
-            named = [value for value in context.named if value.variable == variable]
+            named = [v for v in context.named if v.variable == variable and v.owner.type_key == type_.type_key]
             small = [value for value in named if not (value.type.list or value.type.is_vector or value.type.is_blob)]
-            load_together([*sides(test), *small], looked_at, context)
+            load_together([test, *small], looked_at, context)
         holding = holds(test, looked_at, context)
         both = RowSpace(union(space.rows, fresh.rows))
         joined = np.zeros(len(both), dtype=bool)
@@ -115,7 +113,7 @@ def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | N
 
 def _all_visible(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
     """Find them, and remember them for the next reader with an equal visibility."""
-    text = row_filter_text(context.visibility.of(type_).rows_of(f"#visibility:{type_.type_key}"), context)
+    text = visible_text(type_, context)
     rows = np.sort(row_ids_of(context.table(type_).read([], filter=text, row_ids=True)))
     if text is None:
         rows = rows[_looked_at(type_, rows, context)]

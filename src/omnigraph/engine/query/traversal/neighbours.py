@@ -1,18 +1,20 @@
-"""The source of neighbours for a traversal: edges looked up, or a topology, whichever is cheaper.
+"""The source of neighbours for a traversal: edges looked up, or topologies, whichever is cheaper.
 
-Called by `expand` alone. Lookups cost per node and return a small adjacency of what they met; a topology costs once.
-What lookups have cost at a version counts towards building.
+Called by `expand` and `walks`. Lookups cost per node and return small adjacencies of what they met; a topology costs
+once. What lookups have cost at a version counts towards building. All steps of a walk come from the same source.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.query.bindings import Indices
+from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
@@ -21,8 +23,8 @@ from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape,
 from omnigraph.engine.query.traversal.topology_build import rows_by_id
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.query import ir
-from omnigraph.language.query.ir import Direction
-from omnigraph.storage.tables import Table
+from omnigraph.language.query.ir import Direction, EdgeStep
+from omnigraph.storage.integer_sets import distinct, union
 from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 
@@ -33,44 +35,163 @@ _ENDS = {
 }
 
 
+class _LookedUp(NamedTuple):
+    """Edges whose both ends exist: the nodes where they begin and end as they are walked, and, if they are asked for,
+    the edges themselves."""
+
+    sources: RowIds
+    ends: RowIds
+    edges: RowIds
+    edge_ids: pa.Array
+
+
+def _look_up(step: EdgeStep, nodes: RowIds, ids: pa.Array, context: ReadContext, *, with_edges: bool) -> _LookedUp:
+    """The edges by which a step leads on from some nodes, by the ids of these."""
+    edge_table, far_nodes = context.table(step.edge), context.table(step.end)
+    columns = ["src", "dst", "id"] if with_edges else ["src", "dst"]
+    parts = []
+    for near, far in _ENDS[step.direction]:
+        edges = by_row_id(edge_table.rows_among(near, ids.to_pylist(), columns, row_ids=True))
+        if near == "dst" and step.direction is Direction.BOTH:
+            edges = edges.filter(pc.not_equal(edges.column("src"), edges.column("dst")))
+        (end,) = rows_by_id(far_nodes, [edges.column(far)])
+        whole = end >= 0
+        sources = nodes[pc.index_in(edges.column(near), value_set=ids).to_numpy()][whole]
+        edge_ids = one_array(edges.column("id")).filter(pa.array(whole)) if with_edges else _NO_IDS
+        parts.append(_LookedUp(sources, end[whole], row_ids_of(edges)[whole], edge_ids))
+    return _join(parts)
+
+
+_NO_ROWS: RowIds = np.empty(0, np.int64)
+_NO_IDS = pa.array([], pa.string())
+_NO_EDGES = _LookedUp(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_IDS)
+
+
+def _join(parts: Sequence[_LookedUp]) -> _LookedUp:
+    sources, ends, edges, ids = zip(*parts, strict=True)
+    return _LookedUp(np.concatenate(sources), np.concatenate(ends), np.concatenate(edges), pa.concat_arrays(ids))
+
+
+class _Ranks(NamedTuple):
+    """The position of each of some edges in the order of their ids, and the edges in that order. An undirected edge
+    may have been met from both sides and is one edge with one rank."""
+
+    of_input: Indices
+    edges: RowIds
+
+    @classmethod
+    def of(cls, edges: RowIds, ids: pa.Array) -> _Ranks:
+        order = pc.array_sort_indices(ids).to_numpy()
+        ordered = edges[order]
+        starts = np.ones(len(order), dtype=bool)
+        starts[1:] = ordered[1:] != ordered[:-1]
+        ranks: Indices = np.empty(len(order), np.int64)
+        ranks[order] = np.cumsum(starts) - 1
+        return cls(ranks, ordered[starts])
+
+
 def explore(plan: ir.Expand, nodes: RowIds, context: ReadContext, *, with_edges: bool) -> Adjacency:
     """Everything within reach of the nodes, by looking up edges and their other ends."""
-    near_nodes, far_nodes = context.table(source_type(plan, context)), context.table(plan.destination_type)
-    edge_table = context.table(plan.edge)
-    columns = ["src", "dst", "id"] if with_edges else ["src", "dst"]
-    variable = plan.source  # whose ids have perhaps been read already
-    edge_rows, edge_ids = [np.empty(0, np.int64)], [pa.array([], pa.string())]
+    step_, variable = _step_of(plan, context), plan.source  # whose ids have perhaps been read already
+    met = [_NO_EDGES]
 
     def step(frontier: RowIds) -> tuple[RowIds, RowIds]:
         nonlocal variable
         context.cancellation.check()
-        ids = context.properties.locate(near_nodes, variable, "id", frontier).gather()
+        ids = context.properties.locate(context.table(step_.start), variable, "id", frontier).gather()
         variable += "+"
-        sources, ends = [], []
-        for near, far in _ENDS[plan.direction]:
-            edges = by_row_id(edge_table.rows_among(near, ids.to_pylist(), columns, row_ids=True))
-            if near == "dst" and plan.direction is Direction.BOTH:
-                edges = edges.filter(pc.not_equal(edges.column("src"), edges.column("dst")))
-            (end,) = rows_by_id(far_nodes, [edges.column(far)])
-            whole = end >= 0
-            sources.append(frontier[pc.index_in(edges.column(near), value_set=ids).to_numpy()][whole])
-            ends.append(end[whole])
-            if with_edges:
-                edge_rows.append(row_ids_of(edges)[whole])
-                edge_ids.append(one_array(edges.column("id")).filter(pa.array(whole)))
-        return np.concatenate(sources), np.concatenate(ends)
+        met.append(_look_up(step_, frontier, ids, context, with_edges=with_edges))
+        return met[-1].sources, met[-1].ends
 
     near, far, at, to = walk(nodes, plan.max_hops, step, one_type=plan.edge.is_symmetric)
     if not with_edges:
         return of_pairs(near, far, at, to)
-    # An undirected edge was met from both sides and is one edge with one rank.
-    order = pc.array_sort_indices(pa.concat_arrays(edge_ids)).to_numpy()
-    ordered = np.concatenate(edge_rows)[order]
-    starts = np.ones(len(order), dtype=bool)
-    starts[1:] = ordered[1:] != ordered[:-1]
-    ranks: Indices = np.empty(len(order), np.int64)
-    ranks[order] = np.cumsum(starts) - 1
-    return of_edges(near, far, at, to, ranks, ordered[starts])
+    edges = _join(met)
+    return of_edges(near, far, at, to, *_Ranks.of(edges.edges, edges.edge_ids))
+
+
+class StepNeighbours(NamedTuple):
+    """The neighbours of the nodes where a step of a walk begins, and of those where it ends."""
+
+    out: Neighbours
+    back: Neighbours
+
+
+def walk_neighbours(
+    plan: ir.Walk, starts: Mapping[str, RowIds], context: ReadContext, *, with_edges: bool
+) -> list[StepNeighbours]:
+    """The neighbours of each step of a walk: at least everything within reach of the `starts`, which are nodes by their
+    type keys, invisible ones included. `with_edges`: entries are single edges, ranked by id over all steps of their
+    type."""
+    shape = Shape.EDGES if with_edges else Shape.NEIGHBOURS
+    keys = [_topology_key(step, shape, context) for step in plan.steps]
+    counts = {type_key: math.ceil(len(rows) / context.share) for type_key, rows in starts.items()}
+    mode, reason = choose(plan.steps, counts, plan.max_hops, keys, context)
+    if mode is TraversalMode.INDEXED:
+        names = ", ".join(dict.fromkeys(step.edge.name for step in plan.steps))
+        context.profiler.note(f"lookups on {names}: {reason}")
+        return _explore_walk(plan, starts, context, with_edges=with_edges)
+    neighbours = []
+    for step, key in zip(plan.steps, keys, strict=True):
+        topology, origin = PROCESS_TOPOLOGIES.get(context.snapshot.root, key, context.cancellation.check_at_exit)
+        context.profiler.note(f"topology of {step.edge.name} ({origin}): {reason}")
+        ways = topology.towards(step.direction), topology.towards(step.direction.flipped)
+        neighbours.append(StepNeighbours(*ways))
+    return neighbours
+
+
+def _explore_walk(
+    plan: ir.Walk, starts: Mapping[str, RowIds], context: ReadContext, *, with_edges: bool
+) -> list[StepNeighbours]:
+    """Everything within reach of some nodes, by looking up the edges of all steps and their other ends."""
+    frontier = {type_.type_key: distinct(starts.get(type_.type_key, _NO_ROWS)) for type_ in plan.node_members}
+    visited = {type_key: RowSpace(rows) for type_key, rows in frontier.items()}
+    met = [[_NO_EDGES] for _ in plan.steps]
+    variable = plan.source  # whose ids have perhaps been read already
+    for _ in range(plan.max_hops):
+        if not any(map(len, frontier.values())):
+            break
+        context.cancellation.check()
+        reached: dict[str, list[RowIds]] = {type_key: [_NO_ROWS] for type_key in frontier}
+        for step, edges in zip(plan.steps, met, strict=True):
+            nodes = frontier[step.start.type_key]
+            if len(nodes):
+                ids = context.properties.locate(context.table(step.start), variable, "id", nodes).gather()
+                edges.append(_look_up(step, nodes, ids, context, with_edges=with_edges))
+                reached[step.end.type_key].append(edges[-1].ends)
+        variable = f"{plan.source}+"
+        for type_key, rows in reached.items():
+            fresh = distinct(np.concatenate(rows))
+            frontier[type_key] = fresh[~visited[type_key].contains(fresh)]
+            visited[type_key] = RowSpace(union(visited[type_key].rows, frontier[type_key]))
+    return _adjacencies(plan, [_join(parts) for parts in met], visited, with_edges=with_edges)
+
+
+def _adjacencies(
+    plan: ir.Walk, met: Sequence[_LookedUp], spaces: Mapping[str, RowSpace], *, with_edges: bool
+) -> list[StepNeighbours]:
+    """The edges of each step as adjacencies between all nodes that were met."""
+    by_type: dict[str, list[int]] = {}
+    for number, step in enumerate(plan.steps):
+        by_type.setdefault(step.edge.type_key, []).append(number)
+    neighbours: dict[int, StepNeighbours] = {}
+    for numbers in by_type.values():
+        edges = _join([met[number] for number in numbers])
+        ranks, rows = _Ranks.of(edges.edges, edges.edge_ids) if with_edges else (_NO_ROWS, _NO_ROWS)
+        first = 0
+        for number in numbers:
+            step, own = plan.steps[number], met[number]
+            near, far = spaces[step.start.type_key], spaces[step.end.type_key]
+            source, end = near.positions(own.sources), far.positions(own.ends)
+            if with_edges:
+                own_ranks = ranks[first : first + len(source)]
+                out = of_edges(near, far, source, end, own_ranks, rows)
+                back = of_edges(far, near, end, source, own_ranks, rows)
+            else:
+                out, back = of_pairs(near, far, source, end), of_pairs(far, near, end, source)
+            neighbours[number] = StepNeighbours(out, back)
+            first += len(source)
+    return [neighbours[number] for number in range(len(plan.steps))]
 
 
 # Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
@@ -103,18 +224,28 @@ def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neigh
 
 
 def _find(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) -> Neighbours:
-    near, far = context.table(source_type(plan, context)), context.table(plan.destination_type)
-    sources, targets = (far, near) if plan.direction is Direction.IN else (near, far)
-    snapshot, edges = context.snapshot, context.table(plan.edge)
-    key = TopologyKey(snapshot.entry.graph_id, shape, edges.state, sources.state, targets.state)
-    mode, reason = choose(plan, math.ceil(len(nodes) / context.share), key, context)
+    step = _step_of(plan, context)
+    key = _topology_key(step, shape, context)
+    counts = {step.start.type_key: math.ceil(len(nodes) / context.share)}
+    mode, reason = choose([step], counts, plan.max_hops, [key], context)
     if mode is TraversalMode.INDEXED:
         context.profiler.note(f"lookups on {plan.edge.name}: {reason}")
         return explore(plan, nodes, context, with_edges=shape is Shape.EDGES)
     # Once begun it is finished, however soon the query's time is up: all later ones use it.
-    topology, origin = PROCESS_TOPOLOGIES.get(snapshot.root, key, context.cancellation.check_at_exit)
+    topology, origin = PROCESS_TOPOLOGIES.get(context.snapshot.root, key, context.cancellation.check_at_exit)
     context.profiler.note(f"topology of {plan.edge.name} ({origin}): {reason}")
     return topology.towards(plan.direction)
+
+
+def _topology_key(step: EdgeStep, shape: Shape, context: ReadContext) -> TopologyKey:
+    near, far = context.table(step.start), context.table(step.end)
+    sources, targets = (far, near) if step.direction is Direction.IN else (near, far)
+    graph_id = context.snapshot.entry.graph_id
+    return TopologyKey(graph_id, shape, context.table(step.edge).state, sources.state, targets.state)
+
+
+def _step_of(plan: ir.Expand, context: ReadContext) -> EdgeStep:
+    return EdgeStep(plan.edge, plan.direction, source_type(plan, context), plan.destination_type)
 
 
 def source_type(plan: ir.Expand, context: ReadContext) -> NodeType:
@@ -124,23 +255,30 @@ def source_type(plan: ir.Expand, context: ReadContext) -> NodeType:
     return context.catalog.nodes[plan.edge.to_type if plan.direction is Direction.IN else plan.edge.from_type]
 
 
-def choose(plan: ir.Expand, nodes: int, key: TopologyKey, context: ReadContext) -> tuple[TraversalMode, str]:
-    """A way to find neighbours, and why."""
+def choose(
+    steps: Sequence[EdgeStep],
+    starts: Mapping[str, int],
+    most_hops: int,
+    keys: Sequence[TopologyKey],
+    context: ReadContext,
+) -> tuple[TraversalMode, str]:
+    """A way to find neighbours, and why. `starts` are the numbers of nodes to begin at, by type key, `keys` the
+    topologies of the steps."""
     if context.mode is not TraversalMode.AUTO:
         return context.mode, "forced by the traversal mode"
-    if PROCESS_TOPOLOGIES.peek(key) is not None:
+    absent = [key for key in dict.fromkeys(keys) if PROCESS_TOPOLOGIES.peek(key) is None]
+    if not absent:
         return TraversalMode.CSR, "at hand"
-    edges = context.table(plan.edge)
-    lookups = _lookup_cost(plan, nodes, edges, key)
-    topology = _topology_cost(edges, key, context)
-    spent = PROCESS_TOPOLOGIES.spend(key, lookups)
+    lookups = _lookup_cost(steps, starts, most_hops, context)
+    topology = sum(_topology_cost(key, context) for key in absent)
+    spent = sum(PROCESS_TOPOLOGIES.spend(key, lookups / len(absent)) for key in absent)
     estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
     if spent <= topology:
         return TraversalMode.INDEXED, estimate
     return TraversalMode.CSR, estimate if lookups > topology else f"{estimate}, asked for repeatedly"
 
 
-def _topology_cost(edges: Table, key: TopologyKey, context: ReadContext) -> float:
+def _topology_cost(key: TopologyKey, context: ReadContext) -> float:
     """By the cheapest way to come by it. The store is asked only where memory has nothing near."""
     root = context.snapshot.root
     nearest = PROCESS_TOPOLOGIES.nearest(root, key)
@@ -150,23 +288,49 @@ def _topology_cost(edges: Table, key: TopologyKey, context: ReadContext) -> floa
     if PROCESS_TOPOLOGIES.is_stored(root, key):
         return min(derive, _MAP)
     per_edge = _BUILD_PER_EDGE if key.shape is Shape.NEIGHBOURS else _BUILD_PER_EDGE_WITH_ROWS
-    build = _BUILD + edges.state.rows * per_edge + (key.sources.rows + key.targets.rows) * _BUILD_PER_NODE
+    build = _BUILD + key.edges.rows * per_edge + (key.sources.rows + key.targets.rows) * _BUILD_PER_NODE
     return min(derive, build)
 
 
-def _lookup_cost(plan: ir.Expand, nodes: int, edges: Table, key: TopologyKey) -> float:
-    near = key.targets.rows if plan.direction is Direction.IN else key.sources.rows
-    degree, ends = edges.state.rows / max(1, near), _ENDS[plan.direction]
-    unindexed = sum(index_coverage(edges, column, "BTREE").unindexed_rows for column, _ in ends)
-    cost, frontier = 0.0, float(min(nodes, near))
+def _lookup_cost(steps: Sequence[EdgeStep], starts: Mapping[str, int], most_hops: int, context: ReadContext) -> float:
+    estimates = [_StepEstimate.of(step, context) for step in steps]
+    sizes = {
+        type_.type_key: float(context.table(type_).state.rows) for step in steps for type_ in (step.start, step.end)
+    }
+    frontier = {type_key: min(float(starts.get(type_key, 0)), size) for type_key, size in sizes.items()}
+    cost = 0.0
     # A search ends when it has met every node, however many hops it may take.
-    hops = min(plan.max_hops, near + 1)
-    while hops > 0 and frontier >= _FADED:
-        reached = min(frontier * degree * len(ends), float(edges.state.rows))
-        hop = 3 * _LOOKUP + frontier * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
-        hop += unindexed * _SCAN_PER_ROW
-        following = min(reached, float(near))
-        if abs(following - frontier) < _STEADY * frontier:
+    hops = min(most_hops, int(sum(sizes.values())) + 1)
+    while hops > 0 and sum(frontier.values()) >= _FADED:
+        hop, following = 0.0, dict.fromkeys(sizes, 0.0)
+        for step in estimates:
+            nodes = frontier[step.start]
+            reached = min(nodes * step.degree, step.edges)
+            hop += 0.0 if nodes < _FADED else step.cost(nodes, reached)
+            following[step.end] = min(following[step.end] + reached, sizes[step.end])
+        if all(abs(following[key] - size) <= _STEADY * size for key, size in frontier.items()):
             return cost + hops * hop
         cost, frontier, hops = cost + hop, following, hops - 1
     return cost
+
+
+class _StepEstimate(NamedTuple):
+    """What is expected of a step: where it leads, how many edges a node has on it, how many edges there are, and how
+    many rows no index covers."""
+
+    start: str
+    end: str
+    degree: float
+    edges: float
+    unindexed: int
+
+    @classmethod
+    def of(cls, step: EdgeStep, context: ReadContext) -> _StepEstimate:
+        edges, ends = context.table(step.edge), _ENDS[step.direction]
+        degree = len(ends) * edges.state.rows / max(1, context.table(step.start).state.rows)
+        unindexed = sum(index_coverage(edges, column, "BTREE").unindexed_rows for column, _ in ends)
+        return cls(step.start.type_key, step.end.type_key, degree, float(edges.state.rows), unindexed)
+
+    def cost(self, nodes: float, reached: float) -> float:
+        lookups = 3 * _LOOKUP + nodes * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
+        return lookups + self.unindexed * _SCAN_PER_ROW

@@ -124,6 +124,12 @@ def _join_rows(parts: Sequence[TypedRows]) -> TypedRows:
 ENDS: Final = (("from", "to"), ("src", "dst"))
 """What the columns that hold the ends of an edge may be called."""
 
+
+def end_names(type_: TableType) -> list[tuple[str, str]]:
+    """What the columns that hold the ends of these edges may be called: nothing that is a property."""
+    return [pair for pair in ENDS if type_.properties.keys().isdisjoint(pair)]
+
+
 _ID: Final = PropertyType(Scalar.STRING)
 
 
@@ -135,14 +141,15 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
         raise BadRequestError(f"{where}the column '{twice}' is there twice")
     ends: tuple[str, ...] = ()
     if type_.kind == "edge":
-        end_columns = next((pair for pair in ENDS if set(pair) <= set(columns)), None)
+        end_columns = next((pair for pair in end_names(type_) if set(pair) <= set(columns)), None)
         if end_columns is None:
             raise BadRequestError(
-                f"{where}rows of the edge type {type_.name} need the columns from and to, or src and dst; "
+                f"{where}rows of the edge type {type_.name} need the columns "
+                f"{', or '.join(' and '.join(pair) for pair in end_names(type_))}; "
                 f"there are {', '.join(columns)}"
             )
         ends = end_columns
-    columns_of_type = {"id", *type_.properties}
+    columns_of_type = {type_.system_name("id"), *type_.properties}
     unknown = next((column for column in columns if column not in ends and column not in columns_of_type), None)
     if unknown is not None:
         hint = did_you_mean(unknown, columns_of_type)
@@ -223,7 +230,7 @@ class _RowReader:
         """Edges as their properties and their two ends; rows that lack an end are refused."""
         edges = Records(self._type)
         for number, record in zip(records.lines, records.members, strict=True):
-            names = next((pair for pair in ENDS if pair[0] in record or pair[1] in record), ENDS[0])
+            names = next((pair for pair in end_names(self._type) if pair[0] in record or pair[1] in record), ENDS[0])
             if (absent := next((name for name in names if name not in record), None)) is not None:
                 self._reject(Stage.ENVELOPE, number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
                 continue
@@ -238,8 +245,9 @@ class _RowReader:
         return edges
 
     def _plain(self, records: list[Mapping[str, object]]) -> list[Mapping[str, object]]:
-        """The same rows with values as JSON has them. An `id` that is null is none."""
+        """The same rows with values as JSON has them. An id that is null is none."""
         names: set[str] = set().union(*records)
+        identity = self._type.system_name("id")
         changed: dict[str, Sequence[object]] = {}
         for prop in self._type.property_list:
             if prop.name in names:
@@ -247,17 +255,17 @@ class _RowReader:
                 plain = plain_values(prop.type, values)
                 if plain is not values:
                     changed[prop.name] = plain
-        if "id" in names:
-            ids = (plain_value(_ID, record.get("id")) for record in records)
+        if identity in names:
+            ids = (plain_value(_ID, record.get(identity)) for record in records)
             # An integer is the id of the node whose key has that value.
-            changed["id"] = [str(value) if type(value) is int else value for value in ids]
+            changed[identity] = [str(value) if type(value) is int else value for value in ids]
         if not changed:
             return records
         return [
             {
                 name: changed[name][row] if name in changed else value
                 for name, value in record.items()
-                if name != "id" or changed["id"][row] is not None
+                if name != identity or changed[identity][row] is not None
             }
             for row, record in enumerate(records)
         ]

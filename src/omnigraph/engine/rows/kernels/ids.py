@@ -25,7 +25,7 @@ from omnigraph.engine.rows.columns import EPOCH_TYPES, whole_array
 from omnigraph.engine.rows.kernels.coerce import Column, UnfitError, all_match, stored_scalar
 from omnigraph.engine.rows.kernels.source_values import coerce_arrow, plain_value, python_values, reread
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType, TableType
 from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import canonical_text, composite_id, shape_of
 from omnigraph.language.violations import Sentence
@@ -85,10 +85,9 @@ def _as_texts(texts: NDArray[np.uint8]) -> pa.Array:
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(texts))
 
 
-def key_ids(type_: NodeType, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-    """The id of every row of a keyed node type, from its typed key columns. A null member gives a null id."""
-    members = [type_.properties[name] for name in type_.key]
-    texts = [canonical_texts(member.type.scalar, whole_array(rows.column(member.column))) for member in members]
+def key_ids(type_: TableType, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+    """The id of every row of a keyed type, from its typed key columns. A null member gives a null id."""
+    texts = [canonical_texts(scalar, whole_array(rows.column(column))) for column, scalar in type_.key_columns]
     if len(texts) == 1:
         return texts[0]
     if any(pc.any(pc.match_substring_regex(text, _NEEDS_ESCAPING)).as_py() for text in texts):

@@ -33,7 +33,7 @@ from omnigraph.engine.rows.kernels.ndjson import Block, PlainEdge, PlainNode
 from omnigraph.engine.rows.kernels.source_values import coerce_arrow
 from omnigraph.engine.rows.kernels.typed_rows import LostValues, RejectedRow, Stage, TypedRows, forbidden_values
 from omnigraph.errors import BadRequestError, ConstraintRule
-from omnigraph.language.catalog import Catalog, EdgeType, NodeType, Property, TableType
+from omnigraph.language.catalog import Catalog, EdgeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import shape_of
@@ -42,13 +42,14 @@ from omnigraph.language.violations import Sentence, quote
 _LANCE_NAMES = ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version")
 RESERVED_NAMES: Final = frozenset({"_tombstone", *_LANCE_NAMES})
 
-_NODE_MEMBERS: Final = frozenset({"type", "data"})
-_EDGE_MEMBERS: Final = frozenset({"edge", "from", "to", "data"})
+_NODE_MEMBERS: Final = frozenset({"type", "id", "data"})
+_EDGE_MEMBERS: Final = frozenset({"edge", "id", "from", "to", "data"})
 
 
 @dataclass(slots=True)
 class Records:
-    """Records of one type in input order. Nodes have no endpoints; those of edges are ids."""
+    """Records of one type in input order. Nodes have no endpoints; those of edges are ids. The id of a record is among
+    its members, as `system_name` calls it."""
 
     type: TableType
     lines: list[int] = field(default_factory=list)
@@ -119,7 +120,7 @@ class EnvelopeReader:
         if isinstance(name, str):
             if name not in nodes:
                 raise self._unknown("node", name)
-            nodes[name].add(at, self._members(value))
+            nodes[name].add(at, self._members(value, nodes[name].type))
             return
         name = value.get("edge")
         if not isinstance(name, str):
@@ -131,7 +132,8 @@ class EnvelopeReader:
             if end not in value:
                 raise EnvelopeError(Sentence.NO_NODE_ID, name=end, shape="nothing")
         source, target = self._ends[edge.name]
-        edges[edge.name].add(at, self._members(value), (source.id_of(value["from"]), target.id_of(value["to"])))
+        ends = source.id_of(value["from"]), target.id_of(value["to"])
+        edges[edge.name].add(at, self._members(value, edge), ends)
 
     def _check_members(self, value: dict[str, object]) -> None:
         for name in value:
@@ -152,14 +154,19 @@ class EnvelopeReader:
             self._suggestions[kind, name] = f"; {suggestion}" if suggestion else ""
         return EnvelopeError(Sentence.UNKNOWN_TYPE, kind=kind, name=name, suggestion=self._suggestions[kind, name])
 
-    def _members(self, value: dict[str, object]) -> dict[str, object]:
+    def _members(self, value: dict[str, object], type_: TableType) -> dict[str, object]:
         data = value.get("data")
-        if type(data) is dict:
+        if type(data) is not dict:
+            if self._strict and "data" in value:
+                raise EnvelopeError(Sentence.NO_DATA, shape=shape_of(data))
+            self._lost.dropped += data is not None
+            data = {}
+        if "id" not in value:
             return data
-        if self._strict and "data" in value:
-            raise EnvelopeError(Sentence.NO_DATA, shape=shape_of(data))
-        self._lost.dropped += data is not None
-        return {}
+        identity = type_.system_name("id")
+        if identity in data:
+            raise EnvelopeError(Sentence.TWO_IDS)
+        return {**data, identity: value["id"]}
 
 
 def type_batch(
@@ -171,24 +178,24 @@ def type_batch(
     catalog: Catalog,
     mint: Mint = new_ulids,
 ) -> TypedRows:
-    """Loosely typed Arrow columns by property name (plus `id`, and `from` and `to` for edges) to typed rows.
+    """Loosely typed Arrow columns by property name (plus `id`, or `@id`, and `from` and `to` for edges) to typed rows.
 
     Columns that are absent are null; a column the type does not know is a BadRequestError. `lines` number the rows
     in reports, and `catalog` tells the keys at the ends of an edge. Every row that is left is valid by itself.
     """
     checked = _CheckedRows(type_, lines, rejected)
     ends = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else ()
-    names = dict.fromkeys(batch.schema.names)
+    names, identity = dict.fromkeys(batch.schema.names), type_.system_name("id")
     for name in names:
-        if name not in type_.properties and name not in ("id", *(end.name for end in ends)):
+        if name not in type_.properties and name not in (identity, *(end.name for end in ends)):
             raise BadRequestError(f"{type_.type_key}: {_unknown_field(type_, name)[1]}")
-    explicit = _id_column(batch, type_) if "id" in names else None
+    explicit = _id_column(batch.column(identity), type_) if identity in names else None
     endpoints = [_endpoint_column(batch, end, checked) for end in ends]
     columns = [
         checked.column(prop, coerce_arrow(prop.type, batch.column(prop.name)) if prop.name in names else None)
         for prop in type_.property_list
     ]
-    ids = RecordTyper(type_, rejected, mint=mint).ids(columns, explicit, checked)
+    ids = RecordTyper(type_, rejected, mint=mint).ids([*endpoints, *columns], explicit, checked)
     rows = pa.table([ids, *endpoints, *columns], schema=rows_schema(type_))
     for violation in forbidden_values(type_, rows):
         if violation.row not in checked.rejected_rows:
@@ -212,14 +219,14 @@ def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedR
     return column.array
 
 
-def _id_column(batch: pa.RecordBatch, type_: TableType) -> pa.Array:
+def _id_column(ids: pa.Array | pa.ChunkedArray, type_: TableType) -> pa.Array:
     """Explicit ids as texts. An integer is the id of the node whose key has that value."""
-    ids = batch.column("id")
     column = coerce_arrow(PropertyType(Scalar.STRING), ids)
     if not column.unfit:
         return column.array
     if not pa.types.is_integer(ids.type):
-        raise BadRequestError(f"{type_.type_key}: column 'id' must hold ids as strings, not {ids.type}")
+        name = type_.system_name("id")
+        raise BadRequestError(f"{type_.type_key}: column '{name}' must hold ids as strings, not {ids.type}")
     return canonical_texts(Scalar.I64, ids)
 
 
@@ -237,13 +244,13 @@ class RecordTyper:
     respelled: dict[str, str] = field(default_factory=dict)
 
     def read(self, block: Records) -> TypedRows:
-        """JSON-like members by property name (plus `id`) as typed rows; bad ones go to `rejected`."""
-        records = block.members
+        """JSON-like members by property name (plus `id`, or `@id`) as typed rows; bad ones go to `rejected`."""
+        records, identity = block.members, self.type_.system_name("id")
         checked = _CheckedRows(self.type_, block.lines, self.rejected)
         names = set().union(*records)
-        if unknown := names - self.type_.properties.keys() - {"id"}:
+        if unknown := names - self.type_.properties.keys() - {identity}:
             self._leave_out(unknown, records, checked)
-        explicit = pa.array(self._explicit_ids(records, checked), pa.string()) if "id" in names else None
+        explicit = pa.array(self._explicit_ids(records, checked), pa.string()) if identity in names else None
         is_uniform = sum(map(len, records)) == len(names) * len(records)
         columns = []
         for prop in self.type_.property_list:
@@ -253,8 +260,8 @@ class RecordTyper:
                 column = coerce(prop.type, values, self.grammar)
                 self.lost.nulled += column.nulled
             columns.append(checked.column(prop, column))
-        ids = self.ids(columns, explicit, checked)
         ends = [pa.array(end, pa.string()) for end in block.endpoints]
+        ids = self.ids([*ends, *columns], explicit, checked)
         return checked.accept(pa.table([ids, *ends, *columns], schema=rows_schema(self.type_)), explicit)
 
     def _leave_out(self, unknown: set[str], records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> None:
@@ -271,10 +278,11 @@ class RecordTyper:
     def _explicit_ids(self, records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> list[str | None]:
         tolerant = self.grammar is Grammar.LENIENT and self.type_.kind == "edge"
         ids: list[str | None] = []
+        identity = self.type_.system_name("id")
         for row, record in enumerate(records):
-            entity_id = record.get("id")
+            entity_id = record.get(identity)
             ids.append(entity_id if isinstance(entity_id, str) else None)
-            if isinstance(entity_id, str) or "id" not in record:
+            if isinstance(entity_id, str) or identity not in record:
                 continue
             if tolerant:
                 self.lost.dropped += entity_id is not None
@@ -283,29 +291,27 @@ class RecordTyper:
         return ids
 
     def ids(self, columns: list[pa.Array], explicit: pa.Array | None, checked: _CheckedRows) -> pa.Array:
-        """Derived from the key where there is one, else the explicit ones, else fresh."""
-        if isinstance(self.type_, NodeType) and self.type_.key:
-            return self._key_ids(self.type_, columns, explicit, checked)
+        """Derived from the key where there is one, else the explicit ones, else fresh. `columns` are all but the id."""
+        if self.type_.key:
+            return self._key_ids(columns, explicit, checked)
         if explicit is None:
             return self.mint(len(checked.lines))
         if not explicit.null_count:
             return explicit
         return pc.replace_with_mask(explicit, explicit.is_null(), self.mint(explicit.null_count))
 
-    def _key_ids(
-        self, type_: NodeType, columns: list[pa.Array], explicit: pa.Array | None, checked: _CheckedRows
-    ) -> pa.Array:
-        typed = pa.table(columns, names=[prop.column for prop in type_.property_list])
-        ids = key_ids(type_, typed)
+    def _key_ids(self, columns: list[pa.Array], explicit: pa.Array | None, checked: _CheckedRows) -> pa.Array:
+        typed = pa.table(columns, names=rows_schema(self.type_).names[1:])
+        ids = key_ids(self.type_, typed)
         if explicit is None:
             return ids
         differs = pc.fill_null(pc.not_equal(explicit, ids), False)
         if pc.any(differs, min_count=0).as_py():
-            members = [type_.properties[name] for name in type_.key]
-            texts = [canonical_texts(m.type.scalar, typed.column(m.column).combine_chunks()) for m in members]
+            members = self.type_.key_columns
+            texts = [canonical_texts(scalar, typed.column(column).combine_chunks()) for column, scalar in members]
             for row in np.flatnonzero(differs.to_numpy(zero_copy_only=False)).tolist():
                 if row not in checked.rejected_rows:
-                    spellings = [(m.type.scalar, text[row].as_py()) for m, text in zip(members, texts, strict=True)]
+                    spellings = [(scalar, text[row].as_py()) for (_, scalar), text in zip(members, texts, strict=True)]
                     self._respell(row, explicit[row].as_py(), ids[row].as_py(), spellings, checked)
         return ids
 
@@ -358,7 +364,7 @@ class _CheckedRows:
         if not self.rejected_rows:
             return TypedRows(self.type, rows, self.lines)
         # An id that was generated for a rejected row names nothing.
-        ids = rows.column("id") if isinstance(self.type, NodeType) and self.type.key else explicit
+        ids = rows.column("id") if self.type.key else explicit
         for row, stage, name, rule, reason in self._found:
             entity_id = None if ids is None else ids[row].as_py()
             line = self.lines[row].as_py()
@@ -375,7 +381,7 @@ def missing_value(type_: TableType, prop: Property) -> Sentence:
         return Sentence.NO_VECTOR
     if prop.type.is_blob:
         return Sentence.NO_BLOB
-    return Sentence.NO_KEY if isinstance(type_, NodeType) and prop.name in type_.key else Sentence.NO_VALUE
+    return Sentence.NO_KEY if prop.name in type_.key else Sentence.NO_VALUE
 
 
 def _unknown_field(type_: TableType, name: str) -> tuple[ConstraintRule, str]:

@@ -103,6 +103,21 @@ class TypedRows:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
+    def last_of_each(self) -> TypedRows:
+        """One row per id, the last one, in their order."""
+        ids = self.rows.column("id")
+        if pc.count_distinct(ids).as_py() == len(ids):
+            return self
+        numbered = pa.table({"id": ids, "row": pa.array(range(len(ids)), pa.int64())})
+        last = numbered.group_by("id").aggregate([("row", "max")]).column("row_max").combine_chunks().sort()
+        return self.take(last)
+
+    def take(self, rows: pa.Array) -> TypedRows:
+        return TypedRows(self.type, self.rows.take(rows), self.lines.take(rows))
+
+    def slice(self, start: int, count: int) -> TypedRows:
+        return TypedRows(self.type, self.rows.slice(start, count), self.lines.slice(start, count))
+
     def without(self, lines: Iterable[int]) -> TypedRows:
         """The rows that stand on none of these lines."""
         dropped = np.fromiter(set(lines), np.int64)

@@ -1,246 +1,222 @@
-"""Types of the `match` block: bindings, traversals, filters and negations, read top to bottom.
+"""Types of the clauses of `match` and of blocks: bindings, pins, filters, `not { … }` and `optional { … }`.
 
-The order matters to the checker only: a variable gets its type from the first clause that can give it one.
+Clauses are read top to bottom: a variable gets its type from the first clause that can give it one, and is visible from
+there on. The order matters to the checker only. Bindings of several types and `*` need what later bindings of the same
+block say, so these are looked at first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
-from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.language.catalog import NodeType
 from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
-from omnigraph.language.query.check.expressions import cell_value, check_text_call
-from omnigraph.language.query.check.filters import check_filter
-from omnigraph.language.query.check.scope import UNCODED, Scope
+from omnigraph.language.query.check.assignments import assigned_value
+from omnigraph.language.query.check.blocks import uses_outer_variable
+from omnigraph.language.query.check.comparisons import check_filter
+from omnigraph.language.query.check.expressions import entity_property, node_members, property_of
+from omnigraph.language.query.check.scope import PIN, Scope
+from omnigraph.language.query.check.traversals import check_path, check_traversal
+from omnigraph.language.query.value_types import EntityType, as_nullable, unique_types
+from omnigraph.language.source import TextSpan
+from omnigraph.language.types import PropertyType
 
 
 def check_clauses(scope: Scope, clauses: Sequence[ast.Clause]) -> tuple[resolved.Clause, ...]:
     """Every clause that could be resolved; the scope afterwards holds what they bind."""
-    checked = [_clause(scope, clause) for clause in clauses]
-    _check_late_bindings(scope)
+    scope.clauses = clauses
+    scope.declared = _declared_types(scope, clauses)
+    checked = [_CLAUSES[type(clause)](scope, clause) for clause in clauses]
+    if scope.introduced_inside:
+        _check_late_bindings(scope)
     return tuple(clause for clause in checked if clause is not None)
 
 
-def _clause(scope: Scope, clause: ast.Clause) -> resolved.Clause | None:
-    match clause:
-        case ast.Binding():
-            return _binding(scope, clause)
-        case ast.Traversal():
-            return _traversal(scope, clause)
-        case ast.Filter():
-            return check_filter(scope, clause)
-        case ast.TextClause():
-            matched = check_text_call(scope, clause.call)
-            return None if matched is None else resolved.Filter(matched)
-        case ast.Negation():
-            return _negation(scope, clause)
+def _declared_types(scope: Scope, clauses: Sequence[ast.Clause]) -> dict[str, tuple[NodeType, ...]]:
+    """The types that the bindings of a block leave of each variable, for blocks in which this is not evident."""
+    bindings = [clause for clause in clauses if isinstance(clause, ast.Binding)]
+    selectors = (
+        c.traversal.selector if isinstance(c, ast.Path) else c.selector for c in clauses if isinstance(c, _WALKS)
+    )
+    is_evident = all(len(b.type_names) == 1 and b.type_names[0].text in scope.catalog.nodes for b in bindings) and all(
+        len(selector.edges) == 1 for selector in selectors
+    )
+    if is_evident:
+        return {}
+    declared: dict[str, tuple[NodeType, ...]] = {}
+    for binding in bindings:
+        types = _named_types(scope, binding)
+        before = declared.get(binding.variable.name, types)
+        both = _in_both(before, types)
+        declared[binding.variable.name] = both or before
+    return declared
+
+
+_WALKS: Final = (ast.Traversal, ast.Path)
+
+
+def _in_both(types: Sequence[NodeType], others: Sequence[NodeType]) -> tuple[NodeType, ...]:
+    names = {type_.name for type_ in others}
+    return tuple(type_ for type_ in types if type_.name in names)
+
+
+# ---- bindings -------------------------------------------------------------------------------------------
+
+
+def _named_types(scope: Scope, binding: ast.Binding) -> tuple[NodeType, ...]:
+    """The node types that a binding names: an interface stands for those that implement it, `*` for all."""
+    nodes = scope.catalog.nodes
+    if not binding.type_names:
+        return tuple(nodes.values())
+    if len(binding.type_names) == 1 and (node := nodes.get(binding.type_names[0].text)) is not None:
+        return (node,)
+    types: list[NodeType] = []
+    for name in binding.type_names:
+        node = nodes.get(name.text)
+        types += [node] if node is not None else (each for each in nodes.values() if name.text in each.implements)
+    return unique_types(types)
+
+
+def _report_unknown_types(scope: Scope, binding: ast.Binding) -> bool:
+    """T1 for every name that is neither a node type nor an interface of one; whether there was one."""
+    catalog, is_unknown = scope.catalog, False
+    for name in binding.type_names:
+        if name.text in catalog.nodes:
+            continue
+        help = None
+        if name.text in catalog.interfaces:
+            if any(name.text in node.implements for node in catalog.nodes.values()):
+                continue
+            message = f"interface '{name.text}' is implemented by no node type"
+            help = f"add `implements {name.text}` to a node type"
+        elif name.text in catalog.edges:
+            message = f"unknown node type '{name.text}': it is an edge type"
+            help = f"write a traversal: $a {name.text[:1].lower()}{name.text[1:]} $b"
+        else:
+            message = f"unknown node type '{name.text}'"
+        is_unknown = True
+        names = () if help else (*catalog.nodes, *catalog.interfaces)
+        scope.report("T1", message, name.at, near=name.text, among=names, help=help)
+    return is_unknown
 
 
 def _binding(scope: Scope, binding: ast.Binding) -> resolved.Binding | None:
     name = binding.variable.name
-    node = scope.catalog.nodes.get(binding.type_name.text)
-    if node is None:
-        wanted, why = binding.type_name.text, ""
-        if wanted in scope.catalog.interfaces:
-            why = ": it is an interface, and interfaces can't be queried"
-        elif wanted in scope.catalog.edges:
-            why = ": it is an edge type"
-        message = f"unknown node type '{wanted}'{why}"
-        scope.report("T1", message, binding.type_name.at, near=wanted, among=scope.catalog.nodes)
-        if not scope.binds(name):
+    types = _named_types(scope, binding)
+    is_evident = len(types) == len(binding.type_names) == 1
+    if not is_evident and (_report_unknown_types(scope, binding) or not types):
+        if not binding.type_names:
+            scope.report("T1", "the schema has no node types", binding.at, help="add a node type to the schema")
+        if name not in scope.variables:
             scope.broken.add(name)
         return None
-    if not _bind_node(scope, binding.variable, node):
+    bound = _bind_node(scope, binding.variable, types)
+    if bound is None:
         return None
-    pins = (_pin(scope, node, name, pin) for pin in binding.pins)
-    return resolved.Binding(name, node, tuple(pin for pin in pins if pin is not None))
+    slot = scope.slot(binding.variable)
+    members = _in_both(node_members(bound), types)
+    pins = (_pin(scope, slot, bound, members, pin) for pin in binding.pins)
+    return resolved.Binding(slot, types, tuple(pin for pin in pins if pin is not None))
 
 
-def _bind_node(scope: Scope, variable: ast.Variable, node: NodeType) -> bool:
+def _bind_node(scope: Scope, variable: ast.Variable, types: tuple[NodeType, ...]) -> EntityType | None:
+    """The type of the variable, narrowed to these types, or None after a finding."""
     name = variable.name
     if variable.is_anonymous:
-        scope.report(UNCODED, "'$_' never binds and can't be given a type; name the variable", variable.at)
-        return False
-    if name in scope.edges:
-        scope.report("T23", f"'${name}' already names an edge and can't be a node as well", variable.at)
-        return False
-    bound = scope.nodes.get(name)
-    if bound is not None and bound.name != node.name:
-        message = f"variable '${name}' is already bound to another type: {bound.name}, not {node.name}"
-        scope.report(UNCODED, message, variable.at)
-        return False
-    scope.nodes[name] = node
-    scope.broken.discard(name)
-    return True
+        scope.report("T100", "'$_' never binds and can't be given a type", variable.at, help="name the variable")
+        return None
+    bound = scope.variables.get(name)
+    if bound is None:
+        if not scope.may_declare(variable):
+            scope.broken.add(name)
+            return None
+        declared = scope.declared.get(name)
+        bound = EntityType(types if declared is None else _in_both(declared, types) or types)
+        scope.bind(name, bound)
+        return bound
+    scope.mentioned.add(name)
+    if not isinstance(bound, EntityType):
+        message = f"'${name}' is already bound to a value of type {bound} and can't be a node as well"
+        scope.report("T50", message, variable.at, help="choose another name")
+        return None
+    if bound.is_edge:
+        message = f"'${name}' already names an edge and can't be a node as well"
+        scope.report("T23", message, variable.at, help="choose another name")
+        return None
+    left = [member for member in scope.members(name, bound) if isinstance(member, NodeType)]
+    narrowed = _in_both(left, types)
+    if not narrowed:
+        message = f"variable '${name}' is already bound to another type: {_list_types(left)}, not {_list_types(types)}"
+        scope.report("T50", message, variable.at, help="choose another name, or bind it before the traversal")
+        return None
+    if len(narrowed) < len(bound.members):
+        scope.allowed[name] = narrowed
+    return bound
 
 
-def _pin(scope: Scope, node: NodeType, variable: str, pin: ast.Pin) -> ir.Compare | None:
-    prop = scope.property_of(node, pin.property, "T2")
-    if prop is None:
-        return None
-    if prop.type.is_blob:
-        scope.report("T3", f"property '{node.name}.{prop.name}' is a Blob and can't be matched", pin.property.at)
-        return None
-    if prop.type.list and isinstance(pin.value, ast.ListLiteral):
-        message = f"list equality is not supported: '{node.name}.{prop.name}' is matched by one of its items"
-        scope.report("T3", message, pin.value.at)
-        return None
-    value = cell_value(scope, node.name, prop, pin.value, expected=prop.type.item, not_a_parameter="T14")
-    if value is None:
-        return None
-    operator = ir.Operator.MEMBER if prop.type.list else ir.Operator.EQUAL
-    return ir.Compare(ir.PropertyValue(variable, node, prop), operator, value)
+def _list_types(types: Sequence[NodeType]) -> str:
+    return " | ".join(type_.name for type_ in types)
 
 
-def _traversal(scope: Scope, traversal: ast.Traversal) -> resolved.Traversal | None:
-    edge = scope.catalog.edge_named(traversal.edge.text)
-    if edge is None:
-        edge_names = [name[:1].lower() + name[1:] for name in scope.catalog.edges]
-        name = traversal.edge.text
-        scope.report("T4", f"unknown edge type '{name}'", traversal.edge.at, near=name, among=edge_names)
-        _break_unbound(scope, traversal)
-        return None
-    bounds_fit = _check_shape(scope, traversal, edge)
-    binding_fits = _check_edge_variable(scope, traversal)
-    endpoints = _check_endpoints(scope, traversal, edge)
-    if traversal.edge_variable is not None and not traversal.edge_variable.is_anonymous:
-        if binding_fits:
-            scope.edges[traversal.edge_variable.name] = edge
-        elif not scope.binds(traversal.edge_variable.name):
-            scope.broken.add(traversal.edge_variable.name)
-    if endpoints is None:
-        _break_unbound(scope, traversal)
-        return None
-    if not (bounds_fit and binding_fits):
-        return None
-    direction, source_type, destination_type = endpoints
-    hops = traversal.hops
-    edge_variable = traversal.edge_variable
-    low, high = (1, 1) if hops is None else (hops.minimum, hops.maximum or hops.minimum)
-    return resolved.Traversal(
-        source=scope.slot(traversal.source),
-        destination=scope.slot(traversal.destination),
-        edge=edge,
-        direction=direction,
-        source_type=source_type,
-        destination_type=destination_type,
-        min_hops=low,
-        # A second hop over different endpoint types has nowhere to start from.
-        max_hops=high if edge.is_symmetric else 1,
-        edge_variable=None if edge_variable is None or edge_variable.is_anonymous else edge_variable.name,
+def _pin(scope: Scope, slot: str, bound: EntityType, members: Sequence[NodeType], pin: ast.Pin) -> ir.Compare | None:
+    """A pin is an equality; on a list it asks for one of the items."""
+    value = entity_property(
+        scope, slot, bound, members, pin.property, codes=("T2", "T6"), at=pin.property.at, lenient=False
     )
-
-
-def _break_unbound(scope: Scope, traversal: ast.Traversal) -> None:
-    variables = [traversal.source, traversal.destination]
-    if traversal.edge_variable is not None:
-        variables.append(traversal.edge_variable)
-    scope.broken.update(v.name for v in variables if not v.is_anonymous and not scope.binds(v.name))
-
-
-def _check_shape(scope: Scope, traversal: ast.Traversal, edge: EdgeType) -> bool:
-    sound = True
-    if traversal.undirected and not edge.is_symmetric:
-        ends = f"{edge.from_type} -> {edge.to_type}"
-        scope.report("T22", f"edge '{edge.name}' is asymmetric ({ends}); use the directional form", traversal.edge.at)
-        sound = False
-    hops = traversal.hops
-    if hops is None:
-        return sound
-    problem = None
-    if hops.minimum < 1:
-        problem = "hop bounds must begin at 1 or more"
-    elif hops.maximum is None:
-        problem = "unbounded traversal is disabled; give an upper bound"
-    elif hops.maximum < hops.minimum:
-        problem = f"hop bounds {{{hops.minimum},{hops.maximum}}} end before they begin"
-    if problem is not None:
-        scope.report("T15", problem, hops.at)
-    return sound and problem is None
-
-
-def _check_edge_variable(scope: Scope, traversal: ast.Traversal) -> bool:
-    variable = traversal.edge_variable
-    sound = True
-    for endpoint in (traversal.source, traversal.destination):
-        if endpoint.name in scope.edges:
-            scope.report("T23", f"'${endpoint.name}' is an edge and can't be an endpoint", endpoint.at)
-            sound = False
-    if variable is None:
-        return sound
-    name = variable.name
-    if traversal.hops is not None:
-        message = f"'${name}' can't name a multi-hop traversal: its result is a path, not one edge"
-    elif variable.is_anonymous:
-        return sound
-    elif name in (traversal.source.name, traversal.destination.name):
-        message = f"edge variable '${name}' and the endpoint variables must be distinct"
-    elif scope.binds(name) or name in scope.parameters:
-        message = f"'${name}' is already in use and can't name an edge as well"
-    else:
-        return sound
-    scope.report("T23", message, variable.at)
-    return False
-
-
-def _check_endpoints(
-    scope: Scope, traversal: ast.Traversal, edge: EdgeType
-) -> tuple[ir.Direction, NodeType, NodeType] | None:
-    """Direction and endpoint types, by whichever end has a type already: the source first, then the destination."""
-    source, destination = traversal.source, traversal.destination
-    if not {source.name, destination.name}.isdisjoint(scope.edges):
+    prop = None if value is None else property_of(value)
+    if value is None or prop is None:
         return None
-    source_type = None if source.is_anonymous else scope.nodes.get(source.name)
-    destination_type = None if destination.is_anonymous else scope.nodes.get(destination.name)
-    if source_type is not None:
-        reversed_ = source_type.name != edge.from_type
-        if reversed_ and source_type.name != edge.to_type:
-            return _wrong_endpoint(scope, source, source_type, (edge.from_type, edge.to_type), edge)
-    elif destination_type is not None:
-        reversed_ = destination_type.name != edge.to_type
-        if reversed_ and destination_type.name != edge.from_type:
-            return _wrong_endpoint(scope, destination, destination_type, (edge.from_type, edge.to_type), edge)
-    else:
-        reversed_ = False
-    start, end = (edge.to_type, edge.from_type) if reversed_ else (edge.from_type, edge.to_type)
-    starts, ends = scope.catalog.nodes[start], scope.catalog.nodes[end]
-    if not source.is_anonymous:
-        scope.nodes[source.name] = starts
-        scope.broken.discard(source.name)
-    if not destination.is_anonymous:
-        bound = scope.nodes.setdefault(destination.name, ends)
-        scope.broken.discard(destination.name)
-        if bound.name != end:
-            return _wrong_endpoint(scope, destination, bound, (end,), edge)
-    if traversal.undirected:
-        return ir.Direction.BOTH, starts, ends
-    return ir.Direction.IN if reversed_ else ir.Direction.OUT, starts, ends
+    owner = members[0].name
+    if prop.type.is_blob:
+        message = f"property '{owner}.{prop.name}' is a Blob and can't be matched"
+        scope.report("T3", message, pin.property.at, help="match another property")
+        return None
+    if prop.type.list and isinstance(ast.bare(pin.value), ast.ListLiteral):
+        message = f"list equality is not supported: '{owner}.{prop.name}' is matched by one of its items"
+        scope.report("T3", message, pin.value.at, help=f"write a filter: $x.{prop.name} = […]")
+        return None
+    assert isinstance(value.type, PropertyType)
+    expected = value.type.item
+    pinned = assigned_value(scope, PIN, owner, prop, pin.value, expected=expected, is_stored=False)
+    if pinned is None:
+        return None
+    return ir.Compare(value, ir.Operator.MEMBER if prop.type.list else ir.Operator.EQUAL, pinned)
 
 
-def _wrong_endpoint(
-    scope: Scope, variable: ast.Variable, bound: NodeType, expected: Iterable[str], edge: EdgeType
-) -> tuple[ir.Direction, NodeType, NodeType] | None:
-    """Report T5; there is never a direction then."""
-    wanted = " or ".join(dict.fromkeys(expected))
-    message = f"variable '${variable.name}' has type {bound.name}, but edge '{edge.name}' expects {wanted} there"
-    scope.report("T5", message, variable.at)
-    return None
+# ---- blocks that are clauses ----------------------------------------------------------------------------
 
 
 def _negation(scope: Scope, negation: ast.Negation) -> resolved.Negation | None:
-    outer = {*scope.variables(), *scope.broken}
     inside = scope.inner()
-    clauses = check_clauses(inside, negation.clauses)
-    introduced = inside.variables().items()
-    scope.introduced_inside += [(name, type_, negation.at) for name, type_ in introduced if name not in outer]
+    clauses = inside.check_clauses(negation.clauses)
+    introduced = ((name, type_) for name, type_ in inside.variables.items() if name not in scope.variables)
+    hidden = inside.slots
+    scope.introduced_inside += [(name, type_, negation.at) for name, type_ in introduced if name not in hidden]
     scope.introduced_inside += inside.introduced_inside
-    mentioned = {name for clause in negation.clauses for name in _mentions(clause)}
-    if mentioned.isdisjoint(outer):
-        message = "a negation block must reference a variable bound outside of it in one of its clauses"
-        scope.report("T9", message, negation.at)
+    if not uses_outer_variable(scope, inside, negation.at, "T9"):
         return None
-    return resolved.Negation(clauses)
+    return resolved.Negation(clauses, inside.bound)
+
+
+def _optional(scope: Scope, optional: ast.Optional) -> resolved.OptionalBlock | None:
+    """What the block adds is nullable from here on. A variable of it that failed is broken outside too."""
+    inside = scope.inner()
+    clauses = inside.check_clauses(optional.clauses)
+    variables = inside.bound
+    introduced = []
+    for name, type_ in inside.variables.items():
+        if name not in scope.variables:
+            if slot := inside.slots.get(name):
+                scope.slots[name] = slot
+            scope.variables[name] = as_nullable(type_)
+            scope.broken.discard(name)
+            introduced.append((inside.slots.get(name, name), as_nullable(type_)))
+    scope.broken |= inside.broken - scope.variables.keys()
+    scope.mentioned |= inside.mentioned
+    scope.introduced_inside += inside.introduced_inside
+    return resolved.OptionalBlock(clauses, variables, tuple(introduced))
 
 
 def _check_late_bindings(scope: Scope) -> None:
@@ -248,41 +224,29 @@ def _check_late_bindings(scope: Scope) -> None:
 
     Clauses mean the same in any order, so it is one variable; it can't be two things, and an edge is named once.
     """
-    unsettled = []
+    unsettled: list[tuple[str, Any, TextSpan]] = []
     for name, inside, at in scope.introduced_inside:
-        outside = scope.nodes.get(name) or scope.edges.get(name)
+        outside = scope.variables.get(name)
         if outside is None:
             unsettled.append((name, inside, at))
-        elif isinstance(inside, EdgeType) or isinstance(outside, EdgeType):
-            scope.report("T23", f"'${name}' names an edge inside a negation or outside of it, not both", at)
-        elif outside.name != inside.name:
-            message = f"variable '${name}' is bound to another type outside: {outside.name}, not {inside.name}"
-            scope.report(UNCODED, message, at)
+        elif not (isinstance(inside, EntityType) and isinstance(outside, EntityType)):
+            message = f"'${name}' is bound inside a negation and outside of it, and not both times to a node"
+            scope.report("T50", message, at, help="choose another name inside")
+        elif inside.is_edge or outside.is_edge:
+            message = f"'${name}' names an edge inside a negation or outside of it, not both"
+            scope.report("T23", message, at, help="choose another name inside")
+        elif outside.type_names != inside.type_names:
+            ours, theirs = _list_types(node_members(outside)), _list_types(node_members(inside))
+            message = f"variable '${name}' is bound to another type outside: {ours}, not {theirs}"
+            scope.report("T50", message, at, help="choose another name inside")
     scope.introduced_inside = unsettled
 
 
-def _mentions(clause: ast.Clause) -> Iterable[str]:
-    """The variables a clause speaks of itself; a nested negation speaks for itself only."""
-    match clause:
-        case ast.Binding():
-            yield clause.variable.name
-        case ast.Traversal():
-            yield clause.source.name
-            yield clause.destination.name
-        case ast.Filter():
-            yield from _expression_variables(clause.left)
-            yield from _expression_variables(clause.right)
-        case ast.TextClause():
-            yield from _expression_variables(clause.call)
-
-
-def _expression_variables(expression: ast.Expression) -> Iterable[str]:
-    match expression:
-        case ast.PropertyAccess():
-            yield expression.variable.name
-        case ast.NearestCall():
-            yield expression.target.variable.name
-            yield from _expression_variables(expression.query)
-        case ast.TextCall() | ast.Bm25Call():
-            yield from _expression_variables(expression.field)
-            yield from _expression_variables(expression.query)
+_CLAUSES: Final[Mapping[type, Callable[[Scope, Any], resolved.Clause | None]]] = {
+    ast.Binding: _binding,
+    ast.Traversal: check_traversal,
+    ast.Path: check_path,
+    ast.Filter: check_filter,
+    ast.Negation: _negation,
+    ast.Optional: _optional,
+}

@@ -1,98 +1,190 @@
-"""Types of mutations: the target, its assignments, what an insert must provide, and the `where` predicate.
+"""Types of mutations: targets, assignments, what an insert must provide, conditions, and statements after a feed.
 
-Statements are independent here; that inserts and deletes can't share a query is not a matter of types.
+Statements are independent here; that inserts and deletes can't share a query is not a matter of types. A plain
+statement has no variables: bare names are of the row that it tests or changes. After a feed, values are made of its
+variables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from omnigraph.language.catalog import EdgeType, Property, TableType
+from omnigraph.language.catalog import EdgeType, NodeType, TableType
 from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
-from omnigraph.language.query.check.expressions import cell_value
-from omnigraph.language.query.check.filters import comparison_operator
-from omnigraph.language.query.check.scope import Scope
-from omnigraph.language.source import TextSpan
+from omnigraph.language.query.check.assignments import END_NAMES, assigned_value, end_property, end_type, meet
+from omnigraph.language.query.check.comparisons import check_condition
+from omnigraph.language.query.check.read import check_feed_chain, no_rows, open_stage
+from omnigraph.language.query.check.scope import FED_VALUE, INSERTED_VALUE, UPDATED_VALUE, WHERE, Place, Scope
+from omnigraph.language.query.value_types import EntityType
+from omnigraph.language.source import Name, TextSpan
 
-_ENDPOINTS = {end.value: end for end in ir.Endpoint}
-_EQUALITY = frozenset({ir.Operator.EQUAL, ir.Operator.NOT_EQUAL})
+_ENDS: Final = {name: field for field, name in END_NAMES.items()}
 
 
 def check_writes(scope: Scope, writes: ast.Writes) -> resolved.Writes:
-    checked = []
+    checked: list[resolved.Write | resolved.ForEachRow] = []
     for statement in writes.statements:
-        plan = _statement(scope, statement)
+        if isinstance(statement, ast.ForEachRow):
+            checked.append(_for_each_row(scope, statement))
+            continue
+        plan = _plain(scope.inner(), statement)
         if plan is not None:
-            assigned_at = () if isinstance(statement, ast.Delete) else tuple(a.at for a in statement.assignments)
-            checked.append(resolved.Write(plan, statement.at, assigned_at))
+            checked.append(_write(plan, statement))
     return resolved.Writes(tuple(checked))
 
 
-def _statement(scope: Scope, statement: ast.Statement) -> ir.WriteStatement | None:
-    name = statement.type_name.text
-    # A node type hides an edge type of the same name.
-    target = scope.catalog.nodes.get(name) or scope.catalog.edge_named(name)
+def _write(
+    plan: ir.InsertNode | ir.InsertEdge | ir.Update | ir.Delete | ir.UpdateVariable | ir.DeleteVariable,
+    statement: ast.RowWrite,
+) -> resolved.Write:
+    assigned = statement.assignments if isinstance(statement, ast.Insert | ast.Update | ast.UpdateVariable) else ()
+    assigned_at = tuple(assignment.at for assignment in assigned)
+    return resolved.Write(plan, statement.at, assigned_at)
+
+
+# ---- plain statements -----------------------------------------------------------------------------------
+
+
+def _plain(
+    scope: Scope, statement: ast.Insert | ast.Update | ast.Delete
+) -> ir.InsertNode | ir.InsertEdge | ir.Update | ir.Delete | None:
+    target = _target(scope, statement.type_name)
     if target is None:
-        type_names = [*scope.catalog.nodes, *scope.catalog.edges]
-        scope.report("T10", f"unknown node/edge type '{name}'", statement.type_name.at, near=name, among=type_names)
         return None
     match statement:
         case ast.Insert():
-            if isinstance(target, EdgeType):
-                return _insert_edge(scope, statement, target)
-            assigned = _assignments(scope, statement.assignments, target)
-            provided = {assignment.property.text for assignment in statement.assignments}
-            complete = _check_required(scope, target, provided, statement.type_name.at)
-            return ir.InsertNode(target, assigned) if assigned is not None and complete else None
+            return _insert(scope, statement, target, INSERTED_VALUE)
         case ast.Update():
-            if isinstance(target, EdgeType):
-                scope.report("T16", f"update of edge type '{target.name}' is not supported", statement.type_name.at)
-                return None
-            assigned = _assignments(scope, statement.assignments, target)
-            where = _where(scope, statement.predicate, target)
-            return None if assigned is None or where is None else ir.UpdateNodes(target, assigned, where)
+            scope.row = target
+            assigned = _updates(scope, statement.assignments, target, UPDATED_VALUE)
+            where = check_condition(scope, statement.condition, WHERE)
+            return None if assigned is None or where is None else ir.Update(target, assigned, where)
         case ast.Delete():
-            where = _where(scope, statement.predicate, target)
-            if where is None:
-                return None
-            if isinstance(target, EdgeType):
-                return ir.DeleteEdges(target, where)
-            return ir.DeleteNodes(target, where, scope.catalog.incident_edges(target.name))
+            scope.row = target
+            where = check_condition(scope, statement.condition, WHERE)
+            return None if where is None else ir.Delete(target, where, _cascades(scope, target))
 
 
-def _insert_edge(scope: Scope, insert: ast.Insert, edge: EdgeType) -> ir.InsertEdge | None:
-    ends: dict[ir.Endpoint, ir.Value] = {}
+def _target(scope: Scope, name: Name) -> TableType | None:
+    """The type of a statement; a node type hides an edge type of the same name."""
+    target = scope.catalog.nodes.get(name.text) or scope.catalog.edge_named(name.text)
+    if target is None:
+        type_names = [*scope.catalog.nodes, *scope.catalog.edges]
+        message = f"unknown node/edge type '{name.text}'"
+        scope.report("T10", message, name.at, near=name.text, among=type_names)
+    return target
+
+
+def _cascades(scope: Scope, target: TableType) -> tuple[EdgeType, ...]:
+    return scope.catalog.incident_edges(target.name) if isinstance(target, NodeType) else ()
+
+
+def _insert(
+    scope: Scope, statement: ast.Insert, target: TableType, place: Place
+) -> ir.InsertNode | ir.InsertEdge | None:
+    must_be_new = statement.mode is ast.InsertMode.NEW
+    keeps_rest = statement.mode is ast.InsertMode.UPSERT
+    has_key = not keeps_rest or _has_key(scope, statement, target)
+    if isinstance(target, EdgeType):
+        return _insert_edge(scope, statement, target, place, must_be_new, keeps_rest) if has_key else None
+    assigned = _assignments(scope, statement.assignments, target, place)
+    provided = {assignment.property.text for assignment in statement.assignments}
+    is_complete = _check_required(scope, target, provided, statement.type_name.at)
+    if assigned is None or not (is_complete and has_key):
+        return None
+    return ir.InsertNode(target, assigned, must_be_new, keeps_rest)
+
+
+def _has_key(scope: Scope, statement: ast.Insert, target: TableType) -> bool:
+    """Whether there is a key by which `upsert` can tell what exists."""
+    if target.key:
+        return True
+    message = f"upsert needs a key, and {target.kind} type '{target.name}' has none"
+    scope.report(
+        "T109", message, statement.type_name.at, help=f"write `insert {target.name} {{ … }}`, which always adds"
+    )
+    return False
+
+
+def _insert_edge(
+    scope: Scope, insert: ast.Insert, edge: EdgeType, place: Place, must_be_new: bool, keeps_rest: bool
+) -> ir.InsertEdge | None:
+    ends: dict[ast.MetaField, ir.Value] = {}
     rest: list[ast.Assignment] = []
     seen: set[str] = set()
-    sound = True
+    is_sound = True
     for assignment in insert.assignments:
         name = assignment.property.text
-        if name not in _ENDPOINTS:
+        field = _ENDS.get(name)
+        if field is None:
             rest.append(assignment)
-            continue
-        if name in seen:
+        elif name in seen:
             _report_duplicate(scope, edge, assignment)
-            sound = False
-            continue
-        seen.add(name)
-        end = _ENDPOINTS[name]
-        value = _cell(scope, edge, _endpoint_property(scope, edge, end, assignment.value), assignment.value)
-        if value is not None:
-            ends[end] = value
-    assigned = _assignments(scope, rest, edge)
-    for end in ir.Endpoint:
-        if end.value not in seen:
-            message = f"insert into edge '{edge.name}' must provide the required endpoint '{end.value}'"
-            scope.report("T12", message, insert.type_name.at)
-    complete = _check_required(scope, edge, {a.property.text for a in rest}, insert.type_name.at)
-    if assigned is None or not complete or not sound or len(ends) < len(ir.Endpoint):
+            is_sound = False
+        else:
+            seen.add(name)
+            value = _end(scope, edge, field, assignment.value, place)
+            if value is not None:
+                ends[field] = value
+    assigned = _assignments(scope, rest, edge, place)
+    for name in _ENDS:
+        if name not in seen:
+            message = f"insert into edge '{edge.name}' must provide the required endpoint '{name}'"
+            scope.report("T12", message, insert.type_name.at, help=f"add `{name}: …`, the id of a node")
+    is_complete = _check_required(scope, edge, {a.property.text for a in rest}, insert.type_name.at)
+    if assigned is None or not (is_complete and is_sound) or len(ends) < len(_ENDS):
         return None
-    return ir.InsertEdge(edge, ends[ir.Endpoint.FROM], ends[ir.Endpoint.TO], assigned)
+    source, target = ends[ast.MetaField.SRC], ends[ast.MetaField.DST]
+    return ir.InsertEdge(edge, source, target, assigned, must_be_new, keeps_rest)
+
+
+def _end(scope: Scope, edge: EdgeType, field: ast.MetaField, written: ast.Expression, place: Place) -> ir.Value | None:
+    """An end: the id or the key of a node, or, after a feed, a node variable."""
+    variable = ast.bare(written)
+    if isinstance(variable, ast.Variable) and not place.bound and variable.name not in scope.parameters:
+        type_ = scope.variables.get(variable.name)
+        if isinstance(type_, EntityType):
+            return _node_end(scope, edge, field, variable, type_)
+    value = scope.check_at(place, written)
+    if value is None:
+        return None
+    prop = end_property(scope, edge, field, value.type)
+    return meet(scope, edge.name, prop, value, written, prop.type)
+
+
+def _node_end(
+    scope: Scope, edge: EdgeType, field: ast.MetaField, variable: ast.Variable, type_: EntityType
+) -> ir.Value | None:
+    node = end_type(scope, edge, field)
+    owner = _one_type(scope, variable, type_)
+    if owner is None or owner.type_key == node.type_key:
+        return None if owner is None else scope.check(variable)
+    message = f"'${variable.name}' is a {owner.name}, but '{edge.name}.{END_NAMES[field]}' is a {node.name}"
+    scope.report("T5", message, variable.at, help=f"give a variable of type {node.name}, or the id of one")
+    return None
+
+
+# ---- assignments ----------------------------------------------------------------------------------------
+
+
+def _updates(
+    scope: Scope, assignments: Sequence[ast.Assignment], target: TableType, place: Place
+) -> tuple[ir.Assign, ...] | None:
+    """The assignments of an update. The ends and the key of an edge are what it is, and never change."""
+    for assignment in assignments:
+        name = assignment.property.text
+        if isinstance(target, EdgeType) and (name in target.key or (name in _ENDS and name not in target.properties)):
+            what = "a key member" if name in target.key else "an end"
+            message = f"{what} of an edge can't be assigned: '{target.name}.{name}'"
+            scope.report("T109", message, assignment.property.at, help="delete the edge and insert another")
+            return None
+    return _assignments(scope, assignments, target, place)
 
 
 def _assignments(
-    scope: Scope, assignments: Sequence[ast.Assignment], target: TableType
+    scope: Scope, assignments: Sequence[ast.Assignment], target: TableType, place: Place
 ) -> tuple[ir.Assign, ...] | None:
     """All of them, or None when one is at fault."""
     checked: list[ir.Assign] = []
@@ -104,60 +196,94 @@ def _assignments(
             continue
         seen.add(name)
         prop = scope.property_of(target, assignment.property, "T11")
-        value = None if prop is None else _cell(scope, target, prop, assignment.value)
-        if prop is not None and value is not None:
+        if prop is None:
+            continue
+        value = assigned_value(scope, place, target.name, prop, assignment.value, expected=prop.type)
+        if value is not None:
             checked.append(ir.Assign(prop, value))
     return tuple(checked) if len(checked) == len(assignments) else None
 
 
-def _endpoint_property(scope: Scope, edge: EdgeType, end: ir.Endpoint, cell: ast.Cell) -> Property:
-    """An end as a property, for the rules of values: a String, the id of the node, or what the node's key is."""
-    node = scope.catalog.nodes[edge.from_type if end is ir.Endpoint.FROM else edge.to_type]
-    type_ = scope.parameters.get(cell.name) if isinstance(cell, ast.Variable) else None
-    is_text = isinstance(cell, ast.StringLiteral) or (type_ is not None and type_.is_text)
-    key = ir.STRING if is_text or len(node.key) != 1 else node.properties[node.key[0]].type
-    column = "src" if end is ir.Endpoint.FROM else "dst"
-    return Property(name=end.value, id=0, type=key.as_nullable(False), column=column)
-
-
 def _report_duplicate(scope: Scope, target: TableType, assignment: ast.Assignment) -> None:
-    scope.report("T13", f"duplicate assignment of '{target.name}.{assignment.property.text}'", assignment.property.at)
-
-
-def _cell(scope: Scope, target: TableType, prop: Property, cell: ast.Cell) -> ir.Value | None:
-    return cell_value(scope, target.name, prop, cell, expected=prop.type, not_a_parameter="T14")
+    message = f"duplicate assignment of '{target.name}.{assignment.property.text}'"
+    scope.report("T13", message, assignment.property.at, help="keep one of them")
 
 
 def _check_required(scope: Scope, target: TableType, provided: set[str], at: TextSpan) -> bool:
     """T12 for each missing one. A vector may be left out when the text it is made from is there."""
-    complete = True
+    is_complete = True
     for prop in target.properties.values():
         if prop.type.nullable or prop.name in provided or (prop.embed and prop.embed.property in provided):
             continue
         source = f" or its embed source '{prop.embed.property}'" if prop.embed else ""
-        scope.report("T12", f"insert into '{target.name}' must provide non-nullable property '{prop.name}'{source}", at)
-        complete = False
-    return complete
+        message = f"insert into '{target.name}' must provide non-nullable property '{prop.name}'{source}"
+        scope.report("T12", message, at, help=f"add `{prop.name}: …`")
+        is_complete = False
+    return is_complete
 
 
-def _where(scope: Scope, predicate: ast.Predicate, target: TableType) -> ir.Where | None:
-    name = predicate.property.text
-    column: Property | ir.Endpoint
-    if isinstance(target, EdgeType) and name in _ENDPOINTS:
-        column = _ENDPOINTS[name]
-        prop = _endpoint_property(scope, target, column, predicate.value)
-        if not prop.type.is_text and comparison_operator(predicate.operator) not in _EQUALITY:
-            message = f"'{target.name}.{name}' is the id of a node and has no order; compare it with = or !="
-            scope.report("T7", message, predicate.at)
+# ---- statements after a feed ----------------------------------------------------------------------------
+
+
+def _for_each_row(scope: Scope, written: ast.ForEachRow) -> resolved.ForEachRow:
+    feed = written.feed
+    chain, rows = None, no_rows()
+    if feed.chain is not None:
+        chain, rows = check_feed_chain(scope, feed.chain)
+    stage, unwinds, clauses = open_stage(scope, rows, feed.unwinds, feed.match)
+    resolved_feed = resolved.Feed(chain, dict(rows.variables), unwinds, clauses, stage.bound)
+    statements = []
+    for statement in written.statements:
+        plan = _row_write(stage, statement)
+        if plan is not None:
+            statements.append(_write(plan, statement))
+    return resolved.ForEachRow(resolved_feed, tuple(statements), written.at)
+
+
+def _row_write(
+    scope: Scope, statement: ast.RowWrite
+) -> ir.InsertNode | ir.InsertEdge | ir.UpdateVariable | ir.DeleteVariable | None:
+    match statement:
+        case ast.Insert():
+            target = _target(scope, statement.type_name)
+            return None if target is None else _insert(scope, statement, target, FED_VALUE)
+        case ast.Update() | ast.Delete():
+            verb = "update" if isinstance(statement, ast.Update) else "delete"
+            message = f"`{verb} {statement.type_name.text} … where` can't follow a feed"
+            help = f"match what it is about, and write `{verb} $x`; or write the statement first"
+            scope.report("T109", message, statement.type_name.at, help=help)
             return None
-    else:
-        target_property = scope.property_of(target, predicate.property, "T11")
-        if target_property is None:
-            return None
-        column = prop = target_property
-    if prop.type.is_blob:
-        message = f"blob property '{target.name}.{name}' can't stand in a WHERE predicate"
-        scope.report("T11", message, predicate.property.at)
+        case ast.UpdateVariable():
+            owner = _written_type(scope, statement.variable)
+            if owner is None:
+                return None
+            assigned = _updates(scope, statement.assignments, owner, FED_VALUE)
+            return None if assigned is None else ir.UpdateVariable(scope.slot(statement.variable), owner, assigned)
+        case ast.DeleteVariable():
+            owner = _written_type(scope, statement.variable)
+            if owner is None:
+                return None
+            return ir.DeleteVariable(scope.slot(statement.variable), owner, _cascades(scope, owner))
+
+
+def _written_type(scope: Scope, variable: ast.Variable) -> TableType | None:
+    """The type of what a statement changes: one node or edge of one type."""
+    type_ = scope.variables.get(variable.name)
+    if type_ is None and variable.name not in scope.parameters:
+        scope.report_unbound(variable, "T6", parameters=False)
         return None
-    value = _cell(scope, target, prop, predicate.value)
-    return None if value is None else ir.Where(column, comparison_operator(predicate.operator), value)
+    if not isinstance(type_, EntityType):
+        kind = scope.parameters.get(variable.name) if type_ is None else type_
+        message = f"'${variable.name}' is a value of type {kind} and no node or edge"
+        scope.report("T113", message, variable.at, help="match the node or edge, and name its variable")
+        return None
+    return _one_type(scope, variable, type_)
+
+
+def _one_type(scope: Scope, variable: ast.Variable, type_: EntityType) -> TableType | None:
+    members = scope.members(variable.name, type_)
+    if len(members) == 1:
+        return members[0]
+    message = f"'${variable.name}' has several types: {' | '.join(member.name for member in members)}"
+    scope.report("T113", message, variable.at, help=f"narrow it where it is bound: ${variable.name}: Type")
+    return None

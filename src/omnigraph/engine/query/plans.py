@@ -1,0 +1,295 @@
+"""Questions about a plan that need no row: what its operators read, and which of them take their rows one by one.
+
+`run` asks before it runs an operator, `read` before it runs a plan. Nothing here is executed, and everything is a loop:
+a plan is as deep as a query is long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from omnigraph.engine.query.bindings import output_variable
+from omnigraph.language.catalog import Property, TableType
+from omnigraph.language.query import ir
+from omnigraph.language.query.syntax import AggregateFunction, MetaField
+from omnigraph.language.query.value_types import EntityType, ValueType, is_scalar
+
+Needed: TypeAlias = frozenset[str]
+"""The variables that have to be bound in the rows of an operator."""
+
+Join: TypeAlias = ir.AntiJoin | ir.SemiJoin | ir.BlockJoin | ir.OptionalJoin
+"""What runs an inner plan for its outer rows."""
+
+
+def reads(values: Iterable[ir.Value]) -> Needed:
+    """The variables that values depend on; the columns of an aggregate are variables too."""
+    names: set[str] = set()
+    for value in values:
+        names.update(ir.variables_of(value))
+        names.update(output_variable(part.index) for part in ir.walk(value) if isinstance(part, ir.OutputValue))
+    return frozenset(names)
+
+
+def object_properties(type_: TableType) -> tuple[Property, ...]:
+    """The properties of a type that an entity shows where it is returned."""
+    return tuple(prop for prop in type_.property_list if not (prop.type.is_blob or prop.type.is_vector))
+
+
+def _parts(part: object) -> Iterator[Struct]:
+    """A part of a plan and all that it is made of, each once."""
+    seen: set[int] = set()
+    waiting = [part]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, tuple):
+            waiting += reversed(part)
+        elif isinstance(part, Struct) and type(part).__module__.startswith(ir.__name__) and id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
+
+
+def property_values(part: object) -> Iterator[ir.PropertyValue]:
+    """Every property that a plan names, anywhere: in values, predicates, rankings, sort keys."""
+    return (value for value in _parts(part) if isinstance(value, ir.PropertyValue))
+
+
+def values_in(plan: ir.ReadOperator) -> Iterator[ir.Value]:
+    """Every stored value that some operator reads, for a scan that reads it along. What a ranking measures is not
+    among them: it reads its nodes itself."""
+    parts = list(_parts(plan))
+    ranked = {id(part.field) for part in parts if isinstance(part, ir.NearestRank | ir.Bm25Rank)}
+    for part in parts:
+        if isinstance(part, ir.PropertyValue | ir.MetaValue) and id(part) not in ranked:
+            yield part
+        elif isinstance(part, ir.Column) and isinstance(part.value, ir.EntityValue):
+            yield from _object_values(part.value)
+
+
+def _object_values(entity: ir.EntityValue) -> Iterator[ir.Value]:
+    """What an entity shows where it is returned."""
+    fields = (MetaField.ID, MetaField.SRC, MetaField.DST) if entity.type.is_edge else (MetaField.ID,)
+    yield from (ir.MetaValue(entity.variable, entity.type.members, field) for field in fields)
+    if len(entity.type.members) == 1:
+        owner = entity.type.members[0]
+        yield from (ir.PropertyValue(entity.variable, owner, prop) for prop in object_properties(owner))
+
+
+class Step(NamedTuple):
+    """An operator on the way down a plan: what has to be bound in its rows, whether they are only counted, and how many
+    of the first ones are enough."""
+
+    operator: ir.ReadOperator
+    needed: Needed
+    counts_only: bool = False
+    limit: int | None = None
+
+
+def row_wise_input(step: Step) -> Step | None:
+    """The input whose rows an operator extends, keeps or drops one by one; None for one that does something else."""
+    plan, needed = step.operator, step.needed
+    match plan:
+        case ir.Expand():
+            below = (needed | reads(plan.predicates)) - {plan.edge_variable, plan.destination}
+            below |= {plan.source, plan.destination} if plan.closing else {plan.source}
+        case ir.ExpandWalk() | ir.PathExpand():
+            below = _below_walk(plan, needed)
+        case ir.Filter():
+            below = needed | reads(plan.predicates)
+            if equality_of(plan) is not None:
+                assert isinstance(plan.input, ir.CrossJoin)
+                return Step(plan.input.left, below, step.counts_only)
+        case ir.CrossJoin():
+            return Step(plan.left, needed, step.counts_only)
+        case ir.AntiJoin() | ir.SemiJoin():
+            below = needed.union(plan.correlated)
+        case ir.BlockJoin():
+            below = (needed - {plan.output}).union(plan.correlated)
+        case ir.OptionalJoin():
+            below = (needed - {variable for variable, _ in plan.introduced}).union(plan.correlated)
+        case ir.Unwind():
+            below = (needed - {plan.variable}) | reads([plan.items])
+        case ir.Bind():
+            below = reads(column.value for column in plan.columns if column.variable in needed)
+        case _:
+            return None
+    return Step(plan.input, below, step.counts_only)
+
+
+def _below_walk(plan: ir.ExpandWalk | ir.PathExpand, needed: Needed) -> Needed:
+    each = plan.walk.each
+    own = {plan.walk.destination, plan.path if isinstance(plan, ir.PathExpand) else plan.edge_variable}
+    below = (needed | reads(plan.predicates)) - own
+    if each is not None:
+        below |= reads(each.conditions) - {each.edge, each.node}
+    return below | ({plan.walk.source, plan.walk.destination} if plan.closing else {plan.walk.source})
+
+
+def whole_input(step: Step) -> Step | None:
+    """The input of an operator that needs all of its rows at once; None for a leaf, and for one with several inputs."""
+    plan, needed = step.operator, step.needed
+    match plan:
+        case ir.Rank() if not ranks_scan(plan):
+            return Step(plan.input, needed | {plan.rank.field.variable})
+        case ir.Sort():
+            ties = {tie.variable for tie in plan.tie_break}
+            return Step(plan.input, needed | ties | reads(key.value for key in plan.keys))
+        case ir.Distinct():
+            return Step(plan.input, needed.union(plan.variables))
+        case ir.Aggregate():
+            columns = [c.value for i, c in enumerate(plan.columns) if output_variable(i) in needed]
+            values = [*plan.keys, *(value for value in columns if not counts_rows(value))]
+            return Step(plan.input, reads(values), counts_only=not any(map(shows_order, values)))
+    return None
+
+
+def ranks_scan(plan: ir.ReadOperator) -> bool:
+    """Whether an operator is a ranking that can give more of its nodes as they are asked for."""
+    return isinstance(plan, ir.Rank) and isinstance(plan.input, ir.Scan)
+
+
+def shows_order(value: ir.Value | None) -> bool:
+    """Whether the order of rows shows in an aggregate of them; rows that are only counted may be merged."""
+    return isinstance(value, ir.AggregateValue) and value.function is AggregateFunction.COLLECT
+
+
+def counts_rows(value: ir.Value) -> bool:
+    """`count(*)`, and `count($x)` where every row has an `$x`: no value is needed for them."""
+    if not isinstance(value, ir.AggregateValue) or value.function is not AggregateFunction.COUNT or value.distinct:
+        return False
+    return value.argument is None or (isinstance(value.argument, ir.EntityValue) and not value.argument.type.nullable)
+
+
+def input_below(step: Step) -> Step | None:
+    """The leftmost input of an operator of any kind."""
+    plan, needed = step.operator, step.needed
+    match plan:
+        case ir.Limit():
+            return Step(plan.input, needed)
+        case ir.BestNodes():
+            return Step(plan.input, needed | {plan.variable})
+        case ir.Fuse():
+            return Step(plan.first, needed | {plan.variable})
+        case ir.UnionAll():
+            return Step(plan.inputs[0], needed)
+    return row_wise_input(step) or whole_input(step)
+
+
+def row_wise_leaf(step: Step, stop: Container[int] = (), *, streams: bool = False) -> Step:
+    """The first operator below those that treat rows one by one, or whose id is in `stop`. With `streams`, one that
+    makes its rows bit by bit counts too."""
+    while id(step.operator) not in stop and not (streams and isinstance(step.operator, ir.PathExpand)):
+        if (below := row_wise_input(step)) is None:
+            break
+        step = below
+    return step
+
+
+def shared_operator(plan: ir.Fuse, needed: Needed) -> Step | None:
+    """The uppermost operator that the arms of a fusion have in common, such as an earlier stage, and what both of them
+    need of its rows."""
+    first = {id(step.operator): step for step in _leftmost(Step(plan.first, needed | {plan.variable}))}
+    for step in _leftmost(Step(plan.second, needed | {plan.variable})):
+        if (own := first.get(id(step.operator))) is not None:
+            return Step(step.operator, step.needed | own.needed)
+    return None
+
+
+def _leftmost(step: Step | None) -> Iterator[Step]:
+    while step is not None:
+        yield step
+        step = input_below(step)
+
+
+def entity_of(value: ir.Value) -> tuple[str, EntityType] | None:
+    """The variable and the type of a value that is a bound entity, also of one that is a column of an aggregate."""
+    if isinstance(value, ir.EntityValue):
+        return value.variable, value.type
+    if isinstance(value, ir.OutputValue) and isinstance(value.type, EntityType):
+        return output_variable(value.index), value.type
+    return None
+
+
+def distinct_keys(plan: ir.Distinct) -> list[ir.Value]:
+    """The values of the variables by which rows are distinct."""
+    types: dict[str, ValueType] = {}
+    for step in _leftmost(Step(plan.input, frozenset())):
+        operator = step.operator
+        beside = _operators(operator.right) if isinstance(operator, ir.CrossJoin) else (operator,)
+        for part in beside:
+            for variable, type_ in _binds(part):
+                types.setdefault(variable, type_)
+        if isinstance(operator, ir.Bind):
+            break  # what a stage passes on is all there is
+    return [variable_of(name, types[name]) for name in plan.variables]
+
+
+def _binds(operator: ir.ReadOperator) -> Iterator[tuple[str, ValueType]]:
+    """The variables that an operator itself binds, with their types."""
+    match operator:
+        case ir.Scan():
+            yield operator.variable, EntityType((operator.type,))
+        case ir.TypeUnionScan():
+            yield operator.variable, EntityType(operator.members)
+        case ir.Expand():
+            yield operator.destination, EntityType((operator.destination_type,))
+            if operator.edge_variable is not None:
+                yield operator.edge_variable, EntityType((operator.edge,))
+        case ir.ExpandWalk() | ir.PathExpand():
+            yield operator.walk.destination, EntityType(operator.walk.destination_members)
+            if isinstance(operator, ir.PathExpand):
+                yield operator.path, operator.path_type
+            elif operator.edge_variable is not None:
+                yield operator.edge_variable, EntityType(operator.walk.edge_members)
+        case ir.Unwind():
+            yield operator.variable, operator.type
+        case ir.BlockJoin():
+            yield operator.output, operator.type
+        case ir.OptionalJoin():
+            yield from operator.introduced
+        case ir.Bind():
+            yield from ((column.variable, column.type) for column in operator.columns)
+
+
+def variable_of(name: str, type_: ValueType) -> ir.Value:
+    """What a variable of this type is read as."""
+    return ir.EntityValue(name, type_) if isinstance(type_, EntityType) else ir.VariableValue(name, type_)
+
+
+class Equality(NamedTuple):
+    """A condition above a cross join that makes a value of the left rows equal one of the right rows."""
+
+    join: ir.CrossJoin
+    left: ir.Value
+    right: ir.Value
+
+
+def equality_of(plan: ir.Filter) -> Equality | None:
+    """The equality by which the sides of a cross join below a filter meet, if there is one."""
+    join = plan.input
+    if not isinstance(join, ir.CrossJoin):
+        return None
+    beyond = _bound_in(join.right)
+    for predicate in plan.predicates:
+        if isinstance(predicate, ir.Compare) and predicate.operator is ir.Operator.EQUAL:
+            for left, right in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
+                own, other = reads([left]), reads([right])
+                if own and other and own.isdisjoint(beyond) and other <= beyond and _is_key(left) and _is_key(right):
+                    return Equality(join, left, right)
+    return None
+
+
+def _is_key(value: ir.Value) -> bool:
+    return isinstance(value.type, EntityType) or is_scalar(value.type)
+
+
+def _bound_in(plan: ir.ReadOperator) -> Needed:
+    """The variables that the operators of a side of a cross join bind."""
+    return frozenset(variable for operator in _operators(plan) for variable, _ in _binds(operator))
+
+
+def _operators(plan: ir.ReadOperator) -> Iterator[ir.ReadOperator]:
+    return (operator for operator, _ in ir.plan_levels(plan))

@@ -1,0 +1,1 @@
+"""Values of a plan for bound rows: tests, calculations and functions."""
