@@ -414,7 +414,7 @@ def test_variables_name_the_thing() -> None:
 
 
 PARTICIPLE = re.compile(r"_*([a-z]+ed|told|held|kept|shown|seen|made|taken|bound|sent)")
-NOT_PARTICIPLES = {"embed", "_embed", "reembed", "feed", "directed", "undirected"}
+NOT_PARTICIPLES = {"embed", "_embed", "reembed", "feed", "_feed", "directed", "undirected", "enclosed"}
 """Verbs, and rules of a grammar."""
 
 

@@ -249,7 +249,8 @@ def test_lint_fails_on_a_query_that_does_not_typecheck(write: Write, capsys: Cap
     write("q.gq", "queery")
     assert run(["lint", "--query", "q.gq", "--schema", "s.pg"]) == 1
     assert capsys.readouterr().out.splitlines()[:3] == [
-        "ERROR Q000: parse error: expected 'query' or the end of the file, found 'queery' (line 1, column 1)",
+        "ERROR Q000: parse error: Q001: expected a statement, 'query' or the end of the file, found 'queery' "
+        "(line 1, column 1)",
         "        queery",
         "        ^^^^^^",
     ]

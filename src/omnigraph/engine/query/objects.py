@@ -131,7 +131,7 @@ class Objects:
         self._context.budget.release(self.held)
         self.held = 0
 
-    def located(self, located: Located, value: ir.Value) -> Located:
+    def present(self, located: Located, value: ir.Value) -> Located:
         """Values as a user gets them. Raises `TooManyRowsError` for what takes long or does not fit at a time."""
         if not shows_objects(value.type):
             return located

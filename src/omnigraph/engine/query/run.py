@@ -36,7 +36,7 @@ from omnigraph.engine.query.operators.joins import (
 from omnigraph.engine.query.operators.projection import project, sorted_rows
 from omnigraph.engine.query.operators.ranking import best_nodes, fuse, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import names_one_node, scan, scan_candidates, scan_union
-from omnigraph.engine.query.operators.stages import bind, limited, no_rows, rows_to_find, unwind
+from omnigraph.engine.query.operators.stages import bind, no_rows, rows_to_find, take_limit, unwind
 from omnigraph.engine.query.operators.walks import expand_walk, path_expand
 from omnigraph.engine.query.plans import (
     Equality,
@@ -243,7 +243,7 @@ class _Run:
         """The rows that a limit, or the best nodes, take of some pieces. No more are asked for than that takes."""
         plan, context = step.operator, self._context
         if isinstance(plan, ir.Limit):
-            return limited(plan, pieces, step.needed, context)
+            return take_limit(plan, pieces, step.needed, context)
         assert isinstance(plan, ir.BestNodes)
         count, parts = rows_to_find(plan, context), [no_rows(step.needed | {plan.variable})]
         # A piece holds whole nodes, so the last of them has all its rows.
@@ -292,11 +292,11 @@ class _Run:
             return filter_rows(rows, plan.predicates, context)
         needed = step.needed | reads(plan.predicates)
         left = rows.only(needed)
-        right = self._keyed(equality, left, needed, counts_only=step.counts_only)
+        right = self._find_by_key(equality, left, needed, counts_only=step.counts_only)
         pairs = equal_pairs(equality.left, equality.right, left, right, context)
         return filter_rows(pairs, plan.predicates, context)
 
-    def _keyed(self, equality: Equality, left: Bindings, needed: Needed, *, counts_only: bool) -> KeyedRows:
+    def _find_by_key(self, equality: Equality, left: Bindings, needed: Needed, *, counts_only: bool) -> KeyedRows:
         """The right side of an equality: those rows of it that have a key of the left one, where these are few."""
         join, context = equality.join, self._context
         keyed = self._right_keys.get(id(join))

@@ -174,8 +174,8 @@ class _Parts:
             self.length = self.starts.pop()
         return freed
 
-    def located(self, positions: Indices) -> Located:
-        """Pieces of rows read the array that was added last; whoever reads several gets them in one."""
+    def locate(self, positions: Indices) -> Located:
+        """Pieces of rows read the array that was added last; a reader of several gets them as one."""
         if len(self.arrays) > 1:
             start = self.starts[-1]
             if not ((positions >= 0) & (positions < start)).any():
@@ -213,13 +213,13 @@ class BoundValues:
         parts.add(array)
         return positions
 
-    def located(self, variable: str, type_: ValueType, positions: Indices) -> Located:
+    def locate(self, variable: str, type_: ValueType, positions: Indices) -> Located:
         """The values at these positions."""
         key = (variable, column_type(type_))
         parts = self._parts.get(key)
         if parts is None or not parts.arrays:
             return Located(pa.nulls(0, key[1]), positions)
-        return parts.located(positions)
+        return parts.locate(positions)
 
     def mark(self) -> Mark:
         """What is bound now."""

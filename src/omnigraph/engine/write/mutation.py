@@ -369,11 +369,11 @@ class _InsertsAndUpdates:
         rows = rows.filter(pa.array(~pending.holds(rows.column("id"))))
         matched = pa.concat_tables([condition.select_pending(pending), pending.mark_stored(rows)])
         if varying:
-            assigned |= self._calculated(update.type, varying, matched, number)
+            assigned |= self._calculate(update.type, varying, matched, number)
         self._assign(pending, matched, assigned, number)
         self._count(update.type, matched.num_rows)
 
-    def _calculated(
+    def _calculate(
         self, type_: TableType, assignments: Sequence[ir.Assign], matched: pa.Table, number: int
     ) -> dict[str, pa.ChunkedArray]:
         """What each of some rows is assigned, calculated from the row as it was before the statement."""

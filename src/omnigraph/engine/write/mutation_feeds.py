@@ -42,6 +42,7 @@ from omnigraph.language.catalog import EdgeType, NodeType, Property, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import MetaField
 from omnigraph.language.violations import Sentence, quote
+from omnigraph.storage.integer_sets import factorize
 from omnigraph.storage.tables.rows import RowIds
 
 _REMEDY: Final = "write from fewer rows at a time, or use the Spark pipeline"
@@ -233,9 +234,10 @@ def refuse_ambiguous(writes: Sequence[FeedWrite]) -> None:
         if not write.is_fresh:
             by_type.setdefault(write.type.type_key, []).append(write)
     for of_type in by_type.values():
-        inserts = [write for write in of_type if isinstance(write, InsertedRows)]
-        _compare_writes([insert for insert in inserts if insert.form.columns is None], in_turn=False)
-        _compare_writes([insert for insert in inserts if insert.form.columns is not None], in_turn=False)
+        if len(of_type) > 1:
+            inserts = [write for write in of_type if isinstance(write, InsertedRows)]
+            _compare_writes([insert for insert in inserts if insert.form.columns is None], in_turn=False)
+            _compare_writes([insert for insert in inserts if insert.form.columns is not None], in_turn=False)
         _compare_writes(of_type, in_turn=True)
 
 
@@ -243,9 +245,7 @@ def _compare_writes(writes: Sequence[FeedWrite], *, in_turn: bool) -> None:
     """Raise where an entity gets two values of a property. `in_turn`: what an earlier statement of the same row gave
     does not count."""
     for column in dict.fromkeys(name for write in writes for name in write.values.column_names):
-        sources = [write for write in writes if column in write.values.column_names]
-        if in_turn or len(sources) > 1:
-            _compare_values(sources, column, in_turn=in_turn)
+        _compare_values([write for write in writes if column in write.values.column_names], column, in_turn=in_turn)
 
 
 def _compare_values(writes: Sequence[FeedWrite], column: str, *, in_turn: bool) -> None:
@@ -259,8 +259,8 @@ def _compare_values(writes: Sequence[FeedWrite], column: str, *, in_turn: bool) 
         is_last = np.ones(len(ids), np.bool_)
         is_last[:-1] = (np.diff(entities[order]) != 0) | (np.diff(feed_rows[order]) != 0)
         places = np.sort(order[is_last])
-    distinct, first, entity = np.unique(entities[places], return_index=True, return_inverse=True)
-    if len(distinct) == len(places):
+    _, first, entity = factorize(entities[places])
+    if len(first) == len(places):
         return
     values = pa.concat_tables([write.values.select([column]) for write in writes]).column(column)
     same = _equal_cells(values.take(pa.array(places)), values.take(pa.array(places[first][entity])))
@@ -293,8 +293,8 @@ def one_of_each(write: FeedWrite) -> FeedWrite:
     if write.is_fresh:
         return write
     entities = write.ids.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    distinct, first = np.unique(entities, return_index=True)
-    return write if len(distinct) == len(entities) else write.take(np.sort(first))
+    first = factorize(entities).first
+    return write if len(first) == len(entities) else write.take(np.sort(first))
 
 
 def _ids_of_ends(edge: EdgeType, end: EndpointIds, values: pa.Array, number: int) -> pa.Array:

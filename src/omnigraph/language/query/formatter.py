@@ -176,7 +176,7 @@ def _call(call: _Call) -> tuple[str, list[_Part]]:
     match call:
         case ast.Call():
             names = ["" if argument.name is None else f"{argument.name.text}: " for argument in call.arguments]
-            return call.function.text, _listed(names, [argument.value for argument in call.arguments])
+            return call.function.text, _in_list(names, [argument.value for argument in call.arguments])
         case ast.ListForm():
             form = [(f"${call.variable.name} in ", call.items, "")]
             form += [] if call.condition is None else [(" where ", call.condition, "")]
@@ -188,18 +188,18 @@ def _call(call: _Call) -> tuple[str, list[_Part]]:
             if call.argument is None:
                 return call.function.value, [("", ast.Alias("*"), "")]
             name, arguments = call.function.value, [call.argument, call.fraction]
-            return name, _listed(["distinct " if call.distinct else "", ""], arguments)
+            return name, _in_list(["distinct " if call.distinct else "", ""], arguments)
         case ast.TextCall():
-            return call.function.value, _listed([], [call.field, call.query, call.max_edits])
+            return call.function.value, _in_list([], [call.field, call.query, call.max_edits])
         case ast.NearestCall():
-            return "nearest", _listed([], [call.target, call.query])
+            return "nearest", _in_list([], [call.target, call.query])
         case ast.Bm25Call():
-            return "bm25", _listed([], [call.field, call.query])
+            return "bm25", _in_list([], [call.field, call.query])
         case ast.RrfCall():
-            return "rrf", _listed([], [call.first, call.second, call.k])
+            return "rrf", _in_list([], [call.first, call.second, call.k])
 
 
-def _listed(names: Sequence[str], arguments: Sequence[ast.Expression | None]) -> list[_Part]:
+def _in_list(names: Sequence[str], arguments: Sequence[ast.Expression | None]) -> list[_Part]:
     """Arguments with what is before each, and commas between them."""
     written = [argument for argument in arguments if argument is not None]
     heads = [*names, *[""] * len(written)]
@@ -307,16 +307,16 @@ class _Expressions(Layout):
             case ast.In():
                 self._comparison(head, expression.item, "in", expression.items, tail, end)
             case ast.Parentheses():
-                self._enclosed(f"{head}(", expression, [("", expression.operand, "")], f"){tail}", end)
+                self._brackets(f"{head}(", expression, [("", expression.operand, "")], f"){tail}", end)
             case ast.ListLiteral() if expression.items:
-                self._enclosed(f"{head}[", expression, _listed([], expression.items), f"]{tail}", end)
+                self._brackets(f"{head}[", expression, _in_list([], expression.items), f"]{tail}", end)
             case ast.Case():
                 self._case(head, expression, tail, end)
             case ast.Negation() | ast.ExistsBlock() | ast.AggregateBlock():
                 self.block(head, expression, tail, end)
             case _ if isinstance(expression, _Call) and _operands(expression):
                 name, parts = _call(expression)
-                self._enclosed(f"{head}{name}(", expression, parts, f"){tail}", end)
+                self._brackets(f"{head}{name}(", expression, parts, f"){tail}", end)
             case _:
                 self.line(text, end)
 
@@ -380,7 +380,7 @@ class _Expressions(Layout):
         else:
             self.expression(f"{head}{spell(left)} {operator} ", right, tail, end)
 
-    def _enclosed(self, head: str, expression: ast.Expression, parts: Sequence[_Part], closing: str, end: int) -> None:
+    def _brackets(self, head: str, expression: ast.Expression, parts: Sequence[_Part], closing: str, end: int) -> None:
         """What is in parentheses or brackets, each part on its line."""
         self.comments_before(expression.at.start)
         self.put(head)

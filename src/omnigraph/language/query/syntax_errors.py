@@ -83,7 +83,7 @@ _UNLISTED = frozenset({"MINUS", "EDGE_VAR", "ANGLE"})
 _LONGEST_TOKEN = 40
 
 
-def _expected(accepted: Set[str]) -> str:
+def _expectation(accepted: Set[str]) -> str:
     rest = accepted - _UNLISTED
     phrases: list[str] = []
     for group, phrase in _GROUPS:
@@ -137,7 +137,7 @@ _NODES = f"nodes are written $p: Person, traversals $a knows $b: {_ANATOMY}"
 _EDGE = "a traversal is written $a knows $b, either way $a <knows> $b, and several hops $a knows{1,3} $b"
 _ALONE = "a statement is a text of its own; in a query, one reads (match, return) or writes (insert, update, delete)"
 _NO_SETTINGS = (
-    "a text changes no settings; limits are those of the request (`QueryOptions` in Python, `limits` over HTTP) "
+    "a text changes no settings; limits are those of the request (`ReadOptions` in Python, `traversal_work` over HTTP) "
     "or of the server (`omnigraph serve --help`)"
 )
 _BOTH = "run each statement as a text of its own, and keep queries in a file without statements"
@@ -217,7 +217,7 @@ def describe_unexpected(
     code, remedy = _statement_problem(at) or (MISFIT, None)
     if remedy is None:
         remedy = next((text for rule in _RULES if (text := rule(at)) is not None), None)
-    return code, f"expected {_expected(accepted)}, found {description}", remedy
+    return code, f"expected {_expectation(accepted)}, found {description}", remedy
 
 
 def _statement_problem(at: _Position) -> tuple[str, str] | None:
@@ -294,7 +294,7 @@ def _foreign(at: _Position) -> str | None:
     return None
 
 
-def _negated(at: _Position) -> str | None:
+def _negation(at: _Position) -> str | None:
     """`not` between operands, at which the word after it or `not` itself does not fit."""
     before, operator = (at.before[:-1], at.word) if at.last == "not" else (at.before, at.next)
     if "not" not in (at.last, at.word) or operator not in ("in", *FOREIGN_OPERATORS):
@@ -354,5 +354,5 @@ def _names(at: _Position) -> str | None:
 
 
 _RULES: tuple[Callable[[_Position], str | None], ...] = (
-    _cypher, _shell, _negated, _capitals, _foreign, _traversal, _braces, _order_of_parts, _names,
+    _cypher, _shell, _negation, _capitals, _foreign, _traversal, _braces, _order_of_parts, _names,
 )  # fmt: skip

@@ -57,7 +57,7 @@ def _integer(token: Lexeme) -> int:
 
 
 def _small_integer(token: Lexeme) -> int:
-    """A number that is no operand, so that no later check looks at it."""
+    """A number that is not an operand, so no later check looks at it."""
     value = _integer(token)
     if value > _INT64_MAX:
         raise MalformedTokenError("integer literal does not fit a signed 64-bit integer", between(token, token))
@@ -117,11 +117,11 @@ class _Operators:
         while (symbol := self._symbol()) is not None:
             self._next += 1
             if symbol.type == "OR":
-                conjunctions.append(_joined(ast.And, tests))
+                conjunctions.append(_join(ast.And, tests))
                 tests = []
             tests.append(self._test())
-        conjunctions.append(_joined(ast.And, tests))
-        return _joined(ast.Or, conjunctions)
+        conjunctions.append(_join(ast.And, tests))
+        return _join(ast.Or, conjunctions)
 
     def _prefixes(self, kind: str) -> list[Lexeme]:
         """The tokens of this kind before an operand."""
@@ -172,7 +172,7 @@ class _Operators:
         return self._chain(self._term, "+-")
 
     def _term(self) -> ast.Expression:
-        return self._chain(self._signed, "*/%")
+        return self._chain(self._sign, "*/%")
 
     def _chain(self, operand: Callable[[], ast.Expression], operators: str) -> ast.Expression:
         left = operand()
@@ -190,7 +190,7 @@ class _Operators:
             left = ast.Arithmetic(left, ast.ArithmeticOperator(symbol), right, at=at)
         return left
 
-    def _signed(self) -> ast.Expression:
+    def _sign(self) -> ast.Expression:
         signs = self._prefixes("MINUS")
         operand: ast.Expression = self._parts[self._next]
         self._next += 1
@@ -201,7 +201,7 @@ class _Operators:
         return operand
 
 
-def _joined(node: type[ast.And] | type[ast.Or], operands: list[ast.Expression]) -> ast.Expression:
+def _join(node: type[ast.And] | type[ast.Or], operands: list[ast.Expression]) -> ast.Expression:
     if len(operands) == 1:
         return operands[0]
     return node(tuple(operands), at=TextSpan(operands[0].at.start, operands[-1].at.end))

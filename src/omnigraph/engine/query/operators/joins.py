@@ -61,7 +61,7 @@ class Assignments:
     of_row: Indices | None
 
     def rows_of(self, column: Indices) -> Indices:
-        """What is told of assignments, told of rows."""
+        """A column of assignments as one of rows."""
         return column if self.of_row is None else column[self.of_row]
 
 
@@ -147,9 +147,9 @@ def with_optional(
     if len(tags) > 1 and not (tags[1:] >= tags[:-1]).all():
         order = np.argsort(tags, kind="stable")
         solutions, tags = solutions.take(order), tags[order]
-    found = np.bincount(tags, minlength=assignments.outer.length)
-    counts = assignments.rows_of(found)
-    starts = assignments.rows_of(np.cumsum(found) - found)
+    matches = np.bincount(tags, minlength=assignments.outer.length)
+    counts = assignments.rows_of(matches)
+    starts = assignments.rows_of(np.cumsum(matches) - matches)
     repeats = np.maximum(counts, 1)
     total = int(repeats.sum())
     inner = solutions.only(solution_variables(plan, frozenset(needed)))

@@ -62,7 +62,7 @@ def project(
 
 def _output(value: ir.Value, rows: Bindings, objects: Objects, context: ReadContext) -> Evaluated:
     evaluated = evaluate(value, rows, context)
-    return objects.located(evaluated, value) if isinstance(evaluated, Located) else evaluated
+    return objects.present(evaluated, value) if isinstance(evaluated, Located) else evaluated
 
 
 def _batches(
@@ -100,7 +100,7 @@ def sorted_rows(plan: ir.Sort, rows: Bindings, limit: int | None, context: ReadC
     def code_paths(tie: ir.TieBreak) -> Key:
         def codes(chosen: Indices) -> Codes:
             context.cancellation.check()
-            paths = context.bound.located(tie.variable, tie.type, rows.rows[tie.variable][chosen])
+            paths = context.bound.locate(tie.variable, tie.type, rows.rows[tie.variable][chosen])
             assert isinstance(tie.type, PathType)
             return _path_codes(paths, tie.type.edges, context)
 

@@ -95,7 +95,7 @@ def filter_text(predicate: ir.Predicate, context: ReadContext) -> str | None:
         if text is None or not budget.takes(text):
             return None
         texts.append(text)
-    return _joined(texts, is_all=True)
+    return _join_texts(texts, is_all=True)
 
 
 def _conjuncts(predicate: ir.Predicate) -> Iterator[ir.Predicate]:
@@ -224,7 +224,7 @@ def _join(
     if len(joined) == 1:
         return joined[0]
     texts = [_listed_text(part) if isinstance(part, _Listed) else part for part in joined]
-    return None if None in texts else _joined([text for text in texts if text is not None], is_all=is_all)
+    return None if None in texts else _join_texts([text for text in texts if text is not None], is_all=is_all)
 
 
 def _one_test(tests: Sequence[_Part]) -> _Part:
@@ -236,7 +236,7 @@ def _one_test(tests: Sequence[_Part]) -> _Part:
     return _Listed(first.column, constants, first.is_one)
 
 
-def _joined(texts: Sequence[str], *, is_all: bool) -> str:
+def _join_texts(texts: Sequence[str], *, is_all: bool) -> str:
     neutral, decisive = (ALWAYS, NEVER) if is_all else (NEVER, ALWAYS)
     texts = [text for text in texts if text != neutral]
     if decisive in texts or not texts:
@@ -278,7 +278,7 @@ def _in_test(test: ir.In, wanted: bool, context: ReadContext) -> _Part | None:
     """A column in a list of constants, or a constant in a list property, whose items are never null."""
     if _is_constant(test.item):
         column = _column(test.items)
-        return None if column is None else _held(column, constant_value(test.item, context), wanted)
+        return None if column is None else _membership(column, constant_value(test.item, context), wanted)
     column = _column(test.item)
     if column is None or not _is_constant(test.items) or not _is_single(column.type):
         return None
@@ -305,7 +305,7 @@ def _comparison(test: ir.Compare, wanted: bool, context: ReadContext) -> _Part |
         is_listed = is_flipped and operator is ir.Operator.MEMBER
         return _Listed(column, _not_null(constant), wanted) if is_listed else None
     if operator is ir.Operator.MEMBER:
-        return _held(column, constant, wanted)
+        return _membership(column, constant, wanted)
     if is_flipped and operator not in _FLIPPED:
         return None
     return _test(column, _FLIPPED[operator] if is_flipped else operator, constant, wanted)
@@ -322,7 +322,7 @@ def _is_single(type_: PropertyType) -> bool:
 # ---- tests of one column --------------------------------------------------------------------------------
 
 
-def _held(column: _Column, constant: Plain | list[Plain], wanted: bool) -> str | None:
+def _membership(column: _Column, constant: Plain | list[Plain], wanted: bool) -> str | None:
     """Whether a list holds a constant."""
     if constant is None:
         return NEVER

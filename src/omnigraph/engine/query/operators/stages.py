@@ -100,7 +100,7 @@ def rows_to_find(plan: ir.Limit | ir.BestNodes | ir.Fuse, context: ReadContext) 
     return None if count is None else count + (row_count(plan.offset, context) or 0)
 
 
-def limited(plan: ir.Limit, pieces: Iterator[Bindings], needed: AbstractSet[str], context: ReadContext) -> Bindings:
+def take_limit(plan: ir.Limit, pieces: Iterator[Bindings], needed: AbstractSet[str], context: ReadContext) -> Bindings:
     """The rows that a limit lets pass. No more pieces are asked for than that takes."""
     missing, skipped = row_count(plan.count, context), row_count(plan.offset, context) or 0
     if missing == 0:

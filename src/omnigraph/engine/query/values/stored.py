@@ -50,7 +50,7 @@ def variable_value(variable: str, type_: ValueType, rows: Bindings, context: Val
     """What a variable is bound to."""
     if isinstance(type_, EntityType):
         return entity(variable, rows)
-    return context.bound.located(variable, type_, rows.rows[variable])
+    return context.bound.locate(variable, type_, rows.rows[variable])
 
 
 def entity(variable: str, rows: Bindings) -> Located:

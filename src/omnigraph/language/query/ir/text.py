@@ -385,7 +385,7 @@ def _stage_operator(
         case Unwind():
             return f"Unwind {value_text(plan.items)} as ${plan.variable}"
         case Bind():
-            return ("Bind " + ", ".join(_bound(column.variable, column.value) for column in plan.columns)).rstrip()
+            return ("Bind " + ", ".join(_binding(column.variable, column.value) for column in plan.columns)).rstrip()
         case Distinct():
             return "Distinct " + _variables(plan.variables)
         case UnionAll():
@@ -459,7 +459,7 @@ def _each(walk: Walk) -> str:
     return f" each ${walk.each.edge} ${walk.each.node} {{ {conditions} }}"
 
 
-def _bound(variable: str, value: Value) -> str:
+def _binding(variable: str, value: Value) -> str:
     text = value_text(value)
     return text if text == f"${variable}" else f"{text} as ${variable}"
 

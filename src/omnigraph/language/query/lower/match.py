@@ -76,7 +76,7 @@ class Match:
         if not optional:
             self._require(clauses)
         else:
-            introduced = {name: type_ for block in optional for name, type_ in self._introduced(block)}
+            introduced = {name: type_ for block in optional for name, type_ in self._new_variables(block)}
             self._types = {**self._types, **introduced}
             ranked = None if rank is None else rank.field.variable
             first, *later = phases(clauses, self.bound, ranked, self._blocks.in_clause)
@@ -218,11 +218,11 @@ class Match:
 
     def _join_optional(self, block: resolved.OptionalBlock) -> None:
         inner, correlated = self._inner(block.clauses, block.variables)
-        introduced = self._introduced(block)
+        introduced = self._new_variables(block)
         self._plan = ir.OptionalJoin(self.plan, inner.plan, correlated, introduced)
         self.bound.update(name for name, _ in introduced)
 
-    def _introduced(self, block: resolved.OptionalBlock) -> tuple[tuple[str, ValueType], ...]:
+    def _new_variables(self, block: resolved.OptionalBlock) -> tuple[tuple[str, ValueType], ...]:
         """What an optional block adds. Within a negation a variable may turn out to be bound outside, further down."""
         return tuple((name, type_) for name, type_ in block.introduced if name not in self.bound)
 

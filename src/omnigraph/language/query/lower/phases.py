@@ -33,7 +33,7 @@ def phases(
         first_mention[ranked] = 0
     for component in _components(required, fixed):
         phase_of |= dict.fromkeys(component.variables, component.phase(phase_of, first_mention))
-    return _settled(required, len(blocks), phase_of, fixed, mentioned)
+    return _settle(required, len(blocks), phase_of, fixed, mentioned)
 
 
 class _Component:
@@ -79,7 +79,7 @@ def _merge(components: dict[str, _Component], left: _Component, right: _Componen
     components.update(dict.fromkeys(right.variables, left))
 
 
-def _settled(
+def _settle(
     clauses: Sequence[resolved.Clause],
     last: int,
     phase_of: dict[str, int],

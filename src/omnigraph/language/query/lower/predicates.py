@@ -126,7 +126,7 @@ def _of_member(predicate: ir.Predicate, position: int, member: NodeType) -> ir.P
         match value:
             case ir.UnionProperty():
                 part = value.parts[position]
-                return value if part is None else _widened(part, value.type)
+                return value if part is None else _widen(part, value.type)
             case ir.MetaValue(field=MetaField.TYPE):
                 return ir.Constant(member.name, STRING)
             case ir.MetaValue():
@@ -143,7 +143,7 @@ def _of_member(predicate: ir.Predicate, position: int, member: NodeType) -> ir.P
     return ir.rebuild(ir.rebuild(predicate, narrow), fill)
 
 
-def _widened(part: ir.PropertyValue, type_: ValueType) -> ir.Value:
+def _widen(part: ir.PropertyValue, type_: ValueType) -> ir.Value:
     """The property of one member as a value of the type that all members have in common. Integers stay as they are:
     everything calculates with them alike."""
     becomes_float = is_number(type_) and isinstance(type_, PropertyType) and type_.scalar in FLOATS
