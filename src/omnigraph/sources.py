@@ -24,7 +24,7 @@ from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.query import declared_type
 from omnigraph.language.query.ir import QueryParameter
 from omnigraph.language.query.params import bind_parameters
-from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.parser import declared_queries, first_word, parse_queries
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import PropertyType
 
@@ -123,7 +123,7 @@ class Queries:
 def queries(source: str | PathLike[str]) -> Queries:
     """The queries of a `.gq` file, by its path; or of a text, which a path never looks like: it has braces.
 
-    Raises `CompileError` for a source that does not parse.
+    Raises `CompileError` for a source that does not parse, or is a statement.
     """
     if isinstance(source, str) and "{" in source:
         return _read(source, None)
@@ -133,7 +133,7 @@ def queries(source: str | PathLike[str]) -> Queries:
 
 
 def _read(text: str, path: str | None) -> Queries:
-    return Queries((_query(query, text) for query in parse_queries(text, path).queries), path)
+    return Queries((_query(query, text) for query in declared_queries(text, path)), path)
 
 
 def _query(query: ast.Query, source: str) -> Query:
@@ -168,7 +168,7 @@ def bind_call(
     if isinstance(source, Query):
         query = source
     elif isinstance(source, str):
-        offered = _read(source, None)
+        offered = _read_call(source)
         if name is None and len(offered) != 1:
             names = ", ".join(each.name for each in offered)
             raise BadRequestError(f"the source holds {len(offered)} queries; name one of: {names}")
@@ -188,6 +188,19 @@ def bind_call(
                 f"give the parameter as params={{'{option}': …}}, and the option by g.branch(…) or g.at(…)"
             )
     return Call(query.source, query.name, query.bind(params, **arguments))
+
+
+def _read_call(text: str) -> Queries:
+    """The queries of a text that is run, which may be a statement that explains one."""
+    file = parse_queries(text)
+    match file.statement:
+        case None:
+            declared = file.queries
+        case ast.Explain(query=query):
+            declared = (query,)
+        case _:
+            raise BadRequestError(f"a `{first_word(text)}` statement stands alone: leave out parameters")
+    return Queries(_query(query, text) for query in declared)
 
 
 _NAME_OF_A_SCHEMA: Final = re.compile(r"[^\n{}]*\.pg\s*")

@@ -35,7 +35,7 @@ from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolic
 from omnigraph.errors import BadRequestError, CompileError, EmbeddingError, OmniGraphError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.compile import compile_queries
-from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.parser import declared_queries
 from omnigraph.policy.explanation import read_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, load_gate
 
@@ -162,7 +162,7 @@ class QueryFiles:
         """A file and the names of its queries; None, with a finding, when it can't be read."""
         try:
             source = read_source(self.directory, file)
-            return source, [query.name.text for query in parse_queries(source.text, source.shown).queries]
+            return source, [query.name.text for query in declared_queries(source.text, source.shown)]
         except UnreadableError as problem:
             self.findings.append(error("query_file_missing", where, str(problem)))
         except CompileError as problem:

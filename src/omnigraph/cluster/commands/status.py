@@ -27,7 +27,7 @@ from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, Omn
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.lint import SchemaSource, lint_queries
 from omnigraph.language.query.formatter import spell_parameter_type
-from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.parser import declared_queries
 from omnigraph.language.query.syntax import Query
 
 
@@ -225,7 +225,7 @@ def validate_queries(
 
 
 def _parse_query(source: str, address: Address) -> Query:
-    declared = parse_queries(source, f"{address.name}.gq").queries
+    declared = declared_queries(source, f"{address.name}.gq")
     query = next((query for query in declared if query.name.text == address.name), None)
     if query is None:
         raise BadRequestError(f"query '{address.name}' not found")

@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from omnigraph.api.governance import DEFAULT_TRAVERSAL_WORK
 from omnigraph.api.queries import OperatorProfile, ReadPoint, StoredQuery
+from omnigraph.api.values import compact_json
 from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.limits import (
     DEFAULT_MEMORY_BYTES,
@@ -27,6 +28,7 @@ from omnigraph.engine.query.operators.pushdown import split_pushdown
 from omnigraph.engine.query.operators.stages import rows_to_find
 from omnigraph.engine.query.plans import property_values
 from omnigraph.engine.query.properties import Properties
+from omnigraph.engine.query.result import OperatorProfile as MeasuredOperator
 from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
 from omnigraph.engine.query.search.embedder import Embedder
@@ -36,9 +38,17 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import PolicyError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
-from omnigraph.language.query.compile import compile_queries, describe_parameters
+from omnigraph.language.query.compile import (
+    CompiledFile,
+    CompiledQuery,
+    compile_queries,
+    compile_text,
+    describe_parameters,
+)
 from omnigraph.language.query.params import BoundValue, Host, bind_parameters
+from omnigraph.language.query.parser import first_word
 from omnigraph.language.query.row_filter import Visibility
+from omnigraph.language.query.value_types import I64, STRING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +85,25 @@ def run_query(
     return stream_query(snapshot, target, invocation, options).collect()
 
 
+_EXPLAIN: Final = "explain"
+_PLAN_COLUMNS: Final = (
+    *(ir.OutputColumn("tree", STRING), ir.OutputColumn("depth", I64)),
+    *(ir.OutputColumn("node", STRING), ir.OutputColumn("detail", STRING)),
+)
+_PLAN_SCHEMA: Final = pa.schema(
+    [("tree", pa.string()), ("depth", pa.int64()), ("node", pa.string()), ("detail", pa.string())]
+)
+
+
 def stream_query(
     snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS
 ) -> QueryStream:
-    """The result as it is made. Problems of the query itself show here, before the first batch."""
+    """The result as it is made. Problems of the query itself show here, before the first batch. The rows of
+    `explain query …` are the plan."""
     plan, context = _prepare(snapshot, invocation, options)
+    if first_word(invocation[0]) == _EXPLAIN:
+        batches, profile = iter([_plan_batch(plan, context)]), MeasuredOperator(_EXPLAIN)
+        return QueryStream(plan.name, target, snapshot.commit_id, _PLAN_COLUMNS, _PLAN_SCHEMA, profile, batches)
     run = ReadRun(plan, context)
     batches = run.batches()
     if options.cancellation is not None and options.returns_at_once:
@@ -97,6 +121,18 @@ def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = 
         lines.append(f"{indent}{ir.operator_text(operator)}")
         lines += (f"{indent}    {detail}" for detail in _details(operator, context))
     return lines
+
+
+def _plan_batch(plan: ir.ReadPlan, context: ReadContext) -> pa.RecordBatch:
+    """A row for each operator, the last one first, with its text and its details as JSON."""
+    rows = []
+    for operator, depth in ir.plan_levels(plan.root):
+        detail: dict[str, Any] = {"text": ir.operator_text(operator)}
+        if notes := list(_details(operator, context)):
+            detail["notes"] = notes
+        node = type(operator).__name__
+        rows.append({"tree": "plan", "depth": depth, "node": node, "detail": compact_json(detail)})
+    return pa.RecordBatch.from_pylist(rows, _PLAN_SCHEMA)
 
 
 def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
@@ -127,7 +163,7 @@ def profile_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = 
 def _prepare(snapshot: Snapshot, invocation: Asked, options: ReadOptions) -> tuple[ir.ReadPlan, ReadContext]:
     source, name, params = invocation
     catalog = options.catalog or snapshot.catalog
-    plan = compile_queries(source, catalog, limits=snapshot.resources.limits.query).query(name).read_plan
+    plan = _find_query(snapshot, source, name, catalog).read_plan
     visibility = snapshot.visibility if snapshot.visibility.is_unrestricted else snapshot.visibility.on(catalog)
     named = () if visibility.is_unrestricted else tuple(property_values(plan.root))
     for value in named:  # sorting by a masked property, or counting where it is set, would reveal it
@@ -140,6 +176,16 @@ def _prepare(snapshot: Snapshot, invocation: Asked, options: ReadOptions) -> tup
         if isinstance(operator, ir.Limit | ir.BestNodes | ir.Fuse):
             rows_to_find(operator, context)  # a negative number is refused before anything is read
     return plan, context
+
+
+def _find_query(snapshot: Snapshot, source: str, name: str | None, catalog: Catalog) -> CompiledQuery:
+    """The query of that name in a text, or the one that `explain` is about."""
+    limits = snapshot.resources.limits.query
+    if first_word(source) != _EXPLAIN:
+        return compile_queries(source, catalog, limits=limits).query(name)
+    explained = compile_text(source, catalog, limits=limits).explained
+    assert explained is not None, "the first word tells a statement"
+    return CompiledFile((explained,)).query(name)
 
 
 def context_of(

@@ -18,15 +18,14 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from omnigraph.api.governance import QueryLimits
-from omnigraph.errors import BadRequestError, CompileError
+from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.query import check_query
 from omnigraph.language.query.lower.read import lower_read
 from omnigraph.language.query.lower.writes import lower_writes
-from omnigraph.language.query.parser import DEFAULT_LIMITS, parse_queries
-from omnigraph.language.query.syntax_errors import SEVERAL_STATEMENTS
+from omnigraph.language.query.parser import DEFAULT_LIMITS, parse_queries, statement_refusal
 from omnigraph.language.query.value_types import (
     EntityType,
     ListType,
@@ -39,7 +38,7 @@ from omnigraph.language.query.value_types import (
     is_scalar,
     item_of,
 )
-from omnigraph.language.source import SourceText, TextSpan, did_you_mean
+from omnigraph.language.source import SourceText, did_you_mean
 from omnigraph.language.types import FLOATS, PropertyType, Scalar
 
 # ---- descriptions ---------------------------------------------------------------------------------------
@@ -403,10 +402,7 @@ def compile_queries(
     """
     compiled = compile_text(text, catalog, path, limits)
     if compiled.is_statement:
-        message = "a statement is not a query: queries are declared as query name() { … }"
-        at = TextSpan(0, len(text))
-        suggestion = "run it by itself: `omnigraph query -e '…'`, for branches also `omnigraph mutate -e '…'`"
-        raise CompileError([SourceText(text, path).diagnostic(SEVERAL_STATEMENTS, message, at, suggestion=suggestion)])
+        raise statement_refusal(text, path)
     return compiled
 
 

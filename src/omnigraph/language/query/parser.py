@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import CompileError, Diagnostic
-from omnigraph.language.query.syntax import Expression, QueryFile
-from omnigraph.language.query.syntax_errors import MISFIT, REFUSED, describe_unexpected
+from omnigraph.language.query.syntax import Expression, Query, QueryFile
+from omnigraph.language.query.syntax_errors import MISFIT, REFUSED, SEVERAL_STATEMENTS, describe_unexpected
 from omnigraph.language.query.tokens import (
     ANGLE,
     EDGE_VARIABLE,
@@ -64,6 +64,23 @@ def parse_queries(text: str, path: str | None = None, limits: QueryLimits = DEFA
         problems = (outcome for outcome in outcomes if isinstance(outcome, Diagnostic))
         raise CompileError(list(islice(problems, MOST_DIAGNOSTICS)) or [whole])
     return cast(QueryFile, whole)
+
+
+def declared_queries(text: str, path: str | None = None) -> tuple[Query, ...]:
+    """The queries of a text that offers them by name. As `parse_queries`, but a statement is refused: it is run and
+    never stored."""
+    file = parse_queries(text, path)
+    if file.statement is not None:
+        raise statement_refusal(text, path)
+    return file.queries
+
+
+def statement_refusal(text: str, path: str | None) -> CompileError:
+    """The error of a statement where queries are declared."""
+    message = "a statement is not a query: queries are declared as query name() { … }"
+    suggestion = "run it by itself: `omnigraph query -e '…'`, for branches also `omnigraph mutate -e '…'`"
+    source, at = SourceText(text, path), TextSpan(0, len(text))
+    return CompileError([source.diagnostic(SEVERAL_STATEMENTS, message, at, suggestion=suggestion)])
 
 
 _FIRST_WORD: Final = re.compile(r"(?:[ \t\r\n]|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+([a-z]++)")
@@ -162,11 +179,11 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText, start: str
         return source.diagnostic(REFUSED, malformed.message, malformed.at)
     except UnexpectedToken:
         before, after = tokens[max(0, position - 4) : position], tokens[position + 1 : position + 5]
-        code, message, suggestion = describe_unexpected(token, before, after, _accepted(tokens[:position], start))
+        code, message, suggestion = describe_unexpected(token, before, after, _acceptable(tokens[:position], start))
         return source.diagnostic(code, message, between(token, token), suggestion=suggestion)
 
 
-def _accepted(tokens: Sequence[Lexeme], start: str) -> set[str]:
+def _acceptable(tokens: Sequence[Lexeme], start: str) -> set[str]:
     """The terminals that fit behind these tokens. The parser that met another one can't tell any more: it may have
     reduced what was before."""
     run = _lark().parse_interactive(start=start)
