@@ -194,6 +194,12 @@ def test_the_format_version_is_that_of_the_storage() -> None:
 def test_version_command(capsys: Capture) -> None:
     assert run(["version"]) == 0
     assert capsys.readouterr().out == f"omnigraph {__version__}\ninternal-schema 6\n"
+    assert run(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "version": __version__,
+        "internal_schema_version": 6,
+        "languages": {"gq": "3.0"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -249,8 +255,10 @@ def test_lint_fails_on_a_query_that_does_not_typecheck(write: Write, capsys: Cap
     write("q.gq", "queery")
     assert run(["lint", "--query", "q.gq", "--schema", "s.pg"]) == 1
     assert capsys.readouterr().out.splitlines()[:3] == [
-        "ERROR Q000: parse error: Q001: expected a statement, 'query' or the end of the file, found 'queery' "
-        "(line 1, column 1)",
+        (
+            "ERROR Q000: parse error: Q001: expected a statement, 'query' or the end of the file, found 'queery' "
+            "(line 1, column 1)"
+        ),
         "        queery",
         "        ^^^^^^",
     ]

@@ -49,6 +49,7 @@ OURS = {
     *("cluster_getEntity", "cluster_diff", "cluster_explain", "cluster_planSchema", "cluster_getCommitSummary"),
     *("cluster_countEntities", "cluster_loadRows"),
     *("cluster_getHistory", "cluster_previewMerge", "cluster_listPipelines", "cluster_profile", "ready", "metrics"),
+    "version",
 }
 """Operations that the contract does not know."""
 
@@ -152,7 +153,7 @@ def test_an_open_server_mentions_no_tokens(opened: dict[str, Any]) -> None:
 def test_a_guarded_server_asks_for_a_token_everywhere_but_for_its_health(guarded: dict[str, Any]) -> None:
     assert guarded["components"]["securitySchemes"] == {"bearer_token": {"type": "http", "scheme": "bearer"}}
     free = {name for name, (_, _, operation) in operations(guarded).items() if "security" not in operation}
-    assert free == {"health", "ready"}
+    assert free == {"health", "version", "ready"}
 
 
 def test_deprecated_operations_say_so(opened: dict[str, Any]) -> None:

@@ -481,6 +481,11 @@ def test_health_and_readiness(server: RunningServer) -> None:
         "version": "0.0.0-test",
         "internal_schema_version": 6,
     }
+    assert server.client.get("/version").json() == {
+        "version": "0.0.0-test",
+        "internal_schema_version": 6,
+        "languages": {"gq": "3.0"},
+    }
     assert server.client.get("/readyz").json() == {"status": "ok", "graphs": 1, "quarantined": 0}
 
 

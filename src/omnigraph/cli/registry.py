@@ -296,7 +296,8 @@ _ROWS: Final = (
                  " into ~/.zshrc after compinit; for fish, `omnigraph completion fish | source` into "
                  "~/.config/fish/config.fish."),
     _row("version", "setup.version", "Print the version and the storage format version", _LOCAL,
-         "omnigraph version"),
+         "omnigraph version", "omnigraph version --json",
+         details="With --json also the versions of the query languages."),
 )
 # fmt: on
 COMMANDS: Final = {row.path: row for row in _ROWS}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -366,6 +366,18 @@ class HealthOutput(Struct, frozen=True, omit_defaults=True):
     version: str
     internal_schema_version: int
     source_version: str | None = None
+
+
+LANGUAGES: Final = {"gq": "3.0"}
+"""The query languages that this version understands, each with its own version."""
+
+
+class VersionOutput(Struct, frozen=True):
+    """The versions of the program, of the storage format that it writes, and of the query languages."""
+
+    version: str
+    internal_schema_version: int
+    languages: dict[str, str]
 
 
 class Readiness(Struct, frozen=True, omit_defaults=True):

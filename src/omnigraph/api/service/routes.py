@@ -15,7 +15,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
 from omnigraph.api.service import http
-from omnigraph.api.service.cluster import GraphList, HealthOutput, Readiness
+from omnigraph.api.service.cluster import GraphList, HealthOutput, Readiness, VersionOutput
 from omnigraph.api.service.pipeline import ServedPipelines
 
 GRAPH_PREFIX: Final = "/graphs/{graph_id}"
@@ -137,6 +137,9 @@ _INVOKE: Final[dict[str, Any]] = {
 
 ROUTES: Final[tuple[Route, ...]] = (
     _service("/healthz", "health", "Whether the process answers").forms(HealthOutput, public=True),
+    _service(
+        "/version", "version", "The versions of the server, of its storage format and of the query languages"
+    ).forms(VersionOutput, public=True),
     _service("/readyz", "ready", "Whether graphs are served, and which are not").forms(Readiness, public=True),
     _service("/metrics", "metrics", "Counters for Prometheus").forms(media=(Media.TEXT,)),
     _service("/openapi.json", "openapi", "This document").forms(public=True, in_document=False),

@@ -84,9 +84,15 @@ def completion(_: Invocation, shell: str) -> None:
 INTERNAL_SCHEMA_VERSION = 6
 
 
-def version(_: Invocation) -> None:
-    print(f"omnigraph {__version__}")
-    print(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
+@json_option
+def version(invocation: Invocation) -> None:
+    if not invocation.json:
+        print(f"omnigraph {__version__}")
+        print(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
+        return
+    from omnigraph.api.service.cluster import LANGUAGES, VersionOutput
+
+    invocation.print(VersionOutput(__version__, INTERNAL_SCHEMA_VERSION, LANGUAGES), ())
 
 
 @json_option

@@ -15,7 +15,7 @@ from omnigraph.api.enums import ChangeDiffRefusalReason, ConflictKind, EntityKin
 from omnigraph.api.history import ChangeBaselineRecord
 from omnigraph.api.load import MutationReceipt
 from omnigraph.api.queries import ReadOutput
-from omnigraph.api.service.cluster import GraphInfo, GraphList, HealthOutput, Readiness
+from omnigraph.api.service.cluster import LANGUAGES, GraphInfo, GraphList, HealthOutput, Readiness, VersionOutput
 from omnigraph.api.service.http import ErrorOutput
 from omnigraph.api.service.routes import (
     COMMIT_HEADER,
@@ -203,6 +203,11 @@ _EXPOSITION = f"{Media.TEXT}; version=0.0.4; charset=utf-8"
 def health(call: Call) -> AnyResponse:
     services = call.services
     return json_response(HealthOutput("ok", services.version, INTERNAL_SCHEMA_VERSION, services.source_version))
+
+
+@handles("version")
+def version(call: Call) -> AnyResponse:
+    return json_response(VersionOutput(call.services.version, INTERNAL_SCHEMA_VERSION, LANGUAGES))
 
 
 @handles("ready")
