@@ -52,7 +52,7 @@ def test_every_tool_says_what_it_takes_and_whether_it_writes(library: omnigraph.
         assert tool.annotations.read_only_hint is (name in READING)
         assert tool.annotations.open_world_hint is False
         assert all(member.get("description") for member in tool.input_schema["properties"].values()), name
-    assert tools["mutate"].input_schema["required"] == ["query", "branch"]
+    assert tools["mutate"].input_schema["required"] == ["query"]
     assert tools["mutate"].annotations.destructive_hint is True
     assert tools["branch_create"].annotations.destructive_hint is False
     assert tools["search"].input_schema["properties"]["mode"]["enum"] == ["hybrid", "keyword", "vector"]
@@ -224,7 +224,7 @@ def test_an_error_of_the_language_shows_the_place_and_what_was_meant(library: om
         ("merge_preview", {"source": "gone"}, "branch 'gone' not found"),
         ("merge_preview", {"source": "main", "resolutions": {"kinds": 1}}, "resolutions must be"),
         ("merge_preview", {"source": "main", "resolutions": {"who": {}}}, "unknown member 'who'"),
-        ("mutate", {"query": ADD}, "missing required field `branch`"),
+        ("mutate", {"query": ADD}, "a mutation needs a branch; make one with branch_create"),
         ("mutate", {"query": ADD, "branch": "  "}, "needs a branch"),
         ("commit_changes", {"commit": "01NOPE"}, "commit '01NOPE'"),
         ("history", {"branch": "gone"}, "branch 'gone' not found"),
@@ -698,7 +698,9 @@ def test_the_examples_of_the_guide_are_queries() -> None:
     catalog = compile_schema(GUIDE_SCHEMA)
     blocks = [block.split("```")[0] for block in GUIDE.split("```gq")[1:]]
     compiled = [query for block in blocks for query in compile_queries(block, catalog).queries]
-    assert [query.name for query in compiled] == ["adults", "about", "add", "move", "grow", "remove"]
+    assert [query.name for query in compiled] == [
+        *("adults", "popular", "about", "add", "set_age", "move", "grow", "remove", "settle"),
+    ]
     for query in compiled:
         assert query.parameters  # resolving them checks the whole query
 

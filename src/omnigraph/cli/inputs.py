@@ -155,10 +155,13 @@ class Parameters:
             return self.values
         from omnigraph.language.query.formatter import spell_parameter_type
         from omnigraph.language.query.parser import parse_queries
+        from omnigraph.language.query.syntax import Explain
 
         chosen = []
         with suppress(CompileError):
-            chosen = [query for query in parse_queries(source).queries if name is None or query.name.text == name]
+            file = parse_queries(source)
+            declared = (file.statement.query,) if isinstance(file.statement, Explain) else file.queries
+            chosen = [query for query in declared if name is None or query.name.text == name]
         parameters = chosen[0].parameters if len(chosen) == 1 else ()
         return self._read({each.name: spell_parameter_type(each).removesuffix("?") for each in parameters})
 
@@ -189,6 +192,14 @@ parameter_options = combine(
         "--param", help="A parameter, read as the type that the query declares", metavar="NAME=VALUE"
     ),
 )
+
+
+def describe_change(receipt: MutationReceipt) -> str:
+    """What a mutation or a statement about branches did."""
+    name, outcome = receipt.branch, receipt.outcome
+    if outcome is None:
+        return f"changed {name} via {receipt.query_name}: {describe_affected(receipt)}"
+    return f"merged into {name}: {outcome.merge}" if outcome.kind == "merged" else f"{outcome.kind} branch {name}"
 
 
 def describe_affected(receipt: MutationReceipt) -> str:

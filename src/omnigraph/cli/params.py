@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -150,6 +150,9 @@ json_option = click.option("--json", "json", is_flag=True, help="Print JSON.")
 branch_option = click.option(
     "--branch", default="main", help="The branch.", metavar="NAME", shell_complete=complete_branch
 )
+write_branch_option = click.option(
+    "--branch", help="Change this branch.  [default: main]", metavar="NAME", shell_complete=complete_branch
+)
 types_option = repeatable_option("--type", "types", help="Only this type", metavar="TYPE")
 limit_option = click.option("--limit", type=click.IntRange(min=1), help="Changes per page.", metavar="N")
 format_option = choice_option("--format", ReadFormat, help="How rows are shown.  [default: table]")
@@ -182,33 +185,41 @@ def read_point(
     branch: str | None = None, snapshot: str | None = None, at_version: int | None = None, at: str | None = None
 ) -> dict[str, Any]:
     """The point that the options name, as the keywords of every method that reads; without options, the head of main.
+    """
+    point = named_point(branch, snapshot, at_version, at)
+    return {**point, "branch": "main"} if branch is None and snapshot is None else point
+
+
+def named_point(
+    branch: str | None = None, snapshot: str | None = None, at_version: int | None = None, at: str | None = None
+) -> dict[str, Any]:
+    """The same with None for the branch that no option names, for texts that may be no query of a state.
 
     They are those of `ReadPoint`, which is not imported here: a command line that is refused must not pay for it.
     """
     at_most_one(("--branch", branch), ("--snapshot", snapshot))
     at_most_one(("--snapshot", snapshot), ("--at-version", at_version), ("--at", at))
-    name = None if snapshot is not None else "main" if branch is None else branch
     try:
         time = None if at is None else datetime.fromisoformat(at.strip())
     except ValueError:
         raise UsageError(f"--at: '{at}' is not a point in time; write 2026-03-01 or 2026-03-01T09:30:00Z") from None
     if time is not None and time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    return {"branch": name, "snapshot": snapshot, "version": at_version, "at": time}
+    return {"branch": branch, "snapshot": snapshot, "version": at_version, "at": time}
 
 
-read_point_options = combine(
-    "point",
-    read_point,
-    branch=click.option(
+_POINT_OPTIONS: Final = {
+    "branch": click.option(
         "--branch", help="Read this branch.  [default: main]", metavar="NAME", shell_complete=complete_branch
     ),
-    snapshot=click.option("--snapshot", help="Read the graph as of this commit.", metavar="COMMIT"),
-    at_version=click.option("--at-version", type=int, help="Read the branch as of this version.", metavar="N"),
-    at=click.option(
+    "snapshot": click.option("--snapshot", help="Read the graph as of this commit.", metavar="COMMIT"),
+    "at_version": click.option("--at-version", type=int, help="Read the branch as of this version.", metavar="N"),
+    "at": click.option(
         "--at", help="Read the branch as of this time, in ISO 8601; UTC if it names no zone.", metavar="TIME"
     ),
-)
+}
+read_point_options = combine("point", read_point, **_POINT_OPTIONS)
+named_point_options = combine("point", named_point, **_POINT_OPTIONS)
 
 
 def _change_scope(kind: tuple[str, ...], types: tuple[str, ...], op: tuple[str, ...]) -> ChangeScope:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, cast
 from omnigraph.api.enums import ReadFormat
 from omnigraph.api.graph import GraphApi
 from omnigraph.api.queries import ReadPoint
-from omnigraph.cli.inputs import describe_affected, json_object, json_or_text, read_source
+from omnigraph.cli.inputs import describe_affected, describe_change, json_object, json_or_text, read_source
 from omnigraph.cli.params import UsageError, read_point
 from omnigraph.cli.printing.output import print_lines, print_text
 from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.query.syntax import Query
+from omnigraph.language.query.parser import declared_queries, first_word, parse_queries
+from omnigraph.language.query.syntax import BranchList, Explain, Query
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.language.source import did_you_mean, structure_of
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _OPEN, _CLOSED = "{([", "})]"
-_BODY = re.compile(r"(match|insert|update|delete)\b")
+_BODY = re.compile(r"(match|unwind|return|insert|upsert|update|delete)\b|\{")
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*(.*)", re.DOTALL)
 
 
@@ -82,7 +82,7 @@ class Statement:
             return True
         if sum(map(structure.count, _OPEN)) > sum(map(structure.count, _CLOSED)):
             return False
-        return "{" in structure if structure.split(None, 1)[0] == "query" else len(self._lines) == 1
+        return "{" in structure if structure.split(None, 1)[0] in ("query", "explain") else len(self._lines) == 1
 
 
 def statements(lines: Iterable[str]) -> Iterator[str]:
@@ -102,8 +102,9 @@ def as_query(text: str) -> str:
 
 KEYWORDS = (
     *("query", "match", "return", "order", "limit", "not", "as", "desc", "asc", "insert", "update", "delete"),
+    *("unwind", "then", "union", "optional", "distinct", "offset", "exists", "upsert", "path", "shortest", "each"),
     *("set", "where", "and", "or", "contains", "starts_with", "nearest", "bm25", "rrf", "search", "fuzzy"),
-    *("count", "sum", "avg", "min", "max", "now", "date", "datetime"),
+    *("count", "sum", "avg", "min", "max", "collect", "case", "when", "else", "end", "now", "date", "datetime"),
 )
 _BOUND = re.compile(r"\$(\w+)\s*:\s*([A-Za-z_]\w*)")
 _INTO = re.compile(r"\b(?:insert|update|delete)\s+([A-Za-z_]\w*)[^}]*$")
@@ -175,6 +176,7 @@ HELP = """\
 match { $p: Person } return { $p.name }      a read; one line, or end it with ; or an empty line
 insert Person { name: "Ada" }                a mutation on the current branch, one commit
 query q($n: String) { … }                    a whole query; it ends with its brace
+branch create work from main                 a statement: branch create, delete, merge and list, explain query
 q n=Ada     or     q {"n": "Ada"}            a query by name: stored by the server, or of a file (:queries FILE)
 
 :branch [NAME | create NAME]   the branches, or go to one
@@ -255,6 +257,9 @@ class Session:
                 raise BadRequestError(f"there is no {name}; {hint or ':help lists the commands'}")
             command(rest.strip())
             return
+        if self._is_statement(statement, "branch"):
+            self._run_branch_statement(statement)
+            return
         query, arguments = self._find_query(statement)
         if query.is_mutation:
             self._mutate(query, arguments)
@@ -268,14 +273,16 @@ class Session:
         """The query that a text asks for, and values for its parameters."""
         source, arguments = as_query(text), {}
         call = _CALL.fullmatch(text.strip())
-        name = None if call is None or call[1] == "query" else call[1]
+        is_whole = call is None or call[1] == "query" or self._is_statement(text, "explain")
+        name = None if call is None or is_whole else call[1]
         if call is not None and name in self.queries:
             query, arguments = self.queries[name], _arguments(call[2])
         elif name is not None and source == text:
             names = f"; :queries FILE takes some: {', '.join(sorted(self.queries)) or 'there are none yet'}"
             raise BadRequestError(f"'{name}' is not a query that can be called{names}")
         else:
-            queries = parse_queries(source).queries
+            file = parse_queries(source)
+            queries = (file.statement.query,) if isinstance(file.statement, Explain) else file.queries
             if len(queries) != 1:
                 raise BadRequestError("one query at a time; :queries FILE takes those of a file")
             query = KnownQuery.of(queries[0], source)
@@ -294,6 +301,17 @@ class Session:
 
         assert isinstance(self.graph, RemoteGraph), "only a server stores queries"
         return self.graph
+
+    def _is_statement(self, text: str, word: str) -> bool:
+        """Whether a text is a statement that begins with this word, and not the call of a query of that name."""
+        return first_word(text) == word and word not in self.queries
+
+    def _run_branch_statement(self, text: str) -> None:
+        """A statement says itself what it is about, so the branch and the point of the session are left out."""
+        if isinstance(parse_queries(text).statement, BranchList):
+            self.printer.show(self.graph.query(text))
+        else:
+            print_lines([describe_change(self.graph.mutate(text, actor=self.actor))])
 
     def _mutate(self, query: KnownQuery, arguments: dict[str, Any]) -> None:
         if not self.point.is_head:
@@ -369,8 +387,8 @@ class Session:
     def take_queries(self, path: Path) -> None:
         """Let the queries of a file be called by name."""
         source = read_source(path)
-        queries = parse_queries(source, str(path)).queries
-        self.queries |= {query.name.text: KnownQuery.of(query, source) for query in queries}
+        declared = declared_queries(source, str(path))
+        self.queries |= {query.name.text: KnownQuery.of(query, source) for query in declared}
 
     def take_stored_queries(self) -> None:
         """Let the queries that a server has stored be called by name."""

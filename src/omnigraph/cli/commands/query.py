@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False, help="The query in the source, or a stored one.")
 @inputs.query_options
 @inputs.parameter_options
-@params.read_point_options
+@params.named_point_options
 @params.format_option
 @params.json_option
 @click.option("--explain", is_flag=True, help="Show the plan; run nothing.")
@@ -85,7 +85,7 @@ def query(
 @click.argument("name", required=False, help="The mutation in the source, or a stored one.")
 @inputs.query_options
 @inputs.parameter_options
-@params.branch_option
+@params.write_branch_option
 @click.option("--if-commit", help="Only if the branch is at this commit; else exit 4.", metavar="COMMIT")
 @params.json_option
 def mutate(
@@ -93,7 +93,7 @@ def mutate(
     name: str | None,
     source: str | None,
     parameters: inputs.Parameters,
-    branch: str,
+    branch: str | None,
     if_commit: str | None,
 ) -> None:
     name = inputs.query_name(invocation, name, source, "mutation")
@@ -106,7 +106,7 @@ def mutate(
         with invocation.open() as graph, working("changing the graph"):
             actor, arguments = invocation.write_actor(), parameters.of_source(source, name)
             receipt = graph.mutate(source, name, arguments, branch=branch, if_commit=if_commit, actor=actor)
-    lines = [f"changed {receipt.branch} via {receipt.query_name}: {inputs.describe_affected(receipt)}"]
+    lines = [inputs.describe_change(receipt)]
     invocation.print(receipt, lines if receipt.actor_id is None else [*lines, f"actor_id: {receipt.actor_id}"])
 
 

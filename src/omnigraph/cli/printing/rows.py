@@ -71,7 +71,7 @@ class ReadPrinter:
             print_text(text)
 
 
-_HEADLINE = re.compile(r"\d+ rows? from ")
+_HEADLINE = re.compile(r"\d+ rows? (from|via) ")
 
 
 def _table_style(line: str) -> str:
@@ -157,8 +157,10 @@ def columns_of(output: ReadOutput) -> list[str]:
 
 def _headline(output: ReadOutput) -> str:
     target = output.target
-    where = f"branch {target.branch}" if target.branch else f"snapshot {target.snapshot}"
-    return f"{values.count_noun(output.row_count, 'row')} from {where} via {output.query_name}"
+    where = f" from branch {target.branch}" if target.branch else f" from snapshot {target.snapshot}"
+    if not (target.branch or target.snapshot):  # of no state of the graph, as the names of branches
+        where = ""
+    return f"{values.count_noun(output.row_count, 'row')}{where} via {output.query_name}"
 
 
 def _table(output: ReadOutput, columns: Sequence[str], style: TableStyle) -> list[str]:

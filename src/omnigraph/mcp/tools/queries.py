@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from omnigraph.api import wire
+from omnigraph.language.query.parser import first_word
 from omnigraph.mcp.graph import Rows, open_cursor
 from omnigraph.mcp.guide import GUIDE, summary
 from omnigraph.mcp.tool import (
@@ -20,9 +21,13 @@ from omnigraph.mcp.tool import (
     Result,
     Snapshot,
     Toolcall,
-    WriteBranch,
     tool,
 )
+
+MutatedBranch = Annotated[
+    str | None,
+    Meta(description="The branch that is changed; one that branch_create made. Only branch statements leave it out."),
+]
 
 
 @tool("Schema")
@@ -75,19 +80,24 @@ def query(
     params: Params = None,
 ) -> Result:
     """Runs a query in the .gq language on one snapshot of the graph. Example: query older($age: I32) { match { $p:
-    Person $p.age > $age } return { $p.name as name, $p.age as age } order { age desc } limit 20 }. There is no null and
-    no negative literal: pass them as parameters. guide has more. Errors name the line and column, and often what was
-    meant."""
+    Person $p.age > $age } return { $p.name as name, $p.age as age } order { age desc } limit 20 }. explain query …
+    gives its plan instead of its rows. guide has more. Errors name the line and column, and often what was meant."""
     point = PinnedPoint.of(branch, snapshot, call.position)
-    return page_of_rows(call, point, call.graph.stream(query, name, params, **point.keywords))
+    # The branches are not of a state of the graph: one that is named beside their statement is refused.
+    named = {"branch": branch, "snapshot": snapshot} if is_branch_statement(query) else point.keywords
+    return page_of_rows(call, point, call.graph.stream(query, name, params, **named))
+
+
+def is_branch_statement(text: str) -> bool:
+    return first_word(text) == "branch"
 
 
 def page_of_rows(call: Toolcall, point: PinnedPoint, rows: Rows) -> Result:
     """The rows that fit, and the commit that they, and all pages after them, are read from."""
-    commit = rows.graph_commit_id
+    commit = rows.graph_commit_id or None
     head = {"commit": commit, "columns": list(rows.columns)}
     with open_cursor(point.check(rows)) as cursor:
-        return call.page(head, "rows", cursor, lambda: point.at(call.graph, commit).pins)
+        return call.page(head, "rows", cursor, lambda: () if commit is None else point.at(call.graph, commit).pins)
 
 
 @tool("Change a branch", writes=True, destructive=True)
@@ -95,7 +105,7 @@ def mutate(
     call: Toolcall,
     *,
     query: Annotated[str, Meta(description="The text of a mutation in the .gq language.")],
-    branch: WriteBranch,
+    branch: MutatedBranch = None,
     name: QueryName = None,
     params: Params = None,
     if_commit: IfCommit = None,
@@ -104,12 +114,13 @@ def mutate(
     """Runs inserts, updates or deletes as one commit, or not at all. Examples: query add($name: String) { insert Person
     { name: $name } }; query age($name: String, $age: I32) { update Person set { age: $age } where name = $name }; query
     link($a: String, $b: String) { insert Knows { from: $a, to: $b } }; query drop($name: String) { delete Person where
-    name = $name }. An insert replaces the node of the same key. commit is null when nothing matched."""
+    name = $name }. An insert replaces the node of the same key. commit is null when nothing matched. The statements
+    branch create work from main, branch merge work into main and branch delete work name their branches themselves."""
     receipt = call.graph.mutate(
         query,
         name,
         params,
-        branch=call.terms.writable(branch),
+        branch=branch if is_branch_statement(query) else call.terms.writable(branch or ""),
         if_commit=if_commit,
         actor=call.actor,
         idempotency_key=idempotency_key,
