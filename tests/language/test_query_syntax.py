@@ -791,7 +791,7 @@ SYNTAX_ERRORS = [
     ("query q() { branch list }", "Q005", "found 'branch'", "a statement is a text of its own"),
     ("query q() { explain query r() { return { 1 } } }", "Q005", "found 'explain'", "a text of its own"),
     ("query q() { set timeout = 3 }", "Q005", "found 'set'", "a text of its own"),
-    ("set timeout = 3", "Q003", "found 'set'", "`QueryOptions`"),
+    ("set timeout = 3", "Q003", "found 'set'", "`ReadOptions`"),
     ("reset all", "Q003", "found 'reset'", "omnigraph serve"),
     ("show limits", "Q003", "found 'show'", "changes no settings"),
     ("branch list " + read("$b: Paper"), "Q004", "found 'query'", "a text of its own"),
