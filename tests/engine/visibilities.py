@@ -101,4 +101,4 @@ def visible(reference: ReferenceGraph, chosen: Chosen, catalog: Catalog) -> Refe
     for edge in catalog.edges.values():
         ends = ids[f"node:{edge.from_type}"], ids[f"node:{edge.to_type}"]
         kept[edge.type_key] = [e for e in kept[edge.type_key] if e["src"] in ends[0] and e["dst"] in ends[1]]
-    return ReferenceGraph(kept)
+    return ReferenceGraph(catalog, kept)

@@ -140,12 +140,13 @@ def _extended(path: Path, edge: Entity, node: Entity) -> Path:
 
 
 def join(parts: Sequence[Any]) -> Path:
-    whole = Path(())
+    """A path made of nodes, edges and paths whose ends meet."""
+    nodes: list[Entity] = []
+    edges: list[Entity] = []
     for part in parts:
         if isinstance(part, Path):
-            whole = Path((*whole.nodes, *part.nodes[bool(whole.nodes) :]), (*whole.edges, *part.edges))
-        elif len(whole.nodes) > len(whole.edges):
-            whole = Path(whole.nodes, (*whole.edges, part))
+            nodes += part.nodes[1:] if len(nodes) > len(edges) else part.nodes
+            edges += part.edges
         else:
-            whole = Path((*whole.nodes, part), whole.edges)
-    return whole
+            (edges if len(nodes) > len(edges) else nodes).append(part)
+    return Path(tuple(nodes), tuple(edges))

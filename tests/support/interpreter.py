@@ -1,8 +1,8 @@
-"""A slow, literal reading of the operator tree over a graph of Python dicts.
+"""A slow, literal reading of the operator tree over a graph of Python dicts: what every plan is compared with.
 
-It exists to show that a plan alone says what a query means: it sees no syntax and no catalog. Text analysis is
-reduced to lower-cased words and BM25 to the number of shared words, and of the functions there are those that the tests
-call; everything else follows the docstrings of `ir`.
+It sees no syntax and no catalog, follows the docstrings of `ir` operator by operator, and shares nothing with the
+engine but the plan itself, so the two can only agree by both being right. Text analysis is reduced to lower-cased words,
+and BM25 to the number of shared words.
 """
 
 from __future__ import annotations
@@ -14,46 +14,26 @@ from typing import Any
 
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction, ListFunction, MetaField, PathMode, TextFunction
-from omnigraph.language.query.value_types import F64
-from tests.support.edit_distance import levenshtein
+from omnigraph.language.query.value_types import ListType, RecordType, ValueType
+from omnigraph.language.types import FLOATS, PropertyType, Scalar
+from omnigraph.language.values import parse_date, parse_datetime
 
+from .edit_distance import levenshtein
+from .interpreter_functions import FUNCTIONS, Day, Instant, calculate, deviation, integer, percentile
 from .toy_graph import Entity, Path, ToyGraph, Walk, join, reachable, shortest, trails
 
 Row = dict[str, Any]
 _COLUMNS = "columns"
 _FUSED = "fused score"
 
-
-_COMPARISONS: dict[ir.Operator, Callable[[Any, Any], bool]] = {
-    ir.Operator.EQUAL: python.eq,
-    ir.Operator.NOT_EQUAL: python.ne,
+_ORDERS: dict[ir.Operator, Callable[[Any, Any], bool]] = {
     ir.Operator.LESS: python.lt,
     ir.Operator.LESS_OR_EQUAL: python.le,
     ir.Operator.GREATER: python.gt,
     ir.Operator.GREATER_OR_EQUAL: python.ge,
-    ir.Operator.SUBSTRING: lambda left, right: right in left,
-    ir.Operator.MEMBER: lambda left, right: right in left,
-    ir.Operator.PREFIX: lambda left, right: left.startswith(right),
-}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "lower": str.lower,
-    "upper": str.upper,
-    "size": len,
-    "abs": abs,
-    "to_string": str,
-    "to_float": float,
-    "length": lambda path: len(path.edges),
-    "nodes": lambda path: list(path.nodes),
-    "edges": lambda path: list(path.edges),
-    "start": lambda path: path.nodes[0],
-    "end": lambda path: path.nodes[-1],
-}
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": python.add,
-    "-": python.sub,
-    "*": python.mul,
-    "/": lambda left, right: left / right if isinstance(left + right, float) else int(left / right),
-    "%": lambda left, right: left - int(left / right) * right,
+    ir.Operator.SUBSTRING: python.contains,
+    ir.Operator.MEMBER: python.contains,
+    ir.Operator.PREFIX: str.startswith,
 }
 
 
@@ -84,11 +64,11 @@ class Interpreter:
             case ir.EntityValue() | ir.VariableValue():
                 return row[value.variable]
             case ir.ParameterValue():
-                return self.parameters[value.name]
+                return typed(self.parameters[value.name], value.type)
             case ir.Constant():
-                return list(value.value) if isinstance(value.value, tuple) else value.value
+                return typed(value.value, value.type)
             case ir.Now():
-                return self.parameters[ir.NOW_PARAMETER]
+                return typed(self.parameters[ir.NOW_PARAMETER], value.type)
             case ir.TextMatch():
                 return self._matches(value, row)
             case ir.Score(rank=ir.FusedRank()):
@@ -114,32 +94,42 @@ class Interpreter:
             case ir.IsNull():
                 return (operands[0] is None) is not value.negated
             case ir.ListOf():
-                return operands
+                return typed(operands, value.type)
             case ir.Record():
                 return dict(zip((name for name, _ in value.type.fields), operands, strict=True))
             case ir.Call(function="coalesce"):
-                return next((operand for operand in operands if operand is not None), None)
+                return typed(next((operand for operand in operands if operand is not None), None), value.type)
+            case ir.Call(function="nullif"):
+                return None if are_equal(*operands) is True else operands[0]
         if None in operands:
             return None
         match value:
+            case ir.Compare(operator=ir.Operator.EQUAL | ir.Operator.NOT_EQUAL):
+                equal = are_equal(*operands)
+                return None if equal is None else equal is (value.operator is ir.Operator.EQUAL)
             case ir.Compare():
-                return _COMPARISONS[value.operator](*operands)
+                return _ORDERS[value.operator](*operands)
             case ir.Not():
                 return not operands[0]
             case ir.In():
-                item, items = operands
-                return True if item in items else None if None in items else False
+                outcomes = [are_equal(operands[0], item) for item in operands[1]]
+                return True if True in outcomes else None if None in outcomes else False
             case ir.Arithmetic():
-                return _ARITHMETIC[value.operator.value](*operands)
+                return typed(calculate(value.operator.value, *operands), value.type)
             case ir.Negative():
-                return -operands[0]
+                return -operands[0] if isinstance(operands[0], float) else integer(-operands[0])
+            case ir.Call(function="keys"):
+                return self._keys(operands[0])
             case ir.Call():
-                return _FUNCTIONS[value.function](*operands)
+                return FUNCTIONS[value.function](*operands)
             case ir.Field():
                 return operands[0][value.name]
             case ir.MakePath():
                 return join(operands)
         raise AssertionError(f"{type(value).__name__} has no meaning here")
+
+    def _keys(self, entity: Entity) -> list[str]:
+        return [name for name, value in self._properties(entity).items() if value is not None]
 
     def _properties(self, entity: Entity | None) -> Mapping[str, Any]:
         if entity is None:
@@ -197,14 +187,15 @@ class Interpreter:
         so_far = self.value(reduce.initial, row)
         for item in items or ():
             so_far = self.value(reduce.body, row | {reduce.accumulator: so_far, reduce.variable: item})
-        return None if items is None else so_far
+        return None if items is None else typed(so_far, reduce.type)
 
     def _case(self, case: ir.Case, row: Row) -> Any:
+        operand = True if case.operand is None else self.value(case.operand, row)
         for branch in case.branches:
             test = self.value(branch.test, row)
-            if test is not None and test == (True if case.operand is None else self.value(case.operand, row)):
-                return self.value(branch.value, row)
-        return None if case.otherwise is None else self.value(case.otherwise, row)
+            if test is not None and operand is not None and are_equal(test, operand) is True:
+                return typed(self.value(branch.value, row), case.type)
+        return None if case.otherwise is None else typed(self.value(case.otherwise, row), case.type)
 
     def all_hold(self, predicates: Iterable[ir.Predicate], row: Row) -> bool:
         return all(self.value(predicate, row) is True for predicate in predicates)
@@ -250,7 +241,7 @@ class Interpreter:
             case ir.Unwind():
                 return [row | {op.variable: item} for row in rows for item in self.value(op.items, row) or ()]
             case ir.Bind():
-                return [{c.variable: _widen(self.value(c.value, row), c) for c in op.columns} for row in rows]
+                return [{c.variable: typed(self.value(c.value, row), c.type) for c in op.columns} for row in rows]
             case ir.Distinct():
                 return list({_key(row[v] for v in op.variables): row for row in reversed(rows)}.values())[::-1]
             case ir.Rank():
@@ -382,38 +373,77 @@ class Interpreter:
         values = [v for v in (self.value(aggregate.argument, row) for row in rows) if v is not None]
         if aggregate.distinct:
             values = list({_key([value]): value for value in reversed(values)}.values())[::-1]
-        if aggregate.function is AggregateFunction.COUNT:
-            return len(values)
-        if aggregate.function is AggregateFunction.COLLECT:
-            return values
-        if not values:
-            return None
         match aggregate.function:
-            case AggregateFunction.SUM:
-                return sum(values)
-            case AggregateFunction.AVG:
-                return sum(values) / len(values)
-            case AggregateFunction.MIN:
-                return min(values)
-            case AggregateFunction.MAX:
-                return max(values)
-        raise AssertionError(f"{aggregate.function} has no meaning here")
+            case AggregateFunction.COUNT:
+                return len(values)
+            case AggregateFunction.COLLECT:
+                return values
+        return _reduce(aggregate, values, self) if values else None
 
 
 # ---- values ---------------------------------------------------------------------------------------------
 
 
-def _widen(value: Any, column: ir.BoundColumn) -> Any:
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    return float(value) if is_integer and column.type in (F64, F64.as_nullable()) else value
+def _reduce(aggregate: ir.AggregateValue, values: list[Any], interpreter: Interpreter) -> Any:
+    match aggregate.function:
+        case AggregateFunction.SUM:
+            return math.fsum(values) if isinstance(values[0], float) else integer(sum(values))
+        case AggregateFunction.AVG:
+            return math.fsum(values) / len(values) if isinstance(values[0], float) else sum(values) / len(values)
+        case AggregateFunction.MIN:
+            return min(values)
+        case AggregateFunction.MAX:
+            return max(values)
+        case AggregateFunction.STDEV | AggregateFunction.STDEVP:
+            return deviation(values, of_sample=aggregate.function is AggregateFunction.STDEV)
+    assert aggregate.fraction is not None
+    fraction = interpreter.value(aggregate.fraction, {})
+    return percentile(values, fraction, between=aggregate.function is AggregateFunction.PERCENTILE_CONT)
+
+
+def typed(value: Any, type_: ValueType) -> Any:
+    """A value as one of a type that it fits: texts become dates, numbers are widened."""
+    if isinstance(value, tuple | list):
+        item = type_.item if isinstance(type_, ListType | PropertyType) else type_
+        return [typed(each, item) for each in value]
+    if isinstance(value, dict) and isinstance(type_, RecordType):
+        return {name: typed(value[name], field) for name, field in type_.fields}
+    if value is None or not isinstance(type_, PropertyType):
+        return value
+    match type_.scalar:
+        case Scalar.DATE:
+            return Day(parse_date(value) if isinstance(value, str) else value)
+        case Scalar.DATETIME:
+            return Instant(parse_datetime(value) if isinstance(value, str) else value)
+    return float(value) if type_.scalar in FLOATS else value
+
+
+def are_equal(left: Any, right: Any) -> bool | None:
+    """Null where only an unknown item decides."""
+    if left is None or right is None:
+        return None
+    if isinstance(left, dict):
+        left, right = list(left.values()), list(right.values())
+    if not isinstance(left, list):
+        return bool(left == right)
+    if len(left) != len(right):
+        return False
+    pairs = [are_equal(own, other) for own, other in zip(left, right, strict=True)]
+    return False if False in pairs else None if None in pairs else True
 
 
 def _key(values: Iterable[Any]) -> Any:
     """Equal for equal values of groups and distinct rows."""
-    return tuple(
-        _key(value) if isinstance(value, list) else _key(value.items()) if isinstance(value, dict) else value
-        for value in values
-    )
+    return tuple(map(_identity, values))
+
+
+def _identity(value: Any) -> Any:
+    match value:
+        case list():
+            return ("list", *map(_identity, value))
+        case dict():
+            return ("record", *map(_identity, value.values()))
+    return value
 
 
 def _nulls_first(value: Any) -> tuple[bool, Any]:
