@@ -12,9 +12,27 @@ import math
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from omnigraph import Graph
+
+_COMPACT: Final[dict[str, Any]] = {"ensure_ascii": False, "separators": (",", ":")}
+
+
+def cell_value(text: str, value: Any) -> Any:
+    """What a cell of text says, for the value that it is expected to say: objects and lists are compact JSON."""
+    if isinstance(value, dict | list):
+        read = json.loads(text)
+        return read if json.dumps(read, **_COMPACT) == text else text
+    return value if text == cell_text(value) else text
+
+
+def cell_text(value: Any) -> str:
+    """A value that is not an object as text."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
 
 SCHEMA = """
 interface Named { name: String }
@@ -143,7 +161,7 @@ LOAN = {"@id": "l1", "@type": "Borrowed", "@src": "r1", "@dst": "b1", "on": "202
 def follows(source: str, target: str, since: int) -> dict[str, Any]:
     """An edge whose id is made of its ends."""
     ends = {"@src": source, "@dst": target}
-    return {"@id": json.dumps([source, target], separators=(",", ":")), "@type": "Follows", **ends, "since": since}
+    return {"@id": json.dumps([source, target], **_COMPACT), "@type": "Follows", **ends, "since": since}
 
 
 READS = (
