@@ -73,6 +73,23 @@ def shell(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Shell:
     return run
 
 
+# Lint
+
+
+def test_lint_describes_every_feature(cli: Cli) -> None:
+    Path("schema.pg").write_text(SCHEMA)
+    Path("features.gq").write_text(STORED_TEXT)
+    linted = cli("lint", "--schema", "schema.pg", "--query", "features.gq", "--json")
+    assert (linted.code, linted.json["queries_processed"]) == (0, len(STORED) + len(WRITES))
+    kinds = {
+        result["name"]: {column["name"]: column["kind"] for column in result["operation"]["result"]}
+        for result in linted.json["results"]
+        if result["kind"] == "read"
+    }
+    assert kinds == {example.name: example.kinds for example in STORED}
+    assert {finding["code"] for finding in linted.json["findings"]} == {"L202"}
+
+
 # Reads
 
 

@@ -586,7 +586,7 @@ WRITES = (
             order { shelf }
         }""",
         [{"f": follows("r1", "r2", 9), "shelf": "s1"}, {"f": follows("r1", "r2", 9), "shelf": "s2"}],
-        reads="",
+        reads="edge:Follows node:Reader node:Shelf",
         writes="edge:Follows node:Shelf",
     ),
 )
