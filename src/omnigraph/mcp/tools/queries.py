@@ -84,12 +84,8 @@ def query(
     gives its plan instead of its rows. guide has more. Errors name the line and column, and often what was meant."""
     point = PinnedPoint.of(branch, snapshot, call.position)
     # The branches are not of a state of the graph: one that is named beside their statement is refused.
-    named = {"branch": branch, "snapshot": snapshot} if is_branch_statement(query) else point.keywords
+    named = {"branch": branch, "snapshot": snapshot} if first_word(query) == "branch" else point.keywords
     return page_of_rows(call, point, call.graph.stream(query, name, params, **named))
-
-
-def is_branch_statement(text: str) -> bool:
-    return first_word(text) == "branch"
 
 
 def page_of_rows(call: Toolcall, point: PinnedPoint, rows: Rows) -> Result:
@@ -120,7 +116,7 @@ def mutate(
         query,
         name,
         params,
-        branch=branch if is_branch_statement(query) else call.terms.writable(branch or ""),
+        branch=branch if first_word(query) in ("branch", "explain") else call.terms.writable(branch or ""),
         if_commit=if_commit,
         actor=call.actor,
         idempotency_key=idempotency_key,
