@@ -34,6 +34,20 @@ edge Lives: Person -> City
 edge Near: City -> City { km: F64? }
 """
 
+MIXED = (
+    SOCIAL
+    + """
+interface Titled { name: String?  rank: I32? }
+node Club implements Titled { name: String?  rank: I32?  slug: String @key  motto: String? @index  vec: Vector(2)? }
+node Band implements Titled { name: String?  rank: I32?  slug: String @key  tags: [String]?  age: F64? }
+edge Likes: Person -> Person { since: I32? }
+edge Visits: Person -> City { since: I64?  km: F32? }
+edge Member: Person -> Club { since: I32?  @key(@src, @dst) }
+edge Hosts: City -> Club { km: F64? }
+edge Plays: Band -> Club
+"""
+)
+
 LIBRARY = """
 interface Named { name: String? }
 node Author implements Named { name: String?  slug: String @key  born: Date? }
@@ -57,6 +71,7 @@ edge Follows: Reader -> Reader { since: I32? }
 NAMES = ("ann", "bob", "cay", "dee", "eve", "fay", "gus", "hal")
 TOWNS = ("ulm", "bonn", "kiel", "ann")  # a town may have the id of a person
 WORDS = ("", "a", "ab", "b%", "Ab", "_b", "it's", "é", "z\\", "ann")
+MOTTOS = ("zorb", "quix zorb", "blem quix", "vint")
 WHOLE = (-3, 0, 1, 2, 5, 2**31 - 1)
 BIG = (-(2**63), -1, 0, 7, 2**53, 2**53 + 1, 2**63 - 1)
 EXACT = (-1.5, -0.0, 0.0, 0.25, 2.0, 2.5, 9007199254740992.0)
@@ -93,10 +108,12 @@ def person(slug: str, random_: random.Random) -> str:
     return node("Person", slug, **data)
 
 
-def social_graph(path: Path, seed: int, read: Callable[[Graph], None] = lambda graph: None) -> Graph:
+def social_graph(
+    path: Path, seed: int, read: Callable[[Graph], None] = lambda graph: None, schema: str = SOCIAL
+) -> Graph:
     """A random graph that was loaded in pieces, updated, thinned out and indexed in part; `read` after each commit."""
     random_ = random.Random(seed)
-    graph = Graph.init(path, SOCIAL)
+    graph = Graph.init(path, schema)
     people = random_.sample(NAMES, random_.randint(3, 7))
     towns = random_.sample(TOWNS, random_.randint(1, 3))
     lines = [person(slug, random_) for slug in people]
@@ -130,6 +147,57 @@ def social_graph(path: Path, seed: int, read: Callable[[Graph], None] = lambda g
         gone = "query q($s: String) { delete Person where slug = $s }"
         graph.mutate(gone, params={"s": people[-1]})
         read(graph)
+    return graph
+
+
+def mixed_graph(path: Path, seed: int, read: Callable[[Graph], None] = lambda graph: None) -> Graph:
+    """A social graph with clubs, bands and more edges. Some of it was written on a branch and merged, and every other
+    graph is optimized in the end."""
+    random_ = random.Random(seed)
+    graph = social_graph(path, seed, read, MIXED)
+    scan = lambda key: graph.snapshot().scan(key, ["id"]).column(0).to_pylist()  # noqa: E731
+    people, towns = scan("node:Person"), scan("node:City")
+    clubs, bands = ["zoo", "ann", "ulm"], ["ann", "duo"]
+
+    def maybe(*values: Any) -> Any:
+        return None if random_.random() < 0.3 else random_.choice(values)
+
+    lines = [
+        node(
+            "Club",
+            slug,
+            name=maybe(*WORDS),
+            rank=maybe(1, 2, 5),
+            motto=maybe(*MOTTOS),
+            vec=maybe([0.0, 1.0], [2.0, 2.0]),
+        )
+        for slug in clubs
+    ]
+    lines += [node("Band", slug, name=maybe(*WORDS), rank=maybe(1, 2), tags=maybe([], ["a", "ann"])) for slug in bands]
+    graph.load("\n".join(lines), mode="append")
+    ends = {"Likes": (people, people), "Visits": (people, towns), "Hosts": (towns, clubs), "Plays": (bands, clubs)}
+    values = {"Likes": lambda: {"since": maybe(1, 2)}, "Hosts": lambda: {"km": maybe(1.0, 2.5)}}
+    values["Visits"] = lambda: {"since": maybe(1, 2**40), "km": maybe(0.5, 0.1)}
+
+    def more(count: int, prefix: str) -> str:
+        made = []
+        for number in range(count):
+            kind = random_.choice(list(ends))
+            source, target = map(random_.choice, ends[kind])
+            made.append(edge(kind, source, target, id=f"{prefix}{99 - number}", **values.get(kind, dict)()))
+        members = {(random_.choice(people), random_.choice(clubs)) for _ in range(2)}
+        return "\n".join([*made, *(edge("Member", *pair, since=maybe(1, 2)) for pair in sorted(members))])
+
+    graph.load(more(8, "f"), mode="merge")
+    read(graph)
+    graph.create_branch("side")
+    graph.load(more(4, "g"), mode="merge", branch="side")
+    graph.load(person(people[-1], random_), mode="merge", branch="side")
+    graph.load(node("Club", "zoo", rank=7), mode="merge")
+    graph.merge("side", "main")
+    read(graph)
+    if seed % 2:
+        graph.maintenance.optimize()
     return graph
 
 

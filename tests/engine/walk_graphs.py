@@ -185,7 +185,7 @@ class Running:
 
     def paths(self, rows: Bindings, plan: ir.PathExpand) -> list[tuple[tuple[Entity, ...], tuple[Entity, ...]]]:
         """The nodes and edges of each path."""
-        values = self.context.bound.located(plan.path, plan.path_type, rows.rows[plan.path]).gather().to_pylist()
+        values = self.context.bound.locate(plan.path, plan.path_type, rows.rows[plan.path]).gather().to_pylist()
         types = plan.path_type
         return [
             (

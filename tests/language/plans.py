@@ -92,7 +92,7 @@ def _staged(
             _reads(bound, *(column.value for column in op.columns))
             return {column.variable for column in op.columns}
         case ir.Distinct():
-            assert set(op.variables) == bound
+            assert {name for name, _ in op.variables} == bound
         case ir.Rank():
             assert op.rank.field.variable in bound
             assert all(op.rank.field.variable in _bound(start) for start in op.starts)

@@ -1,8 +1,8 @@
 """A slow, literal reading of the operator tree over a graph of Python dicts: what every plan is compared with.
 
 It sees no syntax and no catalog, follows the docstrings of `ir` operator by operator, and shares nothing with the
-engine but the plan itself, so the two can only agree by both being right. Text analysis is reduced to lower-cased words,
-and BM25 to the number of shared words.
+engine but the plan itself, so the two can only agree by both being right. Text analysis is reduced to lower-cased
+words, and BM25 to the number of shared words.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ class Interpreter:
             case ir.PropertyValue():
                 return self._properties(row[value.variable]).get(value.prop.name)
             case ir.UnionProperty():
-                of_type = {part.owner.name: part for part in value.parts if part is not None}
                 entity = row[value.variable]
-                return None if entity is None or entity.type not in of_type else self.value(of_type[entity.type], row)
+                parts = [part for part in value.parts if part is not None and entity is not None]
+                own = next((part for part in parts if part.owner.name == entity.type), None)
+                return None if own is None else typed(self.value(own, row), value.type)
             case ir.MetaValue():
                 return self._meta(value.field, row[value.variable])
             case ir.EntityValue() | ir.VariableValue():
@@ -118,8 +119,10 @@ class Interpreter:
                 return typed(calculate(value.operator.value, *operands), value.type)
             case ir.Negative():
                 return -operands[0] if isinstance(operands[0], float) else integer(-operands[0])
-            case ir.Call(function="keys"):
-                return self._keys(operands[0])
+            case ir.Call(function="keys", arguments=(ir.EntityValue(type=type_),)):
+                member = next(each for each in type_.members if each.name == operands[0].type)
+                shown = [p.name for p in member.property_list if not (p.type.is_blob or p.type.is_vector)]
+                return [name for name in shown if self._properties(operands[0]).get(name) is not None]
             case ir.Call():
                 return FUNCTIONS[value.function](*operands)
             case ir.Field():
@@ -127,9 +130,6 @@ class Interpreter:
             case ir.MakePath():
                 return join(operands)
         raise AssertionError(f"{type(value).__name__} has no meaning here")
-
-    def _keys(self, entity: Entity) -> list[str]:
-        return [name for name, value in self._properties(entity).items() if value is not None]
 
     def _properties(self, entity: Entity | None) -> Mapping[str, Any]:
         if entity is None:
@@ -243,7 +243,7 @@ class Interpreter:
             case ir.Bind():
                 return [{c.variable: typed(self.value(c.value, row), c.type) for c in op.columns} for row in rows]
             case ir.Distinct():
-                return list({_key(row[v] for v in op.variables): row for row in reversed(rows)}.values())[::-1]
+                return list({_key(row[name] for name, _ in op.variables): row for row in reversed(rows)}.values())[::-1]
             case ir.Rank():
                 return self._ranked(op, rows)
             case ir.BestNodes():
@@ -415,6 +415,8 @@ def typed(value: Any, type_: ValueType) -> Any:
             return Day(parse_date(value) if isinstance(value, str) else value)
         case Scalar.DATETIME:
             return Instant(parse_datetime(value) if isinstance(value, str) else value)
+        case Scalar.I64:
+            return integer(value)
     return float(value) if type_.scalar in FLOATS else value
 
 

@@ -134,7 +134,7 @@ def _to_string(x: Any) -> str:
             return to_date(x).isoformat()
         case Instant():
             moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=x)
-            return moment.isoformat(timespec="milliseconds" if x % 1000 else "seconds") + "Z"
+            return moment.isoformat(timespec="milliseconds") + "Z"
     return str(x)
 
 

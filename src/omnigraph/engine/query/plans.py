@@ -15,7 +15,7 @@ from omnigraph.engine.query.bindings import output_variable
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction, MetaField
-from omnigraph.language.query.value_types import EntityType, ValueType, is_scalar
+from omnigraph.language.query.value_types import EntityType, is_scalar
 
 Needed: TypeAlias = frozenset[str]
 """The variables that have to be bound in the rows of an operator."""
@@ -138,7 +138,7 @@ def whole_input(step: Step) -> Step | None:
             ties = {tie.variable for tie in plan.tie_break}
             return Step(plan.input, needed | ties | reads(key.value for key in plan.keys))
         case ir.Distinct():
-            return Step(plan.input, needed.union(plan.variables))
+            return Step(plan.input, needed.union(name for name, _ in plan.variables))
         case ir.Aggregate():
             columns = [c.value for i, c in enumerate(plan.columns) if output_variable(i) in needed]
             values = [*plan.keys, *(value for value in columns if not counts_rows(value))]
@@ -213,50 +213,23 @@ def entity_of(value: ir.Value) -> tuple[str, EntityType] | None:
     return None
 
 
-def distinct_keys(plan: ir.Distinct) -> list[ir.Value]:
-    """The values of the variables by which rows are distinct."""
-    types: dict[str, ValueType] = {}
-    for step in _leftmost(Step(plan.input, frozenset())):
-        operator = step.operator
-        beside = _operators(operator.right) if isinstance(operator, ir.CrossJoin) else (operator,)
-        for part in beside:
-            for variable, type_ in _binds(part):
-                types.setdefault(variable, type_)
-        if isinstance(operator, ir.Bind):
-            break  # what a stage passes on is all there is
-    return [variable_of(name, types[name]) for name in plan.variables]
-
-
-def _binds(operator: ir.ReadOperator) -> Iterator[tuple[str, ValueType]]:
-    """The variables that an operator itself binds, with their types."""
+def _binds(operator: ir.ReadOperator) -> Iterator[str | None]:
+    """The variables that an operator itself binds."""
     match operator:
-        case ir.Scan():
-            yield operator.variable, EntityType((operator.type,))
-        case ir.TypeUnionScan():
-            yield operator.variable, EntityType(operator.members)
+        case ir.Scan() | ir.TypeUnionScan() | ir.Unwind():
+            yield operator.variable
         case ir.Expand():
-            yield operator.destination, EntityType((operator.destination_type,))
-            if operator.edge_variable is not None:
-                yield operator.edge_variable, EntityType((operator.edge,))
-        case ir.ExpandWalk() | ir.PathExpand():
-            yield operator.walk.destination, EntityType(operator.walk.destination_members)
-            if isinstance(operator, ir.PathExpand):
-                yield operator.path, operator.path_type
-            elif operator.edge_variable is not None:
-                yield operator.edge_variable, EntityType(operator.walk.edge_members)
-        case ir.Unwind():
-            yield operator.variable, operator.type
+            yield from (operator.destination, operator.edge_variable)
+        case ir.ExpandWalk():
+            yield from (operator.walk.destination, operator.edge_variable)
+        case ir.PathExpand():
+            yield from (operator.walk.destination, operator.path)
         case ir.BlockJoin():
-            yield operator.output, operator.type
+            yield operator.output
         case ir.OptionalJoin():
-            yield from operator.introduced
+            yield from (variable for variable, _ in operator.introduced)
         case ir.Bind():
-            yield from ((column.variable, column.type) for column in operator.columns)
-
-
-def variable_of(name: str, type_: ValueType) -> ir.Value:
-    """What a variable of this type is read as."""
-    return ir.EntityValue(name, type_) if isinstance(type_, EntityType) else ir.VariableValue(name, type_)
+            yield from (column.variable for column in operator.columns)
 
 
 class Equality(NamedTuple):
@@ -288,7 +261,7 @@ def _is_key(value: ir.Value) -> bool:
 
 def _bound_in(plan: ir.ReadOperator) -> Needed:
     """The variables that the operators of a side of a cross join bind."""
-    return frozenset(variable for operator in _operators(plan) for variable, _ in _binds(operator))
+    return frozenset(name for operator in _operators(plan) for name in _binds(operator) if name is not None)
 
 
 def _operators(plan: ir.ReadOperator) -> Iterator[ir.ReadOperator]:

@@ -43,7 +43,6 @@ from omnigraph.engine.query.plans import (
     Join,
     Needed,
     Step,
-    distinct_keys,
     equality_of,
     input_below,
     reads,
@@ -208,7 +207,7 @@ class _Run:
             case ir.Sort():
                 return sorted_rows(plan, rows, step.limit, context)
             case ir.Distinct():
-                return distinct_rows(distinct_keys(plan), rows, context)
+                return distinct_rows([ir.as_variable(*each) for each in plan.variables], rows, context)
             case ir.Aggregate():
                 return aggregate_rows(plan, rows, needed, context)
             case ir.Limit() | ir.BestNodes():

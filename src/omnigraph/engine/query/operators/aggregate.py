@@ -39,7 +39,7 @@ from omnigraph.engine.query.values.stored import load_together, variable_columns
 from omnigraph.errors import EvaluationError, EvaluationRule, ResourceLimitError
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
-from omnigraph.language.query.value_types import is_number
+from omnigraph.language.query.value_types import NullType, is_number
 
 # Distinct values are copied into a dictionary, beside the hash table that finds them.
 _ENCODED_COPIES = 3
@@ -129,6 +129,8 @@ def _aggregate(
     context.cancellation.check()
     if plan.argument is None or counts_rows(plan):
         return pa.array(_count(groups, rows.weights))
+    if isinstance(plan.argument.type, NullType) and plan.type.nullable:
+        return pa.nulls(groups.size, column_type(plan.type))
     argument = _argument(plan, plan.argument, groups, rows, context)
     budget = context.budget
     match plan.function:

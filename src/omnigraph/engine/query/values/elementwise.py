@@ -23,6 +23,7 @@ from omnigraph.engine.query.value_columns import column_type, convert
 from omnigraph.errors import EvaluationError, EvaluationRule, ResourceLimitError
 from omnigraph.language.query import ir
 from omnigraph.language.query.value_types import ValueType
+from omnigraph.storage.integer_sets import factorize
 from omnigraph.storage.tables.rows import wide_type
 
 Evaluated: TypeAlias = Located | pa.Scalar
@@ -300,11 +301,22 @@ def join_pieces(pieces: Sequence[Piece], length: int, type_: ValueType, context:
         if len(column.values) > len(rows):
             column = column.condense(context.budget)
         context.budget.step(column.values.nbytes)
+        column = convert_rows(column, own, type_)
         positions[rows] = np.where(column.positions < 0, -1, column.positions + start)
-        arrays.append(convert(column.values, own, type_))
+        arrays.append(column.values)
         start += len(column.values)
     context.budget.step(sum(array.nbytes for array in arrays))
     return Located(join_arrays(arrays, column_type(type_)), positions)
+
+
+def convert_rows(column: Located, source: ValueType, target: ValueType) -> Located:
+    """The same rows with values of another type, which holds them. One that is too large for it is refused only if a
+    row has it."""
+    try:
+        return Located(convert(column.values, source, target), column.positions)
+    except EvaluationError:
+        used, _, positions = factorize(column.positions)
+        return Located(convert(column.values.take(as_indices(used)), source, target), positions)
 
 
 def gather_all(column: Located, context: ValueContext) -> pa.Array:

@@ -17,9 +17,17 @@ from omnigraph.engine.query.context import ReadContext, RowsContext, ValueContex
 from omnigraph.engine.query.operators.ranking import matching_rows, scores_of
 from omnigraph.engine.query.properties import Located, one_array
 from omnigraph.engine.query.search.ranked_rows import Candidates
-from omnigraph.engine.query.value_columns import column_type, convert, list_array, list_offsets, references
+from omnigraph.engine.query.value_columns import column_type, list_array, list_offsets, references
 from omnigraph.engine.query.values.date_functions import date_texts
-from omnigraph.engine.query.values.elementwise import Argument, Evaluated, Part, Piece, as_located, join_pieces
+from omnigraph.engine.query.values.elementwise import (
+    Argument,
+    Evaluated,
+    Part,
+    Piece,
+    as_located,
+    convert_rows,
+    join_pieces,
+)
 from omnigraph.engine.rows.kernels.ids import EndpointIds, EnvelopeError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.query import ir
@@ -62,13 +70,12 @@ def variable_columns(
     variable: str, type_: ValueType, evaluated: Evaluated, source: ValueType, length: int, context: ValueContext
 ) -> dict[str, Indices]:
     """The columns of a variable of a type that is bound to values of another type, which it holds."""
-    column = as_located(evaluated, length).condense(context.budget)
-    values = convert(column.values, source, type_)
+    column = convert_rows(as_located(evaluated, length).condense(context.budget), source, type_)
     if not isinstance(type_, EntityType):
-        return {variable: context.bound.add(variable, type_, values)[column.positions]}
-    columns = {variable: _child(values, 1, -1)[column.positions]}
+        return {variable: context.bound.add(variable, type_, column.values)[column.positions]}
+    columns = {variable: _child(column.values, 1, -1)[column.positions]}
     if len(type_.members) > 1:
-        columns[member_column(variable)] = _child(values, 0, 0)[column.positions]
+        columns[member_column(variable)] = _child(column.values, 0, 0)[column.positions]
     return columns
 
 

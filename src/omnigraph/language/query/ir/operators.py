@@ -256,11 +256,11 @@ class Bind(Struct, frozen=True):
 
 
 class Distinct(Struct, frozen=True):
-    """The first row of each combination of the `variables`, which its input binds. Null equals null, NaN equals NaN,
-    -0.0 equals 0.0, lists and records compare by content, entities by identity."""
+    """The first row of each combination of the `variables`, all that its input binds, with their types. Null equals
+    null, NaN equals NaN, -0.0 equals 0.0, lists and records compare by content, entities by identity."""
 
     input: ReadOperator
-    variables: tuple[str, ...]
+    variables: tuple[tuple[str, ValueType], ...]
 
 
 class UnionAll(Struct, frozen=True):

@@ -387,7 +387,7 @@ def _stage_operator(
         case Bind():
             return ("Bind " + ", ".join(_binding(column.variable, column.value) for column in plan.columns)).rstrip()
         case Distinct():
-            return "Distinct " + _variables(plan.variables)
+            return "Distinct " + _variables(name for name, _ in plan.variables)
         case UnionAll():
             return f"UnionAll of {len(plan.inputs)}"
         case Rank():

@@ -98,6 +98,11 @@ class VariableValue(Struct, frozen=True):
     type: ValueType
 
 
+def as_variable(variable: str, type_: ValueType) -> EntityValue | VariableValue:
+    """The value of a variable that is bound with this type."""
+    return EntityValue(variable, type_) if isinstance(type_, EntityType) else VariableValue(variable, type_)
+
+
 class ParameterValue(Struct, frozen=True):
     """The coerced value of a declared parameter; the same for every row."""
 

@@ -17,11 +17,6 @@ def has_aggregate(value: ir.Value) -> bool:
     return any(isinstance(part, ir.AggregateValue) for part in ir.walk(value))
 
 
-def as_variable(variable: str, type_: ValueType) -> ir.Value:
-    """The value of a variable that is bound with this type."""
-    return ir.EntityValue(variable, type_) if isinstance(type_, EntityType) else ir.VariableValue(variable, type_)
-
-
 def column_variables(projections: Iterable[resolved.Projection]) -> list[str]:
     """The variables that hold columns: of the same names where the names are variables, else hidden."""
     return [projection.variable or f"#column{i}" for i, projection in enumerate(projections, 1)]
@@ -93,9 +88,9 @@ class StageOutput:
         values, variables = self.values, tuple(column_variables(self._stage.projections))
         types = [as_column(value.type) for value in values]
         self._bind(variables, types)
-        self.match.put_on_top(ir.Distinct(self.match.plan, variables))
+        self.match.put_on_top(ir.Distinct(self.match.plan, tuple(zip(variables, types, strict=True))))
         self.are_columns_of_groups = False
-        self._read_from(values, list(map(as_variable, variables, types)), as_they_stand=True)
+        self._read_from(values, list(map(ir.as_variable, variables, types)), as_they_stand=True)
 
     def sort(self) -> None:
         """Put a `Sort` on the rows. Ties are broken by every named entity and path of the match, in the order of the
@@ -129,7 +124,7 @@ class StageOutput:
     def _bind(self, variables: Sequence[str], types: Sequence[ValueType]) -> None:
         """Put a `Bind` on the rows: nothing but these variables, which hold the values of the same places."""
         self.match.compute(self.values)
-        if self.match.bound == set(variables) and self.values == list(map(as_variable, variables, types)):
+        if self.match.bound == set(variables) and self.values == list(map(ir.as_variable, variables, types)):
             return
         columns = (ir.BoundColumn(*column) for column in zip(variables, self.values, types, strict=True))
         self.match.put_on_top(ir.Bind(self.match.plan, tuple(columns)), variables)

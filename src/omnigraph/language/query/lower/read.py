@@ -17,7 +17,7 @@ from omnigraph.language.query import ir, resolved
 from omnigraph.language.query.lower.boundaries import columns_read, columns_read_by_feed, move_conditions_down
 from omnigraph.language.query.lower.match import Match
 from omnigraph.language.query.lower.mentions import Blocks
-from omnigraph.language.query.lower.output import StageOutput, as_variable, column_variables
+from omnigraph.language.query.lower.output import StageOutput, column_variables
 from omnigraph.language.query.lower.predicates import split_filters
 from omnigraph.language.query.value_types import ValueType
 
@@ -56,7 +56,7 @@ class Stages:
             if stages:
                 return _project(self._last(union, stages), names)
         plan, types = self._union(read)
-        columns = (ir.Column(name, as_variable(*bound)) for name, bound in zip(names, types.items(), strict=True))
+        columns = (ir.Column(name, ir.as_variable(*bound)) for name, bound in zip(names, types.items(), strict=True))
         return ir.Project(plan, tuple(columns))
 
     def feed(self, feed: resolved.Feed, values: Sequence[ir.Value]) -> ir.Bind:
@@ -145,7 +145,7 @@ class Stages:
         parts = [self._part(chain, types) for chain in read.chains]
         end = next((i + 1 for i in range(len(parts) - 1, 0, -1) if not read.keeps_all[i - 1]), 0)
         if end:
-            parts[:end] = [ir.Distinct(ir.UnionAll(tuple(parts[:end])), tuple(variables))]
+            parts[:end] = [ir.Distinct(ir.UnionAll(tuple(parts[:end])), tuple(types.items()))]
         return (parts[0] if len(parts) == 1 else ir.UnionAll(tuple(parts))), types
 
     def _part(self, chain: resolved.Chain, types: Types) -> ir.ReadOperator:
@@ -164,7 +164,7 @@ def _bind_again(plan: ir.ReadOperator, columns: Iterable[tuple[str, ValueType]],
     if columns == tuple(types.items()):
         return plan
     bound = zip(types.items(), columns, strict=True)
-    return ir.Bind(plan, tuple(ir.BoundColumn(name, as_variable(*column), type_) for (name, type_), column in bound))
+    return ir.Bind(plan, tuple(ir.BoundColumn(name, ir.as_variable(*column), type_) for (name, type_), column in bound))
 
 
 def _add_ranked(match: Match, clauses: Sequence[resolved.Clause], stage: resolved.Stage) -> Match:
@@ -226,4 +226,4 @@ def _columns_for(values: Sequence[ir.Value], match: Match) -> Iterable[ir.BoundC
     }
     for name in dict.fromkeys(name for value in values for name in ir.variables_of(value)):
         type_ = types.get(name) or match.type_of(name)
-        yield ir.BoundColumn(name, as_variable(name, type_), type_)
+        yield ir.BoundColumn(name, ir.as_variable(name, type_), type_)
