@@ -29,7 +29,7 @@ from omnigraph.api.history import (
     EntityCounts,
     EntityImage,
 )
-from omnigraph.api.load import LoadReceipt, MutationReceipt
+from omnigraph.api.load import BranchOutcome, LoadReceipt, MutationReceipt
 from omnigraph.api.maintenance import (
     CleanupReport,
     MaintenanceReport,
@@ -183,6 +183,9 @@ FORMS: dict[str, Any] = {
     "load-receipt-main": LoadReceipt.of("main", None, False, LoadMode.APPEND, {}, {"Knows": 1}, FIRST),
     "mutation-receipt": MutationReceipt("main", "add", 1, 2, "ada", COMMIT),
     "mutation-receipt-nothing": MutationReceipt("main", "add", 0, 0, None, None),
+    "mutation-receipt-statement": MutationReceipt(
+        "main", "branch merge", 0, 0, "ada", COMMIT, False, BranchOutcome("merged", MergeOutcome.MERGED)
+    ),
     "merge-result": MergeResult("a", "main", MergeOutcome.MERGED, "ada", commit=COMMIT),
     "merge-result-deleted": MergeResult("a", "main", MergeOutcome.FAST_FORWARD, None, True, commit=COMMIT),
     "merge-result-kept": MergeResult("a", "b", MergeOutcome.ALREADY_UP_TO_DATE, None, False, "it has children"),

@@ -289,6 +289,17 @@ def test_what_statements_did_is_said_in_a_line(cli: Cli, shell: Shell, g: str) -
     assert (shown.err, shown.lines) == ("", [*said, "name", "main", "deleted branch y"])
 
 
+def test_a_merge_that_conflicts_is_the_same_error_as_that_of_the_command(cli: Cli, g: str) -> None:
+    for branch, room in (("left", "L"), ("right", "R")):
+        change = f'query q() {{ update Shelf set {{ room: "{room}" }} where id = "s1" }}'
+        assert cli("mutate", "-e", f"branch create {branch}", "--store", g).code == 0
+        assert cli("mutate", "-e", change, "--branch", branch, "--store", g).code == 0
+    statement = cli("mutate", "-e", "branch merge left into right", "--json", "--store", g)
+    command = cli("branch", "merge", "left", "--into", "right", "--json", "--store", g)
+    assert (statement.code, statement.json) == (command.code, command.json)
+    assert statement.json["merge_conflicts"]
+
+
 @pytest.mark.parametrize("command", ["query", "mutate"])
 def test_a_wrong_statement_is_refused(cli: Cli, made_once: Path, server: RunningServer, command: str) -> None:
     for asked, words in WRONG_READS if command == "query" else WRONG_WRITES:

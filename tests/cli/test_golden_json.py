@@ -261,6 +261,7 @@ def test_profiles_and_version(told: Told, graph: str, config: Callable[[str], No
     told("profile-show.json", "profile", "show", "p", "--json")
     told("profile-show-defaults.json", "profile", "show", "--json")
     told("version.txt", "version")
+    told("version.json", "version", "--json")
 
 
 def test_pipelines(told: Told, graph: str) -> None:

@@ -19,6 +19,7 @@ from omnigraph.api.load import LoadOutput, LoadReceipt, MutationReceipt
 from omnigraph.api.maintenance import CleanupReport, OptimizeReport, RepairReport
 from omnigraph.api.queries import BlobDescription, ReadOutput
 from omnigraph.api.schema import SchemaApplied, SchemaPlanOutput, SchemaSource
+from omnigraph.api.service.cluster import VersionOutput
 from omnigraph.api.service.http import ChangeErrorOutput, ErrorOutput
 from omnigraph.api.service.pipeline import PipelineValidated
 from omnigraph.cli.printing.reports import DoctorReport, FormatReport, ListedProfile, Quickstart, ShownProfile
@@ -64,6 +65,7 @@ SHAPES: dict[str, Any] = {
     "schema-plan": SchemaPlanOutput,
     "schema-show": SchemaSource,
     "snapshot": SnapshotListing,
+    "version": VersionOutput,
 }
 
 

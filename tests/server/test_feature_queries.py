@@ -138,6 +138,9 @@ def test_an_error_of_evaluation_is_a_400_with_its_rule(server: RunningServer, re
         assert f"in `{refusal.fields['expression']}`" in error["error"]
 
 
+FAR = "query far() { match { $a: Reader  $a follows{2,} $b } update $b set { age: 1 } }"
+
+
 def test_the_work_of_paths_is_limited_by_the_request_and_the_server(graph: Graph) -> None:
     reached = next(example for example in READS if example.name == "reached")
     with running({"kb": graph}, limits=ServerLimits(traversal_work=1000), queries=reached.text) as server:
@@ -145,8 +148,9 @@ def test_the_work_of_paths_is_limited_by_the_request_and_the_server(graph: Graph
         little = send(server, "query", {"query": reached.text, "traversal_work": 2})
     with running({"kb": graph}, limits=ServerLimits(traversal_work=2), queries=reached.text) as server:
         stored = send(server, "queries/reached", {})
+        written = send(server, "mutate", {"query": FAR})
     assert rows_of(enough, reached) == reached.rows
-    for refused in (little, stored):
+    for refused in (little, stored, written):
         assert refused.status_code == 413
         limit = refused.json()["resource_limit"]
         assert (limit["resource"], limit["limit"]) == ("traversal_work", 2)
@@ -164,6 +168,16 @@ def test_statements_create_merge_and_delete_branches(server: RunningServer, grap
             assert answer.headers.get("omnigraph-commit") == (commit and commit["graph_commit_id"])
             listed = [{"name": name} for name in graph.list_branches()]
             assert send(server, "query", {"query": "branch list"}).json()["rows"] == listed
+
+
+def test_a_merge_that_conflicts_is_the_same_error_as_that_of_the_route(server: RunningServer, graph: Graph) -> None:
+    for branch, room in (("left", "L"), ("right", "R")):
+        graph.create_branch(branch)
+        graph.mutate(f'query q() {{ update Shelf set {{ room: "{room}" }} where id = "s1" }}', branch=branch)
+    answer = send(server, "mutate", {"query": "branch merge left into right"})
+    route = send(server, "branches/merge", {"source": "left", "target": "right"})
+    assert (answer.status_code, answer.json()) == (409, route.json())
+    assert answer.json()["merge_conflicts"]
 
 
 def test_the_list_of_branches_in_every_format(server: RunningServer, graph: Graph) -> None:
