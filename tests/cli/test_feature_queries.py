@@ -300,6 +300,16 @@ def test_a_merge_that_conflicts_is_the_same_error_as_that_of_the_command(cli: Cl
     assert statement.json["merge_conflicts"]
 
 
+def test_statements_that_read_have_a_profile_and_no_plan(cli: Cli, made_once: Path, server: RunningServer) -> None:
+    for scope in (("--store", str(made_once)), ("--server", server.graph())):
+        for text in ("branch list", "explain query q() { return { 1 as n } }"):
+            asked = ("query", "-e", text, "--format", "csv", *scope)
+            profiled = cli(*asked, "--profile-query")
+            assert (profiled.code, profiled.out) == (0, cli(*asked).out)
+        refused = cli("query", "-e", "branch list", "--explain", *scope)
+        assert (refused.code, "Q004" in refused.err) == (1, True)
+
+
 @pytest.mark.parametrize("command", ["query", "mutate"])
 def test_a_wrong_statement_is_refused(cli: Cli, made_once: Path, server: RunningServer, command: str) -> None:
     for asked, words in WRONG_READS if command == "query" else WRONG_WRITES:

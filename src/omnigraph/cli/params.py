@@ -184,8 +184,7 @@ def combine(name: str, make: Callable[..., Any], **options: Decorator) -> Decora
 def read_point(
     branch: str | None = None, snapshot: str | None = None, at_version: int | None = None, at: str | None = None
 ) -> dict[str, Any]:
-    """The point that the options name, as the keywords of every method that reads; without options, the head of main.
-    """
+    """The point that the options name, as the keywords of every method that reads; the head of main by default."""
     point = named_point(branch, snapshot, at_version, at)
     return {**point, "branch": "main"} if branch is None and snapshot is None else point
 

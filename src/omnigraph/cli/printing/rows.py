@@ -107,6 +107,8 @@ def show_profiled(
     else:
         rows = graph.query(source, name, arguments, **point, options=options)
         printer.show(rows)
+        if not rows.graph_commit_id:
+            return  # the names of branches are of no state, and no operator reads them
         profile = graph.profile(source, name, arguments, snapshot=rows.graph_commit_id, options=options)
     sys.stdout.flush()
     print(*profile.lines(), sep="\n", file=sys.stderr)
