@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from omnigraph.engine.query.context import MODE_VARIABLE
-from omnigraph.errors import EvaluationError, ResourceLimitError
+from omnigraph.errors import EvaluationError
 from omnigraph.graph import Graph
 from tests.engine.query_graphs import library_graph
 
@@ -103,8 +103,15 @@ def test_extremes_of_an_enum_and_of_a_flag_in_groups(graph: Graph) -> None:
 def test_a_sum_of_integers_is_exact_or_refused(graph: Graph) -> None:
     assert aggregated(graph, "sum($v)", [2**62, 2**62 - 1, -(2**62), 1]) == 2**62
     assert aggregated(graph, "avg($v)", [2**63 - 1, 2**63 - 3]) == float(2**63 - 2)
-    with pytest.raises(ResourceLimitError, match="64-bit"):
+    with pytest.raises(EvaluationError, match="64 bits") as raised:
         aggregated(graph, "sum($v)", [2**62, 2**62])
+    assert raised.value.rule == "arithmetic_overflow"
+
+
+@pytest.mark.parametrize("call", ["sum", "avg", "min", "max", "stdev", "stdevp", "count"])
+def test_nothing_but_null_has_no_aggregate(graph: Graph, call: str) -> None:
+    over_nothing = 0 if call == "count" else None
+    assert tuples(graph, f"match {{ $r: Reader }} return {{ {call}(last([])) as x }}") == [(over_nothing,)]
 
 
 def test_values_that_are_equal_count_once(graph: Graph) -> None:

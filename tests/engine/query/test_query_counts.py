@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.query.bindings import LARGEST_COUNT, UNCOUNTABLE, added_up, multiply, readable, total
 from omnigraph.engine.query.context import MODE_VARIABLE
-from omnigraph.errors import ResourceLimitError
+from omnigraph.errors import EvaluationError, ResourceLimitError
 from omnigraph.graph import Graph
 from tests.engine.query_graphs import edge, node
 
@@ -106,9 +106,9 @@ def test_integers_are_added_exactly(numbers: tuple[Graph, list[dict[str, Any]]],
             assert ask().rows() == [{"n": sum(values)}]
             assert str(ask().to_arrow().schema.field("n").type) == "int64"
         else:
-            with pytest.raises(ResourceLimitError, match=f"sum of Row.{name} is {sum(values)}, .*64-bit") as raised:
+            with pytest.raises(EvaluationError, match=f"the sum {sum(values)} does not fit into 64 bits") as raised:
                 ask()
-            assert raised.value.resource == "summed integers"
+            assert (raised.value.rule, raised.value.expression) == ("arithmetic_overflow", f"sum($r.{name})")
 
 
 def test_sums_of_groups_are_exact(numbers: tuple[Graph, list[dict[str, Any]]]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.query.result import OperatorProfile
-from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.errors import BadRequestError, EvaluationError, ResourceLimitError
 from omnigraph.graph import Graph
 from tests.engine.query_graphs import edge, library_graph, node
 
@@ -209,6 +210,25 @@ def test_distinct_keeps_first_appearances(graph: Graph) -> None:
     assert column(graph, nodes) == [2]
     zeros = "unwind [0.0, -0.0, 0.0 / 0.0, 0.0 / 0.0] as $x return distinct { $x } then return { count(*) as n }"
     assert column(graph, zeros) == [2]
+
+
+def test_the_best_nodes_of_a_stage_may_be_made_distinct(graph: Graph) -> None:
+    ranked = "match { $b: Book } return { $b } order { nearest($b.vec, [0.0, 1.0]) } limit 2"
+    query = (
+        f"query q() {{ {ranked} then unwind [1, 1] as $i return distinct {{ $b, $i }} then return {{ $b.slug as s }} }}"
+    )
+    assert [row["s"] for row in graph.query(query)] == ["b1", "b3"]
+
+
+def test_a_number_that_no_row_has_is_not_widened(tmp_path: Path) -> None:
+    """18446744073709551615 is not an I64, which `case` makes of I64 and U64."""
+    with Graph.init(tmp_path / "g", "node N { slug: String @key  large: U64? }") as graph:
+        graph.load("\n".join([node("N", "a", large=2**64 - 1), node("N", "b", large=1)]), mode="append")
+        value = 'case when $n.slug = "b" then $n.large else 0 end'
+        query = f"query q() {{ match {{ $n: N }} return {{ {value} as x, $n.slug as s }} order {{ s }} }}"
+        assert [row["x"] for row in graph.query(query)] == [0, 1]
+        with pytest.raises(EvaluationError, match="not in range"):
+            graph.query(query.replace('"b"', '"a"'))
 
 
 def test_nulls_come_where_they_are_asked_for(graph: Graph) -> None:

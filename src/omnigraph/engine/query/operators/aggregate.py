@@ -36,7 +36,7 @@ from omnigraph.engine.query.value_columns import column_type, list_array, list_o
 from omnigraph.engine.query.values.elementwise import as_located
 from omnigraph.engine.query.values.evaluate import constant_value, evaluate
 from omnigraph.engine.query.values.stored import load_together, variable_columns
-from omnigraph.errors import EvaluationError, EvaluationRule, ResourceLimitError
+from omnigraph.errors import EvaluationError, EvaluationRule
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
 from omnigraph.language.query.value_types import NullType, is_number
@@ -301,15 +301,13 @@ def _divide(sums: NDArray[Any], counts: Counts, budget: MemoryBudget) -> NDArray
 
 
 def _as_int64(sums: NDArray[Any], plan: ir.AggregateValue, budget: MemoryBudget) -> NDArray[np.int64]:
-    """The sums as the 64-bit integers that `sum` gives. Raises `ResourceLimitError` for one that is larger."""
+    """The sums as the 64-bit integers that `sum` gives. Raises `EvaluationError` for one that is larger."""
     if sums.dtype == np.int64:
         return sums
     for amount in (each for part in _added_parts(len(sums), budget) for each in sums[part].tolist()):
         if not -_LARGEST - 1 <= amount <= _LARGEST:
-            prop = plan.argument
-            of = f"{prop.owner.name}.{prop.prop.name}" if isinstance(prop, ir.PropertyValue) else "integers"
-            remedy = f"a sum of {of} is {amount}, which no 64-bit integer can hold; add up fewer rows, or take avg()"
-            raise ResourceLimitError("summed integers", _LARGEST, _LARGEST + 1, remedy)
+            message = f"the sum {amount} does not fit into 64 bits; add up fewer rows, or take avg()"
+            raise EvaluationError(EvaluationRule.ARITHMETIC_OVERFLOW, ir.value_text(plan), message=message)
     return sums.astype(np.int64)
 
 

@@ -67,9 +67,10 @@ class Origins:
 def with_start(plan: ir.Walk, rows: Bindings) -> Bindings:
     """The rows whose source is not null, and of a type that the walk can begin at."""
     mask = rows.rows[plan.source] >= 0
-    if len(plan.source_members) > 1:
-        codes = rows.rows[member_column(plan.source)]
-        mask &= _renumber(plan.source_members, plan.node_members)[codes] >= 0
+    can_begin = _renumber(plan.source_members, plan.node_members) >= 0
+    if not can_begin.all():
+        members = rows.rows[member_column(plan.source)] if len(plan.source_members) > 1 else 0
+        mask &= can_begin[members]
     return rows.where(mask)
 
 
