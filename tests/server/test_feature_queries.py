@@ -138,6 +138,27 @@ def test_an_error_of_evaluation_is_a_400_with_its_rule(server: RunningServer, re
         assert f"in `{refusal.fields['expression']}`" in error["error"]
 
 
+def test_an_error_of_evaluation_after_the_first_rows_ends_the_stream(graph: Graph) -> None:
+    text = "query late() { unwind range(1, 99999) as $n return { $n as n, 7 / (99999 - $n) as x } }"
+    received = bytearray()
+
+    def read(answer: httpx.Response) -> None:
+        for chunk in answer.iter_bytes():
+            received.extend(chunk)
+
+    with running({"kb": graph}) as server:
+        stream = {"json": {"query": text}, "headers": {"Accept": NDJSON}}
+        with server.client.stream("POST", "/graphs/kb/query", **stream) as answer:
+            with pytest.raises(httpx.RemoteProtocolError):
+                read(answer)
+        whole = send(server, "query", {"query": text})
+        assert not server.recorder.failures, "the mistake is the caller's"
+    *rows, last = ndjson(bytes(received))
+    assert rows[-1] == {"n": len(rows), "x": 7 // (99999 - len(rows))}
+    assert last["error"] == whole.json()
+    assert last["error"]["fields"]["rule"] == "division_by_zero"
+
+
 FAR = "query far() { match { $a: Reader  $a follows{2,} $b } update $b set { age: 1 } }"
 
 

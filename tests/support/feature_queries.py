@@ -703,8 +703,10 @@ WRONG_READS: list[tuple[dict[str, Any], str]] = [
     ({"query": _EXPLAIN, "name": "other"}, "query 'other' not found"),
     ({"query": _EXPLAIN.replace("$r.card", "$r.cart")}, "did you mean 'card'?"),
     ({"query": "set traversal_work = 3"}, "Q003"),
+    ({"query": "query q() { match { $r: Reader } return { $r.card, $r.card } }"}, "T25"),
 ]
-"""What is sent to be read, and a part of the error."""
+"""What is sent to be read, and a part of the error: statements at the wrong door or with something beside them, and
+two columns of one name."""
 
 WRONG_WRITES: list[tuple[dict[str, Any], str]] = [
     ({"query": "branch list"}, "`branch list` reads: use POST /query"),
