@@ -148,9 +148,11 @@ def test_an_error_of_evaluation_after_the_first_rows_ends_the_stream(graph: Grap
 
     with running({"kb": graph}) as server:
         stream = {"json": {"query": text}, "headers": {"Accept": NDJSON}}
-        with server.client.stream("POST", "/graphs/kb/query", **stream) as answer:
-            with pytest.raises(httpx.RemoteProtocolError):
-                read(answer)
+        with (
+            server.client.stream("POST", "/graphs/kb/query", **stream) as answer,
+            pytest.raises(httpx.RemoteProtocolError),
+        ):
+            read(answer)
         whole = send(server, "query", {"query": text})
         assert not server.recorder.failures, "the mistake is the caller's"
     *rows, last = ndjson(bytes(received))
