@@ -229,6 +229,7 @@ def test_only_a_catalog_with_keys_of_edges_has_a_form_that_older_readers_refuse(
     assert msgspec.json.decode(keyed.to_json())["format"] == 2
     assert Catalog.from_json(keyed.to_json()) == keyed
     assert keyed.edges["E"].key == ("@src", "@dst", "since")
+    assert msgspec.json.decode(accept_schema("node N { id: String }").to_json())["format"] == 2
     assert msgspec.json.decode(accept_schema(LIBRARY).to_json())["format"] == 1
 
 

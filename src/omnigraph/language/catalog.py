@@ -332,8 +332,11 @@ class Catalog(Struct, frozen=True, dict=True):
 
     @property
     def format(self) -> int:
-        """The oldest form that says all of it: readers that know no keys of edges would write edges twice."""
-        return 2 if any(edge.key for edge in self.edges.values()) else 1
+        """The oldest form that says all of it. Readers that know no keys of edges would write edges twice, and those
+        that know no property `id` would take it for the identity."""
+        has_keys = any(edge.key for edge in self.edges.values())
+        types = (*self.nodes.values(), *self.edges.values())
+        return 2 if has_keys or any(name in each.properties for each in types for name in each.system_columns) else 1
 
     def to_json(self) -> bytes:
         """The persisted form: deterministic, compact, with its format version first."""
