@@ -335,7 +335,7 @@ class Catalog(Struct, frozen=True, dict=True):
         """The oldest form that says all of it. Readers that know no keys of edges would write edges twice, and those
         that know no property `id` would take it for the identity."""
         has_keys = any(edge.key for edge in self.edges.values())
-        types = (*self.nodes.values(), *self.edges.values())
+        types: tuple[TableType, ...] = (*self.nodes.values(), *self.edges.values())
         return 2 if has_keys or any(name in each.properties for each in types for name in each.system_columns) else 1
 
     def to_json(self) -> bytes:
