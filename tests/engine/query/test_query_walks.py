@@ -139,6 +139,7 @@ def test_the_star_takes_every_type_that_fits_the_ends(library: Graph) -> None:
         ("b2", "eco"),
     ]
     assert values(library, "$b: Book  $s: Shelf  $b * $s", "$b.isbn") == []
+    assert values(library, "$b: Book  $s: Shelf  $b $e:* $s", "$e, $e.@type") == []
     assert values(library, "$s: Shelf  not { $x: Book  $s * $x }", "$s.code") == ["s"]
     assert values(library, "$b: Book  not { $s: Shelf  $b * $s }", "$b.isbn") == ["b1", "b2"]
     found = values(library, '$x: Reader { card: "a" }  $y: Reader  $x $e:* $y', "$e.@id")

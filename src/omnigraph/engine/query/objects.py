@@ -81,7 +81,10 @@ def _entity_fields(type_: EntityType) -> list[pa.Field]:
 
 
 def _common_properties(type_: EntityType) -> tuple[Property, ...]:
-    """The properties that every member has with one type; of several members none that is named as the rest is."""
+    """The properties that every member has with one type; of several members none that is named as the rest is. A
+    selection of edges may have no members: no edge fits its ends."""
+    if not type_.members:
+        return ()
     first, *others = type_.members
     return tuple(
         prop
