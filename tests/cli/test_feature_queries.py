@@ -34,6 +34,7 @@ from tests.support.feature_queries import (
     Write,
     cell_value,
     feature_graph,
+    label,
     lasting,
     statements,
 )
@@ -93,7 +94,7 @@ def test_lint_describes_every_feature(cli: Cli) -> None:
 # Reads
 
 
-@pytest.mark.parametrize("example", READS, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", READS, ids=label)
 def test_a_feature_on_the_command_line(cli: Cli, made_once: Path, example: Example) -> None:
     params = ("--params", json.dumps(example.params))
     shown = cli("query", "-e", example.text, *params, "--json", "--store", str(made_once))
@@ -212,7 +213,7 @@ def test_every_body_of_a_query_may_be_typed(shell: Shell, made_once: Path) -> No
 # Writes
 
 
-@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
+@pytest.mark.parametrize("write", WRITES, ids=label)
 def test_a_feature_of_writes(cli: Cli, g: str, write: Write) -> None:
     done = cli("mutate", "-e", write.text, "--params", json.dumps(write.params), "--json", "--store", g)
     assert (done.json["affected_nodes"], done.json["affected_edges"]) == write.counts, done.err
@@ -235,6 +236,21 @@ def test_every_feature_of_writes_in_the_shell(shell: Shell, g: str) -> None:
 def test_the_start_of_an_upsert_is_a_mutation_of_the_shell(shell: Shell, g: str) -> None:
     shown = shell(['upsert Shelf { id: "s1", room: "Z" }'], "--store", g)
     assert (shown.code, shown.lines) == (0, ["changed main: 1 node, 0 edges"])
+
+
+def test_types_with_a_property_id_and_keyed_edges_are_exported_and_loaded(cli: Cli, made_once: Path) -> None:
+    types = ("--type", "Shelf", "--type", "Reader", "--type", "Follows")
+    exported = cli("export", *types, "--store", str(made_once)).out
+    Path("schema.pg").write_text(SCHEMA)
+    Path("exported.jsonl").write_text(exported)
+    assert cli("init", "--schema", "schema.pg", "--store", "copy.omni").code == 0
+    for mode in ("append", "merge"):
+        assert cli("load", "--data", "exported.jsonl", "--mode", mode, "--store", "copy.omni").code == 0
+        assert cli("export", *types, "--store", "copy.omni").out == exported
+    shelf = {"type": "Shelf", "id": "s1", "data": {"id": "s1", "room": "A"}}
+    assert shelf in map(json.loads, exported.splitlines())
+    refused = cli("load", "--data", "exported.jsonl", "--mode", "append", "--json", "--store", "copy.omni")
+    assert refused.json["type"] == "key_conflict"
 
 
 # What can't be calculated

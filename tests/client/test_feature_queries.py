@@ -13,10 +13,11 @@ import pytest
 import omnigraph
 from omnigraph.api import wire
 from omnigraph.api.queries import ReadPoint
-from omnigraph.errors import BadRequestError, EvaluationError, NotFoundError, ResourceLimitError
+from omnigraph.errors import BadRequestError, EvaluationError, KeyConflictError, NotFoundError, ResourceLimitError
 from tests.client.three_graphs import Api, AwaitedGraph
 from tests.server.running import RunningServer, faultless
 from tests.support.feature_queries import (
+    ENTITIES,
     READS,
     REFUSALS,
     STORED,
@@ -28,6 +29,8 @@ from tests.support.feature_queries import (
     Refusal,
     Write,
     feature_graph,
+    follows,
+    label,
     lasting,
     statements,
 )
@@ -60,7 +63,7 @@ def client(clients: dict[str, Api], request: pytest.FixtureRequest) -> Api:
     return clients[request.param]
 
 
-@pytest.mark.parametrize("example", READS, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", READS, ids=label)
 def test_a_feature_is_what_it_is_in_this_process(client: Api, served_graph: omnigraph.Graph, example: Example) -> None:
     here = served_graph.query(example.text, params=example.params)
     there = client.query(example.text, params=example.params)
@@ -72,14 +75,14 @@ def test_a_feature_is_what_it_is_in_this_process(client: Api, served_graph: omni
     assert list(client.stream(example.text, params=example.params).rows()) == example.rows
 
 
-@pytest.mark.parametrize("example", STORED, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", STORED, ids=label)
 def test_a_feature_by_handle_and_by_name(client: Api, example: Example) -> None:
     assert client.query(q[example.name], **example.params).rows() == example.rows
     assert cast(Any, client.invoke(example.name, example.params)).rows() == example.rows
     assert client.explain(q[example.name], **example.params)
 
 
-@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
+@pytest.mark.parametrize("write", WRITES, ids=label)
 def test_a_feature_of_writes(client: Api, served_graph: omnigraph.Graph, write: Write) -> None:
     for way in ("text", "name"):
         branch = f"{write.name}/{way}/{type(client).__name__}"
@@ -102,6 +105,23 @@ def test_an_error_of_evaluation_is_rebuilt(client: Api, served_graph: omnigraph.
         errors.append((str(caught.value), caught.value.fields))
     assert errors[0] == errors[1]
     assert errors[0][1] == refusal.fields
+
+
+def test_an_entity_with_a_property_id_and_an_edge_with_a_key(client: Api, served_graph: omnigraph.Graph) -> None:
+    for (type_name, id_), entity in ENTITIES.items():
+        assert client.entity(type_name, id_) == served_graph.entity(type_name, id_) == entity
+    branch = f"keys_{type(client).__name__}"
+    client.create_branch(branch)
+    again = {"src": "r1", "dst": "r2", "since": 8}
+    with pytest.raises(KeyConflictError) as caught:
+        client.load([again], type="Follows", mode="append", branch=branch)
+    assert (caught.value.type_key, caught.value.entity_id) == ("edge:Follows", '["r1","r2"]')
+    client.load([again], type="Follows", mode="merge", branch=branch)
+    client.load([{"id": "s1", "room": "Z"}, {"id": "s3"}], type="Shelf", mode="merge", branch=branch)
+    assert client.query(WRITES[-1].shown_by, branch=branch).rows() == [
+        {"f": follows("r1", "r2", 8), "shelf": "s1"},
+        {"f": follows("r1", "r2", 8), "shelf": "s3"},
+    ]
 
 
 def test_a_client_lowers_the_work_of_paths(client: Api) -> None:

@@ -10,7 +10,7 @@ import pytest
 from omnigraph.api import wire
 from omnigraph.language.lint import SchemaSource, lint_queries
 from omnigraph.language.schema.compile import compile_schema
-from tests.support.feature_queries import SCHEMA, STORED, STORED_TEXT, WRITES, Example, Write
+from tests.support.feature_queries import SCHEMA, STORED, STORED_TEXT, WRITES, Example, Write, label
 
 
 @cache
@@ -27,7 +27,7 @@ def type_keys(touched: list[dict[str, str]]) -> list[str]:
     return sorted(f"{each['kind']}:{each['type_name']}" for each in touched)
 
 
-@pytest.mark.parametrize("example", STORED, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", STORED, ids=label)
 def test_the_descriptor_of_a_read(example: Example) -> None:
     operation = operations()[example.name]
     assert {column["name"]: column["kind"] for column in operation["result"]} == example.kinds
@@ -36,7 +36,7 @@ def test_the_descriptor_of_a_read(example: Example) -> None:
     assert operation["writes"] == []
 
 
-@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
+@pytest.mark.parametrize("write", WRITES, ids=label)
 def test_the_descriptor_of_a_write(write: Write) -> None:
     operation = operations()[write.name]
     assert operation.get("result", []) == []
@@ -44,7 +44,7 @@ def test_the_descriptor_of_a_write(write: Write) -> None:
     assert type_keys(operation["writes"]) == write.writes.split()
 
 
-@pytest.mark.parametrize("example", STORED, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", STORED, ids=label)
 def test_a_column_that_may_be_null_is_nullable(example: Example) -> None:
     nullable = {column["name"] for column in operations()[example.name]["result"] if column["nullable"]}
     assert nullable >= {name for row in example.rows for name, value in row.items() if value is None}

@@ -24,6 +24,7 @@ from tests.mcp_server.agents import Agent, as_agent
 from tests.server.running import running
 from tests.server.sample import EVERYTHING, Rules
 from tests.support.feature_queries import (
+    ENTITIES,
     READS,
     REFUSALS,
     STORED,
@@ -88,6 +89,18 @@ def test_every_feature_of_writes(graph: Graph) -> None:
                 assert shown["rows"] == write.rows
 
     run(with_query_files(graph, [("features.gq", STORED_TEXT)]), script)
+
+
+def test_an_entity_with_a_property_id_and_an_edge_with_a_key(graph: Graph) -> None:
+    async def script(agent: Agent) -> None:
+        for (type_name, id_), entity in ENTITIES.items():
+            assert (await agent.call("entity", type=type_name, id=id_))["entity"] == entity
+        (shelf,) = (await agent.call("neighbours", type="Book", id="b1", edge="stands"))["neighbours"]
+        assert (shelf["id"], shelf["properties"]) == ("s1", {"id": "s1", "room": "A"})
+        (type_,) = (await agent.call("schema", type="Follows"))["types"]
+        assert type_["key"] == ["@src", "@dst"]
+
+    run(graph, script)
 
 
 def test_an_error_of_evaluation_names_its_rule(graph: Graph) -> None:

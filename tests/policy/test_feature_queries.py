@@ -17,7 +17,7 @@ from omnigraph.client import RemoteGraph
 from omnigraph.policy.gate import PolicyGate, load_gate
 from tests.server.running import RunningServer, running
 from tests.server.sample import bearer
-from tests.support.feature_queries import RECORDS, SCHEMA, STORED, Example, feature_graph
+from tests.support.feature_queries import RECORDS, SCHEMA, STORED, Example, feature_graph, label
 
 RULES = """
 version: 1
@@ -71,7 +71,7 @@ def client(server: RunningServer) -> Iterator[RemoteGraph]:
         yield client
 
 
-@pytest.mark.parametrize("example", STORED, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", STORED, ids=label)
 def test_a_feature_shows_what_is_visible(
     governed: Graph, smaller: Graph, server: RunningServer, client: RemoteGraph, example: Example
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph
 from omnigraph.api import wire
-from omnigraph.errors import BadRequestError, CompileError, NotFoundError, PolicyError
+from omnigraph.errors import BadRequestError, CompileError, NotFoundError, PolicyError, ResourceLimitError
 from tests.server.sample import EVERYTHING, Rules
 from tests.support.feature_queries import (
     READS,
@@ -26,6 +26,7 @@ from tests.support.feature_queries import (
     Refusal,
     Write,
     feature_graph,
+    label,
     lasting,
     plain,
     statements,
@@ -40,7 +41,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[omnigraph.Graph]
         yield graph.with_queries(q)
 
 
-@pytest.mark.parametrize("example", READS, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", READS, ids=label)
 def test_a_feature_in_rows_arrow_and_frames(graph: omnigraph.Graph, example: Example) -> None:
     result = graph.query(example.text, params=example.params)
     assert result.rows() == result.to_dicts() == list(result) == example.rows
@@ -54,7 +55,7 @@ def test_a_feature_in_rows_arrow_and_frames(graph: omnigraph.Graph, example: Exa
     assert example.name in repr(result)
 
 
-@pytest.mark.parametrize("example", STORED, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", STORED, ids=label)
 def test_a_feature_by_handle_and_by_name(graph: omnigraph.Graph, example: Example) -> None:
     handle = q[example.name]
     assert not handle.is_mutation
@@ -63,7 +64,7 @@ def test_a_feature_by_handle_and_by_name(graph: omnigraph.Graph, example: Exampl
     assert graph.invoke(example.name, example.params).rows() == example.rows
 
 
-@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
+@pytest.mark.parametrize("write", WRITES, ids=label)
 @pytest.mark.parametrize("way", ["text", "handle", "name"])
 def test_a_feature_of_writes(graph: omnigraph.Graph, write: Write, way: str) -> None:
     branch = graph.branch(f"{write.name}/{way}", create=True)
@@ -86,6 +87,15 @@ def test_what_cannot_be_calculated_names_its_rule_and_its_expression(graph: omni
     assert caught.value.error_type() == refusal.type
     assert caught.value.fields == refusal.fields
     assert caught.value.http_status == 400
+
+
+def test_the_work_of_paths_is_limited(graph: omnigraph.Graph) -> None:
+    reached = next(example for example in READS if example.name == "reached")
+    enough, little = (omnigraph.ReadOptions(traversal_work=work) for work in (1_000, 2))
+    assert graph.query(reached.text, options=enough).rows() == reached.rows
+    for read in (graph.query, graph.at().query, graph.branch("main").query, graph.profile):
+        with pytest.raises(ResourceLimitError, match="traversal_work: actual 3, limit 2"):
+            read(reached.text, options=little)
 
 
 # Statements

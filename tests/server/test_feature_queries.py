@@ -28,6 +28,7 @@ from tests.support.feature_queries import (
     Write,
     cell_value,
     feature_graph,
+    label,
     lasting,
     plain,
     statements,
@@ -75,21 +76,21 @@ def rows_of(answer: httpx.Response, example: Example) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("accept", FORMATS)
-@pytest.mark.parametrize("example", READS, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", READS, ids=label)
 def test_a_feature_in_every_format(server: RunningServer, example: Example, accept: str) -> None:
     answer = send(server, "query", {"query": example.text, "params": example.params}, Accept=accept)
     assert answer.headers["content-type"] == accept
     assert rows_of(answer, example) == example.rows
 
 
-@pytest.mark.parametrize("example", STORED, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", STORED, ids=label)
 def test_a_feature_in_a_stored_query(server: RunningServer, example: Example) -> None:
     for accept in (JSON, ARROW):
         answer = send(server, f"queries/{example.name}", {"params": example.params}, Accept=accept)
         assert rows_of(answer, example) == example.rows
 
 
-@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
+@pytest.mark.parametrize("write", WRITES, ids=label)
 @pytest.mark.parametrize("way", ["mutate", "stored"])
 def test_a_feature_of_writes(server: RunningServer, graph: Graph, write: Write, way: str) -> None:
     branch = f"{write.name}/{way}"

@@ -88,6 +88,13 @@ RECORDS = "\n".join(
 """Rita has borrowed a lost and a lent book, Rob the lent one, Rex nothing. They follow each other in a circle."""
 
 
+ENTITIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
+    ("Shelf", "s1"): {"@id": "s1", "id": "s1", "room": "A"},
+    ("Follows", '["r1","r2"]'): {"id": '["r1","r2"]', "src": "r1", "dst": "r2", "since": 1},
+}
+"""A node whose type declares `id`, and an edge with a key, by type and id as they are read one by one."""
+
+
 def feature_graph(path: Path) -> Graph:
     graph = Graph.init(path, SCHEMA)
     graph.load(RECORDS, mode="append")
@@ -132,6 +139,11 @@ class Write:
 
 def name_of(text: str) -> str:
     return text.partition("query ")[2].partition("(")[0]
+
+
+def label(example: Example | Write) -> str:
+    """The name of a test that runs it."""
+    return f"{example.feature}: {example.name}"
 
 
 def plain(value: Any) -> Any:
