@@ -135,6 +135,22 @@ def test_unwind_gives_a_row_per_item_in_order(graph: Graph) -> None:
     ]
 
 
+def test_items_that_are_only_counted_cost_nothing(graph: Graph) -> None:
+    unwinds = " ".join(f"unwind range(1, 1000) as $x{i}" for i in range(6))
+    assert tuples(graph, f"{unwinds} return {{ count(*) as n }}") == [(10**18,)]
+    grouped = "match { $b: Book } unwind range(1, 3) as $i unwind $b.tags as $t return { $i as i, count(*) as n }"
+    body = grouped.replace("match { $b: Book } ", "match { $b: Book } return { $b } then ")
+    assert sorted(tuples(graph, body)) == [(1, 2), (2, 2), (3, 2)]
+    with pytest.raises(ResourceLimitError):
+        tuples(graph, f"{unwinds} return {{ count($x0 + $x1 + $x2 + $x3) as n }}")
+
+
+def test_a_list_compares_with_the_lists_of_no_rows(graph: Graph) -> None:
+    body = 'match { $r: Reader { slug: "none" } } return { $r.slug as s, [1, 2] = [$r.age, 2] as e }'
+    assert tuples(graph, body) == []
+    assert tuples(graph, 'match { $b: Book { slug: "b9" }  $b.tags = ["x"] or $b.pages > 1 } return { $b.slug }') == []
+
+
 def test_unwind_of_collected_entities_gives_entities(graph: Graph) -> None:
     body = "match { $b: Book  $b wroteBy $a } return { $a, collect($b) as books } order { $a } "
     body += "then unwind $books as $b match { $r borrowed $b } return { $a.name as a, $b.title as t, $r.slug as r }"

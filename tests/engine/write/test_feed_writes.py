@@ -123,8 +123,9 @@ def test_an_unwound_list_alone_is_a_feed(graph: Graph) -> None:
 
 def test_no_rows_are_no_commit(graph: Graph) -> None:
     before = graph.snapshot().commit_id
-    receipt = run(graph, 'match { $b: Book { isbn: "x" } } update $b set { pages: 1 }')
-    assert (affected(receipt), receipt.commit) == ((0, 0), None)
+    for write in ("update $b set { pages: 1 }", 'insert Book { isbn: "y", title: "Y", tags: ["a"] }'):
+        receipt = run(graph, f'match {{ $b: Book {{ isbn: "x" }} }} {write}')
+        assert (affected(receipt), receipt.commit) == ((0, 0), None)
     assert graph.snapshot().commit_id == before
 
 

@@ -199,7 +199,7 @@ class _Run:
             case ir.AntiJoin() | ir.SemiJoin() | ir.BlockJoin() | ir.OptionalJoin():
                 return self._join(plan, rows, step)
             case ir.Unwind():
-                return unwind(plan, rows, needed, context)
+                return unwind(plan, rows, needed, step.counts_only, context)
             case ir.Bind():
                 return bind(plan, rows, needed, context)
             case ir.Rank():

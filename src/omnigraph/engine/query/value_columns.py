@@ -117,6 +117,11 @@ def _convert_items(lists: pa.Array, source: ValueType, target: ValueType, widen:
     return list_array(lists.offsets, _convert(lists.values, source, target, widen), null_mask(lists))
 
 
+def repeat(value: pa.Scalar, length: int) -> pa.Array:
+    """A column of one value. Arrow repeats no list zero times."""
+    return pa.repeat(value, max(1, length)).slice(0, length)
+
+
 def compact_lists(lists: pa.Array) -> pa.Array:
     """The same lists, so that `values` holds their items in order and nothing else, and `offsets` begins with 0."""
     if pa.types.is_fixed_size_list(lists.type):

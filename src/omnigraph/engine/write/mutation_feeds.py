@@ -21,6 +21,7 @@ from omnigraph.engine.query.bindings import Bindings, Indices
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.properties import Located, one_array
 from omnigraph.engine.query.run import run_rows
+from omnigraph.engine.query.value_columns import repeat
 from omnigraph.engine.query.values.evaluate import evaluate
 from omnigraph.engine.query.values.stored import load_together
 from omnigraph.engine.rows.columns import BLOB_CELL, equal_values, fillable
@@ -207,7 +208,7 @@ class FeedRows:
 
     def _array(self, value: ir.Value, rows: Bindings) -> pa.Array:
         evaluated = self._evaluate(value, rows)
-        return pa.repeat(evaluated, rows.length) if isinstance(evaluated, pa.Scalar) else evaluated
+        return repeat(evaluated, rows.length) if isinstance(evaluated, pa.Scalar) else evaluated
 
 
 def _entity_ends(statement: ir.InsertNode | ir.InsertEdge) -> list[str]:

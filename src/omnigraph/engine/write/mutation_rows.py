@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.api.governance import Limits
+from omnigraph.engine.query.value_columns import repeat
 from omnigraph.engine.rows.columns import EPOCH_TYPES, arrow_type, rows_schema
 from omnigraph.engine.rows.kernels.records import Records, RecordTyper
 from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, TypedRows
@@ -73,7 +74,7 @@ def records_of(
     for start in range(0, max(1, count), _ROWS_PER_BLOCK):
         size = min(_ROWS_PER_BLOCK, count - start)
         columns = [
-            json_values(pa.repeat(column, size) if isinstance(column, pa.Scalar) else column.slice(start, size))
+            json_values(repeat(column, size) if isinstance(column, pa.Scalar) else column.slice(start, size))
             for column in values.values()
         ]
         cells = zip(*columns, strict=True) if columns else [()] * size

@@ -20,7 +20,7 @@ from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.objects import Objects, TooManyRowsError
 from omnigraph.engine.query.plans import entity_of
 from omnigraph.engine.query.properties import Located, gathering_parts
-from omnigraph.engine.query.value_columns import compact_lists
+from omnigraph.engine.query.value_columns import compact_lists, repeat
 from omnigraph.engine.query.values.elementwise import Evaluated, HeldValues
 from omnigraph.engine.query.values.evaluate import evaluate
 from omnigraph.engine.query.values.stored import load_together
@@ -73,7 +73,7 @@ def _batches(
     constant = sum(pa.repeat(value, 1).nbytes for value in evaluated if not isinstance(value, Located))
     for rows in gathering_parts(columns, length, context.budget, most_rows=BATCH_ROWS, beside=constant):
         size = min(length, rows.stop) - rows.start
-        arrays = [v.part(rows).gather() if isinstance(v, Located) else pa.repeat(v, size) for v in evaluated]
+        arrays = [v.part(rows).gather() if isinstance(v, Located) else repeat(v, size) for v in evaluated]
         typed = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(typed, schema=schema)
 

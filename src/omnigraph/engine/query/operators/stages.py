@@ -65,8 +65,11 @@ def _entity_columns(
     return columns
 
 
-def unwind(plan: ir.Unwind, rows: Bindings, needed: AbstractSet[str], context: ReadContext) -> Bindings:
-    """Each row once per item of its list. Items are bound once, however many rows share their list."""
+def unwind(
+    plan: ir.Unwind, rows: Bindings, needed: AbstractSet[str], counts_only: bool, context: ReadContext
+) -> Bindings:
+    """Each row once per item of its list. Items are bound once, however many rows share their list. With `counts_only`
+    the rows are only counted: where nothing reads the items, a row stands for all of its own."""
     lists = as_located(evaluate(plan.items, rows, context), rows.length).condense(context.budget)
     compact = compact_lists(lists.values)
     starts = np.asarray(compact.offsets.to_numpy(zero_copy_only=False), np.int64)
@@ -74,7 +77,9 @@ def unwind(plan: ir.Unwind, rows: Bindings, needed: AbstractSet[str], context: R
     total = int(counts.sum())
     kept = rows.only(needed - {plan.variable})
     binds = plan.variable in needed
-    context.budget.step(total * 8 * (len(kept.rows) + 3 * binds + (rows.weights is not None)))
+    if counts_only and not binds:
+        return kept.with_weights(counts)
+    context.budget.step(total * 8 * (1 + len(kept.rows) + 3 * binds + (rows.weights is not None)))
     repeated = kept.each(counts, context.cancellation.check)
     if not binds:
         return repeated

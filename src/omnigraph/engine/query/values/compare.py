@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Mask
-from omnigraph.engine.query.value_columns import compact_lists
+from omnigraph.engine.query.value_columns import compact_lists, repeat
 from omnigraph.language.query.ir import Operator
 
 ARROW_TESTS: Final[dict[Operator, Callable[..., Any]]] = {
@@ -98,7 +98,7 @@ def compare_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Arra
 
 
 def _repeat(side: pa.Array | pa.Scalar, length: int) -> pa.Array:
-    return pa.repeat(side, length) if isinstance(side, pa.Scalar) else side
+    return repeat(side, length) if isinstance(side, pa.Scalar) else side
 
 
 # ---- lists, records and entities ------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def _one_of(values: pa.Array, items: pa.Array) -> Mask:
     """Which values are in a list. Items of another number type count where the type of the values holds them exactly;
     the two zeros of a float are one, and NaN is none of them."""
     if _is_nested(values.type):
-        equal = [_equal(values, pa.repeat(item, len(values))).true for item in items]
+        equal = [_equal(values, repeat(item, len(values))).true for item in items]
         return np.logical_or.reduce(equal) if equal else np.zeros(len(values), np.bool_)
     if _is_number(values.type) and values.type != items.type:
         items = _exactly(items.drop_null().to_pylist(), values.type)

@@ -19,7 +19,7 @@ from omnigraph.engine.query.bindings import Bindings, Indices, Mask
 from omnigraph.engine.query.context import ValueContext
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.properties import Located, as_indices, gathering_parts, one_array
-from omnigraph.engine.query.value_columns import column_type, convert
+from omnigraph.engine.query.value_columns import column_type, convert, repeat
 from omnigraph.errors import EvaluationError, EvaluationRule, ResourceLimitError
 from omnigraph.language.query import ir
 from omnigraph.language.query.value_types import ValueType
@@ -127,7 +127,7 @@ class Part:
         if isinstance(argument, pa.Array):
             return argument
         self.reserve(self.size * pa.repeat(argument, 1).nbytes)
-        return pa.repeat(argument, self.size)
+        return repeat(argument, self.size)
 
     def numbers(self, argument: Argument) -> NDArray[Any]:
         """Numbers, truth values, days or instants of each row as NumPy has them."""
