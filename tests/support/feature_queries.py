@@ -498,14 +498,14 @@ READS = (
             limit 2
         }""",
         [
-            {"tree": "plan", "depth": 0, "node": "Project", "detail": '{"text":"Project name"}'},
-            {"tree": "plan", "depth": 1, "node": "Limit", "detail": '{"text":"Limit 2"}'},
-            {"tree": "plan", "depth": 2, "node": "Sort", "detail": '{"text":"Sort by $r.name, $r.@id"}'},
+            {"tree": "plan", "depth": 0, "node": "Project", "detail": '{"text":"Project name","rows":1}'},
+            {"tree": "plan", "depth": 1, "node": "Limit", "detail": '{"text":"Limit 2","rows":1}'},
+            {"tree": "plan", "depth": 2, "node": "Sort", "detail": '{"text":"Sort by $r.name, $r.@id","rows":1}'},
             {
                 "tree": "plan",
                 "depth": 3,
                 "node": "Scan",
-                "detail": '{"text":"Scan $r: Reader where $r.age > $age","notes":["in the scan: `age` > 20"]}',
+                "detail": '{"text":"Scan $r: Reader where $r.age > $age","rows":1,"notes":["in the scan: `age` > 20"]}',
             },
         ],
         {"age": 20},

@@ -140,7 +140,7 @@ class Writer:
     def leaves(self, type_: str) -> list[str]:
         """Properties, values and parameters; a constant only where there are few of them."""
         wanted = {"int": ("int",), "big": ("int", "big")}.get(type_, (type_,))
-        leaves = [f"${name}" for name, kind in self.scope.items() if kind.name in wanted]
+        leaves = [f"${name}" for name, kind in self.scope.items() if kind.name in wanted and not kind.is_bag]
         for name, kind in self.scope.items():
             if kind.is_entity:
                 leaves += self.properties(name, kind, wanted)
@@ -196,7 +196,7 @@ class Writer:
     def _int(self, depth: int) -> list[Callable[[], str]]:
         v = self.value
         paths = self.variables("path")
-        lists = self.variables("nodes")
+        lists = [name for name, kind in self.scope.items() if kind.name == "nodes" or kind.is_bag]
         return [
             *self._any("int", depth),
             lambda: f"({v('int', depth)} {self.pick('+', '-')} {v('int', depth)})",

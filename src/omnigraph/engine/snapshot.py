@@ -18,7 +18,7 @@ from omnigraph.engine.resources import Resources, restricted_error
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.query.row_filter import Visibility
-from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
+from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 
@@ -92,12 +92,18 @@ class Snapshot:
         return sorted(self.entry.tables)
 
     def table(self, type_key: str) -> Table:
+        return self.root.reader.open(self._state(type_key))
+
+    def _state(self, type_key: str) -> TableState:
         state = self.entry.tables.get(type_key)
         if state is None:
             raise BadRequestError(f"type '{type_key}' does not exist at this snapshot (commit {self.commit_id})")
-        return self.root.reader.open(state)
+        return state
 
     def table_of(self, type_: TableType) -> Table:
+        return self.root.reader.open(self.state_of(type_))
+
+    def state_of(self, type_: TableType) -> TableState:
         """The table of a catalog type, found by identity: a later rename still finds the data of its type."""
         own: Mapping[str, TableType] = self.catalog.nodes if type_.kind == "node" else self.catalog.edges
         same = own.get(type_.name)
@@ -105,7 +111,7 @@ class Snapshot:
             same = next((t for t in own.values() if t.id == type_.id), None)
         if same is None:
             raise BadRequestError(f"type '{type_.type_key}' does not exist at this snapshot (commit {self.commit_id})")
-        return self.table(same.type_key)
+        return self._state(same.type_key)
 
     def count(self, type_key: str, filter: str | None = None) -> int:
         self.refuse_restricted("counting rows of a table")

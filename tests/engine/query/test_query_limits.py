@@ -275,11 +275,11 @@ def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:
 def test_an_explanation_shows_the_plan_without_running_it(graph: Graph) -> None:
     text = 'query q() { match { $i: Item { slug: "x" }  $i next $j  $j.n > 3 } return { $j.n } order { $j.n } limit 2 }'
     assert graph.explain(text) == [
-        "Project j.n",
-        "  Limit 2",
-        "    Sort by $j.n, $i.@id, $j.@id",
-        "      Expand $i -[Next]-> $j where $j.n > 3",
+        "Project j.n  (about 1 row)",
+        "  Limit 2  (about 1 row)",
+        "    Sort by $j.n, $i.@id, $j.@id  (about 1 row)",
+        "      Expand $i -[Next]-> $j where $j.n > 3  (about 1 row)",
         "          neighbours: lookups or topology, by cost",
-        '        Scan $i: Item where $i.slug = "x"',
+        '        Scan $i: Item where $i.slug = "x"  (about 1 row)',
         "            in the scan: `slug` = 'x'",
     ]

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from omnigraph.api.governance import DEFAULT_TRAVERSAL_WORK
 from omnigraph.api.queries import OperatorProfile, ReadPoint, StoredQuery
-from omnigraph.api.values import compact_json
+from omnigraph.api.values import compact_json, count_noun
 from omnigraph.engine.query.context import ReadContext, TraversalMode
+from omnigraph.engine.query.estimates import estimate_rows
 from omnigraph.engine.query.limits import (
     DEFAULT_MEMORY_BYTES,
     Cancellation,
@@ -115,24 +116,36 @@ def stream_query(
 def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> list[str]:
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
     plan, context = _prepare(snapshot, invocation, options)
+    estimates = _estimates(plan, context)
     lines = []
     for operator, depth in ir.plan_levels(plan.root):
         indent = "  " * depth
-        lines.append(f"{indent}{ir.operator_text(operator)}")
+        estimate = f"  (about {count_noun(estimates[id(operator)], 'row')})" if estimates else ""
+        lines.append(f"{indent}{ir.operator_text(operator)}{estimate}")
         lines += (f"{indent}    {detail}" for detail in _details(operator, context))
     return lines
 
 
 def _plan_batch(plan: ir.ReadPlan, context: ReadContext) -> pa.RecordBatch:
     """A row for each operator, the last one first, with its text and its details as JSON."""
-    rows = []
+    rows, estimates = [], _estimates(plan, context)
     for operator, depth in ir.plan_levels(plan.root):
         detail: dict[str, Any] = {"text": ir.operator_text(operator)}
+        if estimates:
+            detail["rows"] = estimates[id(operator)]
         if notes := list(_details(operator, context)):
             detail["notes"] = notes
         node = type(operator).__name__
         rows.append({"tree": "plan", "depth": depth, "node": node, "detail": compact_json(detail)})
     return pa.RecordBatch.from_pylist(rows, _PLAN_SCHEMA)
+
+
+def _estimates(plan: ir.ReadPlan, context: ReadContext) -> dict[int, int]:
+    """The estimated rows of each operator by its id. A reader who does not see all rows gets none: the sizes of tables
+    would tell of the others."""
+    if not context.visibility.is_unrestricted:
+        return {}
+    return estimate_rows(plan.root, context.catalog, lambda type_: context.snapshot.state_of(type_).rows)
 
 
 def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
