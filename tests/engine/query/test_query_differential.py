@@ -17,7 +17,8 @@ from omnigraph.language.schema.compile import compile_schema
 from omnigraph.language.types import Scalar
 from tests.engine.query.differential import Stored, compare, stored_graphs
 from tests.engine.query_graphs import MIXED, WHOLE
-from tests.support.random_reads import PROPERTIES, random_read
+from tests.support.random_reads import random_read
+from tests.support.random_values import PROPERTIES
 
 GRAPHS = 8
 CASES = 640
