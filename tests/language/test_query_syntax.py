@@ -797,6 +797,8 @@ SYNTAX_ERRORS = [
     ("branch list " + read("$b: Paper"), "Q004", "found 'query'", "a text of its own"),
     (read("$b: Paper") + " branch list", "Q004", "found 'branch'", "a file without statements"),
     (read("$b: Paper") + "\nexplain " + read("$b: Paper"), "Q004", "found 'explain'", "a text of its own"),
+    ("branch create a branch create b", "Q004", "found 'branch'", "a text of its own"),
+    ("branch merge a query q() { return { 1 } }", "Q004", "found 'query'", "a text of its own"),
     ("branch list; branch list;", "Q004", "found 'branch'", "a text of its own"),
     ("branch list;;", "Q004", "found ';'", "a text of its own"),
     ("explain branch list", "Q001", "expected 'query'", None),

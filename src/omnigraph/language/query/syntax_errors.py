@@ -222,7 +222,8 @@ def describe_unexpected(
 
 def _statement_problem(at: _Position) -> tuple[str, str] | None:
     """The code and the remedy where a text, or the body of a query, is not what one may hold."""
-    if at.accepted <= {"SEMICOLON", END} or ({"QUERY", END} == at.accepted and at.word in ("branch", "explain")):
+    is_next = at.word in ("branch", "explain", "query")
+    if at.accepted <= {"SEMICOLON", END} or (is_next and (at.accepted == {"QUERY", END} or "SEMICOLON" in at.accepted)):
         return SEVERAL_STATEMENTS, _BOTH
     if "BRANCH" in at.accepted and at.word in _SETTINGS:
         return SETTING, _NO_SETTINGS
