@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import omnigraph
 from omnigraph.api import wire
+from omnigraph.api.queries import OperatorProfile
 from omnigraph.errors import BadRequestError, CompileError, NotFoundError, PolicyError, ResourceLimitError
 from tests.server.sample import EVERYTHING, Rules
 from tests.support.feature_queries import (
@@ -62,6 +64,24 @@ def test_a_feature_by_handle_and_by_name(graph: omnigraph.Graph, example: Exampl
     assert graph.query(handle, **example.params).rows() == example.rows
     assert graph.at().query(handle, params=example.params).rows() == example.rows
     assert graph.invoke(example.name, example.params).rows() == example.rows
+
+
+@pytest.mark.parametrize("example", STORED, ids=label)
+def test_a_feature_is_explained_and_profiled(graph: omnigraph.Graph, example: Example) -> None:
+    """Every operator of a plan is a line of its explanation, and what ran is what was explained."""
+    plan = graph.query(f"explain {example.text}", params=example.params)
+    texts = [json.loads(row["detail"])["text"] for row in plan]
+    lines = graph.explain(example.text, params=example.params)
+    assert [line.strip().split("  (about ")[0] for line in lines if "  (about " in line] == texts
+    profile = graph.profile(example.text, params=example.params)
+    assert profile.rows == len(example.rows)
+    assert set(operators_of(profile)) <= {"query", *texts}
+
+
+def operators_of(profile: OperatorProfile) -> Iterator[str]:
+    yield profile.operator
+    for below in profile.inputs:
+        yield from operators_of(below)
 
 
 @pytest.mark.parametrize("write", WRITES, ids=label)
