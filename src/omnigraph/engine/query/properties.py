@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -143,7 +143,11 @@ def _sizes_at(sizes: NDArray[np.int64] | int, positions: Indices) -> NDArray[np.
 def value_bytes(values: pa.Array) -> NDArray[np.int64] | int:
     """How many bytes each value takes: one number for each of them, or one that is the same for all."""
     same = _fixed_bytes(values.type)
-    return np.diff(_bytes_before(values, np.arange(len(values) + 1))) if same is None else same
+    if same is not None:
+        return same
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return np.diff(_offsets(values)).astype(np.int64) + _OFFSET_BYTES
+    return np.diff(_bytes_before(values, np.arange(len(values) + 1)))
 
 
 def _fixed_bytes(type_: pa.DataType) -> int | None:
@@ -167,21 +171,19 @@ def _bytes_before(values: pa.Array, at: Indices) -> NDArray[np.int64]:
         for i in range(values.type.num_fields):
             before = before + _bytes_before(values.field(i), at)
         return before
-    starts = _offsets_at(values, at)
+    starts: NDArray[np.int64] = _offsets(values)[at].astype(np.int64)
     if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
         starts = _bytes_before(values.values, starts)
     return starts + _OFFSET_BYTES * at
 
 
-def _offsets_at(values: pa.Array, at: Indices) -> NDArray[np.int64]:
-    """Where texts or lists begin in what they are made of, or, behind the last one, where that ends."""
+def _offsets(values: pa.Array) -> NDArray[Any]:
+    """Where each text or list begins in what they are made of, and where the last one ends."""
     wide = pa.types.is_large_string(values.type) or pa.types.is_large_list(values.type)
     buffer = values.buffers()[1]
     if not len(values) or buffer is None:
-        return np.zeros(len(at), np.int64)
-    offsets = np.frombuffer(buffer, np.int64 if wide else np.int32)
-    starts: NDArray[np.int64] = offsets[values.offset + at].astype(np.int64)
-    return starts
+        return np.zeros(len(values) + 1, np.int64)
+    return np.frombuffer(buffer, np.int64 if wide else np.int32)[values.offset : values.offset + len(values) + 1]
 
 
 class _Slice(NamedTuple):

@@ -25,14 +25,19 @@ from omnigraph.language.query.value_types import display
 
 @dataclass(slots=True)
 class OperatorProfile:
-    """One operator. Times and requests include those of its inputs."""
+    """One operator, or what is measured instead of one. Times and requests include those of its inputs."""
 
-    operator: str
+    measured: ReadOperator | str
     rows: int = 0
     seconds: float = 0.0
     requests: int = 0
     notes: list[str] = field(default_factory=list)
     inputs: list[OperatorProfile] = field(default_factory=list)
+
+    @property
+    def operator(self) -> str:
+        """What it does, in a few words."""
+        return self.measured if isinstance(self.measured, str) else operator_text(self.measured)
 
     @property
     def report(self) -> contract.OperatorProfile:
@@ -74,7 +79,7 @@ class Profiler:
         key = (id(parent), id(plan))
         entry = self._known.get(key)
         if entry is None:
-            entry = self._known[key] = OperatorProfile(operator_text(plan))
+            entry = self._known[key] = OperatorProfile(plan)
             parent.inputs.append(entry)
         requests, started = self._requests(), time.perf_counter()
         self._open.append(entry)
