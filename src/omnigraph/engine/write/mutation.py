@@ -361,13 +361,17 @@ class _InsertsAndUpdates:
     def _update(self, update: ir.Update, number: int, condition: Condition) -> None:
         pending = self._pending_of(update.type)
         self.tables_read |= self.context.tables_of(update.type)
-        constant = [assign for assign in update.assignments if is_constant(assign.value)]
-        varying = [assign for assign in update.assignments if not is_constant(assign.value)]
+        constant: list[ir.Assign] = []
+        varying: list[ir.Assign] = []
+        for assign in update.assignments:
+            (constant if is_constant(assign.value) else varying).append(assign)
         properties = [assign.property for assign in constant]
         assigned = _columns(type_assigned(update.type, properties, [self.context.record(constant)], number))
         rows = self._stored.select(condition, pending.stored_columns)
-        rows = rows.filter(pa.array(~pending.holds(rows.column("id"))))
-        matched = pa.concat_tables([condition.select_pending(pending), pending.mark_stored(rows)])
+        is_pending = pending.holds(rows.column("id"))
+        matched = pending.mark_stored(rows.filter(pa.array(~is_pending)) if is_pending.any() else rows)
+        earlier = condition.select_pending(pending)
+        matched = pa.concat_tables([earlier, matched]) if earlier.num_rows else matched
         if varying:
             assigned |= self._calculate(update.type, varying, matched, number)
         self._assign(pending, matched, assigned, number)

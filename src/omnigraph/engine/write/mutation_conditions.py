@@ -98,10 +98,14 @@ class Condition:
     def __init__(self, type_: TableType, where: ir.Predicate, context: ReadContext) -> None:
         self.type = type_
         self._context = context
-        constant = [constant_value(test, context) for test in conjuncts(where) if is_constant(test)]
-        varying = [test for test in conjuncts(where) if not is_constant(test)]
-        self._is_possible = all(value is True for value in constant)
-        self._tests = tuple(_with_ids(test, type_, context.catalog) for test in varying)
+        self._is_possible = True
+        varying: list[ir.Predicate] = []
+        for test in conjuncts(where):
+            if not is_constant(test):
+                varying.append(_with_ids(test, type_, context.catalog))
+            elif constant_value(test, context) is not True:
+                self._is_possible = False
+        self._tests = tuple(varying)
         self.lookup = self._find_lookup() if self._is_possible else None
 
     @cached_property

@@ -166,6 +166,7 @@ class PendingRows:
             pa.field(_STATEMENT_COLUMN, pa.int64()),
         ]
         self._marked_schema = pa.schema([*self._schema, *marks])
+        self._nothing = self._marked_schema.empty_table()
         self._parts: list[pa.Table] = []
         self._starts: list[int] = []
         self._rows_by_id: dict[str, int] = {}
@@ -202,7 +203,7 @@ class PendingRows:
     def rows_of(self, ids: Sequence[str]) -> pa.Table:
         """The rows with these ids, all of which are pending, in this order."""
         if not ids:
-            return self._marked_schema.empty_table()
+            return self._nothing
         by_id = self._by_id()
         positions = np.fromiter((by_id[entity_id] for entity_id in ids), np.int64, len(ids))
         starts = np.array(self._starts)
@@ -221,14 +222,14 @@ class PendingRows:
         """The row with this id, if it is pending."""
         row = self._by_id().get(entity_id) if self._parts else None
         if row is None:
-            return self._marked_schema.empty_table()
+            return self._nothing
         part = bisect_right(self._starts, row) - 1
         return self._parts[part].slice(row - self._starts[part], 1)
 
     def together(self) -> pa.Table:
         """All rows as one table, in the order in which they were written, and no longer in parts."""
         if not self._parts:
-            return self._marked_schema.empty_table()
+            return self._nothing
         if self._is_one_statement:
             return self._parts[0]
         positions = self._by_id()

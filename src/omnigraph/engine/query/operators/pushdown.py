@@ -194,7 +194,7 @@ def _part(predicate: ir.Predicate, wanted: bool, context: ReadContext, depth: in
         case ir.And() | ir.Or():
             is_all = isinstance(predicate, ir.And) is wanted
             return _join(predicate.operands, wanted, context, depth, is_all=is_all)
-        case _ if _is_constant(predicate):
+        case _ if is_constant(predicate):
             return ALWAYS if constant_value(predicate, context) is wanted else NEVER
         case ir.IsNull():
             return _null_test(predicate.operand, (not predicate.negated) is wanted)
@@ -244,18 +244,6 @@ def _join_texts(texts: Sequence[str], *, is_all: bool) -> str:
     return texts[0] if len(texts) == 1 else f"({(' AND ' if is_all else ' OR ').join(texts)})"
 
 
-def _is_constant(value: ir.Value) -> bool:
-    """Whether a value is the same for all rows; quick about what most predicates are made of."""
-    match value:
-        case ir.Constant() | ir.ParameterValue() | ir.Now():
-            return True
-        case ir.PropertyValue() | ir.MetaValue():
-            return False
-        case ir.Compare():
-            return _is_constant(value.left) and _is_constant(value.right)
-    return is_constant(value)
-
-
 def _column(value: ir.Value) -> _Column | None:
     match value:
         case ir.PropertyValue():
@@ -276,11 +264,11 @@ def _null_test(operand: ir.Value, is_null: bool) -> str | None:
 
 def _in_test(test: ir.In, wanted: bool, context: ReadContext) -> _Part | None:
     """A column in a list of constants, or a constant in a list property, whose items are never null."""
-    if _is_constant(test.item):
+    if is_constant(test.item):
         column = _column(test.items)
         return None if column is None else _membership(column, constant_value(test.item, context), wanted)
     column = _column(test.item)
-    if column is None or not _is_constant(test.items) or not _is_single(column.type):
+    if column is None or not is_constant(test.items) or not _is_single(column.type):
         return None
     constants = constant_value(test.items, context)
     assert constants is None or isinstance(constants, list)
@@ -292,11 +280,11 @@ def _in_test(test: ir.In, wanted: bool, context: ReadContext) -> _Part | None:
 def _comparison(test: ir.Compare, wanted: bool, context: ReadContext) -> _Part | None:
     """A comparison of a column with a constant."""
     operator, left, right = test.operator, test.left, test.right
-    is_flipped = _is_constant(left)
+    is_flipped = is_constant(left)
     if is_flipped:
         left, right = right, left
     column = _column(left)
-    if column is None or not _is_constant(right):
+    if column is None or not is_constant(right):
         return None
     constant = constant_value(right, context)
     if constant is None:

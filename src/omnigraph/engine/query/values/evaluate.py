@@ -201,8 +201,18 @@ def _field(record: Evaluated, name: str) -> Evaluated:
 # ---- values without variables ---------------------------------------------------------------------------
 
 
+_CONSTANTS: Final = (ir.Constant, ir.ParameterValue, ir.Now)
+_OF_ROWS: Final = (ir.PropertyValue, ir.MetaValue, ir.EntityValue, ir.VariableValue, ir.OutputValue, ir.AggregateValue)
+
+
 def is_constant(value: ir.Value) -> bool:
-    """Whether a value is the same for all rows of a query."""
+    """Whether a value is the same for all rows of a query; quick about what most conditions are made of."""
+    if isinstance(value, _CONSTANTS):
+        return True
+    if isinstance(value, _OF_ROWS):
+        return False
+    if isinstance(value, ir.Compare):
+        return is_constant(value.left) and is_constant(value.right)
     varying = ir.OutputValue | ir.AggregateValue
     return next(ir.variables_of(value), None) is None and not any(isinstance(p, varying) for p in ir.walk(value))
 
@@ -215,7 +225,7 @@ def constant_scalar(value: ir.Value, context: ValueContext) -> pa.Scalar:
 
 def constant_value(value: ir.Value, context: ValueContext) -> Plain | list[Plain]:
     """A value without variables: days of dates, milliseconds of instants, lists of such values."""
-    if isinstance(value, ir.Constant | ir.ParameterValue | ir.Now):
+    if isinstance(value, _CONSTANTS):
         return context.constant(value)
     plain: Plain | list[Plain] = _plain(constant_scalar(value, context))
     return plain
