@@ -143,7 +143,7 @@ def test_the_plan_the_profile_and_the_schema(piped: Any) -> None:
     read = "match { $p: Person } return { $p.name }"
     done = piped(f":explain {read}\n:profile {read}\n:schema City\n")
     assert done.code == 0
-    assert "  Scan $p: Person" in done.lines
+    assert "  Scan $p: Person  (about 2 rows)" in done.lines
     assert done.lines[-1] == "node City { name: String @key }"
     assert "Scan $p: Person  [2 rows" in done.err
 

@@ -52,9 +52,9 @@ class _Estimates:
     def of_operator(self, op: ir.ReadOperator) -> float:
         match op:
             case ir.Scan():
-                return self._scanned(op)
+                return self._of_scan(op)
             case ir.TypeUnionScan():
-                return sum(map(self._scanned, op.scans))
+                return sum(map(self._of_scan, op.scans))
             case ir.Outer():
                 return 1
             case ir.Expand():
@@ -65,7 +65,7 @@ class _Estimates:
                 met = _ends_met(degree, op.min_hops, op.max_hops, ends, once=is_bounded, closing=op.closing)
                 return self.rows[id(op.input)] * met * _share(op.predicates)
             case ir.ExpandWalk() | ir.PathExpand():
-                return self.rows[id(op.input)] * self._walked(op) * _share(op.predicates)
+                return self.rows[id(op.input)] * self._of_walk(op) * _share(op.predicates)
             case ir.CrossJoin():
                 return self.rows[id(op.left)] * self.rows[id(op.right)]
             case ir.SemiJoin():
@@ -109,14 +109,14 @@ class _Estimates:
                 return min(rows, max(1.0, rows * _FEW))
         return rows
 
-    def _scanned(self, scan: ir.Scan) -> float:
+    def _of_scan(self, scan: ir.Scan) -> float:
         """A key is equal to a constant once."""
-        tests = [part for predicate in scan.predicates for part in _conjuncts(predicate)]
+        tests = [part for predicate in scan.predicates for part in ir.conjuncts(predicate)]
         if any(_names_key(test, scan.type) for test in tests):
             return min(1, self._size(scan.type))
         return self._size(scan.type) * _share(scan.predicates)
 
-    def _walked(self, op: ir.ExpandWalk | ir.PathExpand) -> float:
+    def _of_walk(self, op: ir.ExpandWalk | ir.PathExpand) -> float:
         """How many ends a row meets. A node has edges of every step that begins at its type."""
         walk = op.walk
         starts = {step.start.name for step in walk.steps}
@@ -144,10 +144,6 @@ def _at_most(rows: float, count: ir.Count | None) -> float:
 
 
 # ---- conditions -----------------------------------------------------------------------------------------
-
-
-def _conjuncts(predicate: ir.Predicate) -> tuple[ir.Predicate, ...]:
-    return predicate.operands if isinstance(predicate, ir.And) else (predicate,)
 
 
 def _names_key(predicate: ir.Predicate, type_: NodeType) -> bool:

@@ -45,17 +45,6 @@ _STORED_INTEGERS: Final = frozenset({Scalar.I32, Scalar.I64, Scalar.U32})
 _EQUALITIES: Final = frozenset({ir.Operator.EQUAL, ir.Operator.NOT_EQUAL})
 
 
-def conjuncts(predicate: ir.Predicate) -> Iterator[ir.Predicate]:
-    """The parts that all have to be true for the whole to be true."""
-    waiting = [predicate]
-    while waiting:
-        predicate = waiting.pop()
-        if isinstance(predicate, ir.And):
-            waiting += reversed(predicate.operands)
-        else:
-            yield predicate
-
-
 def evaluate_rows(value: ir.Value, rows: pa.Table, context: ReadContext) -> pa.Array | pa.Scalar:
     """A value that reads properties of `ROW`, one for each of these rows; a scalar where it is the same for all."""
     evaluated = evaluate(value, *_bind_rows(rows, context))
@@ -100,7 +89,7 @@ class Condition:
         self._context = context
         self._is_possible = True
         varying: list[ir.Predicate] = []
-        for test in conjuncts(where):
+        for test in ir.conjuncts(where):
             if not is_constant(test):
                 varying.append(_with_ids(test, type_, context.catalog))
             elif constant_value(test, context) is not True:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -72,7 +72,7 @@ def split_pushdown(
     predicates: Iterable[ir.Predicate], context: ReadContext
 ) -> tuple[str | None, tuple[ir.Predicate, ...]]:
     """One filter text for all predicates that can be pushed and fit, and the others."""
-    conjuncts = tuple(part for predicate in predicates for part in _conjuncts(predicate))
+    conjuncts = tuple(part for predicate in predicates for part in ir.conjuncts(predicate))
     texts: dict[int, str] = {}
     for i, predicate in enumerate(conjuncts):
         text = _text_of(predicate, context)
@@ -90,23 +90,12 @@ def filter_text(predicate: ir.Predicate, context: ReadContext) -> str | None:
     """The filter text of a whole predicate, None when a part of it can't be pushed or all is too much together."""
     budget = _FilterBudget()
     texts = []
-    for part in _conjuncts(predicate):
+    for part in ir.conjuncts(predicate):
         text = _text_of(part, context)
         if text is None or not budget.takes(text):
             return None
         texts.append(text)
     return _join_texts(texts, is_all=True)
-
-
-def _conjuncts(predicate: ir.Predicate) -> Iterator[ir.Predicate]:
-    """What a predicate is the conjunction of."""
-    waiting = [predicate]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, ir.And):
-            waiting += reversed(part.operands)
-        else:
-            yield part
 
 
 def _selectivity(predicate: ir.Predicate) -> int:

@@ -492,6 +492,17 @@ def walk(value: Value) -> Iterator[Value]:
         waiting += reversed(operands_of(value))
 
 
+def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+    """The conditions that `and` joins, in source order, each of which decides about a row by itself."""
+    waiting = [predicate]
+    while waiting:
+        predicate = waiting.pop()
+        if isinstance(predicate, And):
+            waiting += reversed(predicate.operands)
+        else:
+            yield predicate
+
+
 def variables_of(value: Value) -> Iterator[str]:
     """The variables of the row that a value depends on, in source order: not those that it binds itself."""
     names: list[str] = []

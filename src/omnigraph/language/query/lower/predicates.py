@@ -24,28 +24,12 @@ from omnigraph.language.query.value_types import (
 from omnigraph.language.types import FLOATS, PropertyType
 
 
-def conjuncts(predicate: ir.Value) -> list[ir.Value]:
-    """The conditions that `and` joins, in source order, each of which decides about a row by itself."""
-    if not isinstance(predicate, ir.And):
-        return [predicate]
-    parts: list[ir.Value] = []
-    waiting = [predicate.operands]
-    while waiting:
-        operands = waiting.pop()
-        for i, operand in enumerate(operands):
-            if isinstance(operand, ir.And):
-                waiting += [operands[i + 1 :], operand.operands]
-                break
-            parts.append(operand)
-    return parts
-
-
 def split_filters(clauses: Iterable[resolved.Clause]) -> list[resolved.Clause]:
     """The clauses with one filter for each condition."""
     split: list[resolved.Clause] = []
     for clause in clauses:
         if isinstance(clause, resolved.Filter) and isinstance(clause.predicate, ir.And):
-            split += map(resolved.Filter, conjuncts(clause.predicate))
+            split += map(resolved.Filter, ir.conjuncts(clause.predicate))
         else:
             split.append(clause)
     return split
