@@ -3,7 +3,7 @@
 `ReadRun` walks the tree of `language.query.ir` for `read`. It passes down which variables are still needed and whether
 rows are only counted, so that no operator makes columns or rows that nobody reads. Rows pass in pieces where that
 bounds memory or lets a limit stop early. Operators on top of each other are walked in a loop, down to the leaf and up
-again, so a long query needs no deep stack; only what stands in braces recurs.
+again, so a long query needs no deep stack; only what is in braces recurs.
 """
 
 from __future__ import annotations

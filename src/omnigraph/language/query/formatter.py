@@ -8,6 +8,7 @@ may be broken into lines because of a comment that then moves out of it.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
@@ -231,7 +232,7 @@ def format_queries(text: str, path: str | None = None) -> str:
     return printer.finish()
 
 
-class _Expressions(Layout):
+class _Expressions(Layout, ABC):
     """Writes an expression on one line where it fits, and otherwise breaks it at its outermost blocks and operators."""
 
     def __init__(self, text: str) -> None:
@@ -239,8 +240,8 @@ class _Expressions(Layout):
         self._structure = structure_of(text)
         self._comment_starts = [comment.start for comment in comments(text)]
 
-    def clauses(self, clauses: Sequence[ast.Clause]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def clauses(self, clauses: Sequence[ast.Clause]) -> None: ...
 
     def line(self, text: str, end: int) -> None:
         """A line that stands for the text up to `end`; comments in it move above."""

@@ -1,7 +1,7 @@
 """Values made of other values: the same tree with some of its parts replaced.
 
-Whoever renames a variable, binds a parameter or carries a value over to another schema says what one part becomes; the
-rest of the tree follows from here.
+Code that renames a variable, binds a parameter or carries a value over to another schema says what one part becomes;
+the rest of the tree follows from here.
 """
 
 from __future__ import annotations
