@@ -91,8 +91,10 @@ def visibility_on(catalog: Catalog, chosen: Chosen, masked: dict[str, list[str]]
     return visibility_of(made)
 
 
-def visible(reference: ReferenceGraph, chosen: Chosen, catalog: Catalog) -> ReferenceGraph:
-    """The graph with nothing in it that is not seen."""
+def visible(
+    reference: ReferenceGraph, chosen: Chosen, catalog: Catalog, masked: dict[str, list[str]] | None = None
+) -> ReferenceGraph:
+    """The graph with nothing in it that is not seen: masked properties are null."""
     kept = {
         key: [e for e in entities if key not in chosen or chosen[key][1](e)]
         for key, entities in reference.entities.items()
@@ -101,4 +103,6 @@ def visible(reference: ReferenceGraph, chosen: Chosen, catalog: Catalog) -> Refe
     for edge in catalog.edges.values():
         ends = ids[f"node:{edge.from_type}"], ids[f"node:{edge.to_type}"]
         kept[edge.type_key] = [e for e in kept[edge.type_key] if e["src"] in ends[0] and e["dst"] in ends[1]]
+    for key, names in (masked or {}).items():
+        kept[key] = [{**entity, **dict.fromkeys(names)} for entity in kept[key]]
     return ReferenceGraph(catalog, kept)

@@ -30,13 +30,13 @@ from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import edge_visibility, search
 from omnigraph.engine.shared_memory import SHARED_MEMORY
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import CompileError, EvaluationError
+from omnigraph.errors import CompileError, EvaluationError, PolicyError
 from omnigraph.graph import Graph
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
 from omnigraph.storage.tables import rows
 from tests.engine.query_graphs import mixed_graph
-from tests.engine.visibilities import FILTERS, Chosen, visibility_on, visible
+from tests.engine.visibilities import FILTERS, HIDDEN, Chosen, visibility_on, visible
 from tests.support.interpreter_functions import RuleError
 from tests.support.random_reads import RandomRead, random_read
 from tests.support.reference import ReferenceGraph
@@ -96,26 +96,35 @@ def compare(stored: Stored, case: int, ways: int = 1) -> Difference | None:
     random, read = Random(case), random_read(case)
     plan = compile_queries(read.text, stored.graph.catalog).query("q").read_plan
     bound = bind_parameters(plan.parameters, read.parameters, now_millis=NOW)
-    chosen: Chosen = {}
-    if random.random() < 0.4:
-        keys = random.sample(sorted(FILTERS), random.randint(1, 3))
-        chosen = {key: random.choice(FILTERS[key]) for key in keys}
-    reference = visible(stored.reference, chosen, stored.graph.catalog) if chosen else stored.reference
+    chosen, masked = _restriction(random) if random.random() < 0.4 else ({}, {})
+    reference = visible(stored.reference, chosen, stored.graph.catalog, masked) if chosen else stored.reference
     try:
         expected = comparable(reference.rows(plan, bound), read)
     except RuleError:
         expected = REFUSED
     state = stored.graph.snapshot()
     if chosen:
-        state = state.restricted_to(visibility_on(stored.graph.catalog, chosen))
+        state = state.restricted_to(visibility_on(stored.graph.catalog, chosen, masked))
     for _ in range(ways):
         mode, is_small, terms = random.choice(MODES), random.random() < 0.5, random.randint(0, 2)
-        answer = _answer(state, read, mode, terms if is_small else None)
+        try:
+            answer = _answer(state, read, mode, terms if is_small else None)
+        except PolicyError:
+            assert masked, "nothing else is refused"
+            return None
         # A calculation that is refused may also be one that an answer does not need.
         if answer != expected and expected is not REFUSED:
-            way = f"{mode}{f', small {terms}' if is_small else ''}, {[text for text, _ in chosen.values()]}"
+            seen = f"rows {[text for text, _ in chosen.values()]}, without {masked}" if chosen else "all rows"
+            way = f"{mode}{f', small {terms}' if is_small else ''}, {seen}"
             return Difference(case, read, way, expected, answer)
     return None
+
+
+def _restriction(random: Random) -> tuple[Chosen, dict[str, list[str]]]:
+    """Row filters of some types, and for some readers properties that they don't see."""
+    chosen = {key: random.choice(FILTERS[key]) for key in random.sample(sorted(FILTERS), random.randint(1, 3))}
+    types = random.sample(sorted(HIDDEN), 2) if random.random() < 0.3 else ()
+    return chosen, {key: random.sample(HIDDEN[key], 1) for key in types}
 
 
 def _answer(state: Snapshot, read: RandomRead, mode: str, terms: int | None) -> Any:
