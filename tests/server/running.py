@@ -126,6 +126,7 @@ def running(
     agents: LoadEndpoint | None = None,
     budgets: Budgets | None = None,
     wrap: Callable[[Application], Application] = lambda application: application,
+    version: str = "0.0.0-test",
 ) -> Iterator[RunningServer]:
     """Serve some graphs. `tokens` maps actors to tokens; without any the server is open."""
     recorder, limits = Recorder(), limits or ServerLimits()
@@ -137,7 +138,7 @@ def running(
     if tokens:
         state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
     serving = Serving(served, state, server_gate)
-    services = Services(ServingSets(serving), limits, budgets or Unlimited(limits), recorder, "0.0.0-test")
+    services = Services(ServingSets(serving), limits, budgets or Unlimited(limits), recorder, version)
     application = wrap(
         Application(services, Tokens([TokenEntry(*pair) for pair in (tokens or {}).items()]), agents, origins)
     )

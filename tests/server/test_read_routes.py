@@ -267,6 +267,18 @@ def test_a_read_of_a_commit_has_a_tag(
     assert "etag" not in ask(server, body, accept, path=path).headers
 
 
+def test_another_version_of_the_program_gives_another_tag(
+    server: RunningServer, graph: Graph, history: list[str]
+) -> None:
+    """What a query means may change with the program: a client must not keep what the old one sent."""
+    body = {"query": COUNT, "snapshot": history[1]}
+    tag = ask(server, body).headers["etag"]
+    with running({"kb": graph}, version="99.0") as newer:
+        again = newer.client.post("/graphs/kb/query", json=body, headers={"If-None-Match": tag})
+        assert again.status_code == 200
+        assert again.headers["etag"] != tag
+
+
 @pytest.mark.parametrize("path", ["snapshot", "schema", "entity?entity=node&type=Person&id=Ada"])
 def test_a_listing_of_a_commit_has_a_tag(server: RunningServer, history: list[str], path: str) -> None:
     url = f"/graphs/kb/{path}{'&' if '?' in path else '?'}snapshot={history[2]}"

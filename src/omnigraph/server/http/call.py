@@ -177,6 +177,7 @@ class Call:
         """One read of one snapshot, if the actor may read it.
 
         The content of a commit never changes, so its response gets a tag, and a client that has it already gets a 304.
+        Another version of the program may give another response, so it gives another tag.
         `text` is the query where the request only names it. Without `of_branch`, the decision is about no branch.
         """
         point = point.normalize()
@@ -187,8 +188,8 @@ class Call:
         if not immutable or state.visibility.reads_the_clock:
             return read(state)
         accept = self.headers.get("accept", "")
-        shown = state.visibility.digest
-        tag = tag_of(state.commit_id, self.route.operation_id, accept, self.raw_request, text, shown)
+        program, shown = self.services.version, state.visibility.digest
+        tag = tag_of(program, state.commit_id, self.route.operation_id, accept, self.raw_request, text, shown)
         if matches_weakly(self.headers.get("if-none-match", ""), tag):
             return Response(status=304, media=None, headers={"ETag": tag, **self.commit_header(state)})
         return with_headers(read(state), {"ETag": tag})
