@@ -98,7 +98,7 @@ def _refuse_beside(
 
 
 def statement_name(statement: BranchWrite | ast.BranchList) -> str:
-    """What answers call a statement, where they have the name of a query."""
+    """The name of a statement in responses, which have the name of a query there."""
     match statement:
         case ast.BranchCreate():
             return "branch create"

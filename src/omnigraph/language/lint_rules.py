@@ -58,7 +58,7 @@ def never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:
 
 
 def query_findings(query: CompiledQuery) -> Iterator[Finding]:
-    """What one query may not mean."""
+    """The findings about one query."""
     body = query.resolved.body
     feeds = _feeds(body) if isinstance(body, resolved.Writes) else ()
     chains = [*body.chains] if isinstance(body, resolved.Read) else [f.chain for f in feeds if f.chain is not None]

@@ -58,7 +58,7 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class NodeScores:
-    """What a ranking measured, by row id of the ranked node."""
+    """The scores of a ranking, by row id of the ranked node."""
 
     space: RowSpace
     values: NDArray[np.float64]
@@ -153,7 +153,7 @@ class ReadContext(ValueContext):
 
 
 def plain_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -> Plain | list[Plain]:
-    """What a literal, a parameter or the moment is with these parameters."""
+    """The value of a literal, a parameter or the moment, with these parameters."""
     match value:
         case ir.Constant():
             raw: object = list(value.value) if isinstance(value.value, tuple) else value.value

@@ -48,7 +48,7 @@ class Located:
 
     @property
     def nbytes(self) -> int:
-        """What one value per row takes."""
+        """The bytes of one value per row."""
         return int(_sizes_at(value_bytes(self.values), self.positions).sum())
 
     def part(self, rows: slice) -> Located:
@@ -126,7 +126,7 @@ def _fitting_parts(
 
 
 def as_indices(positions: Indices) -> pa.Array:
-    """What Arrow takes values by: negative positions are null."""
+    """Indices for `take` of Arrow: negative positions are null."""
     absent = positions < 0
     return pa.array(positions, mask=absent if absent.any() else None)
 

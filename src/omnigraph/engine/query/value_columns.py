@@ -227,7 +227,7 @@ class BoundValues:
         return parts.locate(positions)
 
     def mark(self) -> Mark:
-        """What is bound now."""
+        """The values that are bound now."""
         return {key: parts.length for key, parts in self._parts.items()}
 
     def release(self, mark: Mark) -> None:

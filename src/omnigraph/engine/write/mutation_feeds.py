@@ -86,7 +86,7 @@ class InsertedRows:
 
     @property
     def values(self) -> pa.Table:
-        """What is given to the entities: all their properties, unless the statement changes what it assigns only."""
+        """The values for the entities: of all properties, or only of those that the statement assigns."""
         names = self.form.columns
         return self.typed.rows.drop_columns(["id"]) if names is None else self.typed.rows.select(list(names))
 

@@ -382,7 +382,7 @@ class _Expressions(Layout, ABC):
             self.expression(f"{head}{spell(left)} {operator} ", right, tail, end)
 
     def _brackets(self, head: str, expression: ast.Expression, parts: Sequence[_Part], closing: str, end: int) -> None:
-        """What is in parentheses or brackets, each part on its line."""
+        """The content of parentheses or brackets, each part on its line."""
         self.comments_before(expression.at.start)
         self.put(head)
         self.indent()

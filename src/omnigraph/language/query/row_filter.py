@@ -228,7 +228,7 @@ def _plain(test: RowFilter) -> list[object]:
 
 
 def _own_parts(value: ir.Value) -> tuple[object, ...]:
-    """What a value is besides the values that it is made of, whose number tells where they end."""
+    """A value without the values that it is made of, whose number tells where they end."""
     match value:
         case ir.PropertyValue():
             return "property", value.prop.id, value.prop.name

@@ -96,7 +96,7 @@ class Grouped:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """What is aggregated: values that are not null, their groups, and how many rows each of them stands for."""
+    """The values that are aggregated, none of them null, their groups, and how many rows each stands for."""
 
     column: Located
     groups: Grouped

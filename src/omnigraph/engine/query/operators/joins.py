@@ -115,7 +115,7 @@ def _tags(solutions: Bindings, assignments: Assignments) -> Indices:
 
 
 def solution_variables(plan: ir.BlockJoin | ir.OptionalJoin, needed: Needed) -> Needed:
-    """What has to be bound in the solutions."""
+    """The variables that have to be bound in the solutions."""
     if isinstance(plan, ir.OptionalJoin):
         return needed & {variable for variable, _ in plan.introduced}
     return frozenset() if plan.aggregate is None else reads([plan.aggregate])
@@ -208,7 +208,7 @@ def equal_pairs(value: ir.Value, other: ir.Value, left: Bindings, right: KeyedRo
 
 
 def _keys(value: ir.Value, other: ir.Value, rows: Bindings, context: ReadContext) -> Located:
-    """What both sides of an equality are compared by: rows with equal values have equal keys."""
+    """The keys of both sides of an equality: rows with equal values have equal keys."""
     located = as_located(evaluate(value, rows, context), rows.length).condense(context.budget)
     values = located.values
     context.budget.step(_KEY_COPIES * values.nbytes + 4 * 8 * rows.length)

@@ -176,7 +176,7 @@ def _settle(value: ir.Value, context: ReadContext) -> ir.Value:
 
 
 def _part(predicate: ir.Predicate, wanted: bool, context: ReadContext, depth: int) -> _Part | None:
-    """What finds the rows for which a predicate is true, or with `wanted=False` false; None when there is no text."""
+    """The text that finds the rows for which a predicate is true, or with `wanted=False` false, if there is one."""
     match predicate:
         case ir.Not():
             return _part(predicate.operand, not wanted, context, depth - 1) if depth else None

@@ -139,7 +139,7 @@ def fuse(plan: ir.Fuse, count: int, first: Bindings, second: Bindings, context: 
 
 
 def scores_of(rank: ir.Ranking, rows: RowIds, context: ReadContext) -> NodeScores:
-    """What the ranking measures for the nodes, of which negative ones are null. What a ranking has measured already is
+    """The scores of the nodes, of which negative ones are null. What a ranking has measured already is
     not measured again, though it may have been one of another stage: a measure depends on the node alone."""
     scores, rows = context.scores.get(rank), rows[rows >= 0]
     if isinstance(rank, ir.FusedRank):

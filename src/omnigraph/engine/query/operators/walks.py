@@ -324,7 +324,7 @@ class _PathFinder:
         paths: Indices | None = None,
         weights: Counts | None = None,
     ) -> _Piece:
-        """What the rows of a part have of results that origins own."""
+        """The results of each row of a part, of those that origins own."""
         matches = part.match(owners, ends)
         self._context.budget.step(6 * 8 * int(matches.counts.sum()))
         at = matches.at

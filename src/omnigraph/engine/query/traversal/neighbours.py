@@ -315,7 +315,7 @@ def _lookup_cost(steps: Sequence[EdgeStep], starts: Mapping[str, int], most_hops
 
 
 class _StepEstimate(NamedTuple):
-    """What is expected of a step: where it leads, how many edges a node has on it, how many edges there are, and how
+    """The expected size of a step: where it leads, how many edges a node has on it, how many edges there are, and how
     many rows no index covers."""
 
     start: str

@@ -42,7 +42,7 @@ _ROW = "#hop"
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """What a walk searches from: the distinct combinations of its start and of what its conditions read beside it.
+    """The origins of a walk: the distinct combinations of its start and of what its conditions read beside it.
 
     `outer` has a row of these other variables for each origin, `of_row` the origin of each row of the bindings.
     """
@@ -194,7 +194,7 @@ class WalkGraph:
     # ---- which hops there are ---------------------------------------------------------------------------
 
     def _exists(self, hops: MetHops, *, back: bool) -> Mask:
-        """What is invisible is never shown to a condition: its error would tell of it."""
+        """A condition never sees an invisible hop: its error would reveal it."""
         at = np.flatnonzero(self._visible(hops)) if self._restricted else np.arange(len(hops.ends))
         mask = np.zeros(len(hops.ends), np.bool_)
         if self._shared:

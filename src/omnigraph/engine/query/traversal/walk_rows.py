@@ -20,7 +20,7 @@ from omnigraph.storage.integer_sets import distinct, factorize, find_positions
 
 
 class Reached(NamedTuple):
-    """What origins reached: the origin, the node, and the edge where single edges are wanted."""
+    """The results of origins: the origin, the node, and the edge where single edges are wanted."""
 
     owners: Indices
     ends: Indices
@@ -31,7 +31,7 @@ _NOTHING = Reached(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.
 
 
 class Matches(NamedTuple):
-    """What rows have of some results: how many each. `at` tells which, row after row."""
+    """The number of results of each row. `at` gives the results, row after row."""
 
     counts: Counts
     starts: Indices
@@ -86,8 +86,8 @@ class WalkPart:
         return find_positions(self._wanted_keys, owners * len(self.graph.nodes) + nodes)[1]
 
     def match(self, owners: Indices, ends: Indices) -> Matches:
-        """What each row has of results that an origin owns: those of its own origin, and in a closing walk only those
-        that end where the row wants them to."""
+        """The results of each row, which are those of its own origin, and in a closing walk only those that end where
+        the row wants them to."""
         if self._wanted is None:
             bounds = list_bounds(np.bincount(owners, minlength=len(self.starts)))
             return Matches(np.diff(bounds)[self._of_row], bounds[self._of_row], np.argsort(owners, kind="stable"))

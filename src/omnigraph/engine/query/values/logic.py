@@ -104,7 +104,7 @@ def null_test(operand: Evaluated, *, negated: bool) -> Evaluated:
 
 
 class Side(NamedTuple):
-    """What is compared, and its type."""
+    """A value to compare, and its type."""
 
     evaluated: Evaluated
     type: ValueType
@@ -207,7 +207,7 @@ class _Choice:
         self.waiting = self.waiting[~mask]
 
     def result(self) -> Evaluated:
-        """What is still waiting is null."""
+        """The values of all rows; a row that still waits has null."""
         if len(self._pieces) == 1 and len(self._pieces[0][0]) == self._rows.length:
             _, evaluated, own = self._pieces[0]
             if as_nullable(own) == as_nullable(self._type):

@@ -55,7 +55,7 @@ def variables_read(*values: ir.Value | None) -> frozenset[str]:
 
 
 def variable_value(variable: str, type_: ValueType, rows: Bindings, context: ValueContext) -> Located:
-    """What a variable is bound to."""
+    """The value of a variable."""
     if isinstance(type_, EntityType):
         return entity(variable, rows)
     return context.bound.locate(variable, type_, rows.rows[variable])
@@ -290,7 +290,7 @@ def text_match(value: ir.TextMatch, rows: Bindings, context: ValueContext) -> Ev
 
 
 def score(value: ir.Score, rows: Bindings, context: ValueContext) -> Evaluated:
-    """What a ranking measured; null for a row without a rank."""
+    """The score of each row; null for a row without a rank."""
     context, rank = read_context(context), value.rank
     field = rank.first.field if isinstance(rank, ir.FusedRank) else rank.field
 

@@ -219,7 +219,7 @@ def uses_outer_variable(scope: Scope, inside: Scope, at: TextSpan, code: str) ->
 
 
 def _later_names(scope: Scope) -> Iterator[str]:
-    """What is bound at this level and at those around it. Where it is not visible yet, a block may use the name for
+    """The variables of this level and of those around it. Before one of them is visible, a block may use its name for
     something else."""
     level: Scope | None = scope
     while level is not None:

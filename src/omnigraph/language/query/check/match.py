@@ -201,7 +201,7 @@ def _negation(scope: Scope, negation: ast.Negation) -> resolved.Negation | None:
 
 
 def _optional(scope: Scope, optional: ast.Optional) -> resolved.OptionalBlock | None:
-    """What the block adds is nullable from here on. A variable of it that failed is broken outside too."""
+    """The variables that the block adds are nullable from here on. One of them that failed is broken outside too."""
     inside = scope.inner()
     clauses = inside.check_clauses(optional.clauses)
     variables = inside.bound

@@ -145,7 +145,7 @@ def check_size(query: ast.Query, source: SourceText, limits: QueryLimits) -> Non
 
 
 def _parts(query: ast.Query) -> Iterator[tuple[type, TextSpan]]:
-    """What every node of the tree is and where it is, in source order. The first stage is what a query is anyway."""
+    """The kind and the place of every node of the tree, in source order. The first stage is what a query is anyway."""
     is_first = True
     for node in _nodes(query):
         if isinstance(node, ast.Stage) and is_first:

@@ -34,7 +34,7 @@ _IDENTIFIER: Final = re.compile(r"[a-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 class Rows(Struct):
-    """What the stage before hands on: variables by name, those that failed, and what can't be used any more."""
+    """The columns of the stage before: variables by name, those that failed, and what can't be used any more."""
 
     variables: dict[str, ValueType]
     broken: set[str]

@@ -101,7 +101,7 @@ def _selected_edges(scope: Scope, selector: ast.Selector) -> tuple[EdgeType, ...
 
 
 def _break_unbound(scope: Scope, traversal: ast.Traversal) -> None:
-    """What a traversal at fault would have bound is known as broken."""
+    """Mark the variables as broken that a faulty traversal would have bound."""
     for variable in (traversal.source, traversal.destination, traversal.edge_variable):
         if variable is not None and not variable.is_anonymous and variable.name not in scope.variables:
             scope.broken.add(variable.name)
@@ -162,7 +162,7 @@ def _check_edge_variable(scope: Scope, traversal: ast.Traversal) -> bool:
 
 
 def _known_ends(scope: Scope, traversal: ast.Traversal) -> _Ends | None:
-    """What is known of the ends before the traversal adds to it, or None if one is not a node."""
+    """The types of the ends before the traversal adds to it, or None if one is not a node."""
     types: list[tuple[NodeType, ...] | None] = []
     for variable in (traversal.source, traversal.destination):
         bound = None if variable.is_anonymous else scope.variables.get(variable.name)

@@ -55,7 +55,7 @@ class Way:
         return clause.walk.source_members, clause.walk.destination_members
 
     def fresh(self, bound: AbstractSet[str]) -> list[str]:
-        """What it binds that is not bound yet."""
+        """The variables that it binds and that are not bound yet."""
         names = {self.source, self.destination, self.also_binds} - bound
         return [name for name in names if name is not None]
 

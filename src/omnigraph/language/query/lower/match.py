@@ -223,7 +223,8 @@ class Match:
         self.bound.update(name for name, _ in introduced)
 
     def _new_variables(self, block: resolved.OptionalBlock) -> tuple[tuple[str, ValueType], ...]:
-        """What an optional block adds. Within a negation a variable may turn out to be bound outside, further down."""
+        """The variables that an optional block adds. Within a negation a variable may turn out to be bound outside,
+        further down."""
         return tuple((name, type_) for name, type_ in block.introduced if name not in self.bound)
 
     def _inner_of_block(self, name: str) -> tuple[ir.ReadOperator, tuple[str, ...]]:

@@ -185,7 +185,7 @@ def _add_ranked(match: Match, clauses: Sequence[resolved.Clause], stage: resolve
 
 
 def _keep_best(match: Match, rank: ir.NearestRank, stage: resolved.Stage) -> None:
-    """What the limit means where it does not cut the rows: every node has a distance, and so many count."""
+    """Keep as many nodes as the limit says, where it does not cut the rows: every node has a distance."""
     assert stage.limit is not None, "T17 and T21 ask for a limit"
     match.put_on_top(ir.BestNodes(match.plan, rank.field.variable, stage.limit, stage.offset))
 
@@ -202,7 +202,7 @@ def _flatten(chain: resolved.Chain) -> tuple[resolved.Read | None, list[resolved
 
 
 def _last_projections(read: resolved.Read) -> tuple[resolved.Projection, ...]:
-    """What names the columns of a read: the projections that the first of its chains ends with."""
+    """The projections that name the columns of a read: those that the first of its chains ends with."""
     chain = read.chains[0]
     while not chain.stages:
         assert chain.head is not None, "a chain has stages or a read in braces"

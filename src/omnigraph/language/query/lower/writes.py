@@ -66,7 +66,7 @@ def _values_of(plan: ir.RowWrite | ir.Update | ir.Delete) -> Iterator[ir.Value]:
 
 
 def _refusals(write: resolved.Write) -> Iterator[tuple[str, TextSpan]]:
-    """What typechecks in a statement and can't run. An embedded vector may be left out of an insert, but it is computed
+    """The statements that typecheck and can't run. An embedded vector may be left out of an insert, but it is computed
     only when the schema says so; the key of a node is never updated."""
     match write.plan:
         case ir.InsertNode() as plan:
