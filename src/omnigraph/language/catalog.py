@@ -21,7 +21,7 @@ from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
 
-CATALOG_FORMAT = 2
+CATALOG_FORMAT = 3
 """The newest persisted form. A catalog is written in the oldest form that can say it (`Catalog.format`)."""
 
 TypeKind: TypeAlias = Literal["interface", "node", "edge"]
@@ -100,12 +100,19 @@ class Cardinality(Struct, frozen=True, omit_defaults=True):
         return f"{self.minimum}..{'' if self.maximum is None else self.maximum}"
 
 
+DefaultItem: TypeAlias = str | bool | int | float
+DefaultValue: TypeAlias = DefaultItem | tuple[DefaultItem, ...]
+"""A default as a record of a load would give it: dates are texts."""
+
+
 class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One property of a type.
 
     `column` is the physical column, fixed for the property's life (an interface property has no table and
     repeats its name). `inline` are the rules written beside it, `interfaces` the contracts it fulfils, and
-    `injected` says that the type did not declare it itself.
+    `injected` says that the type did not declare it itself. `default` is the value of an entity that is written
+    without one. `renamed_values` are the enum values that were renamed since the property exists, each with its name
+    now: rows of branches that are older than the renaming still have the old ones.
     """
 
     name: str
@@ -119,6 +126,8 @@ class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
     annotations: tuple[Annotation, ...] = ()
     interfaces: tuple[str, ...] = ()
     injected: bool = False
+    default: DefaultValue | None = None
+    renamed_values: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_embedded_on_write(self) -> bool:
@@ -332,8 +341,10 @@ class Catalog(Struct, frozen=True, dict=True):
 
     @property
     def format(self) -> int:
-        """The oldest form that says all of it. Readers that know no keys of edges would write edges twice, and those
-        that know no property `id` would take it for the identity."""
+        """The oldest form that says all of it. Readers that know no keys of edges would write edges twice, those that
+        know no property `id` would take it for the identity, and those that know no defaults would not write them."""
+        if any(prop.default is not None for each in self.types() for prop in each.property_list):
+            return 3
         has_keys = any(edge.key for edge in self.edges.values())
         types: tuple[TableType, ...] = (*self.nodes.values(), *self.edges.values())
         return 2 if has_keys or any(name in each.properties for each in types for name in each.system_columns) else 1

@@ -192,3 +192,11 @@ def pattern_problem(pattern: str) -> str | None:
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         return str(error).removeprefix("Invalid regular expression: ")
     return None
+
+
+def matches_pattern(text: str, pattern: str) -> bool:
+    """Whether a text fits a `@check` pattern, by the dialect that rows are checked with."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return bool(pc.match_substring_regex(pa.array([text]), pattern)[0].as_py())

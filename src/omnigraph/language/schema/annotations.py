@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from omnigraph.language import catalog
 from omnigraph.language.schema import syntax as ast
+from omnigraph.language.schema.defaults import read_default
 from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, Report
 from omnigraph.language.source import NOWHERE, Name, did_you_mean
 from omnigraph.language.types import PropertyType
@@ -31,7 +32,7 @@ def read_type_annotations(type_: Annotated, annotations: Sequence[ast.Annotation
     custom: list[catalog.Annotation] = []
     for annotation in annotations:
         name = annotation.name
-        if name in _INLINE or name in ("embed", "metric"):
+        if name in _INLINE or name in ("embed", "metric", "rename_value"):
             where = (
                 "is only supported on node properties or in the body of a node"
                 if type_.kind == "node"
@@ -81,9 +82,15 @@ def read_property(
         metric=reader.metric,
         description=_single_text(syntax.annotations, "description", subject, report),
         annotations=tuple(reader.custom),
+        default=None if syntax.default is None else read_default(syntax.default, type_, subject, report),
     )
     return DeclaredProperty(
-        syntax.name, meaning, reader.embed_at, read_rename_from(syntax.annotations, subject, report)
+        syntax.name,
+        meaning,
+        reader.embed_at,
+        read_rename_from(syntax.annotations, subject, report),
+        syntax.default.at if syntax.default is not None else NOWHERE,
+        tuple(reader.renamed_values),
     )
 
 
@@ -100,6 +107,7 @@ class _PropertyReader:
         self.embed_at = NOWHERE
         self.metric: catalog.Metric | None = None
         self.custom: list[catalog.Annotation] = []
+        self.renamed_values: list[tuple[Name, str]] = []
         self._seen: set[str] = set()
 
     def read(self, annotation: ast.Annotation) -> None:
@@ -110,6 +118,8 @@ class _PropertyReader:
             self._read_embed(annotation)
         elif name == "metric":
             self._read_metric(annotation)
+        elif name == "rename_value":
+            self._read_renamed_value(annotation)
         elif name == "instruction":
             self._refuse(annotation, "is only supported on node and edge types; use @description for a property")
         elif name in _BODY_ONLY or name == "card":
@@ -180,6 +190,24 @@ class _PropertyReader:
                 return
         self.embed = catalog.EmbedSource(value.text, model, on_write)
         self.embed_at = value.at
+
+    def _read_renamed_value(self, annotation: ast.Annotation) -> None:
+        old, new = annotation.value, dict(annotation.kwargs).get("to")
+        if old is None or new is None or len(annotation.kwargs) != 1 or {old.kind, new.kind} - {"string", "name"}:
+            self._refuse(annotation, 'requires an old and a new value, as in @rename_value("open", to="todo")')
+        elif self.type.enum_values is None:
+            self._refuse(annotation, f"is only supported on enum properties, and this one is {self.type}")
+        elif new.text not in self.type.enum_values:
+            near = did_you_mean(new.text, self.type.enum_values)
+            self.report(
+                f"@rename_value on '{self.subject}' renames to '{new.text}', which is not a value", new.at, near
+            )
+        elif old.text in self.type.enum_values:
+            self._refuse(annotation, f"renames '{old.text}', which is still a value; leave it out of the enum")
+        elif any(old.text == name.text for name, _ in self.renamed_values):
+            self._refuse(annotation, f"renames '{old.text}' twice")
+        else:
+            self.renamed_values.append((Name(old.text, at=old.at), new.text))
 
     def _read_metric(self, annotation: ast.Annotation) -> None:
         if not self._is_for_a_vector(annotation):

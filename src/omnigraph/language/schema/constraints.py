@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from omnigraph.language.catalog import ENDPOINTS, CheckRule, InlineRule, RangeRule, TypeKind
 from omnigraph.language.schema import syntax as ast
+from omnigraph.language.schema.defaults import broken_rule
 from omnigraph.language.schema.resolved import DeclaredProperty, Report
 from omnigraph.language.source import Name, did_you_mean
 from omnigraph.language.types import INTEGER_RANGES, NUMERIC, PropertyType, Scalar
@@ -53,6 +54,7 @@ class TypeRules:
                 self._take_columns(rule, (prop.name,))
         for written in rules:
             self._read(written)
+        self._check_defaults()
 
     def _read(self, rule: ast.Rule) -> None:
         if isinstance(rule, ast.ColumnsRule):
@@ -68,6 +70,17 @@ class TypeRules:
             self._read_range(rule)
         else:
             self._read_check(rule)
+
+    def _check_defaults(self) -> None:
+        for name, prop in self.properties.items():
+            default = prop.meaning.default
+            if default is None:
+                continue
+            subject = f"{self.owner}.{name}"
+            if name in self.key:
+                self.report(f"'{subject}' can't have a default: it is part of the key", prop.default_at)
+            elif (rule := broken_rule(default, name, self.ranges, self.checks)) is not None:
+                self.report(f"the default of '{subject}' breaks its {rule}", prop.default_at)
 
     def _is_whole_key(self, rule: ast.ColumnsRule) -> bool:
         """Whether the members of a key are all there, and each once."""

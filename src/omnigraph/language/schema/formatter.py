@@ -74,7 +74,10 @@ def _head(declaration: ast.Declaration) -> list[str]:
 
 def _member(member: ast.Member) -> list[str]:
     if isinstance(member, ast.Property):
-        return [f"{member.name.text}: {_type(member.type)}", *map(_annotation, member.annotations)]
+        return [
+            f"{member.name.text}: {_type(member.type)}{_default(member.default)}",
+            *map(_annotation, member.annotations),
+        ]
     if isinstance(member, ast.ColumnsRule):
         return [f"@{member.rule}({', '.join(column.text for column in member.columns)})"]
     if isinstance(member, ast.CheckRule):
@@ -90,6 +93,13 @@ def _type(type_: ast.Type) -> str:
     else:
         spelled = type_.name
     return spelled + ("?" if type_.nullable else "")
+
+
+def _default(default: ast.Default | None) -> str:
+    if default is None:
+        return ""
+    values = ", ".join(map(_value, default.values))
+    return f" = [{values}]" if default.is_list else f" = {values}"
 
 
 def _annotation(annotation: ast.Annotation) -> str:

@@ -113,7 +113,8 @@ class Allocator:
         properties = []
         for name, prop in declared.properties.items():
             property_id, column = identities[name]
-            properties.append(replace(prop.meaning, id=property_id, column=column))
+            renamed = self._renamed_values(declared.name.text, prop, matched.get(name))
+            properties.append(replace(prop.meaning, id=property_id, column=column, renamed_values=renamed))
         if isinstance(meaning, InterfaceType):
             return replace(meaning, id=id_, property_list=tuple(properties))
         meaning = replace(meaning, id=id_, property_list=tuple(properties), used_columns=tuple(used))
@@ -122,6 +123,25 @@ class Allocator:
         ends = tuple(end for end in ENDPOINTS if end in meaning.key)
         members = sorted(set(meaning.key).difference(ends), key=identities.__getitem__)
         return replace(meaning, key=(*ends, *members))
+
+    def _renamed_values(
+        self, owner: str, prop: DeclaredProperty, origin: Property | None
+    ) -> tuple[tuple[str, str], ...]:
+        """Every enum value that was ever renamed, with its name now. Values that are gone or in use again drop out."""
+        values = prop.meaning.type.enum_values
+        before = None if origin is None else origin.type.enum_values
+        if origin is None or values is None or before is None:
+            for old, _ in prop.renamed_values:
+                self._note_inert(f"{owner}.{prop.name.text}", old, "@rename_value")
+            return ()
+        latest: dict[str, str] = {}
+        for old, new in prop.renamed_values:
+            if old.text in before:
+                latest[old.text] = new
+            elif old.text not in dict(origin.renamed_values):
+                self._refuse(old, f"'{old.text}' is not a value of the accepted enum", before, "@rename_value")
+        renamed = {old: latest.get(new, new) for old, new in origin.renamed_values} | latest
+        return tuple(sorted((old, new) for old, new in renamed.items() if new in values and old not in values))
 
     def _match_properties(self, declared: DeclaredType, origin: AnyType | None) -> dict[str, Property]:
         old = origin.properties if origin is not None else {}
@@ -160,13 +180,16 @@ class Allocator:
             return None
         return source
 
-    def _refuse(self, hint: Name, why: str, candidates: Iterable[str] = ()) -> None:
-        message = f"@rename_from can't be followed: {why}"
+    def _refuse(self, hint: Name, why: str, candidates: Iterable[str] = (), annotation: str = "@rename_from") -> None:
+        message = f"{annotation} can't be followed: {why}"
         self.errors.report(RENAME_ERROR, message, hint.at, suggestion=did_you_mean(hint.text, candidates))
 
-    def _note_inert(self, subject: str, hint: Name) -> None:
-        why = "there is nothing to rename in a new graph" if self.creating else "the name already exists"
-        self.notes.report(RENAME_NOTE, f"@rename_from on '{subject}' is ignored: {why}", hint.at)
+    def _note_inert(self, subject: str, hint: Name, annotation: str = "@rename_from") -> None:
+        if annotation == "@rename_value":
+            why = "there are no values of an accepted enum to rename"
+        else:
+            why = "there is nothing to rename in a new graph" if self.creating else "the name already exists"
+        self.notes.report(RENAME_NOTE, f"{annotation} on '{subject}' is ignored: {why}", hint.at)
 
 
 def _fresh_column(name: str, taken: Collection[str]) -> str:

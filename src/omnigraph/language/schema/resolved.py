@@ -31,6 +31,9 @@ class DeclaredProperty(Struct, frozen=True):
     meaning: Property
     embed_at: TextSpan = NOWHERE
     rename_from: Name | None = None
+    default_at: TextSpan = NOWHERE
+    renamed_values: tuple[tuple[Name, str], ...] = ()
+    """Hints: enum values of the accepted schema, each with the value that takes its place."""
 
     def agrees_with(self, other: DeclaredProperty) -> bool:
         """Whether two interfaces that inject this property mean the same; rename hints carry no meaning."""

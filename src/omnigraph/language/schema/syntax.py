@@ -35,9 +35,17 @@ class Type(SyntaxNode, frozen=True):
     nullable: bool = False
 
 
+class Default(SyntaxNode, frozen=True):
+    """The value of a property where a write gives none: one value, or a list of them."""
+
+    values: tuple[Value, ...]
+    is_list: bool = False
+
+
 class Property(SyntaxNode, frozen=True):
     name: Name
     type: Type
+    default: Default | None = None
     annotations: tuple[Annotation, ...] = ()
 
 

@@ -26,6 +26,7 @@ _EXPECTED: dict[str, str] = {
     "NUMBER": "a number",
     "INT": "a whole number",
     "BOUND": "a number",
+    "DEFAULT_WORD": "a value",
     "IMPLEMENTS": "'implements'",
     "COLUMNS_RULE": "a body rule",
     "ANNOTATION": "an annotation",

@@ -5,6 +5,7 @@ Only the parser uses it. It reads literals and nothing else; the meaning of name
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
@@ -17,6 +18,8 @@ from omnigraph.language.source import MalformedTokenError, Name, TextSpan, betwe
 
 # More digits than any bound in a schema can have; also keeps int() away from its own digit limit.
 _MOST_DIGITS = 18
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def _int(token: Token) -> int:
@@ -82,9 +85,19 @@ class TreeBuilder:
         return ast.Cardinality(_int(minimum), _int(maximum[0]) if maximum else None, at=between(head, close))
 
     def property(self, children: list[Any]) -> ast.Property:
-        name, type_, annotations = children
-        end = (annotations[-1] if annotations else type_).at.end
-        return ast.Property(name_of(name), type_, annotations, at=TextSpan(name.start_pos, end))
+        name, type_, *default, annotations = children
+        end = (annotations[-1] if annotations else (default or [type_])[0]).at.end
+        return ast.Property(
+            name_of(name), type_, default[0] if default else None, annotations, at=TextSpan(name.start_pos, end)
+        )
+
+    def default(self, children: list[Any]) -> ast.Default:
+        (value,) = children
+        return value if isinstance(value, ast.Default) else ast.Default((value,), at=value.at)
+
+    def default_list(self, children: list[Any]) -> ast.Default:
+        head, *values, close = children
+        return ast.Default(tuple(values), is_list=True, at=between(head, close))
 
     def type(self, children: list[Any]) -> ast.Type:
         core: ast.Type = children[0]
@@ -124,6 +137,11 @@ class TreeBuilder:
     number = _value("number", str)
     boolean = _value("bool", str)
     name_value = _value("name", str)
+
+    def default_word(self, children: list[Token]) -> ast.Value:
+        word = str(children[0])
+        kind: Literal["number", "bool", "name"] = "bool" if word in ("true", "false") else "name"
+        return ast.Value("number" if _NUMBER.fullmatch(word) else kind, word, at=between(children[0], children[0]))
 
     def columns_rule(self, children: list[Token]) -> ast.ColumnsRule:
         head, *columns, close = children
