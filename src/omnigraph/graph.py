@@ -32,7 +32,7 @@ from omnigraph.api.queries import (
     require_branch,
     require_kind,
 )
-from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest
 from omnigraph.api.values import plain_id
 from omnigraph.engine.blobs import BlobRead, blob_in
 from omnigraph.engine.export import export_files, export_lines, write_lines
@@ -453,17 +453,17 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
 
     # Schema
 
-    def _plan_schema(self, text: str, branch: str, allow_data_loss: bool) -> SchemaPlan:
-        from omnigraph.engine.schema_apply import plan_schema
+    def _plan_schema(self, request: SchemaPlanRequest) -> SchemaPlan:
+        from omnigraph.engine.schema.apply import plan_schema
 
-        return plan_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
+        return plan_schema(self._workspace, request)
 
-    def _apply_schema(self, text: str, branch: str, allow_data_loss: bool, author: Author) -> SchemaApplied:
-        from omnigraph.engine.schema_apply import apply_schema
+    def _apply_schema(self, request: SchemaApplyRequest, author: Author) -> SchemaApplied:
+        from omnigraph.engine.schema.apply import apply_schema
 
-        workspace = self._workspace_for(PolicyAction.SCHEMA_APPLY, target_branch=branch)
-        actor, key, branch = self._workspace.author(author.actor), author.idempotency_key, branch.strip()
-        return apply_schema(workspace, text, branch, allow_data_loss=allow_data_loss, actor=actor, idempotency_key=key)
+        workspace = self._workspace_for(PolicyAction.SCHEMA_APPLY, target_branch=request.branch)
+        actor, key = self._workspace.author(author.actor), author.idempotency_key
+        return apply_schema(workspace, request, actor=actor, idempotency_key=key)
 
     # Maintenance
 

@@ -11,6 +11,7 @@ from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTx
 from omnigraph.language.schema.migration import evolve
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.staging import TableColumn
 
 
 def change_schema(graph: Graph, branch: str, schema: str) -> None:
@@ -27,10 +28,9 @@ def change_schema(graph: Graph, branch: str, schema: str) -> None:
                 continue
             state = txn.base.tables[f"{before.kind}:{before.name}"]
             columns = {prop.column for prop in before.property_list}
-            for prop in type_.property_list:
-                if prop.column not in columns:
-                    state = txn.root.staging.add_column(state, table_field(prop)).state
-            staged[type_.type_key] = StagedTable(state)
+            stored = [TableColumn(field) for field in txn.root.reader.open(state).schema]
+            fresh = [TableColumn(table_field(prop)) for prop in type_.property_list if prop.column not in columns]
+            staged[type_.type_key] = txn.root.staging.reshape(state, [*stored, *fresh]) if fresh else StagedTable(state)
         kept = staged.keys() | added.keys()
         return PublishPlan(
             staged=staged,

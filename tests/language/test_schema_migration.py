@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from omnigraph.api import wire
 from omnigraph.errors import CompileError
+from omnigraph.language.catalog import Catalog
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.language.schema.migration import evolve
 
@@ -212,47 +213,221 @@ def test_supported_changes(new: str, expected: list[str]) -> None:
     assert plan.supported
 
 
+STATUS = "enum(available, lent)"
+EMBEDDED = '@embed("blurb", model="{}")'
+
+POSSIBLE_WITH_DATA = [
+    pytest.param(
+        change(("age: I32?", "age: I32? shoe: F32 = 40.5")),
+        ["add property 'Reader.shoe' (F32 = 40.5) on node 'Reader'"],
+        id="required property with a default",
+    ),
+    pytest.param(
+        change(("enum(available, lent)", "enum(available)")),
+        ["narrow enum 'Book.status' (-lent) on node 'Book'"],
+        id="enum narrowing",
+    ),
+    pytest.param(
+        change(("enum(available, lent)", 'enum(available, out) @rename_value("lent", to="out")')),
+        ["rename enum value 'lent' -> 'out' of property 'Book.status' on node 'Book'"],
+        id="enum value renamed",
+    ),
+    pytest.param(
+        change(("enum(available, lent)", 'enum(available, lost) @rename_value("lent", to="available")')),
+        [
+            "rename enum value 'lent' -> 'available' of property 'Book.status' on node 'Book'",
+            "extend enum 'Book.status' (+lost) on node 'Book'",
+        ],
+        id="one enum value merged into another",
+    ),
+    pytest.param(
+        change(("enum(available, lent)", "enum(available, lent, x)?")),
+        [
+            f"change the type of property 'Book.status' ({STATUS} -> enum(available, lent, x)?) on node 'Book'",
+            "extend enum 'Book.status' (+x) on node 'Book'",
+        ],
+        id="enum widened and relaxed",
+    ),
+    pytest.param(
+        change(("enum(available, lent)", "String")),
+        ["change the type of property 'Book.status' (enum(available, lent) -> String) on node 'Book'"],
+        id="enum to String",
+    ),
+    pytest.param(
+        change(("blurb: String?", "blurb: enum(a)?")),
+        ["change the type of property 'Book.blurb' (String? -> enum(a)?) on node 'Book'"],
+        id="String to enum",
+    ),
+    pytest.param(
+        change(("pages: I32?", "pages: I64?")),
+        ["change the type of property 'Book.pages' (I32? -> I64?) on node 'Book'"],
+        id="wider number",
+    ),
+    pytest.param(
+        change(("pages: I32?", "pages: I32")),
+        ["change the type of property 'Book.pages' (I32? -> I32) on node 'Book'"],
+        id="required",
+    ),
+    pytest.param(
+        change(("pages: I32?", "pages: I32 = 1")),
+        [
+            "change the type of property 'Book.pages' (I32? -> I32) on node 'Book'",
+            "change the default of property 'Book.pages' (none -> 1) on node 'Book'",
+        ],
+        id="required, with a default for nulls",
+    ),
+    pytest.param(
+        change(("name: String  email", "name: String?  email")),
+        ["change the type of property 'Reader.name' (String -> String?) on node 'Reader'"],
+        id="nullable",
+    ),
+    pytest.param(
+        change(("age: I32?", "age: I32? @unique")), ["add constraint @unique(age) on node 'Reader'"], id="unique"
+    ),
+    pytest.param(
+        change(("age: I32?", "age: I32? @range(age, 0..)")),
+        ["add constraint @range(age, 0..) on node 'Reader'"],
+        id="range",
+    ),
+    pytest.param(
+        change(("age: I32?", 'age: I32? @check(name, "x")')),
+        ["add constraint @check(name, \"x\") on node 'Reader'"],
+        id="check",
+    ),
+    pytest.param(
+        change(("0..)", "1..)")),
+        [
+            "drop constraint @range(price, 0..) on node 'Book'",
+            "add constraint @range(price, 1..) on node 'Book'",
+        ],
+        id="changed range",
+    ),
+    pytest.param(
+        change(('@check(card, "x")', "")), ["drop constraint @check(card, \"x\") on node 'Reader'"], id="no check"
+    ),
+    pytest.param(
+        change(("email: String? @unique", "email: String?")),
+        ["drop constraint @unique(email) on node 'Reader'"],
+        id="not unique any more",
+    ),
+    pytest.param(
+        change(("email: String? @unique", "")),
+        [
+            "drop property 'Reader.email' of node 'Reader' (soft mode)",
+            "drop constraint @unique(email) on node 'Reader'",
+        ],
+        id="a dropped property takes its rules along",
+    ),
+    pytest.param(
+        change(("email: String? @unique", "email: String? @unique(email)")),
+        ["update metadata of property 'Reader.email' (removed) on node 'Reader'"],
+        id="a rule moves to the body",
+    ),
+    pytest.param(
+        change((", on)", ")")),
+        [
+            "drop constraint @unique(dst, on, src) on edge 'Borrowed'",
+            "add constraint @unique(dst, src) on edge 'Borrowed'",
+        ],
+        id="changed unique",
+    ),
+    pytest.param(
+        change(("title: String @index", "title: String")),
+        ["drop constraint @index(title) on interface 'Titled'", "drop constraint @index(title) on node 'Book'"],
+        id="no index",
+    ),
+    pytest.param(
+        change(("@card(0..5)", "@card(0..6)")), ["change @card of edge 'Borrowed' (0..5 -> 0..6)"], id="cardinality"
+    ),
+    pytest.param(
+        change(("edge WroteBy: Book -> Author", "edge WroteBy: Book -> Author { @key(@src, @dst) }")),
+        ["add constraint @key(@src, @dst) on edge 'WroteBy'"],
+        id="key of an edge",
+    ),
+    pytest.param(
+        change((' model="m"', ' model="n"')),
+        [f"change @embed of property 'Book.vec' ({EMBEDDED.format('m')} -> {EMBEDDED.format('n')}) on node 'Book'"],
+        id="embedding model",
+    ),
+    pytest.param(
+        change((' @embed("blurb", model="m")', "")),
+        ["change @embed of property 'Book.vec' (@embed(\"blurb\", model=\"m\") -> none) on node 'Book'"],
+        id="no embedding",
+    ),
+    pytest.param(
+        change(("vec: Vector(4)?", 'vec: Vector(4)? @metric("cosine")')),
+        ["change @metric of property 'Book.vec' (l2 -> cosine) on node 'Book'"],
+        id="metric",
+    ),
+    pytest.param(
+        change((" implements Titled", "")),
+        [
+            "change the interfaces of node type 'Book' (-Titled)",
+            "drop property 'Book.subtitle' of node 'Book' (soft mode)",
+            "drop property 'Book.title' of node 'Book' (soft mode)",
+            "drop constraint @index(title) on node 'Book'",
+        ],
+        id="no interface",
+    ),
+    pytest.param(
+        change(("node Author {", 'node Author implements Titled { title: String = ""')),
+        [
+            "change the interfaces of node type 'Author' (+Titled)",
+            "add property 'Author.subtitle' (String?) on node 'Author'",
+            "add property 'Author.title' (String = \"\") on node 'Author'",
+        ],
+        id="another interface",
+    ),
+    pytest.param(
+        change(("isbn: String @key", "isbn: String @key subtitle: String?")),
+        ["update metadata of property 'Book.subtitle' (removed) on node 'Book'"],
+        id="an injected property is declared by the type",
+    ),
+    pytest.param(
+        change(("subtitle: String?", "subtitle: String? pages: I32?")),
+        ["add property 'Titled.pages' (I32?) on interface 'Titled'"],
+        id="an interface asks for a property that the type has",
+    ),
+    pytest.param(
+        change(("pages: I32?", "pages: I32? @tag(1)")),
+        ["update metadata of property 'Book.pages' (@tag) on node 'Book'"],
+        id="custom annotation",
+    ),
+    pytest.param(
+        change(("node Author", "node Author @team(x)")),
+        ["update metadata of node type 'Author' (@team)"],
+        id="custom annotation of a type",
+    ),
+    pytest.param(
+        change(("Titled", "Named")),
+        [
+            "add interface type 'Named'",
+            "drop interface type 'Titled' (soft mode)",
+            "change the interfaces of node type 'Book' (+Named, -Titled)",
+        ],
+        id="another name for an interface",
+    ),
+]
+
+
+@pytest.mark.parametrize(("new", "expected"), POSSIBLE_WITH_DATA)
+def test_changes_that_stored_rows_may_stand_against(new: str, expected: list[str]) -> None:
+    plan = evolve(accept_schema(BASE), new).plan
+    assert [step.line() for step in plan.steps] == expected
+    assert plan.supported
+
+
 UNSUPPORTED = [
     (change(("age: I32?", "age: I32? shoe: F32")), "node:Reader.shoe", "OG-MF-103"),
-    (change(("enum(available, lent)", "enum(available)")), "node:Book.status", "OG-MF-106"),
-    (change(("enum(available, lent)", "enum(available, gone)")), "node:Book.status", "OG-MF-106"),
-    (change(("enum(available, lent)", "enum(available, lent, x)?")), "node:Book.status", "OG-MF-106"),
-    (change(("enum(available, lent)", "String")), "node:Book.status", "OG-MF-106"),
-    (change(("blurb: String?", "blurb: enum(a)?")), "node:Book.blurb", "OG-MF-106"),
-    (change(("pages: I32?", "pages: I64?")), "node:Book.pages", "OG-MF-106"),
-    (change(("pages: I32?", "pages: I32")), "node:Book.pages", "OG-MF-106"),
     (change(("pages: I32?", "pages: [I32]?")), "node:Book.pages", "OG-MF-106"),
+    (change(("pages: I32?", "pages: U32?")), "node:Book.pages", "OG-MF-106"),
+    (change(("price: F64?", "price: F32?")), "node:Book.price", "OG-MF-106"),
     (change(("Vector(4)?", "Vector(5)?")), "node:Book.vec", "OG-MF-106"),
-    (change(("name: String  email", "name: String?  email")), "node:Reader.name", "OG-MF-106"),
-    (change(("age: I32?", "age: I32? @unique")), "node:Reader", None),
-    (change(("age: I32?", "age: I32? @range(age, 0..)")), "node:Reader", None),
-    (change(("age: I32?", 'age: I32? @check(name, "x")')), "node:Reader", None),
-    (change(("0..)", "1..)")), "node:Book", None),
-    (change(('@check(card, "x")', "")), "node:Reader", None),
-    (change(("email: String? @unique", "email: String?")), "node:Reader", None),
-    (change(("email: String? @unique", "email: String? @unique(email)")), "node:Reader.email", None),
-    (change(("slug: String @key", "slug: String @key(slug)")), "node:Author.slug", None),
     (change(("slug: String @key", "slug: String")), "node:Author", None),
     (change(("slug: String @key  name: String", "slug: String  name: String @key")), "node:Author", None),
-    (change((", on)", ")")), "edge:Borrowed", None),
-    (change(("title: String @index", "title: String")), "interface:Titled", None),
-    (change(("@card(0..5)", "@card(0..6)")), "edge:Borrowed", None),
-    (
-        change(("edge WroteBy: Book -> Author", "edge WroteBy: Book -> Author { @key(@src, @dst) }")),
-        "edge:WroteBy",
-        None,
-    ),
+    (change(("slug: String @key  name: String", "name: String")), "node:Author", None),
     (change(("WroteBy: Book -> Author", "WroteBy: Author -> Book")), "edge:WroteBy", None),
-    (change((' model="m"', ' model="n"')), "node:Book.vec", None),
-    (change((' @embed("blurb", model="m")', "")), "node:Book.vec", None),
-    (change(("vec: Vector(4)?", 'vec: Vector(4)? @metric("cosine")')), "node:Book.vec", None),
-    (change((" implements Titled", "")), "node:Book", None),
-    (change(("node Author", "node Author implements Titled")), "node:Author", None),
-    (change(("isbn: String @key", "isbn: String @key subtitle: String?")), "node:Book.subtitle", None),
-    (change(("subtitle: String?", "subtitle: String? pages: I32?")), "node:Book.pages", None),
-    (change(("pages: I32?", "pages: I32? @tag(1)")), "node:Book.pages", None),
-    (change(("node Author", "node Author @team(x)")), "node:Author", None),
-    (change(("Titled", "Named")), "interface:Titled", None),
+    (change(("node Author", "node Author implements Titled")), "node:Author.title", "OG-MF-103"),
 ]
 
 
@@ -266,21 +441,50 @@ def test_unsupported_changes(new: str, entity: str, code: str | None) -> None:
     assert (entity, code) in blockers
 
 
-def test_dropping_a_constrained_property_lists_the_drop_and_the_refusal() -> None:
-    assert lines(change(("email: String? @unique", ""))) == [
-        "drop property 'Reader.email' of node 'Reader' (soft mode)",
-        "unsupported change on node:Reader: @unique can't be removed",
-    ]
-
-
 def test_codes_carry_their_tier() -> None:
     (line,) = lines(change(("age: I32?", "age: I32? shoe: F32")))
     assert line.startswith("unsupported change on node:Reader.shoe [OG-MF-103, validated]: ")
-    (line,) = lines(change(("pages: I32?", "pages: I64?")))
+    (line,) = lines(change(("pages: I32?", "pages: String?")))
     assert line.startswith("unsupported change on node:Book.pages [OG-MF-106, destructive]: ")
-    blocker = evolve(accept_schema(BASE), change(("pages: I32?", "pages: I64?"))).plan.first_blocker
+    blocker = evolve(accept_schema(BASE), change(("pages: I32?", "pages: String?"))).plan.first_blocker
     assert blocker is not None
-    assert blocker.blocking_reason.startswith("[OG-MF-106] the type can't be changed from I32? to I64?")
+    assert blocker.blocking_reason.startswith("[OG-MF-106] the type can't be changed from I32? to String?; add a")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("node A { f: F32 @key }", "node A { f: F64 @key }"),
+        ("node A { s: enum(a, b) @key }", 'node A { s: enum(b, c) @key @rename_value("a", to="c") }'),
+    ],
+)
+def test_what_would_change_the_ids_of_nodes_is_refused(old: str, new: str) -> None:
+    (line,) = lines(new, old)
+    assert "ids would change" in line
+
+
+def test_a_key_may_get_wider() -> None:
+    assert lines("node A { n: I64 @key }", "node A { n: I32 @key }") == [
+        "change the type of property 'A.n' (I32 -> I64) on node 'A'"
+    ]
+
+
+def test_renamed_values_are_remembered_until_they_are_in_use_again() -> None:
+    def renamed(catalog: Catalog) -> tuple[tuple[str, str], ...]:
+        return catalog.nodes["A"].properties["s"].renamed_values
+
+    first = accept_schema("node A { s: enum(a, b) }")
+    second = evolve(first, 'node A { s: enum(b, c) @rename_value("a", to="c") }').catalog
+    assert renamed(second) == (("a", "c"),)
+    third = evolve(second, 'node A { s: enum(b, d) @rename_value("c", to="d") }').catalog
+    assert renamed(third) == (("a", "d"), ("c", "d"))
+    assert renamed(evolve(third, "node A { s: enum(b, d, a) }").catalog) == (("c", "d"),)
+    assert renamed(evolve(third, "node A { s: enum(b) }").catalog) == ()
+
+
+def test_a_hint_that_renames_no_value_is_refused() -> None:
+    with pytest.raises(CompileError, match="'x' is not a value of the accepted enum"):
+        evolve(accept_schema("node A { s: enum(a) }"), 'node A { s: enum(a, b) @rename_value("x", to="b") }')
 
 
 def test_allow_data_loss_makes_drops_hard_and_nothing_else_possible() -> None:
@@ -289,7 +493,7 @@ def test_allow_data_loss_makes_drops_hard_and_nothing_else_possible() -> None:
         "drop property 'Book.pages' of node 'Book' (hard mode)",
         "drop edge type 'WroteBy' (hard mode)",
     ]
-    assert not evolve(accept_schema(BASE), change(("pages: I32?", "pages: I64?")), allow_data_loss=True).plan.supported
+    assert not evolve(accept_schema(BASE), change(("pages: I32?", "pages: Date?")), allow_data_loss=True).plan.supported
 
 
 def test_steps_follow_the_documented_order() -> None:
@@ -305,7 +509,7 @@ def test_steps_follow_the_documented_order() -> None:
         "rename node type 'B' -> 'C'",
         "update metadata of node type 'C' (@description)",
         "rename property 'C.a' -> 'C.a2' on node 'C'",
-        "unsupported change on node:C.b [OG-MF-106, destructive]: the type can't be changed from I32? to I64?",
+        "change the type of property 'C.b' (I32? -> I64?) on node 'C'",
         "add property 'C.d' (I32?) on node 'C'",
         "drop property 'C.c' of node 'C' (soft mode)",
         "add constraint @index(d) on node 'C'",
@@ -335,10 +539,12 @@ def test_wire_form_of_every_step() -> None:
         },
         {"kind": "rename_property", "type_kind": "node", "type_name": "C", "from": "a", "to": "a2"},
         {
-            "kind": "unsupported_change",
-            "entity": "node:C.a2",
-            "reason": "the type can't be changed from I32? to I32",
-            "code": "OG-MF-106",
+            "kind": "change_property_type",
+            "type_kind": "node",
+            "type_name": "C",
+            "property_name": "a2",
+            "from": {"scalar": "I32", "nullable": True, "list": False, "enum_values": None},
+            "to": {"scalar": "I32", "nullable": False, "list": False, "enum_values": None},
         },
         {"kind": "extend_enum", "type_kind": "node", "type_name": "C", "property_name": "e", "added_values": ["y"]},
         {

@@ -18,6 +18,7 @@ from omnigraph.storage.tables.lance_metadata import (
     FLOOR_BYTES,
     small_fragments_to_compact,
 )
+from omnigraph.storage.tables.staging import TableColumn
 from tests.conftest import Place
 from tests.support.lance_tables import build_index, lance_of
 from tests.support.tables import NODE, PEOPLE, append, append_one, ids, new_graph, nodes
@@ -83,7 +84,8 @@ def test_overwrite(graph: Graph) -> None:
 
 def test_a_new_column_is_null_in_old_rows_and_costs_no_data(graph: Graph) -> None:
     table = graph._workspace.root.reader.open(base(graph))
-    staged = graph._workspace.root.staging.add_column(base(graph), pa.field("nick", pa.string()))
+    columns = [TableColumn(field) for field in (*table.schema, pa.field("nick", pa.string()))]
+    staged = graph._workspace.root.staging.reshape(base(graph), columns)
     wider = graph._workspace.root.reader.open(staged.state)
     assert wider.read(["nick"])["nick"].null_count == 3
     assert {f for f in wider.files() if f.startswith("data/")} == {f for f in table.files() if f.startswith("data/")}

@@ -26,7 +26,7 @@ from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, Chan
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.queries import BlobCell, BlobValue, ByteWriter, ExportedFile, OperatorProfile, ReadPoint
 from omnigraph.api.queries import QueryRows as QueryRows
-from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest
 from omnigraph.errors import DirectAccessError
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
@@ -237,9 +237,9 @@ class GraphCalls(StorageCalls, ABC, Generic[Rows, Batches, State, Blob]):
 
     # Schema
     @abstractmethod
-    def _plan_schema(self, text: str, branch: str, allow_data_loss: bool) -> SchemaPlan: ...
+    def _plan_schema(self, request: SchemaPlanRequest) -> SchemaPlan: ...
     @abstractmethod
-    def _apply_schema(self, text: str, branch: str, allow_data_loss: bool, author: Author) -> SchemaApplied: ...
+    def _apply_schema(self, request: SchemaApplyRequest, author: Author) -> SchemaApplied: ...
 
 
 class Reads(Generic[Rows, Batches]):

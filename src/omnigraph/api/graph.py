@@ -57,7 +57,7 @@ from omnigraph.api.history import (
 )
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.queries import BlobCell, ByteWriter, ExportedFile, OperatorProfile, ReadPoint, StoredQueries
-from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.schema import Dedupe, SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest
 from omnigraph.errors import DirectAccessError
 
 __all__ = ["GraphApi", "LoadInput", "QueryBatches", "QueryRows", "SnapshotApi"]
@@ -179,9 +179,12 @@ class SchemaArea(_Area):
         """The accepted schema text of a branch, now or in the past."""
         return self._graph._schema_text(ReadPoint(branch, snapshot, version, at))
 
-    def plan(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:
-        """The steps from a branch's schema to this one; also when some of them are not possible."""
-        return self._graph._plan_schema(text, branch, allow_data_loss)
+    def plan(
+        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, dedupe: Dedupe | None = None
+    ) -> SchemaPlan:
+        """The steps from a branch's schema to this one, with what each of them writes and checks; also when some of
+        them are not possible, or stored rows fail a check."""
+        return self._graph._plan_schema(SchemaPlanRequest(text, allow_data_loss, branch, dedupe))
 
     def apply(
         self,
@@ -189,15 +192,19 @@ class SchemaArea(_Area):
         *,
         branch: str = MAIN,
         allow_data_loss: bool = False,
+        dedupe: Dedupe | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> SchemaApplied:
         """Change the schema of a branch in one commit, together with the data change it needs.
 
-        Raises `CompileError` for a schema that is wrong, `BadRequestError` for a change that is not possible. A server
-        of a cluster refuses it: there, `omnigraph cluster apply` changes schemas.
+        `dedupe` says which edge stays (`"first"` or `"last"` written) where an edge type gets a key that several edges
+        share. Raises `CompileError` for a schema that is wrong, `BadRequestError` for a change that is not possible,
+        `ConstraintError` if stored rows break a new rule. A server of a cluster refuses it: there,
+        `omnigraph cluster apply` changes schemas.
         """
-        return self._graph._apply_schema(text, branch, allow_data_loss, Author(actor, idempotency_key))
+        request = SchemaApplyRequest(text, allow_data_loss, branch, dedupe)
+        return self._graph._apply_schema(request, Author(actor, idempotency_key))
 
 
 class ChangesArea(_Area):

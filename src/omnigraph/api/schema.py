@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -17,6 +18,8 @@ from omnigraph.errors import Diagnostic
 
 TypeKind: TypeAlias = Literal["interface", "node", "edge"]
 DropMode: TypeAlias = Literal["soft", "hard"]
+Dedupe: TypeAlias = Literal["first", "last"]
+DefaultOutput: TypeAlias = str | bool | int | float | tuple[str | bool | int | float, ...]
 
 
 class SchemaSource(Struct, frozen=True):
@@ -28,19 +31,19 @@ class SchemaSource(Struct, frozen=True):
 
 
 class SchemaApplyRequest(Struct, frozen=True, omit_defaults=True):
-    """The schema that a branch (main when not said) is to have."""
+    """The schema that a branch (main when not said) is to have.
+
+    `dedupe` says which of several edges with equal keys stays where an edge type gets a key: without it, they block it.
+    """
 
     schema_source: str
     allow_data_loss: bool = False
     branch: str | None = None
+    dedupe: Dedupe | None = None
 
 
-class SchemaPlanRequest(Struct, frozen=True, omit_defaults=True):
+class SchemaPlanRequest(SchemaApplyRequest, frozen=True, omit_defaults=True):
     """The schema that a branch (main when not said) might have."""
-
-    schema_source: str
-    allow_data_loss: bool = False
-    branch: str | None = None
 
 
 class VectorScalar(Struct, frozen=True):
@@ -72,14 +75,98 @@ class AnnotationOutput(Struct, frozen=True, omit_defaults=True):
     kwargs: dict[str, str] = {}
 
 
-class IndexConstraint(Struct, frozen=True):
-    """`{"Index": ["name"]}`: the one constraint that can join a type which may hold rows."""
+class RangeOutput(Struct, frozen=True):
+    """The bounds of a number; None is open."""
 
-    columns: tuple[str, ...] = field(name="Index")
+    property: str
+    low: int | float | None
+    high: int | float | None
+
+    def __str__(self) -> str:
+        low, high = ("" if bound is None else str(bound) for bound in (self.low, self.high))
+        return f"@range({self.property}, {low}..{high})"
 
 
-class _Step(Struct, frozen=True):
-    """What all steps have: `kind` is the tag that tells them apart on the wire."""
+class CheckOutput(Struct, frozen=True):
+    """The pattern of a text."""
+
+    property: str
+    pattern: str
+
+    def __str__(self) -> str:
+        return f"@check({self.property}, {json.dumps(self.pattern, ensure_ascii=False)})"
+
+
+class Constraint(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A rule of a type, under its name: `{"Index": ["name"]}`, `{"Range": {"property": "pages", "low": 1, ...}}`."""
+
+    index: tuple[str, ...] | None = field(name="Index", default=None)
+    unique: tuple[str, ...] | None = field(name="Unique", default=None)
+    key: tuple[str, ...] | None = field(name="Key", default=None)
+    range: RangeOutput | None = field(name="Range", default=None)
+    check: CheckOutput | None = field(name="Check", default=None)
+
+    def __str__(self) -> str:
+        for name, columns in (("index", self.index), ("unique", self.unique), ("key", self.key)):
+            if columns is not None:
+                return f"@{name}({', '.join(columns)})"
+        return str(self.range or self.check)
+
+
+class EmbedOutput(Struct, frozen=True):
+    """Where a vector comes from."""
+
+    property: str
+    model: str | None
+
+    def __str__(self) -> str:
+        model = "" if self.model is None else f", model={json.dumps(self.model)}"
+        return f"@embed({json.dumps(self.property)}{model})"
+
+
+class StepEffect(Struct, frozen=True, omit_defaults=True):
+    """What a step does to the tables and to those who use them.
+
+    `rows`, `bytes` and `files` count what is written again; a step that writes nothing again changes metadata only.
+    `bytes` is an estimate. `checks` say what must hold for the stored rows, `offences` name the first rows for which it
+    does not: the plan can't be applied then. `needs_format` is set where older releases refuse the graph afterwards.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    checks: tuple[str, ...] = ()
+    offences: tuple[str, ...] = ()
+    needs_format: int | None = None
+
+    def lines(self) -> list[str]:
+        """As text, below the line of the step."""
+        work = "metadata only"
+        if self.files:
+            size = f"{self.bytes / 2**20:,.1f} MiB"
+            work = f"rewrites {count_noun(self.rows, 'row')} in {count_noun(self.files, 'file')}, about {size}"
+        lines = [work, *(f"checks that {check}" for check in self.checks), *(f"fails: {o}" for o in self.offences)]
+        if self.needs_format is not None:
+            lines.append(f"older releases can't open the graph afterwards (catalog format {self.needs_format})")
+        return lines
+
+
+class Breakage(Struct, frozen=True):
+    """A stored query, policy or pipeline that works with the accepted schema and not with the desired one."""
+
+    kind: Literal["stored_query", "policy", "pipeline"]
+    name: str
+    reason: str
+
+    def line(self) -> str:
+        return f"breaks {self.kind.replace('_', ' ')} '{self.name}': {self.reason}"
+
+
+class _Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What all steps have: `kind` is the tag that tells them apart on the wire. A plan that was made without a look at
+    a graph knows no effects."""
+
+    effect: StepEffect | None = None
 
     @property
     def kind(self) -> str:
@@ -122,13 +209,17 @@ class UpdateTypeMetadata(_Step, frozen=True, tag_field="kind", tag="update_type_
 
 
 class AddProperty(_Step, frozen=True, tag_field="kind", tag="add_property"):
+    """A required property has a default, which existing rows get. A nullable one is null in them."""
+
     type_kind: TypeKind
     type_name: str
     property_name: str
     property_type: PropertyTypeOutput
+    default: DefaultOutput | None = None
 
     def line(self) -> str:
-        return f"add property {_quote(self)} ({self.property_type}) on {_owner(self)}"
+        default = "" if self.default is None else f" = {json.dumps(self.default, ensure_ascii=False)}"
+        return f"add property {_quote(self)} ({self.property_type}{default}) on {_owner(self)}"
 
 
 class RenameProperty(_Step, frozen=True, tag_field="kind", tag="rename_property"):
@@ -178,10 +269,118 @@ class DropProperty(_Step, frozen=True, tag_field="kind", tag="drop_property"):
 class AddConstraint(_Step, frozen=True, tag_field="kind", tag="add_constraint"):
     type_kind: TypeKind
     type_name: str
-    constraint: IndexConstraint
+    constraint: Constraint
 
     def line(self) -> str:
-        return f"add constraint @index({', '.join(self.constraint.columns)}) on {_owner(self)}"
+        return f"add constraint {self.constraint} on {_owner(self)}"
+
+
+class DropConstraint(_Step, frozen=True, tag_field="kind", tag="drop_constraint"):
+    type_kind: TypeKind
+    type_name: str
+    constraint: Constraint
+
+    def line(self) -> str:
+        return f"drop constraint {self.constraint} on {_owner(self)}"
+
+
+class ChangeCardinality(_Step, frozen=True, tag_field="kind", tag="change_cardinality"):
+    """Bounds are written as in the schema: `0..5`, `1..`."""
+
+    type_kind: TypeKind
+    name: str
+    from_bounds: str = field(name="from")
+    to_bounds: str = field(name="to")
+
+    def line(self) -> str:
+        return f"change @card of edge '{self.name}' ({self.from_bounds} -> {self.to_bounds})"
+
+
+class ChangeInterfaces(_Step, frozen=True, tag_field="kind", tag="change_interfaces"):
+    type_kind: TypeKind
+    name: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    def line(self) -> str:
+        changed = ", ".join([*(f"+{name}" for name in self.added), *(f"-{name}" for name in self.removed)])
+        return f"change the interfaces of {self.type_kind} type '{self.name}' ({changed})"
+
+
+class ChangePropertyType(_Step, frozen=True, tag_field="kind", tag="change_property_type"):
+    """A wider number, a null allowed or forbidden, or a text that becomes an enum or ceases to be one."""
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    from_type: PropertyTypeOutput = field(name="from")
+    to_type: PropertyTypeOutput = field(name="to")
+
+    def line(self) -> str:
+        return f"change the type of property {_quote(self)} ({self.from_type} -> {self.to_type}) on {_owner(self)}"
+
+
+class NarrowEnum(_Step, frozen=True, tag_field="kind", tag="narrow_enum"):
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    removed_values: tuple[str, ...]
+
+    def line(self) -> str:
+        removed = ", ".join(f"-{value}" for value in self.removed_values)
+        return f"narrow enum {_quote(self)} ({removed}) on {_owner(self)}"
+
+
+class RenameEnumValue(_Step, frozen=True, tag_field="kind", tag="rename_enum_value"):
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    from_value: str = field(name="from")
+    to_value: str = field(name="to")
+
+    def line(self) -> str:
+        renamed = f"'{self.from_value}' -> '{self.to_value}'"
+        return f"rename enum value {renamed} of property {_quote(self)} on {_owner(self)}"
+
+
+class ChangeDefault(_Step, frozen=True, tag_field="kind", tag="change_default"):
+    """What is written where a write gives nothing; null for none. Stored values stay as they are."""
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    from_value: DefaultOutput | None = field(name="from")
+    to_value: DefaultOutput | None = field(name="to")
+
+    def line(self) -> str:
+        before, after = ("none" if v is None else json.dumps(v) for v in (self.from_value, self.to_value))
+        return f"change the default of property {_quote(self)} ({before} -> {after}) on {_owner(self)}"
+
+
+class ChangeMetric(_Step, frozen=True, tag_field="kind", tag="change_metric"):
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    from_metric: str = field(name="from")
+    to_metric: str = field(name="to")
+
+    def line(self) -> str:
+        changed = f"{self.from_metric} -> {self.to_metric}"
+        return f"change @metric of property {_quote(self)} ({changed}) on {_owner(self)}"
+
+
+class ChangeEmbed(_Step, frozen=True, tag_field="kind", tag="change_embed"):
+    """Stored vectors stay as they are: `omnigraph embed` computes them anew."""
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    from_source: EmbedOutput | None = field(name="from")
+    to_source: EmbedOutput | None = field(name="to")
+
+    def line(self) -> str:
+        before, after = (str(source or "none") for source in (self.from_source, self.to_source))
+        return f"change @embed of property {_quote(self)} ({before} -> {after}) on {_owner(self)}"
 
 
 class UnsupportedChange(_Step, frozen=True, tag_field="kind", tag="unsupported_change", omit_defaults=True):
@@ -213,37 +412,55 @@ SchemaStep: TypeAlias = (
     | UpdatePropertyMetadata
     | DropProperty
     | AddConstraint
+    | DropConstraint
+    | ChangeCardinality
+    | ChangeInterfaces
+    | ChangePropertyType
+    | NarrowEnum
+    | RenameEnumValue
+    | ChangeDefault
+    | ChangeMetric
+    | ChangeEmbed
     | UnsupportedChange
 )
 
 
-class SchemaPlan(Struct, frozen=True):
+class SchemaPlan(Struct, frozen=True, omit_defaults=True):
     """The steps in their order, and notes about hints that were not needed. Also when some step is not possible."""
 
     supported: bool
     steps: tuple[SchemaStep, ...]
     notes: Annotated[tuple[Diagnostic, ...], LOCAL] = ()
+    breaks: tuple[Breakage, ...] = ()
 
     def __repr__(self) -> str:
         head = f"<{count_noun(len(self.steps), 'step')}{'' if self.supported else ', not possible'}>"
-        return "\n".join([head, *(f"  {step.line()}" for step in self.steps)])
+        return "\n".join([head, *(f"  {line}" for line in self.lines())])
+
+    def lines(self) -> list[str]:
+        """The plan as text: each step, indented below it what it does, and what it breaks."""
+        lines = []
+        for step in self.steps:
+            lines += [f"- {step.line()}", *(f"    {line}" for line in (step.effect.lines() if step.effect else ()))]
+        return [*lines, *(f"! {breakage.line()}" for breakage in self.breaks)]
 
     @property
     def first_blocker(self) -> UnsupportedChange | None:
         return next((step for step in self.steps if isinstance(step, UnsupportedChange)), None)
 
 
-class SchemaPlanOutput(Struct, frozen=True):
+class SchemaPlanOutput(Struct, frozen=True, omit_defaults=True):
     """What `omnigraph schema plan` prints."""
 
     uri: str
     supported: bool
     step_count: int
     steps: tuple[SchemaStep, ...]
+    breaks: tuple[Breakage, ...] = ()
 
     @classmethod
     def of(cls, uri: str, plan: SchemaPlan) -> SchemaPlanOutput:
-        return cls(uri, plan.supported, len(plan.steps), plan.steps)
+        return cls(uri, plan.supported, len(plan.steps), plan.steps, plan.breaks)
 
 
 class SchemaApplied(Struct, frozen=True, omit_defaults=True):
@@ -291,14 +508,25 @@ class SchemaApplied(Struct, frozen=True, omit_defaults=True):
         return SchemaPlan(self.supported, self.steps, self.notes)
 
 
-_PropertyStep: TypeAlias = AddProperty | ExtendEnum | UpdatePropertyMetadata | DropProperty
+_PropertyStep: TypeAlias = (
+    AddProperty
+    | ExtendEnum
+    | UpdatePropertyMetadata
+    | DropProperty
+    | ChangePropertyType
+    | NarrowEnum
+    | RenameEnumValue
+    | ChangeDefault
+    | ChangeMetric
+    | ChangeEmbed
+)
 
 
 def _quote(step: _PropertyStep) -> str:
     return f"'{step.type_name}.{step.property_name}'"
 
 
-def _owner(step: _PropertyStep | RenameProperty | AddConstraint) -> str:
+def _owner(step: _PropertyStep | RenameProperty | AddConstraint | DropConstraint) -> str:
     return f"{step.type_kind} '{step.type_name}'"
 
 

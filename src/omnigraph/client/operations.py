@@ -391,15 +391,15 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         return reply.decode(history.ChangePoll)
 
     @operation
-    def _plan_schema(self, text: str, branch: str, allow_data_loss: bool) -> Steps[SchemaPlan]:
-        body = SchemaPlanRequest(text, allow_data_loss, branch)
-        return (yield self._request("planSchema", body=body)).decode(SchemaPlan)
+    def _plan_schema(self, request: SchemaPlanRequest) -> Steps[SchemaPlan]:
+        return (yield self._request("planSchema", body=request)).decode(SchemaPlan)
 
     @operation
-    def _apply_schema(self, text: str, branch: str, allow_data_loss: bool, author: Author) -> Steps[SchemaApplied]:
-        body = SchemaApplyRequest(text, allow_data_loss, None if branch_of(branch) == MAIN else branch)
-        request = self._request("applySchema", body=body)
-        return replace((yield from self._write(request, author, branch_of(branch), SchemaApplied)), uri=self.uri)
+    def _apply_schema(self, request: SchemaApplyRequest, author: Author) -> Steps[SchemaApplied]:
+        branch = branch_of(request.branch)
+        body = replace(request, branch=None if branch == MAIN else request.branch)
+        sent = self._request("applySchema", body=body)
+        return replace((yield from self._write(sent, author, branch, SchemaApplied)), uri=self.uri)
 
     @operation
     def list_graphs(self) -> Steps[list[GraphInfo]]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.schema_apply import ManagedChange, apply_schema, plan_schema
+from omnigraph.engine.schema.apply import ManagedChange, apply_schema, plan_schema
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ConflictError, NotFoundError, OmniGraphError, StorageError
 from omnigraph.storage.creation import leftovers
@@ -111,10 +111,10 @@ def change_schema(uri: str, seen: Found, schema: str, operation: str, actor: str
         if workspace.graph_id != seen.identity or seen.version is None:
             raise ConflictError(f"'{uri}' is not the graph that was looked at; nothing was changed, look again")
         managed = ManagedChange(seen.version, {OPERATION: operation})
-        return apply_schema(workspace, schema, MAIN, allow_data_loss=False, actor=actor, managed=managed)
+        return apply_schema(workspace, SchemaApplyRequest(schema), actor=actor, managed=managed)
 
 
 def preview_change(uri: str, schema: str) -> SchemaPlan:
     """The migration from the schema of main to this one. Writes nothing."""
     with closing(Workspace.open(uri)) as workspace:
-        return plan_schema(workspace, schema, MAIN, allow_data_loss=False)
+        return plan_schema(workspace, SchemaApplyRequest(schema))

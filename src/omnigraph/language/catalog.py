@@ -160,6 +160,19 @@ class _Declared:
     def type_key(self) -> str:
         return f"{self.kind}:{self.name}"
 
+    @property
+    def format(self) -> int:
+        """The oldest persisted form that says all of the type."""
+        return max((property_format(self.kind, prop) for prop in self.property_list), default=1)
+
+
+def property_format(kind: TypeKind, prop: Property) -> int:
+    """The oldest persisted form that says all of a property: readers that know no defaults would not write them, and
+    those that know no property `id` would take it for the identity."""
+    if prop.default is not None:
+        return 3
+    return 2 if kind != "interface" and prop.name in SYSTEM_COLUMNS[kind] else 1
+
 
 class _Table(_Declared):
     key: tuple[str, ...]
@@ -284,6 +297,11 @@ class EdgeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, di
         return (IndexKind.BTREE,) if is_declared and _is_ordered(self.properties[property_name].type) else ()
 
     @property
+    def format(self) -> int:
+        """Readers that know no keys of edges would write edges twice."""
+        return max(super().format, 2 if self.key else 1)
+
+    @property
     def is_symmetric(self) -> bool:
         """Both endpoints have one type, so that several hops and undirected traversal make sense."""
         return self.from_type == self.to_type
@@ -341,13 +359,8 @@ class Catalog(Struct, frozen=True, dict=True):
 
     @property
     def format(self) -> int:
-        """The oldest form that says all of it. Readers that know no keys of edges would write edges twice, those that
-        know no property `id` would take it for the identity, and those that know no defaults would not write them."""
-        if any(prop.default is not None for each in self.types() for prop in each.property_list):
-            return 3
-        has_keys = any(edge.key for edge in self.edges.values())
-        types: tuple[TableType, ...] = (*self.nodes.values(), *self.edges.values())
-        return 2 if has_keys or any(name in each.properties for each in types for name in each.system_columns) else 1
+        """The oldest form that says all of it."""
+        return max((type_.format for type_ in self.types()), default=1)
 
     def to_json(self) -> bytes:
         """The persisted form: deterministic, compact, with its format version first."""

@@ -53,7 +53,7 @@ def test_a_plan_changes_nothing(graph: Graph) -> None:
     before = graph.snapshot()
     wider = changed("cover: Blob?", "cover: Blob?\n  price: F64?")
     assert [step.kind for step in graph.schema.plan(wider).steps] == ["add_property"]
-    assert not graph.schema.plan(changed("pages: I32?", "pages: I64?")).supported
+    assert not graph.schema.plan(changed("pages: I32?", "pages: String?")).supported
     assert graph.snapshot().commit_id == before.commit_id
 
 
@@ -80,11 +80,8 @@ def test_the_wire_form_of_an_apply(graph: Graph) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
-        ("pages: I32?", "pages: I64?", "[OG-MF-106]"),
-        ("pages: I32?", "pages: I32", "[OG-MF-106]"),
-        ("enum(novel, essay)", "enum(novel)", "[OG-MF-106]"),
+        ("pages: I32?", "pages: String?", "[OG-MF-106]"),
         ("name: String?", "name: String?\n  email: String", "[OG-MF-103]"),
-        ("name: String?", "name: String? @unique", "@unique"),
         ("Reader -> Book", "Book -> Reader", "endpoints"),
     ],
 )

@@ -7,12 +7,19 @@ from typing import Any
 
 import click
 
+from omnigraph.api.schema import Dedupe
 from omnigraph.cli.inputs import read_source
 from omnigraph.cli.params import branch_option, file_option, json_option, read_point_options
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
-from omnigraph.cli.target import Invocation, StoreScope, open_graph, refuse_inside_cluster
+from omnigraph.cli.target import Invocation, StoreScope, refuse_inside_cluster
 from omnigraph.process import PROCESS
+
+dedupe_option = click.option(
+    "--dedupe",
+    type=click.Choice(["first", "last"]),
+    help="Where an edge type gets a key: which of several edges with equal keys stays.",
+)
 
 
 @read_point_options
@@ -32,8 +39,16 @@ def show(invocation: Invocation, point: dict[str, Any]) -> None:
 @file_option("--from", "accepted", help="Plan offline, from this .pg file.")
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard drops: history is purged with them.")
+@dedupe_option
 @json_option
-def plan(invocation: Invocation, desired: Path, accepted: Path | None, branch: str, allow_data_loss: bool) -> None:
+def plan(
+    invocation: Invocation,
+    desired: Path,
+    accepted: Path | None,
+    branch: str,
+    allow_data_loss: bool,
+    dedupe: Dedupe | None,
+) -> None:
     invocation.instead_of_graph("--from", accepted)
     from omnigraph.api.schema import SchemaPlanOutput
     from omnigraph.language.schema.compile import accept_schema, declare_schema
@@ -46,27 +61,22 @@ def plan(invocation: Invocation, desired: Path, accepted: Path | None, branch: s
         before = accept_schema(read_source(accepted), planned_for)
         migration = evolve(before, after, allow_data_loss=allow_data_loss).plan
     else:
-        target = invocation.target
-        planned_for = target.uri
-        if isinstance(target, StoreScope):
-            with open_graph(target) as graph:
-                before = graph.snapshot(branch).catalog
-            migration = evolve(before, after, allow_data_loss=allow_data_loss).plan
-        else:
-            with invocation.open() as served:
-                migration = served.schema.plan(source, branch=branch, allow_data_loss=allow_data_loss)
+        planned_for = invocation.target.uri
+        with invocation.open() as graph, working("planning the change"):
+            migration = graph.schema.plan(source, branch=branch, allow_data_loss=allow_data_loss, dedupe=dedupe)
     for note in migration.notes:
         print_note(note.render())
     lines = [f"schema plan for {planned_for}", f"supported: {'yes' if migration.supported else 'no'}"]
-    lines += [f"- {step.line()}" for step in migration.steps] or ["no schema changes"]
+    lines += migration.lines() or ["no schema changes"]
     invocation.print(SchemaPlanOutput.of(planned_for, migration), lines)
 
 
 @file_option("--schema", "desired", required=True, help="The desired schema, a .pg file.")
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Drop hard: history is purged with what is dropped.")
+@dedupe_option
 @json_option
-def apply(invocation: Invocation, desired: Path, branch: str, allow_data_loss: bool) -> None:
+def apply(invocation: Invocation, desired: Path, branch: str, allow_data_loss: bool, dedupe: Dedupe | None) -> None:
     from omnigraph.language.schema.compile import declare_schema
 
     target = invocation.target
@@ -77,7 +87,7 @@ def apply(invocation: Invocation, desired: Path, branch: str, allow_data_loss: b
     invocation.echo()
     actor = invocation.write_actor()
     with invocation.open() as graph, working("applying the schema"):
-        applied = graph.schema.apply(source, branch=branch, allow_data_loss=allow_data_loss, actor=actor)
+        applied = graph.schema.apply(source, branch=branch, allow_data_loss=allow_data_loss, dedupe=dedupe, actor=actor)
     for note in applied.notes:
         print_note(note.render())
     lines = [

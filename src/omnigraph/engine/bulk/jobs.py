@@ -148,4 +148,4 @@ class ColumnRewrite:
         """The version with the new values; None when no row got one."""
         rewritten = [text for each in self._described.values() if (text := self._done[each]) is not None]
         staging = FragmentStaging(self._root.reader, self._root.trace)
-        return staging.with_rewritten_columns(self._state, rewritten) if rewritten else None
+        return staging.add_rewritten(self._state, rewritten) if rewritten else None

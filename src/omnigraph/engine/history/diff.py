@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.api.history import EVERYTHING, ChangedEnds, ChangeScope, ChangeSet, EntityChange
 from omnigraph.engine.query.bindings import Mask
 from omnigraph.engine.query.visibility import visible_entities
+from omnigraph.engine.rows.carry import is_older
 from omnigraph.engine.rows.columns import RowMask, equal_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
@@ -36,6 +37,8 @@ from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, RowIds, row_ids_
 from omnigraph.storage.tables.version_diff import VersionDiff
 
 _COMPARED_ROWS = 32_768
+
+_Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,15 @@ class TypePair:
     def type(self) -> TableType:
         """The declaration that names the changes: the later one."""
         return self.newest.type
+
+    @property
+    def comparable(self) -> tuple[TypeState, TypeState]:
+        """Both sides as the newer declaration has them, so that a change of the schema alone changes no entity."""
+        if self.before is None or self.after is None:
+            raise AssertionError("one state has nothing to be compared with")
+        if is_older(self.after.type, self.before.type):
+            return self.before, self.after.carried_to(self.before.type)
+        return self.before.carried_to(self.after.type), self.after
 
     @property
     def unchanged(self) -> bool:
@@ -158,20 +170,24 @@ def _equal_rows(pair: TypePair, old: pa.Table, new: pa.Table) -> RowMask:
         same &= equal_values(old.column(end), new.column(end))
     # Rows whose endpoints moved are known to differ; only the others are read.
     open_ = np.flatnonzero(same)
-    same[open_] = equal_entities(pair.before, row_ids_of(old)[open_], pair.after, row_ids_of(new)[open_])
+    before, after = pair.comparable
+    same[open_] = equal_entities(before, row_ids_of(old)[open_], after, row_ids_of(new)[open_])
     return same
 
 
-def _values(state: TypeState, row_ids: RowIds, columns: list[str]) -> dict[str, pa.ChunkedArray]:
+def _values(state: TypeState, row_ids: RowIds, columns: list[str]) -> dict[str, _Column]:
     shown = state.visible - state.masked
     stored = [c for c in columns if c in shown and c in state.table.columns]
-    if not stored:
-        return {}
-    taken = state.table.take(row_ids, stored)
-    return {name: taken.column(name) for name in stored}
+    values: dict[str, _Column] = {}
+    if stored:
+        taken = state.table.take(row_ids, stored)
+        values = {name: state.carry(name, taken.column(name)) for name in stored}
+    if state.carries:
+        values |= {name: state.absent(name, len(row_ids)) for name in columns if name in shown and name not in values}
+    return values
 
 
-_BlobSide = tuple[TypeState, RowIds, pa.ChunkedArray]
+_BlobSide = tuple[TypeState, RowIds, _Column]
 
 
 def _equal_blob_cells(column: str, left: _BlobSide, right: _BlobSide, still_equal: RowMask) -> RowMask:

@@ -126,6 +126,8 @@ class TypeMerge:
     type: TableType
     states: States
     overrides: dict[str, Side] = field(default_factory=dict)
+    taken_from: Side | None = None
+    """The side whose table is taken as it is, because the other one brings nothing."""
     _deltas: dict[Side, TypeDelta] = field(default_factory=dict)
 
     def touched_by(self, side: Side) -> bool:
@@ -141,6 +143,8 @@ class TypeMerge:
 
     def needs_decision(self, giver: Side) -> bool:
         """Entities are compared where the giver brings something, the target gains something, or a person decided."""
+        if self.taken_from is not None:
+            return False
         both_exist = all(self.states[side] is not None for side in Side)
         return both_exist and (self.touched_by(giver) or self.touched_by(Side.THEIRS) or bool(self.overrides))
 
@@ -182,6 +186,8 @@ class MergePlan:
         return {key: future.result() for key, future in futures.items()}
 
     def _merged_table(self, merge: TypeMerge) -> StagedTable:
+        if merge.taken_from is not None:
+            return StagedTable(merge.table_on(merge.taken_from))
         decision = self.decisions.get(merge.type.type_key)
         # The version of the only side that touched a table is the merged one, whatever rows it changed.
         touched = [side for side in Side if merge.touched_by(side)]
@@ -210,7 +216,7 @@ def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
     if not isinstance(receiver, Side):
         return MergePlan(states, Side.OURS, [], {}, receiver)
     types = list(_merged_types(states, receiver))
-    lost = list(_changes_of_dropped_types(states, receiver))
+    lost = [*_changes_of_dropped_types(states, receiver), *_changes_under_another_key(states, types, receiver)]
     while True:
         decisions = _decide(states, types, receiver, resolutions)
         structural = [*lost, *(each for key in sorted(decisions) for each in decisions[key].conflicts)]
@@ -279,7 +285,10 @@ def _merged_types(states: ThreeStates, receiver: Side) -> Iterator[TypeMerge]:
         if type_ is None:
             raise AssertionError(f"the schema of commit {entry.commit.id} has no type for its table {type_key}")
         stored = {receiver: state} | {name: tables.get(state.table_id) for name, tables in others.items()}
-        by_name = {name: None if each is None else TypeState(reader, type_, each) for name, each in stored.items()}
+        by_name = {
+            name: None if each is None else TypeState(reader, type_, each, carries=name != receiver)
+            for name, each in stored.items()
+        }
         yield TypeMerge(type_, by_name)
 
 
@@ -293,6 +302,29 @@ def _changes_of_dropped_types(states: ThreeStates, receiver: Side) -> Iterator[M
         before = base.get(state.lifetime)
         if before is None or len(type_delta(TypePair(TypeState(state.reader, state.type, before), state))):
             message = f"{type_key} was dropped on '{dropper}' while '{giver.branch}' changed its entities"
+            yield schema_conflict(type_key, message)
+
+
+def _changes_under_another_key(
+    states: ThreeStates, types: Sequence[TypeMerge], receiver: Side
+) -> Iterator[MergeConflict]:
+    """Edges that one side changed while the other gave their type a key, and so every edge another id. Where nothing
+    was changed the side with the key is taken as it is."""
+    giver, base = states.snapshot(receiver.other), states.base
+    theirs = {each.lifetime: each for each in TypeState.all_of(giver).values()}
+    before = {each.lifetime: each for each in TypeState.all_of(base).values()}
+    for merge in types:
+        lifetime = merge.table_on(receiver).table_id
+        old, new = before.get(lifetime), theirs.get(lifetime)
+        if old is None or new is None or bool(new.type.key) == bool(merge.type.key):
+            continue
+        merge.taken_from = receiver
+        if len(type_delta(TypePair(old, new))):
+            type_key, branch = merge.type.type_key, giver.branch
+            message = (
+                f"{type_key} got a key on '{states.heads[receiver].ref.branch}' while '{branch}' changed its edges; "
+                f"apply the same schema to '{branch}' first, then merge"
+            )
             yield schema_conflict(type_key, message)
 
 

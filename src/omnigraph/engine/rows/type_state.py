@@ -7,23 +7,25 @@ have reads as null, and a column that the schema no longer declares is not read 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
-from omnigraph.engine.rows.columns import BLOB_CELL, rows_schema
+from omnigraph.engine.rows.carry import absent_column, carry
+from omnigraph.engine.rows.columns import BLOB_CELL, arrow_type, rows_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import IntegrityError
-from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.catalog import Catalog, Property, TableType
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import BlobDescriptors
 from omnigraph.storage.tables.reader import TableReader
-from omnigraph.storage.tables.rows import RowIds
+from omnigraph.storage.tables.rows import ROW_ID, RowIds
 
 _FIRST_ROWS: Final = 64
 _BATCH_BYTES: Final = 32 << 20
@@ -43,6 +45,8 @@ class TypeState:
     state: TableState
     masked: frozenset[str] = frozenset()
     """Columns that read as null, whatever is stored."""
+    carries: bool = False
+    """Whether the table may have been written by another declaration than `type`, to which its values are carried."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, type_: TableType) -> TypeState:
@@ -60,6 +64,28 @@ class TypeState:
                 raise IntegrityError(f"schemas/{snapshot.entry.schema}.json", f"has no type for the table {type_key}")
             states[type_key] = cls.of(snapshot, type_)
         return states
+
+    def carried_to(self, type_: TableType) -> TypeState:
+        """The same rows as a newer declaration of the type has them, with the properties that it dropped."""
+        if type_ == self.type:
+            return self
+        kept = {prop.column for prop in type_.property_list}
+        dropped = [prop for prop in self.type.property_list if prop.column not in kept]
+        widened = structs.replace(type_, property_list=(*type_.property_list, *dropped))
+        return replace(self, type=widened, carries=True)
+
+    def carry(self, column: str, values: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+        """Stored values of a property as its declaration has them."""
+        return carry(self._by_column[column], values) if self.carries and column in self._by_column else values
+
+    def absent(self, column: str, count: int) -> pa.Array:
+        """The values of a property that the table does not have."""
+        prop = self._by_column[column]
+        return absent_column(prop, count) if self.carries else pa.nulls(count, arrow_type(prop.type))
+
+    @cached_property
+    def _by_column(self) -> dict[str, Property]:
+        return {prop.column: prop for prop in self.type.property_list}
 
     @property
     def lifetime(self) -> str:
@@ -114,13 +140,31 @@ class TypeState:
         """Complete rows from stored columns: blobs are read, and what `stored` does not have is null."""
         schema, names, columns = rows_schema(self.type), set(stored.column_names), []
         for field in schema:
-            if field.name not in names:
+            if field.name in self.masked:
                 columns.append(pa.nulls(len(row_ids), field.type))
+            elif field.name not in names:
+                columns.append(self.absent(field.name, len(row_ids)))
             elif field.type == BLOB_CELL:
                 columns.append(self._blob_cells(field.name, row_ids, stored.column(field.name)))
             else:
-                columns.append(stored.column(field.name).cast(field.type))
+                columns.append(self.carry(field.name, stored.column(field.name)).cast(field.type))
         return pa.table(columns, schema=schema)
+
+    def parts(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """All rows with some columns, `id` and the row id, a batch at a time; at least one part, which may be empty."""
+        names = list(dict.fromkeys(["id", *columns]))
+        stored = [name for name in names if name in self.table.columns]
+        yield self._part(self.table.read(stored, filter="FALSE", row_ids=True), names)
+        for batch in self.table.batches(stored, row_ids=True):
+            yield self._part(pa.table(batch), names)
+
+    def _part(self, rows: pa.Table, names: Sequence[str]) -> pa.Table:
+        present = set(rows.column_names)
+        columns = {
+            name: self.carry(name, rows.column(name)) if name in present else self.absent(name, rows.num_rows)
+            for name in names
+        }
+        return pa.table({**columns, ROW_ID: rows.column(ROW_ID)})
 
     def batches(self, row_ids: RowIds, size: int, *, blobs: bool = True) -> Iterator[pa.Table]:
         """The same rows, so many at a time; fewer where the first few are large: an array holds 2 GiB of text."""

@@ -162,14 +162,26 @@ def shared_values(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
         yield from _uniqueness_violations(image, change, members)
 
 
-def _uniqueness_violations(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> Iterator[Violation]:
+def repeated_tuples(change: TypeChange, members: tuple[str, ...], sentence: Sentence) -> Iterator[Violation]:
+    """Every row of a change that has the tuple of an earlier one."""
+    complete, columns = _complete_tuples(change, members)
+    if complete.num_rows:
+        yield from _repeats(change, sentence, members, complete, columns)
+
+
+def _complete_tuples(change: TypeChange, members: tuple[str, ...]) -> tuple[pa.Table, list[str]]:
+    """The rows of a change that have a value for every member, and the columns of the members."""
     columns = [member_column(change.type, name) for name in members]
     rows = _comparable(change.rows, columns)
     for name, column in zip(members, columns, strict=True):
         values = rows.column(column)
         if pa.types.is_nested(values.type) and values.null_count < len(values):
             raise incomparable(change.type, name)
-    complete = rows.drop_null()
+    return rows.drop_null(), columns
+
+
+def _uniqueness_violations(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> Iterator[Violation]:
+    complete, columns = _complete_tuples(change, members)
     if not complete.num_rows:
         return
     yield from _repeats(change, Sentence.SHARED_VALUE, members, complete, columns)
@@ -326,7 +338,7 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
     broken = {
         source: breach
         for source in touched
-        if source not in gone and (breach := _broken_bound(edge.cardinality, counts.get(source, 0))) is not None
+        if source not in gone and (breach := broken_bound(edge.cardinality, counts.get(source, 0))) is not None
     }
     written = _rows_by_source(change, broken) if broken else {}
     for source, (sentence, bound) in broken.items():
@@ -356,7 +368,7 @@ def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:
     return set(image.rows_before(change.type_key, ["src"], among).column("src").to_pylist())
 
 
-def _broken_bound(cardinality: Cardinality, count: int) -> tuple[Sentence, int] | None:
+def broken_bound(cardinality: Cardinality, count: int) -> tuple[Sentence, int] | None:
     if cardinality.maximum is not None and count > cardinality.maximum:
         return Sentence.TOO_MANY_EDGES, cardinality.maximum
     return (Sentence.TOO_FEW_EDGES, cardinality.minimum) if count < cardinality.minimum else None

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from omnigraph.language import catalog
 from omnigraph.language.schema import syntax as ast
-from omnigraph.language.schema.defaults import read_default
+from omnigraph.language.schema.constraints import read_default
 from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, Report
 from omnigraph.language.source import NOWHERE, Name, did_you_mean
 from omnigraph.language.types import PropertyType

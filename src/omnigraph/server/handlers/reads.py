@@ -263,8 +263,12 @@ def get_history(call: Call) -> AnyResponse:
 @handles("planSchema")
 def plan_schema(call: Call) -> AnyResponse:
     request: SchemaPlanRequest = call.body
-    branch = branch_name(request.branch)
-    plan = call.graph.schema.plan(request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss)
+    plan = call.graph.schema.plan(
+        request.schema_source,
+        branch=branch_name(request.branch),
+        allow_data_loss=request.allow_data_loss,
+        dedupe=request.dedupe,
+    )
     return json_response(plan)
 
 

@@ -272,8 +272,8 @@ def apply_schema(call: Call) -> AnyResponse:
             "the schema of this graph belongs to the cluster's configuration; change it there and run "
             "`omnigraph cluster apply`"
         )
-    source, allow_data_loss = request.schema_source, request.allow_data_loss
-    apply = partial(graph.schema.apply, source, branch=branch, allow_data_loss=allow_data_loss)
+    source, allow_data_loss, dedupe = request.schema_source, request.allow_data_loss, request.dedupe
+    apply = partial(graph.schema.apply, source, branch=branch, allow_data_loss=allow_data_loss, dedupe=dedupe)
     return _write(call, size_of(source), apply)
 
 

@@ -30,8 +30,8 @@ from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec, create_segment
 from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.lance_metadata import finished_rewrites
-from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, Table
-from omnigraph.storage.tables.staging import StagedTable, Staging, write_options
+from omnigraph.storage.tables.rows import ROW_ADDRESS, Table
+from omnigraph.storage.tables.staging import RewrittenFragment, StagedTable, Staging, rewrite_fragment, write_options
 
 
 def _open(address: TableAddress) -> Any:
@@ -124,19 +124,16 @@ def rewrite_column(
     dataset = _open(address)
     with translate_errors(f"rewriting {target} of {address.uri}"):
         fragment = dataset.get_fragment(fragment_id)
-        scanner = dataset.scanner(columns=list(columns), filter=filter, fragments=[fragment], with_row_id=True)
-        parts = []
-        for batch in scanner.to_batches():
-            rows = pa.table(batch)
-            if rows.num_rows:
-                made = compute(rows.select(list(columns)), dataset.schema.field(target).type)
-                parts.append(pa.table({ROW_ID: rows.column(ROW_ID), target: made}))
-        if not parts:
-            return None
-        values = pa.concat_tables(parts)
-        metadata, fields, offsets = fragment.update_columns(values, left_on=ROW_ID, with_offsets=True)
-    rewritten = {"fragment": metadata.to_json(), "fields": list(fields), "rows": values.num_rows, "offsets": offsets}
-    return msgspec.json.encode(rewritten).decode()
+    rewritten = rewrite_fragment(dataset, fragment, target, columns, filter, compute)
+    if rewritten is None:
+        return None
+    described = {
+        "fragment": rewritten.fragment.to_json(),
+        "fields": rewritten.fields,
+        "rows": rewritten.rows,
+        "offsets": base64.b64encode(rewritten.offsets).decode(),
+    }
+    return msgspec.json.encode(described).decode()
 
 
 def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
@@ -176,23 +173,14 @@ class FragmentStaging(Staging):
         # The predicate is a note in the transaction; the fragments say what is gone.
         return self.apply(base, LanceOperation.Delete(changed, emptied, "rows by place"))
 
-    def with_rewritten_columns(self, base: TableState, rewritten: Sequence[str]) -> StagedTable:
-        """The base with fragments as `rewrite_column` left them; indexes no longer cover them by that column."""
-        results = [json.loads(text) for text in rewritten]
-        if not results:
-            return StagedTable(base)
-        fragments = [FragmentMetadata.from_json(json.dumps(each["fragment"])) for each in results]
-        operation = LanceOperation.Update(
-            updated_fragments=fragments,
-            fields_modified=sorted({field for each in results for field in each["fields"]}),
-            update_mode="rewrite_columns",
-            updated_fragment_offsets={
-                fragment.id: base64.b64decode(each["offsets"])
-                for fragment, each in zip(fragments, results, strict=True)
-            },
-        )
-        counts = ChangeCounts(updated=sum(each["rows"] for each in results))
-        return StagedTable(self.apply(base, operation).state, counts)
+    def add_rewritten(self, base: TableState, rewritten: Iterable[str]) -> StagedTable:
+        """The base with fragments as `rewrite_column` left them."""
+        fragments = []
+        for each in map(json.loads, rewritten):
+            fragment = FragmentMetadata.from_json(json.dumps(each["fragment"]))
+            offsets = base64.b64decode(each["offsets"])
+            fragments.append(RewrittenFragment(fragment, each["fields"], each["rows"], offsets))
+        return self.with_rewritten_columns(base, fragments)
 
     def add_indexes(self, base: TableState, built: Iterable[tuple[IndexSpec, IndexNeed, list[str]]]) -> StagedTable:
         """The base with the segments that executors built for what its indexes lacked, on this very version."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -220,23 +221,53 @@ def _message(number: int, content: bytes) -> bytes:
 # Schemas with field ids: data files name their columns by id, Arrow schemas have none, and no id may be used again
 
 
-def without_columns(dataset: Any, dropped: Collection[str]) -> LanceSchema:
-    """The schema of a dataset without some of its columns; all others keep their ids."""
+def arrange_columns(dataset: Any, columns: Sequence[tuple[str | None, pa.Field]]) -> LanceSchema:
+    """The schema with these columns in this order. Each is a column of the dataset, which may get another name and
+    allow null, or a new one (None), which is null in every row.
+
+    A column that allows null keeps doing so: rows that were deleted may hold nulls, and Lance reads them as well. New
+    columns get ids that no file of this version ever used: dropped columns are gone from the schema, but data files
+    still name them.
+    """
     metadata, *serialised = _parts(dataset.lance_schema)
-    columns = [field.name() for field in dataset.lance_schema.fields() for _ in _ids(field)]
-    kept = [part for column, part in zip(columns, serialised, strict=True) if column not in dropped]
-    return LanceSchema._from_protos(metadata, *kept)
+    owners = [field.name() for field in dataset.lance_schema.fields() for _ in _ids(field)]
+    stored: dict[str, list[Any]] = {}
+    for owner, part in zip(owners, serialised, strict=True):
+        stored.setdefault(owner, []).append(part)
+    added = [field for source, field in columns if source is None]
+    fresh = iter(_fresh_columns(dataset, added))
+    parts: list[Any] = []
+    for source, field in columns:
+        if source is None:
+            parts += next(fresh)
+        else:
+            column, *children = stored[source]
+            parts += [_relabel(column, field.name, nullable=field.nullable), *children]
+    return LanceSchema._from_protos(metadata, *parts)
 
 
-def with_columns(dataset: Any, added: Sequence[pa.Field]) -> LanceSchema:
-    """The schema of a dataset with columns added at the end, under ids that no file of this version ever used: dropped
-    columns are gone from the schema, but data files still name them."""
+def _fresh_columns(dataset: Any, added: Sequence[pa.Field]) -> list[list[Any]]:
+    """New columns as serialised fields, each followed by its children."""
     files = (file for fragment in dataset.get_fragments() for file in fragment.metadata.files)
     first = max((*field_ids(dataset), *(number for file in files for number in file.fields)), default=-1) + 1
     # Lance numbers the fields of a new schema from 0, so as many unused ones take the lower ids.
     lower = [pa.field(f" {number}", pa.null()) for number in range(first)]
-    fresh = _parts(LanceSchema.from_pyarrow(pa.schema([*lower, *added])))[1 + first :]
-    return LanceSchema._from_protos(*_parts(dataset.lance_schema), *fresh)
+    schema = LanceSchema.from_pyarrow(pa.schema([*lower, *added]))
+    parts = iter(_parts(schema)[1:])
+    columns = [[next(parts) for _ in _ids(field)] for field in schema.fields()]
+    return columns[first:]
+
+
+_FIELD_NAME, _FIELD_NULLABLE = 2, 6
+
+
+def _relabel(field: bytes, name: str, *, nullable: bool) -> bytes:
+    """A serialised field under another name; it may allow null from now on."""
+    members = [(number, value) for number, value in _fields(field) if number not in (_FIELD_NAME, _FIELD_NULLABLE)]
+    was_nullable = len(members) + 1 < len(_fields(field))
+    members += [(_FIELD_NAME, name.encode()), *([(_FIELD_NULLABLE, 1)] if nullable or was_nullable else [])]
+    ordered = sorted(members, key=itemgetter(0))  # several entries of one map keep their order
+    return b"".join(_message(n, value) if isinstance(value, bytes) else _number(n, value) for n, value in ordered)
 
 
 def field_ids(dataset: Any) -> list[int]:

@@ -335,6 +335,11 @@ class Table:
         return pa.schema([*fields, ROW_ID_FIELD] if row_ids else fields).empty_table()
 
 
+def fragment_sizes(table: Table) -> dict[int, int]:
+    """How many rows each fragment shows, by its id."""
+    return {fragment.fragment_id: fragment.metadata.num_rows for fragment in table._fragments()}
+
+
 def fragment_bytes(metadata: Any) -> int:
     """The size of the data files of a fragment."""
     return sum(file.file_size_bytes or 0 for file in metadata.files)

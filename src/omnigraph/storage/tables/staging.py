@@ -7,7 +7,7 @@ get upserts composed of their parts, because Lance plans a merge in time that gr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -25,14 +25,13 @@ from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.tables.indexes import covered_fragments
+from omnigraph.storage.tables.indexes import covered_fragments, stored_indexes
 from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.lance_metadata import (
+    arrange_columns,
     field_ids,
     rewrite_fragments,
     small_fragments_to_compact,
-    with_columns,
-    without_columns,
 )
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, WIDE_COLUMNS, Table, fragment_bytes
@@ -55,6 +54,57 @@ class StagedTable:
         """One staged write on top of this one; the sum of both."""
         pairs = zip(astuple(self.changes), astuple(later.changes), strict=True)
         return StagedTable(later.state, ChangeCounts(*(mine + theirs for mine, theirs in pairs)))
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table that is reshaped: it stays as it is, is new and null everywhere, or has `compute`, which gets
+    the `sources` of some rows and returns their new values."""
+
+    field: pa.Field
+    sources: tuple[str, ...] = ()
+    compute: Callable[[pa.RecordBatch], pa.Array] | None = None
+
+
+def _temporary_name(column: TableColumn) -> str:
+    """No property can be called so."""
+    return f"__{column.field.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenFragment:
+    """A fragment with new values of a column, written and not yet part of any version."""
+
+    fragment: FragmentMetadata
+    fields: list[int]
+    rows: int
+    offsets: bytes
+
+
+def rewrite_fragment(
+    dataset: Any,
+    fragment: Any,
+    target: str,
+    columns: Sequence[str],
+    filter: str,
+    compute: Callable[[pa.Table, pa.DataType], pa.Array],
+) -> RewrittenFragment | None:
+    """A fragment with new values of one column for the rows of a filter; None when no row matches. `compute` gets a few
+    thousand rows of `columns` at a time, and the type of the column. The new values are held until the file is
+    written."""
+    with translate_errors(f"rewriting {target} of {dataset.uri}"):
+        scanner = dataset.scanner(columns=list(columns), filter=filter, fragments=[fragment], with_row_id=True)
+        parts = []
+        for batch in scanner.to_batches():
+            rows = pa.table(batch)
+            if rows.num_rows:
+                made = compute(rows.select(list(columns)), dataset.schema.field(target).type)
+                parts.append(pa.table({ROW_ID: rows.column(ROW_ID), target: made}))
+        if not parts:
+            return None
+        values = pa.concat_tables(parts)
+        metadata, fields, offsets = fragment.update_columns(values, left_on=ROW_ID, with_offsets=True)
+    return RewrittenFragment(metadata, list(fields), values.num_rows, offsets)
 
 
 class Staging:
@@ -125,17 +175,76 @@ class Staging:
         state = self._commit_data(table, self._write(table, rows, "overwrite"))
         return StagedTable(state, ChangeCounts(inserted=state.rows, deleted=base.rows))
 
-    def add_column(self, base: TableState, *fields: pa.Field) -> StagedTable:
-        """Nullable columns, null in every existing row: metadata only, no data is touched."""
-        for field in fields:
-            if not field.nullable:
-                raise ValueError(f"column '{field.name}' must be nullable: existing rows get null")
-        # A Merge does the same, and compares every column with every other one.
-        return self.apply(base, LanceOperation.Project(with_columns(self._reader.open(base)._dataset, fields)))
+    def reshape(self, base: TableState, columns: Sequence[TableColumn]) -> StagedTable:
+        """The table with these columns in place of its own. Values are written for computed columns only; everything
+        else is metadata: a column that leaves keeps its bytes until a compaction rewrites the files."""
+        computed = [column for column in columns if column.compute is not None]
+        state = self._with_computed(base, computed) if computed else base
+        dataset = self._reader.open(state)._dataset
+        names = set(dataset.schema.names)
 
-    def remove_columns(self, base: TableState, names: Collection[str]) -> StagedTable:
-        """Columns leave the table: metadata only. Their bytes go when a compaction rewrites the files."""
-        return self.apply(base, LanceOperation.Project(without_columns(self._reader.open(base)._dataset, names)))
+        def source(column: TableColumn) -> str | None:
+            name = _temporary_name(column) if column.compute is not None else column.field.name
+            return name if name in names else None
+
+        arranged = [(source(column), column.field) for column in columns]
+        if any(origin is None and not field.nullable for origin, field in arranged):
+            raise ValueError("a new column without values must be nullable: existing rows get null")
+        return self.apply(state, LanceOperation.Project(arrange_columns(dataset, arranged)))
+
+    def _with_computed(self, base: TableState, computed: Sequence[TableColumn]) -> TableState:
+        """The base with computed columns behind its own, under temporary names."""
+        table = self._reader.open(base)
+        schema = pa.schema([column.field.with_name(_temporary_name(column)) for column in computed])
+        sources = list(dict.fromkeys(source for column in computed for source in column.sources)) or ["id"]
+
+        def values(batch: pa.RecordBatch) -> pa.RecordBatch:
+            arrays = [column.compute(batch) for column in computed if column.compute is not None]
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        written, merged = [], None
+        for fragment in table._fragments():
+            with table.writing("rewriting"):
+                metadata, merged = fragment.merge_columns(values, columns=sources)
+            written.append(metadata)
+        if merged is None:
+            empty = [(name, table.schema.field(name)) for name in table.schema.names]
+            merged = arrange_columns(table._dataset, [*empty, *((None, field) for field in schema)])
+            return self._commit(table, LanceOperation.Project(merged))
+        return self._commit_data(table, LanceOperation.Merge(written, merged))
+
+    def rewrite_column(
+        self, base: TableState, column: str, filter: str, compute: Callable[[pa.Array], pa.Array]
+    ) -> StagedTable:
+        """New values of one column for the rows of a filter. Only fragments that have such rows are written."""
+        table = self._reader.open(base)
+
+        def new_values(rows: pa.Table, type_: pa.DataType) -> pa.Array:
+            return compute(rows.column(column)).cast(type_)
+
+        rewritten = []
+        for fragment in table._fragments():
+            rewritten.append(rewrite_fragment(table._dataset, fragment, column, [column], filter, new_values))
+        return self.with_rewritten_columns(base, [each for each in rewritten if each is not None])
+
+    def with_rewritten_columns(self, base: TableState, rewritten: Sequence[RewrittenFragment]) -> StagedTable:
+        """The base with fragments that have new values of a column; indexes no longer cover them by that column."""
+        if not rewritten:
+            return StagedTable(base)
+        operation = LanceOperation.Update(
+            updated_fragments=[each.fragment for each in rewritten],
+            fields_modified=sorted({field for each in rewritten for field in each.fields}),
+            update_mode="rewrite_columns",
+            updated_fragment_offsets={each.fragment.id: each.offsets for each in rewritten},
+        )
+        counts = ChangeCounts(updated=sum(each.rows for each in rewritten))
+        return StagedTable(self.apply(base, operation).state, counts)
+
+    def drop_indexes(self, base: TableState, kept: Collection[str]) -> StagedTable:
+        """The table without the indexes whose names are not among these. Their files go with the next cleanup."""
+        stored = stored_indexes(self._reader.open(base))
+        removed = [segment for name, segments in stored.items() if name not in kept for segment in segments]
+        return self.apply(base, LanceOperation.CreateIndex([], removed)) if removed else StagedTable(base)
 
     def compact(self, base: TableState, fragment_ids: Collection[int]) -> StagedTable:
         """Rewrite these fragments as one. Content, row ids and order by id are unchanged."""

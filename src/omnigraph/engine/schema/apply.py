@@ -1,8 +1,8 @@
-"""Schema changes on a branch: planned against its head, applied as one commit together with the data they need.
+"""Schema changes on a branch: planned against its head, checked, and applied as one commit with the data they need.
 
-`Graph.schema` and clusters call it; the planner of the language decides what is possible. A rename or a widened enum
-moves no data, and a new or dropped property changes only the metadata of a table. Every commit keeps its schema, so
-dropped data stays readable before the drop until cleanup, or until the same call for a hard drop.
+`Graph.schema` and clusters call it. The planner of the language decides what is possible, `table_changes` what is
+written, `data_checks` what must hold for the stored rows. Every commit keeps its schema, so the past stays readable as
+it was, and dropped data until cleanup, or until the same call for a hard drop.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.schema import DropProperty, DropType, SchemaApplied, SchemaPlan
+from omnigraph.api.schema import Dedupe, DropProperty, DropType, SchemaApplied, SchemaApplyRequest, SchemaPlan
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import parent_of
 from omnigraph.engine.maintenance.cleanup import purge_history
 from omnigraph.engine.maintenance.declared_indexes import table_types
-from omnigraph.engine.rows.columns import table_field, table_schema
+from omnigraph.engine.rows.columns import table_schema
+from omnigraph.engine.schema.data_checks import refuse_offences, run_checks
+from omnigraph.engine.schema.step_effects import with_effects
+from omnigraph.engine.schema.table_changes import TableChange
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.change import RequestDigest, receipt_of
 from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
 from omnigraph.errors import BadRequestError, ConflictError
-from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.catalog import Catalog
 from omnigraph.language.schema.migration import Evolution, evolve
+from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.tables import StagedTable
 
@@ -32,9 +36,36 @@ _KIND: Final = "schema_apply"
 _READ_AT_ONCE: Final = 256
 
 
-def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPlan:
-    """The migration from a branch's schema to this one. Writes nothing, and an impossible plan is not an error."""
-    return evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan
+def plan_schema(workspace: Workspace, request: SchemaApplyRequest) -> SchemaPlan:
+    """The migration from a branch's schema to this one, with what each step does to the tables. Writes nothing, and an
+    impossible plan is not an error."""
+    state = workspace.snapshot(request.branch)
+    evolution = _evolve(state, request)
+    if not state.visibility.is_unrestricted:
+        return evolution.plan  # effects count rows, and offences name them
+    return _add_effects(state, evolution, request.dedupe)
+
+
+def _evolve(state: Snapshot, request: SchemaApplyRequest) -> Evolution:
+    return evolve(state.catalog, request.schema_source, allow_data_loss=request.allow_data_loss)
+
+
+def _add_effects(state: Snapshot, evolution: Evolution, dedupe: Dedupe | None) -> SchemaPlan:
+    changes = changed_tables(state, evolution.catalog, dedupe) if evolution.plan.supported else {}
+    checks = {key: run_checks(change) for key, change in changes.items()}
+    return with_effects(evolution, state.catalog.format, changes, checks)
+
+
+def changed_tables(state: Snapshot, desired: Catalog, dedupe: Dedupe | None) -> dict[str, TableChange]:
+    """The tables that both schemas have, and whose declarations differ, by their type keys afterwards."""
+    before = {type_.table_incarnation: type_ for type_ in table_types(state.catalog).values()}
+    changes = {}
+    for type_key, type_ in table_types(desired).items():
+        old = before.get(type_.table_incarnation)
+        if old is not None and old != type_:
+            table = state.entry.tables[old.type_key]
+            changes[type_key] = TableChange(state.root.reader, old, type_, table, dedupe)
+    return changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +80,19 @@ class ManagedChange:
 
 def apply_schema(
     workspace: Workspace,
-    text: str,
-    branch: str,
+    request: SchemaApplyRequest,
     *,
-    allow_data_loss: bool,
     actor: str | None = None,
     managed: ManagedChange | None = None,
     idempotency_key: str | None = None,
 ) -> SchemaApplied:
     """Change the schema of a branch, or raise with nothing changed. The same schema again makes no commit."""
+    branch = (request.branch or MAIN).strip()
     workspace.require(actor, PolicyAction.SCHEMA_APPLY, target_branch=branch)
     workspace.refuse_restricted("a schema change")
-    change = _SchemaChange(text, allow_data_loss, managed)
-    digest = RequestDigest(_KIND, branch, text, allow_data_loss).text
+    change = _SchemaChange(request, managed)
+    deduped = [request.dedupe] if request.dedupe is not None else []
+    digest = RequestDigest(_KIND, branch, request.schema_source, request.allow_data_loss, *deduped).text
     details = managed.details if managed is not None else {}
     intent = Intent(kind=_KIND, actor=actor, idempotency_key=idempotency_key, request_digest=digest, details=details)
     published = workspace.commit(branch, change.prepare, intent)
@@ -87,15 +118,14 @@ def apply_schema(
 class _SchemaChange:
     """One schema change over all its attempts; every attempt plans anew against the head it captured."""
 
-    text: str
-    allow_data_loss: bool
+    request: SchemaApplyRequest
     managed: ManagedChange | None = None
     before: Snapshot | None = None
     evolution: Evolution | None = None
 
     def plan_from(self, before: Snapshot) -> Evolution:
         self.before = before
-        self.evolution = evolve(before.catalog, self.text, allow_data_loss=self.allow_data_loss)
+        self.evolution = _evolve(before, self.request)
         return self.evolution
 
     def prepare(self, txn: WriteTxn) -> PublishPlan | None:
@@ -104,12 +134,25 @@ class _SchemaChange:
         evolution = self.plan_from(txn.snapshot)
         if (blocker := evolution.plan.first_blocker) is not None:
             raise BadRequestError(f"the schema can't be applied: {blocker.entity}: {blocker.blocking_reason}")
-        is_said_already = self.managed is None or txn.snapshot.schema_document.source == self.text
+        is_said_already = self.managed is None or txn.snapshot.schema_document.source == self.request.schema_source
         if not evolution.plan.steps and is_said_already:
             return None
-        plan = _plan(txn, evolution.catalog, self.text)
+        plan = self._plan(txn, evolution)
         # A schema that was changed and changed back looks the same; a caller that must not miss that checks again.
         return plan if self.managed is None else replace(plan, read_set=ReadSet(everything=True))
+
+    def _plan(self, txn: WriteTxn, evolution: Evolution) -> PublishPlan:
+        desired = evolution.catalog
+        changes = changed_tables(txn.snapshot, desired, self.request.dedupe)
+        checked = dict(zip(changes, txn.root.workers.map(run_checks, list(changes.values())), strict=True))
+        for checks in checked.values():
+            refuse_offences(checks)
+        staged, added, gone = _stage(txn, desired, changes)
+        # Rows that were checked must still be the same when the new rules begin to hold.
+        relied_on = frozenset(changes[key].old.type_key for key, checks in checked.items() if checks)
+        schema = txn.root.accept_schema(self.request.schema_source, desired.to_json())
+        read_set = ReadSet(tables=relied_on)
+        return PublishPlan(staged=staged, added=added, dropped=gone, schema=schema, read_set=read_set)
 
 
 def _refuse_changed_since(txn: WriteTxn, since: int) -> None:
@@ -125,38 +168,30 @@ def _refuse_changed_since(txn: WriteTxn, since: int) -> None:
         before = entry
 
 
-def _plan(txn: WriteTxn, desired: Catalog, text: str) -> PublishPlan:
+def _stage(
+    txn: WriteTxn, desired: Catalog, changes: Mapping[str, TableChange]
+) -> tuple[dict[str, StagedTable], dict[str, TableState], frozenset[str]]:
+    """The tables that are written, those that only get a name or are new, and the names that are gone."""
     before = {type_.table_incarnation: type_ for type_ in table_types(txn.snapshot.catalog).values()}
     wanted = table_types(desired)
-    staged: dict[str, StagedTable] = {}
     added: dict[str, TableState] = {}
+    staged: dict[str, StagedTable] = {}
+    staging = {key: txn.root.workers.submit(change.stage, txn.root.staging) for key, change in changes.items()}
     for type_key, type_ in wanted.items():
         old = before.get(type_.table_incarnation)
         if old is None:
             added[type_key] = txn.root.create_table(type_key, table_schema(type_))
             continue
         state = txn.base.tables[old.type_key]
-        changed = _reshape(txn, state, old, type_)
-        if changed.state != state:
-            staged[type_key] = changed
+        table = staging[type_key].result() if type_key in staging else StagedTable(state)
+        if table.state != state:
+            staged[type_key] = table
         elif old.type_key != type_key:
             added[type_key] = state
     kept = {type_.table_incarnation for type_ in wanted.values()}
     # A name may have gone to another type.
     gone = {old.type_key for old in before.values() if old.table_incarnation not in kept or old.type_key not in wanted}
-    schema = txn.root.accept_schema(text, desired.to_json())
-    return PublishPlan(staged=staged, added=added, dropped=frozenset(gone), schema=schema)
-
-
-def _reshape(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -> StagedTable:
-    """The table with the columns of its new type."""
-    staging, staged = txn.root.staging, StagedTable(state)
-    had = {prop.column for prop in old.property_list}
-    if unwanted := had - {prop.column for prop in new.property_list}:
-        staged = staged.followed_by(staging.remove_columns(staged.state, unwanted))
-    if fresh := [table_field(prop) for prop in new.property_list if prop.column not in had]:
-        staged = staged.followed_by(staging.add_column(staged.state, *fresh))
-    return staged
+    return staged, added, frozenset(gone)
 
 
 def _purged_tables(before: Snapshot, evolution: Evolution) -> frozenset[str]:
