@@ -17,6 +17,7 @@ from omnigraph.api.wire import LOCAL
 from omnigraph.errors import Diagnostic
 
 TypeKind: TypeAlias = Literal["interface", "node", "edge"]
+DependentKind: TypeAlias = Literal["stored_query", "policy", "pipeline"]
 DropMode: TypeAlias = Literal["soft", "hard"]
 Dedupe: TypeAlias = Literal["first", "last"]
 DefaultOutput: TypeAlias = str | bool | int | float | tuple[str | bool | int | float, ...]
@@ -143,7 +144,7 @@ class StepEffect(Struct, frozen=True, omit_defaults=True):
         """As text, below the line of the step."""
         work = "metadata only"
         if self.files:
-            size = f"{self.bytes / 2**20:,.1f} MiB"
+            size = f"{self.bytes} bytes" if self.bytes < 10_000 else f"{self.bytes / 2**20:,.1f} MiB"
             work = f"rewrites {count_noun(self.rows, 'row')} in {count_noun(self.files, 'file')}, about {size}"
         lines = [work, *(f"checks that {check}" for check in self.checks), *(f"fails: {o}" for o in self.offences)]
         if self.needs_format is not None:
@@ -154,7 +155,7 @@ class StepEffect(Struct, frozen=True, omit_defaults=True):
 class Breakage(Struct, frozen=True):
     """A stored query, policy or pipeline that works with the accepted schema and not with the desired one."""
 
-    kind: Literal["stored_query", "policy", "pipeline"]
+    kind: DependentKind
     name: str
     reason: str
 
@@ -443,6 +444,12 @@ class SchemaPlan(Struct, frozen=True, omit_defaults=True):
         for step in self.steps:
             lines += [f"- {step.line()}", *(f"    {line}" for line in (step.effect.lines() if step.effect else ()))]
         return [*lines, *(f"! {breakage.line()}" for breakage in self.breaks)]
+
+    @property
+    def failing_checks(self) -> int:
+        """How many steps stored rows stand against: applying the plan now would fail."""
+        effects = (step.effect for step in self.steps if step.effect is not None)
+        return sum(bool(effect.offences) for effect in effects)
 
     @property
     def first_blocker(self) -> UnsupportedChange | None:

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from omnigraph.api.schema import Dedupe
+from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import read_source
 from omnigraph.cli.params import branch_option, file_option, json_option, read_point_options
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, refuse_inside_cluster
 from omnigraph.process import PROCESS
+
+if TYPE_CHECKING:
+    from omnigraph.language.dependents import Dependent
+
+_ANY_GRAPH = "graph"
+"""A policy bundle is for graphs; which one does not matter where only its restrictions are checked."""
+
+
+def files_option(name: str, parameter: str, help: str) -> Callable[[Any], Any]:
+    """Files that something relies on the schema in."""
+    path = click.Path(path_type=Path, exists=True)
+    return click.option(name, parameter, type=path, multiple=True, help=help, metavar="FILE")
+
 
 dedupe_option = click.option(
     "--dedupe",
@@ -40,6 +57,9 @@ def show(invocation: Invocation, point: dict[str, Any]) -> None:
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard drops: history is purged with them.")
 @dedupe_option
+@files_option("--query", "queries", "Report which queries of this .gq file, or of the files in a directory, break.")
+@files_option("--policy", "policies", "Report whether this policy bundle breaks.")
+@files_option("--pipeline", "pipelines", "Report whether this pipeline file breaks.")
 @json_option
 def plan(
     invocation: Invocation,
@@ -48,9 +68,13 @@ def plan(
     branch: str,
     allow_data_loss: bool,
     dedupe: Dedupe | None,
+    queries: tuple[Path, ...],
+    policies: tuple[Path, ...],
+    pipelines: tuple[Path, ...],
 ) -> None:
     invocation.instead_of_graph("--from", accepted)
     from omnigraph.api.schema import SchemaPlanOutput
+    from omnigraph.language.dependents import breakages
     from omnigraph.language.schema.compile import accept_schema, declare_schema
     from omnigraph.language.schema.migration import evolve
 
@@ -64,11 +88,33 @@ def plan(
         planned_for = invocation.target.uri
         with invocation.open() as graph, working("planning the change"):
             migration = graph.schema.plan(source, branch=branch, allow_data_loss=allow_data_loss, dedupe=dedupe)
+            before = accept_schema(graph.schema.show(branch))
+    if queries or policies or pipelines:
+        dependents = _dependents(queries, policies, pipelines)
+        migration = replace(migration, breaks=breakages(before, accept_schema(source), dependents))
     for note in migration.notes:
         print_note(note.render())
     lines = [f"schema plan for {planned_for}", f"supported: {'yes' if migration.supported else 'no'}"]
+    if migration.failing_checks:
+        lines.append(f"blocked by stored rows: {count_noun(migration.failing_checks, 'step')}")
     lines += migration.lines() or ["no schema changes"]
     invocation.print(SchemaPlanOutput.of(planned_for, migration), lines)
+
+
+def _dependents(queries: Sequence[Path], policies: Sequence[Path], pipelines: Sequence[Path]) -> Iterator[Dependent]:
+    """What the files rely on. Files that are wrong by themselves are errors."""
+    from omnigraph.language.dependents import Dependent, stored_queries
+    from omnigraph.pipeline.file import check_against, load_pipeline
+    from omnigraph.policy.gate import load_gate
+
+    for path in queries:
+        for file in sorted(path.glob("*.gq")) if path.is_dir() else [path]:
+            yield from stored_queries(read_source(file), str(file))
+    for path in policies:
+        gate = load_gate(read_source(path), "graph", str(path), _ANY_GRAPH)
+        yield Dependent("policy", str(path), gate.bind_schema)
+    for path in pipelines:
+        yield Dependent("pipeline", str(path), partial(check_against, load_pipeline(path)))
 
 
 @file_option("--schema", "desired", required=True, help="The desired schema, a .pg file.")

@@ -53,6 +53,10 @@ from omnigraph.engine.statements import branch_rows, is_branch_list
 from omnigraph.engine.write.change import receipt_of
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError, EntityNotFoundError
 from omnigraph.language.catalog import TableType
+from omnigraph.language.dependents import Dependent, breakages, stored_queries
+from omnigraph.language.schema.compile import accept_schema
+from omnigraph.policy.gate import load_gate
+from omnigraph.server.catalog import Served
 from omnigraph.server.http.call import MAIN, Call, branch_name, handles
 from omnigraph.server.http.responses import (
     AnyResponse,
@@ -263,13 +267,23 @@ def get_history(call: Call) -> AnyResponse:
 @handles("planSchema")
 def plan_schema(call: Call) -> AnyResponse:
     request: SchemaPlanRequest = call.body
-    plan = call.graph.schema.plan(
-        request.schema_source,
-        branch=branch_name(request.branch),
-        allow_data_loss=request.allow_data_loss,
-        dedupe=request.dedupe,
-    )
+    branch, source = branch_name(request.branch), request.schema_source
+    options = request.allow_data_loss, request.dedupe
+    plan = call.graph.schema.plan(source, branch=branch, allow_data_loss=options[0], dedupe=options[1])
+    state = call.graph.snapshot(branch)
+    if plan.supported and plan.steps and state.visibility.is_unrestricted:
+        broken = breakages(state.catalog, accept_schema(source), _dependents(call.served))
+        plan = msgspec.structs.replace(plan, breaks=broken)
     return json_response(plan)
+
+
+def _dependents(served: Served) -> Iterator[Dependent]:
+    """What the server runs on the schema of a graph: its stored queries, and its policy."""
+    for name, query in served.queries.items():
+        yield from (each for each in stored_queries(query.source) if each.name == name)
+    if served.policy is not None:
+        gate = load_gate(served.policy.source, "graph", served.policy.name, served.graph_id)
+        yield Dependent("policy", served.policy.name, gate.bind_schema)
 
 
 @handles("previewMerge")
