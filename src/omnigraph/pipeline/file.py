@@ -308,8 +308,9 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
                 place = f"{mapping.type_key}.{column}"
                 complaints.add(place, "P014", f"{kind} type {type_.name} has no property '{column}'", hint)
         for name, prop in type_.properties.items():
-            filled = prop.is_embedded_on_write or EmbedStep(type_.name, name) in pipeline.embed
-            if not prop.type.nullable and name not in mapping.select and not filled:
+            is_embedded = prop.is_embedded_on_write or EmbedStep(type_.name, name) in pipeline.embed
+            is_optional = prop.type.nullable or prop.default is not None or is_embedded
+            if not is_optional and name not in mapping.select:
                 message = f"{type_.name}.{name} is not nullable and nothing is selected for it"
                 complaints.add(mapping.type_key, "P015", message)
     for step in pipeline.embed:

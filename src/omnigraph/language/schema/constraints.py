@@ -73,13 +73,12 @@ class TypeRules:
 
     def _check_defaults(self) -> None:
         for name, prop in self.properties.items():
-            default = prop.meaning.default
-            if default is None:
+            if prop.meaning.default is None:
                 continue
             subject = f"{self.owner}.{name}"
             if name in self.key:
                 self.report(f"'{subject}' can't have a default: it is part of the key", prop.default_at)
-            elif (rule := broken_rule(default, name, self.ranges, self.checks)) is not None:
+            elif (rule := broken_rule(prop.meaning, self.ranges, self.checks)) is not None:
                 self.report(f"the default of '{subject}' breaks its {rule}", prop.default_at)
 
     def _is_whole_key(self, rule: ast.ColumnsRule) -> bool:
