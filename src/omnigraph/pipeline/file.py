@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.catalog import Catalog, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.yaml_documents import Flaw, Value, YamlDocument
 
@@ -52,13 +52,18 @@ class Duplicates(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A named input: files or tables of a Spark format, or a Spark SQL query over the sources before it."""
+    """A named input: files or tables of a Spark format, or a Spark SQL query over the sources before it.
+
+    `properties` are those that its columns become as they are, by column: of JSON, a record that lacks one then has its
+    default.
+    """
 
     name: str
     format: str = ""
     path: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     sql: str | None = None
+    properties: Mapping[str, Property] = field(default_factory=dict)
 
     @property
     def is_graph(self) -> bool:
