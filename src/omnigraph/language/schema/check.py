@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from omnigraph.language.catalog import Cardinality, EdgeType, InterfaceType, NodeType, TypeKind
 from omnigraph.language.schema import syntax as ast
-from omnigraph.language.schema.annotations import read_property, read_rename_from, read_type_annotations
+from omnigraph.language.schema.annotations import read_default, read_property, read_rename_from, read_type_annotations
 from omnigraph.language.schema.constraints import TypeRules
-from omnigraph.language.schema.defaults import read_default
 from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, DeclaredSchema, DeclaredType, Report
 from omnigraph.language.source import SYNTAX, DiagnosticSink, Name, TextSpan, did_you_mean
 from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem

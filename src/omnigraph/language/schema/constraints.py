@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from omnigraph.language.catalog import ENDPOINTS, CheckRule, InlineRule, RangeRule, TypeKind
+from omnigraph.language.catalog import ENDPOINTS, CheckRule, InlineRule, Property, RangeRule, TypeKind
 from omnigraph.language.schema import syntax as ast
-from omnigraph.language.schema.defaults import broken_rule
 from omnigraph.language.schema.resolved import DeclaredProperty, Report
-from omnigraph.language.source import Name, did_you_mean
+from omnigraph.language.source import Name, did_you_mean, quote
 from omnigraph.language.types import INTEGER_RANGES, NUMERIC, PropertyType, Scalar
-from omnigraph.language.values import pattern_problem
+from omnigraph.language.values import matches_pattern, pattern_problem, round_to_f32
 
 _LONGEST_BOUND = 40
 _FINE = 2**53
@@ -78,7 +77,7 @@ class TypeRules:
             subject = f"{self.owner}.{name}"
             if name in self.key:
                 self.report(f"'{subject}' can't have a default: it is part of the key", prop.default_at)
-            elif (rule := broken_rule(prop.meaning, self.ranges, self.checks)) is not None:
+            elif (rule := _broken_rule(prop.meaning, self.ranges, self.checks)) is not None:
                 self.report(f"the default of '{subject}' breaks its {rule}", prop.default_at)
 
     def _is_whole_key(self, rule: ast.ColumnsRule) -> bool:
@@ -217,3 +216,27 @@ def _parse_bound(text: str | None) -> int | float | None:
     whole = int(text)
     # Bounds are compared as 64-bit floats; only what fits a 64-bit integer is kept exact.
     return whole if -(2**63) <= whole < 2**63 else float(whole)
+
+
+def _broken_rule(prop: Property, ranges: Iterable[RangeRule], checks: Iterable[CheckRule]) -> str | None:
+    """The rule of its type that the default of a property breaks. Values of lists are under no such rule."""
+    default = prop.default
+    if isinstance(default, str):
+        patterns = (check.pattern for check in checks if check.property == prop.name)
+        broken = next((pattern for pattern in patterns if not matches_pattern(default, pattern)), None)
+        return None if broken is None else f"@check({prop.name}, {quote(broken)})"
+    if isinstance(default, int | float):
+        number = _stored_number(default, prop.type.scalar)
+        if not all(_is_within(rule, number) for rule in ranges if rule.property == prop.name):
+            return "@range"
+    return None
+
+
+def _is_within(rule: RangeRule, number: float) -> bool:
+    is_above = rule.low is None or float(rule.low) <= number
+    return is_above and (rule.high is None or number <= float(rule.high))
+
+
+def _stored_number(number: int | float, scalar: Scalar) -> float:
+    """A number as 64-bit floats compare it, once its column holds it."""
+    return round_to_f32(number) if scalar is Scalar.F32 else float(number)
