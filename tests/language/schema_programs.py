@@ -67,11 +67,36 @@ def _annotations(draw: st.DrawFn) -> list[str]:
     return [*head, "(", *arguments, ")"]
 
 
+_default_items = st.one_of(
+    _layout_strings,
+    st.from_regex(r"-?[0-9]{1,4}(\.[0-9]{1,3})?(e[+-]?[0-9]{1,2})?", fullmatch=True),
+    st.from_regex(r"[A-Za-z0-9_.+-]{1,6}", fullmatch=True),
+    st.sampled_from(["true", "false", "null"]),
+)
+
+
+@st.composite
+def _defaults(draw: st.DrawFn) -> list[str]:
+    match draw(st.integers(0, 3)):
+        case 0:
+            return ["=", draw(_default_items)]
+        case 1:
+            return ["=", "[", *_comma_separated(draw(st.lists(_default_items, max_size=3))), "]"]
+    return []
+
+
+_renamed_values = st.builds(
+    lambda old, new: ["@rename_value", "(", old, ",", "to", "=", new, ")"],
+    st.one_of(_layout_strings, idents),
+    _layout_strings,
+)
+
+
 @st.composite
 def _properties(draw: st.DrawFn) -> list[str]:
-    annotations = draw(_token_lists(_annotations(), 2))
+    annotations = draw(_token_lists(st.one_of(_annotations(), _renamed_values), 2))
     inline = draw(st.sampled_from([[], ["@key"], ["@unique", "@index"]]))
-    return [draw(idents), ":", *draw(_types()), *annotations, *inline]
+    return [draw(idents), ":", *draw(_types()), *draw(_defaults()), *annotations, *inline]
 
 
 _numbers = st.from_regex(r"-?[0-9]{1,3}(\.[0-9]{1,2})?", fullmatch=True)

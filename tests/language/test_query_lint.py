@@ -9,6 +9,7 @@ import pytest
 from omnigraph.api import wire
 from omnigraph.language.lint import HARD_CODED, LintReport, SchemaSource, lint_queries
 from omnigraph.language.query.compile import describe_parameters
+from omnigraph.language.schema.compile import compile_schema
 
 from .query_archive import catalog, compiled, read, write
 
@@ -379,6 +380,26 @@ FED = [
 def test_l205_tells_of_feeds_that_do_not_see_what_was_written(body: str, expected: list[str]) -> None:
     findings = [f for f in lint(f"query q($x: String) {{ {body} }}").findings if f.code != "L201"]
     assert [finding.code for finding in findings] == expected
+
+
+NULL_FOR_DEFAULT = [
+    ("I32?", "insert A { k: $k, n: $p }", "the insert is refused; the default 7 is for an insert without the property"),
+    ("[I32]?", "unwind [$k] as $e upsert A { k: $e, m: $p }", "null is stored; the default [] is for an insert"),
+    ("I32", "insert A { k: $k, n: $p }", None),
+    ("I32?", "insert A { k: $k, o: $p }", None),
+    ("I32?", "update A set { n: $p } where k = $k", None),
+]
+
+
+@pytest.mark.parametrize(("type_", "statement", "fragment"), NULL_FOR_DEFAULT)
+def test_l206_tells_that_a_parameter_left_out_is_null_and_not_the_default(
+    type_: str, statement: str, fragment: str | None
+) -> None:
+    schema = compile_schema("node A { k: String @key  n: I32 = 7  m: [I32]? = []  o: I32? }")
+    text = f"query q($k: String, $p: {type_}) {{ {statement} }}"
+    findings = lint_queries(schema, text, query_path="q.gq", schema_source=FILE).findings
+    assert [(each.code, each.severity) for each in findings] == [("L206", "info")] * (fragment is not None)
+    assert all(fragment in each.message for each in findings if fragment is not None)
 
 
 def test_a_statement_is_no_query_of_a_file() -> None:

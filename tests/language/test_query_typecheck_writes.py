@@ -239,3 +239,38 @@ def test_an_edge_with_a_key_keeps_it() -> None:
     assert codes('update E set { n: 2 } where on = date("2024-01-01")') == []
     assert codes('update E set { on: date("2024-01-02") } where n = 1') == ["T109"]
     assert codes("match { $a $e:e $b } update $e set { on: $e.on }") == ["T109"]
+
+
+DEFAULTS = """
+node Task {
+    name: String @key  state: enum(todo, done) = todo  text: String = "-"
+    vec: Vector(2) @embed("text", on_write=true)
+}
+edge Then: Task -> Task { weight: F64 = 1.0  since: Date }
+"""
+
+
+def plan_of(statement: str) -> ir.WritePlan:
+    return compile_queries(f"query w() {{ {statement} }}", compile_schema(DEFAULTS)).query("w").write_plan
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ['insert Task { name: "a" }', 'insert new Task { name: "a", state: "done" }', 'upsert Task { name: "a" }',
+     'unwind ["a"] as $n insert Task { name: $n }',
+     'insert Then { from: "a", to: "b", since: date("2024-01-01") }'],
+)  # fmt: skip
+def test_an_insert_may_leave_out_what_has_a_default_and_the_vector_that_is_made_of_it(statement: str) -> None:
+    assert plan_of(statement).statements
+
+
+def test_an_insert_must_give_what_has_no_default() -> None:
+    with pytest.raises(CompileError) as caught:
+        plan_of('insert Then { from: "a", to: "b" }')
+    (finding,) = caught.value.diagnostics
+    assert (finding.code, finding.suggestion) == ("T12", "add `since: …`")
+
+
+def test_null_is_not_a_way_to_ask_for_the_default() -> None:
+    with pytest.raises(CompileError, match="can't be null"):
+        plan_of('insert Task { name: "a", state: null }')

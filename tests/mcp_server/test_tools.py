@@ -102,6 +102,7 @@ def test_the_summary_tells_the_rules_that_writes_keep_to() -> None:
                 age: I32?
                 nick: String? @unique
                 bio: String?
+                tags: [String] = ["new"] @description("What it is about")
                 vec: Vector(4)? @embed("bio", on_write=true)
                 @unique(nick, age)
                 @range(age, 0..)
@@ -113,6 +114,7 @@ def test_the_summary_tells_the_rules_that_writes_keep_to() -> None:
     )
     assert member["rules"] == ["@unique(nick)", "@unique(nick, age)", "@range(age, 0..)", '@check(nick, "^[a-z]+$")']
     assert member["properties"]["vec"] == "Vector(4)?, computed from bio"
+    assert member["properties"]["tags"] == '[String], default ["new"], What it is about'
     assert knows["rules"] == ["@unique(src, dst)", "@card(0..3)"]
 
 

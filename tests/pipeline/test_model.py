@@ -126,6 +126,15 @@ def test_a_mapping_that_the_schema_has_no_place_for_is_shown_in_the_file(node: s
     assert message in str(raised.value)
 
 
+def test_a_mapping_may_leave_out_what_has_a_default() -> None:
+    pipeline = read_pipeline(
+        "version: 1\nsources: {a: {format: csv, path: x}}\nnodes:\n  A: {from: a, select: {k: k}}\n"
+    )
+    check_against(pipeline, accept_schema("node A { k: String @key  n: I32 = 0 }"))
+    with pytest.raises(CompileError, match=r"A\.n is not nullable and nothing is selected for it"):
+        check_against(pipeline, accept_schema("node A { k: String @key  n: I32 }"))
+
+
 def test_a_file_that_is_not_there_is_a_bad_request(tmp_path: Path) -> None:
     with pytest.raises(BadRequestError, match="can't read the pipeline file"):
         load_pipeline(tmp_path / "no.yaml")

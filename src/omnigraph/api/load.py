@@ -365,6 +365,8 @@ _TAKEN: Final = (
     "an Arrow table or reader, a pandas or Polars frame, a list or iterator of dictionaries, or the path of a csv, "
     "parquet, arrow or ndjson file"
 )
+ABSENT_COLUMN: Final = "#absent"
+"""The column of dictionaries that a client sends as columns: the names that each of them lacks."""
 COLUMN_FILES: Final = {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """The formats of files that hold columns, by the ending of their names."""
 

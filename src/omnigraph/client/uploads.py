@@ -100,10 +100,11 @@ def _unsendable(number: int, plain: Row, error: Exception) -> ConstraintError:
 
 
 def _columns(read: Callable[[], Iterable[Any]]) -> load.GivenBatches:
-    """Rows as batches. They are read twice, because a stream begins with the types of its columns."""
+    """Rows as batches. They are read twice, because a stream begins with the types of its columns. What a row lacks is
+    told beside them: it may have a default, and null would not."""
     import pyarrow as pa
 
-    schema = pa.schema([])
+    schema, rows, members = pa.schema([]), 0, 0
     with_bytes, with_texts = set[str](), set[str]()
     for first, block in _blocks(read()):
         names = dict.fromkeys(name for row in block for name in row)
@@ -112,17 +113,22 @@ def _columns(read: Callable[[], Iterable[Any]]) -> load.GivenBatches:
             schema = pa.unify_schemas([schema, block_schema], promote_options="permissive")
         except pa.ArrowException as error:
             raise BadRequestError(f"row {first} and those after it: {error}; {_ONE_TYPE}") from None
+        rows, members = rows + len(block), members + sum(map(len, block))
         for row in block:
             with_bytes |= {name for name, value in row.items() if isinstance(value, bytes)}
             with_texts |= {name for name, value in row.items() if isinstance(value, str)}
     mixed = with_bytes & with_texts
     cell = pa.struct([("data", pa.large_binary()), ("uri", pa.large_string())])
-    typed = pa.schema([pa.field(field.name, cell if field.name in mixed else field.type) for field in schema])
+    fields = [pa.field(field.name, cell if field.name in mixed else field.type) for field in schema]
+    absent = [pa.field(load.ABSENT_COLUMN, pa.list_(pa.string()))] if members < rows * len(fields) else []
+    typed = pa.schema([*fields, *absent])
 
     def batches() -> Iterator[pa.RecordBatch]:
         for first, block in _blocks(read()):
             cells = [{**row, **{name: _cell(row.get(name)) for name in mixed}} for row in block] if mixed else block
-            columns = [_array(first, field.name, cells, field.type) for field in typed]
+            columns = [_array(first, field.name, cells, field.type) for field in fields]
+            lacking = ([name for name in schema.names if name not in row] for row in block)
+            columns += [pa.array(list(lacking), field.type) for field in absent]
             yield pa.record_batch(columns, schema=typed)
 
     return load.GivenBatches(typed, batches)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError
-from omnigraph.language.source import did_you_mean
+from omnigraph.language.source import did_you_mean, quote
 from omnigraph.language.types import PropertyType, Scalar
 
 CATALOG_FORMAT = 3
@@ -128,6 +128,18 @@ class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
     injected: bool = False
     default: DefaultValue | None = None
     renamed_values: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as a schema writes it."""
+        if isinstance(self.default, tuple):
+            return f"[{', '.join(map(self._spell, self.default))}]"
+        return None if self.default is None else self._spell(self.default)
+
+    def _spell(self, item: DefaultItem) -> str:
+        if isinstance(item, str):
+            return quote(item) if self.type.enum_values is None else item
+        return str(item).lower() if isinstance(item, bool) else repr(item)
 
     @property
     def is_embedded_on_write(self) -> bool:

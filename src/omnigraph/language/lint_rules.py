@@ -24,6 +24,8 @@ NOT_OPTIONAL: Final = "L203"
 UNORDERED_OFFSET: Final = "L204"
 READS_OLD_ROWS: Final = "L205"
 """A feed reads a type that an earlier statement writes. It does not see what that changes."""
+NULL_FOR_DEFAULT: Final = "L206"
+"""An insert gives a property with a default a parameter that may be null, and null does not ask for the default."""
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
@@ -67,6 +69,7 @@ def query_findings(query: CompiledQuery) -> Iterator[Finding]:
         yield from _returned_objects(query, body)
     else:
         yield from _reads_of_old_rows(query, body)
+        yield from _nulls_for_defaults(query, body)
     matches = [stage.clauses for chain in stages for stage in chain] + [feed.clauses for feed in feeds]
     for clauses in (*matches, *(block.clauses for block in query.resolved.blocks.values())):
         yield from _required_optionals(query.name, clauses)
@@ -207,3 +210,17 @@ def _reads_of_old_rows(query: CompiledQuery, body: resolved.Writes) -> Iterator[
                 yield Finding("warning", READS_OLD_ROWS, message, touched.type_name, query_names=(query.name,))
         for write in writes_of(statement):
             written |= types_written(write)
+
+
+def _nulls_for_defaults(query: CompiledQuery, body: resolved.Writes) -> Iterator[Finding]:
+    for plan in (write.plan for statement in body.statements for write in writes_of(statement)):
+        for assign in plan.assignments if isinstance(plan, ir.InsertNode | ir.InsertEdge) else ():
+            prop, value = assign.property, assign.value
+            if prop.default is not None and isinstance(value, ir.ParameterValue) and value.type.nullable:
+                named = f"{plan.type.name}.{prop.name}"
+                outcome = "null is stored" if prop.type.nullable else "the insert is refused"
+                message = (
+                    f"query '{query.name}' gives {named} the parameter ${value.name}, and where it is null {outcome}; "
+                    f"the default {prop.default_text} is for an insert without the property"
+                )
+                yield Finding("info", NULL_FOR_DEFAULT, message, plan.type.name, prop.name, (query.name,))

@@ -107,6 +107,8 @@ def _summary(type_: TableType, catalog: Catalog) -> dict[str, Any]:
 
 def _property(type_: TableType, prop: Property) -> str:
     notes = [prop.type.display]
+    if prop.default is not None:
+        notes.append(f"default {prop.default_text}")
     notes += [str(kind) for kind in type_.index_kinds(prop.name)]
     if prop.embed is not None:
         notes.append(f"{'computed from' if prop.embed.on_write else 'embeds'} {prop.embed.property}")

@@ -60,7 +60,11 @@ def load_on_spark(
     state = base_snapshot(graph._workspace, branch, base)  # a wrong target is reported before Java starts
     type_ = None if type_name is None else state.catalog.type_named(type_name)
     names = ["data", *(f"data_{number}" for number in range(2, len(inputs) + 1))]
-    sources = {name: Source(name, i.format, i.path, i.options) for name, i in zip(names, inputs, strict=True)}
+    properties = {} if type_ is None else type_.properties
+    sources = {
+        name: Source(name, i.format, i.path, i.options, properties=properties)
+        for name, i in zip(names, inputs, strict=True)
+    }
     vectors = [(node, prop) for node in state.catalog.nodes.values() if embed for prop in node.property_list]
     pipeline = Pipeline(
         name="load",

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.catalog import Catalog, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.yaml_documents import Flaw, Value, YamlDocument
 
@@ -52,13 +52,18 @@ class Duplicates(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A named input: files or tables of a Spark format, or a Spark SQL query over the sources before it."""
+    """A named input: files or tables of a Spark format, or a Spark SQL query over the sources before it.
+
+    `properties` are those that its columns become as they are, by column: of JSON, a record that lacks one then has its
+    default.
+    """
 
     name: str
     format: str = ""
     path: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     sql: str | None = None
+    properties: Mapping[str, Property] = field(default_factory=dict)
 
     @property
     def is_graph(self) -> bool:
@@ -308,8 +313,9 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
                 place = f"{mapping.type_key}.{column}"
                 complaints.add(place, "P014", f"{kind} type {type_.name} has no property '{column}'", hint)
         for name, prop in type_.properties.items():
-            filled = prop.is_embedded_on_write or EmbedStep(type_.name, name) in pipeline.embed
-            if not prop.type.nullable and name not in mapping.select and not filled:
+            is_embedded = prop.is_embedded_on_write or EmbedStep(type_.name, name) in pipeline.embed
+            is_optional = prop.type.nullable or prop.default is not None or is_embedded
+            if not is_optional and name not in mapping.select:
                 message = f"{type_.name}.{name} is not nullable and nothing is selected for it"
                 complaints.add(mapping.type_key, "P015", message)
     for step in pipeline.embed:

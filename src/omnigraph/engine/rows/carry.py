@@ -10,23 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.rows.columns import arrow_type, whole_array
-from omnigraph.engine.rows.kernels.coerce import coerce
+from omnigraph.engine.rows.kernels.coerce import absent_values
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.schema.migration import WIDER
-
-
-def default_column(prop: Property, count: int) -> pa.Array:
-    """The default of a property as a column: what a record that gives this value stores."""
-    value = list(prop.default) if isinstance(prop.default, tuple) else prop.default
-    (cell,) = coerce(prop.type, [value]).array
-    return pa.array([cell.as_py()] * count, arrow_type(prop.type)) if prop.type.list else pa.repeat(cell, count)
 
 
 def absent_column(prop: Property, count: int) -> pa.Array:
     """What rows have that were written before the property was declared: its default where null is not allowed."""
     if prop.type.nullable or prop.default is None:
         return pa.nulls(count, arrow_type(prop.type))
-    return default_column(prop, count)
+    return absent_values(prop, count)
 
 
 def carry(prop: Property, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -39,7 +32,7 @@ def carry(prop: Property, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.C
         values = _rename(values, dict(prop.renamed_values))
     if values.null_count and not prop.type.nullable and prop.default is not None:
         whole = whole_array(values)
-        values = pc.if_else(whole.is_valid(), whole, default_column(prop, len(whole)))
+        values = pc.if_else(whole.is_valid(), whole, absent_values(prop, len(whole)))
     return values
 
 

@@ -30,6 +30,7 @@ from omnigraph.api import load
 from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader, refuse_other_columns
 from omnigraph.engine.rows.kernels.ndjson import Block, Meter, PlainEdge, PlainNode, strict_blocks
+from omnigraph.engine.rows.kernels.source_values import blob_content, python_values
 from omnigraph.errors import BadRequestError, ConstraintError
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.external_objects import object_pieces
@@ -49,10 +50,27 @@ def received_batches(name: str, path: str, limits: Limits) -> Iterator[Block]:
             if source.read(len(_END)) != _END:
                 raise BadRequestError(f"{name} is not a whole Arrow stream: it lacks its end")
             source.seek(0)
-            yield from _number_rows(_batches(source, Meter(limits)))
+            yield from map(_without_absent, _number_rows(_batches(source, Meter(limits))))
     except (OSError, EOFError, UnicodeDecodeError, struct.error, pa.ArrowException) as error:
         text = (str(error).splitlines() or ["it ends too early"])[0]
         raise BadRequestError(f"{name} is not a whole Arrow stream: {text}") from error
+
+
+def _without_absent(block: Block) -> Block:
+    """The rows as dictionaries again, where the client says what each of them lacks."""
+    batch = block.values
+    if not isinstance(batch, pa.RecordBatch) or load.ABSENT_COLUMN not in batch.schema.names:
+        return block
+    lacking = batch.column(load.ABSENT_COLUMN)
+    if lacking.type != pa.list_(pa.string()):
+        return block
+    rest = batch.drop_columns([load.ABSENT_COLUMN])
+    columns = [map(blob_content, python_values(column)) for column in rest.columns]
+    rows = []
+    for absent, *values in zip(lacking.to_pylist(), *columns, strict=True):
+        members = zip(rest.schema.names, values, strict=True)
+        rows.append({name: value for name, value in members if name not in (absent or ())})
+    return Block(pa.array(block.positions).to_pylist(), rows, block.malformed)
 
 
 def _batches(source: pa.NativeFile, meter: Meter) -> Iterator[pa.RecordBatch]:

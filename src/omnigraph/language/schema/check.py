@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from omnigraph.language.catalog import Cardinality, EdgeType, InterfaceType, NodeType, TypeKind
 from omnigraph.language.schema import syntax as ast
-from omnigraph.language.schema.annotations import read_property, read_rename_from, read_type_annotations
+from omnigraph.language.schema.annotations import read_default, read_property, read_rename_from, read_type_annotations
 from omnigraph.language.schema.constraints import TypeRules
 from omnigraph.language.schema.resolved import UNIDENTIFIED, DeclaredProperty, DeclaredSchema, DeclaredType, Report
 from omnigraph.language.source import SYNTAX, DiagnosticSink, Name, TextSpan, did_you_mean
@@ -131,9 +131,12 @@ class _Declarer:
             self._catalog_error(f"duplicate interface '{name}'", syntax.name.at)
             return
         members = self.interface_members[name] = self._read_members("interface", name, syntax.members)
-        for prop, _ in members.typed.values():
-            # The one annotation that already means something on the interface itself.
-            read_rename_from(prop.annotations, f"{name}.{prop.name.text}", self._error)
+        for prop, type_ in members.typed.values():
+            # What already means something on the interface itself.
+            subject = f"{name}.{prop.name.text}"
+            read_rename_from(prop.annotations, subject, self._error)
+            if prop.default is not None:
+                read_default(prop.default, type_, subject, self._error)
         properties = _read_properties("interface", name, members, _ignore)
         self.interfaces[name] = DeclaredType(syntax.name, InterfaceType(name=name, id=UNIDENTIFIED), properties)
 
@@ -251,10 +254,12 @@ class _Declarer:
     def _inject(self, node: str, interface: str, name: str) -> DeclaredProperty:
         """The property of an interface, its annotations read as those of a property of the node that it joins."""
         syntax, type_ = self.interface_members[interface].typed[name]
-        # The hint was judged on the interface; everything else is judged here.
+        declared = self.interfaces[interface].properties[name]
+        # The hint and the default were judged on the interface; everything else is judged here.
         judged = tuple(a for a in syntax.annotations if a.name != "rename_from")
-        read = read_property("node", node, replace(syntax, annotations=judged), type_, self._error)
-        return replace(read, rename_from=self.interfaces[interface].properties[name].rename_from)
+        read = read_property("node", node, replace(syntax, annotations=judged, default=None), type_, self._error)
+        meaning = replace(read.meaning, default=declared.meaning.default)
+        return replace(read, meaning=meaning, rename_from=declared.rename_from, default_at=declared.default_at)
 
     def _read_members(self, kind: TypeKind, owner: str, members: Sequence[ast.Member]) -> _Members:
         typed: dict[str, tuple[ast.Property, PropertyType]] = {}

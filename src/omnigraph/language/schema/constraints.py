@@ -1,4 +1,4 @@
-"""Checks the rules of a type against its effective properties, and reads the defaults of properties.
+"""Checks the rules of a type against its effective properties: own ones and those that interfaces inject.
 
 Called by the checks once the properties of a type are known. Inline and body spelling meet here, because a
 type has one key however it is written.
@@ -9,21 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import (
-    ENDPOINTS,
-    CheckRule,
-    DefaultItem,
-    DefaultValue,
-    InlineRule,
-    RangeRule,
-    TypeKind,
-)
+from omnigraph.language.catalog import ENDPOINTS, CheckRule, InlineRule, Property, RangeRule, TypeKind
 from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.resolved import DeclaredProperty, Report
-from omnigraph.language.source import Name, did_you_mean
-from omnigraph.language.types import FLOATS, INTEGER_RANGES, NUMERIC, PropertyType, Scalar
-from omnigraph.language.values import matches_pattern, parse_date, parse_datetime, pattern_problem
+from omnigraph.language.source import Name, did_you_mean, quote
+from omnigraph.language.types import INTEGER_RANGES, NUMERIC, PropertyType, Scalar
+from omnigraph.language.values import matches_pattern, pattern_problem, round_to_f32
 
 _LONGEST_BOUND = 40
 _FINE = 2**53
@@ -81,13 +72,12 @@ class TypeRules:
 
     def _check_defaults(self) -> None:
         for name, prop in self.properties.items():
-            default = prop.meaning.default
-            if default is None:
+            if prop.meaning.default is None:
                 continue
             subject = f"{self.owner}.{name}"
             if name in self.key:
                 self.report(f"'{subject}' can't have a default: it is part of the key", prop.default_at)
-            elif (rule := broken_rule(default, name, self.ranges, self.checks)) is not None:
+            elif (rule := _broken_rule(prop.meaning, self.ranges, self.checks)) is not None:
                 self.report(f"the default of '{subject}' breaks its {rule}", prop.default_at)
 
     def _is_whole_key(self, rule: ast.ColumnsRule) -> bool:
@@ -228,97 +218,25 @@ def _parse_bound(text: str | None) -> int | float | None:
     return whole if -(2**63) <= whole < 2**63 else float(whole)
 
 
-# Defaults: kept as a record of a load would give them, so that one coercion serves both
-
-_MOST_DIGITS = 40
-_LARGEST_F32 = (2 - 2**-23) * 2.0**127
-_DATES = {Scalar.DATE: parse_date, Scalar.DATETIME: parse_datetime}
-
-
-class _UnfitError(Exception):
-    """A value that its type does not take; the text completes the message, the second argument is a suggestion."""
-
-
-def read_default(default: ast.Default, type_: PropertyType, subject: str, report: Report) -> DefaultValue | None:
-    """The value of a default; None after a report."""
-    if type_.is_vector or type_.is_blob:
-        report(f"'{subject}' can't have a default: a {type_} has none", default.at)
-        return None
-    if default.is_list != type_.list:
-        shape = "a list" if default.is_list else "a single value"
-        report(f"the default of '{subject}' is {shape}, and the property is {type_}", default.at)
-        return None
-    items: list[DefaultItem] = []
-    for value in default.values:
-        try:
-            items.append(_item(value, type_.item))
-        except _UnfitError as unfit:
-            message, *suggestion = unfit.args
-            report(f"the default of '{subject}' {message}", value.at, *suggestion)
-            return None
-    return tuple(items) if type_.list else items[0]
-
-
-def _item(value: ast.Value, type_: PropertyType) -> DefaultItem:
-    if type_.enum_values is not None:
-        if value.text not in type_.enum_values:
-            near = did_you_mean(value.text, type_.enum_values)
-            raise _UnfitError(f"is '{value.text}', which is not a value of {type_}", near)
-        return value.text
-    if value.kind == "name" and value.text == "null":
-        raise _UnfitError("can't be null; leave it out: a nullable property is null where nothing is written")
-    if value.kind == "string":
-        return _text(value.text, type_)
-    if value.kind == "bool" and type_.scalar is Scalar.BOOL:
-        return value.text == "true"
-    if value.kind == "number" and type_.scalar in NUMERIC and len(value.text) <= _MOST_DIGITS:
-        return _number(value.text, type_)
-    raise _UnfitError(f"is {value.text}, and the property is {type_}{_quoting_hint(value, type_)}")
-
-
-def _text(text: str, type_: PropertyType) -> str:
-    if type_.scalar is Scalar.STRING:
-        return text
-    if (parse := _DATES.get(type_.scalar)) is None:
-        raise _UnfitError(f"is a string, and the property is {type_}")
-    try:
-        parse(text)
-    except BadRequestError as error:
-        raise _UnfitError(f"does not fit: {error}") from None
-    return text
-
-
-def _number(text: str, type_: PropertyType) -> int | float:
-    if type_.scalar in FLOATS:
-        number = float(text)
-        if not math.isfinite(number) or (type_.scalar is Scalar.F32 and abs(number) > _LARGEST_F32):
-            raise _UnfitError(f"is {text}, which exceeds {type_.scalar}")
-        return number
-    low, high = INTEGER_RANGES[type_.scalar]
-    if not text.removeprefix("-").isdigit():
-        raise _UnfitError(f"is {text}, and the property is {type_}")
-    if not low <= int(text) <= high:
-        raise _UnfitError(f"is {text}, which is outside the range of {type_.scalar}")
-    return int(text)
-
-
-def _quoting_hint(value: ast.Value, type_: PropertyType) -> str:
-    needs_quotes = value.kind != "string" and (type_.scalar is Scalar.STRING or type_.scalar in _DATES)
-    return f'; write "{value.text}"' if needs_quotes else ""
-
-
-def broken_rule(
-    default: DefaultValue, name: str, ranges: Iterable[RangeRule], checks: Iterable[CheckRule]
-) -> str | None:
-    """The rule of the type that the default of property `name` breaks. Values of lists are under no such rule."""
-    if isinstance(default, tuple):
-        return None
-    for rule in ranges:
-        if rule.property == name and isinstance(default, int | float):
-            low, high = (math.inf if each is None else float(each) for each in (rule.low, rule.high))
-            if (rule.low is not None and default < low) or (rule.high is not None and default > high):
-                return "@range"
-    for check in checks:
-        if check.property == name and isinstance(default, str) and not matches_pattern(default, check.pattern):
-            return f'@check "{check.pattern}"'
+def _broken_rule(prop: Property, ranges: Iterable[RangeRule], checks: Iterable[CheckRule]) -> str | None:
+    """The rule of its type that the default of a property breaks. Values of lists are under no such rule."""
+    default = prop.default
+    if isinstance(default, str):
+        patterns = (check.pattern for check in checks if check.property == prop.name)
+        broken = next((pattern for pattern in patterns if not matches_pattern(default, pattern)), None)
+        return None if broken is None else f"@check({prop.name}, {quote(broken)})"
+    if isinstance(default, int | float):
+        number = _stored_number(default, prop.type.scalar)
+        if not all(_is_within(rule, number) for rule in ranges if rule.property == prop.name):
+            return "@range"
     return None
+
+
+def _is_within(rule: RangeRule, number: float) -> bool:
+    is_above = rule.low is None or float(rule.low) <= number
+    return is_above and (rule.high is None or number <= float(rule.high))
+
+
+def _stored_number(number: int | float, scalar: Scalar) -> float:
+    """A number as 64-bit floats compare it, once its column holds it."""
+    return round_to_f32(number) if scalar is Scalar.F32 else float(number)

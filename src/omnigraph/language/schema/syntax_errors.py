@@ -113,6 +113,8 @@ def _stop_position(error: UnexpectedInput, end: int) -> tuple[int, set[str]]:
 
 
 def _list_expected(expected: set[str]) -> str:
+    if "DEFAULT_WORD" in expected:
+        expected = expected - {"STRING"}
     names = list(dict.fromkeys(text for terminal, text in _EXPECTED.items() if terminal in expected))
     if "ENUM" in expected:
         names[:1] = ["a type such as String, I64?, [Date], enum(a, b) or Vector(4)"]

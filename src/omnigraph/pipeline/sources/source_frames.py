@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import json
 import os
 import re
 from collections import Counter
@@ -22,11 +23,23 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from omnigraph.engine.bulk.scan_plans import ForeignDataset, foreign_dataset
+from omnigraph.engine.rows.kernels.coerce import DATE_PARSERS, default_value
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import Property
+from omnigraph.language.types import FLOATS, Scalar
 from omnigraph.pipeline.execution.ingest import (
     CORRUPT_COLUMN,
     INTERNAL_COLUMNS,
@@ -289,13 +302,17 @@ class SourceFrames:
             listing, dialect = self._listing(source), csv_dialect(source.options)
             csv = self._csv[source.name] = CsvFiles.open(self.spark, listing, dialect, divide=self._to_read)
             return csv.frame(self.spark, csv.schema.names, bad=False).drop(*INTERNAL_COLUMNS)
-        if source.format == _JSON_FORMAT and source.options.get("multiLine", "false").lower() != "true":
+        return self._read_json(source) if source.format == _JSON_FORMAT else self._load(source)
+
+    def _read_json(self, source: Source) -> DataFrame:
+        options: dict[str, str] = {}
+        if by_line := source.options.get("multiLine", "false").lower() != "true":
             options = {"columnNameOfCorruptRecord": CORRUPT_COLUMN, "columnPruning": "false", "mode": "PERMISSIVE"}
-            inferred = self._load(source, None, **options).schema
-            if CORRUPT_COLUMN not in inferred.fieldNames():
-                inferred = StructType([*inferred.fields]).add(CORRUPT_COLUMN, StringType())
-            return self._load(source, inferred, **options)
-        return self._load(source)
+        inferred = self._load(source, None, **options).schema
+        fields = [_with_default(each, source.properties.get(each.name)) for each in inferred.fields]
+        if by_line and CORRUPT_COLUMN not in inferred.fieldNames():
+            fields.append(StructField(CORRUPT_COLUMN, StringType()))
+        return self._load(source, StructType(fields), **options)
 
     def _load(self, source: Source, schema: StructType | None = None, **options: str) -> DataFrame:
         reader = self.spark.read.format(source.format).options(**options).options(**source.options)
@@ -305,6 +322,34 @@ class SourceFrames:
 
     def _path(self, source: Source) -> str:
         return hadoop_uri(self._pipeline.resolve_path(source.path or ""))
+
+
+_DEFAULT_OF_ABSENT: Final = "EXISTS_DEFAULT"
+"""The SQL of the value that Spark reads where a JSON record lacks a member. A null in the record stays null."""
+
+
+def _with_default(field: StructField, prop: Property | None) -> StructField:
+    """The field of a JSON source that becomes a property: a record without it has the default of the property."""
+    if prop is None or prop.default is None:
+        return field
+    type_, value = _holding(field.dataType, prop.type.scalar), default_value(prop)
+    item = type_.elementType if isinstance(type_, ArrayType) else type_
+    if prop.type.scalar in DATE_PARSERS and not isinstance(item, StringType):
+        parse = DATE_PARSERS[prop.type.scalar]  # the records have numbers of days or of milliseconds
+        value = list(map(parse, value)) if isinstance(value, list) else parse(str(value))
+    # JSON in hexadecimal digits needs no quoting.
+    text = json.dumps({"d": value}).encode().hex()
+    default = f"from_json(cast(X'{text}' as string), 'd {type_.simpleString()}').d"
+    return StructField(field.name, type_, field.nullable, {**field.metadata, _DEFAULT_OF_ABSENT: default})
+
+
+def _holding(type_: DataType, scalar: Scalar) -> DataType:
+    """The type that Spark found in the records, or a wider one where a default may not fit it."""
+    if isinstance(type_, ArrayType):
+        return ArrayType(_holding(type_.elementType, scalar))
+    if isinstance(type_, LongType | DecimalType) and scalar in FLOATS:
+        return DoubleType()
+    return DecimalType(20, 0) if isinstance(type_, LongType) and scalar is Scalar.U64 else type_
 
 
 def _number_rows(frame: DataFrame) -> DataFrame:

@@ -23,6 +23,7 @@ from omnigraph.api.enums import Grammar
 from omnigraph.api.values import not_finite
 from omnigraph.engine.rows.columns import BLOB_CELL, EPOCH_TYPES, arrow_type, vector_cells
 from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import Property
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime, round_to_f32, shape_of
 
@@ -125,6 +126,18 @@ def coerce(type_: PropertyType, values: Sequence[object], grammar: Grammar = Gra
     if type_.list:
         return _lists(type_, values, grammar)
     return _scalars(type_.scalar, values, grammar)
+
+
+def default_value(prop: Property) -> object:
+    """What a record that lacks a property is taken to have: its default as JSON gives it, or None."""
+    return list(prop.default) if isinstance(prop.default, tuple) else prop.default
+
+
+def absent_values(prop: Property, count: int) -> pa.Array:
+    """The column of a property of which the input has nothing: the default in every row, or null."""
+    if prop.default is None:
+        return pa.nulls(count, arrow_type(prop.type))
+    return coerce(prop.type, [default_value(prop)]).array.take(pa.array(np.zeros(count, np.int64)))
 
 
 def _scalars(scalar: Scalar, values: Sequence[object], grammar: Grammar) -> Column:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.enums import Grammar
-from omnigraph.engine.rows.columns import arrow_type, rows_schema
-from omnigraph.engine.rows.kernels.coerce import Column, coerce
+from omnigraph.engine.rows.columns import rows_schema
+from omnigraph.engine.rows.kernels.coerce import Column, absent_values, coerce, default_value
 from omnigraph.engine.rows.kernels.ids import (
     EndpointIds,
     EnvelopeError,
@@ -180,8 +180,9 @@ def type_batch(
 ) -> TypedRows:
     """Loosely typed Arrow columns by property name (plus `id`, or `@id`, and `from` and `to` for edges) to typed rows.
 
-    Columns that are absent are null; a column the type does not know is a BadRequestError. `lines` number the rows
-    in reports, and `catalog` tells the keys at the ends of an edge. Every row that is left is valid by itself.
+    Columns that are absent hold the default, or null where there is none; a column the type does not know is a
+    BadRequestError. `lines` number the rows in reports, and `catalog` tells the keys at the ends of an edge. Every row
+    that is left is valid by itself.
     """
     checked = _CheckedRows(type_, lines, rejected)
     ends = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else ()
@@ -256,7 +257,8 @@ class RecordTyper:
         for prop in self.type_.property_list:
             column = None
             if (name := prop.name) in names:
-                values = list(map(itemgetter(name), records)) if is_uniform else [r.get(name) for r in records]
+                default = default_value(prop)
+                values = list(map(itemgetter(name), records)) if is_uniform else [r.get(name, default) for r in records]
                 column = coerce(prop.type, values, self.grammar)
                 self.lost.nulled += column.nulled
             columns.append(checked.column(prop, column))
@@ -349,9 +351,10 @@ class _CheckedRows:
         self._found.append((row, stage, name, rule, reason))
 
     def column(self, prop: Property, column: Column | None) -> pa.Array:
-        """The values of a property, all null when there is no column; rows whose value can't be stored are refused."""
+        """The values of a property, those of absent ones when there is no column; rows whose value can't be stored are
+        refused."""
         if column is None:
-            column = Column(pa.nulls(len(self.lines), arrow_type(prop.type)))
+            column = Column(absent_values(prop, len(self.lines)))
         for row, reason in column.unfit.items():
             self.refuse(row, Stage.VALUES, prop.name, Sentence.WRONG_VALUE, property=prop.name, reason=reason)
         if not prop.type.nullable:

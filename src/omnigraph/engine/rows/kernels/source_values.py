@@ -122,7 +122,7 @@ def _json_like(type_: PropertyType, array: pa.Array) -> list[object]:
         return [None if millis is None else millis // per_value for millis in _exact_millis(array)]
     values = python_values(array)
     if type_.is_blob and pt.is_struct(array.type):
-        return [_blob_content(cell) for cell in values]
+        return [blob_content(cell) for cell in values]
     if type_.list or type_.is_vector:
         return [array_text(value) for value in values]
     return [reread(type_.scalar, value) for value in values]
@@ -151,7 +151,7 @@ def python_value(scalar: pa.Scalar) -> object:
         return scalar
 
 
-def _blob_content(cell: object) -> object:
+def blob_content(cell: object) -> object:
     """The bytes or the URI of a blob cell, which is how our own Parquet and Arrow files hold one."""
     match cell:
         case {"data": content, "uri": None, **rest} | {"data": None, "uri": content, **rest} if not rest:

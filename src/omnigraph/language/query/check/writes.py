@@ -210,10 +210,12 @@ def _report_duplicate(scope: Scope, target: TableType, assignment: ast.Assignmen
 
 
 def _check_required(scope: Scope, target: TableType, provided: set[str], at: TextSpan) -> bool:
-    """T12 for each missing one. A vector may be left out when the text it is made from is there."""
+    """T12 for each missing one. What has a default may be left out, and a vector when the text it is made from is
+    there."""
     is_complete = True
+    stored = provided | {prop.name for prop in target.property_list if prop.default is not None}
     for prop in target.properties.values():
-        if prop.type.nullable or prop.name in provided or (prop.embed and prop.embed.property in provided):
+        if prop.type.nullable or prop.name in stored or (prop.embed and prop.embed.property in stored):
             continue
         source = f" or its embed source '{prop.embed.property}'" if prop.embed else ""
         message = f"insert into '{target.name}' must provide non-nullable property '{prop.name}'{source}"
