@@ -224,7 +224,7 @@ def same(stored_rows: dict[str, Row], model_rows: dict[str, Row]) -> bool:
     return shown(stored_rows) == shown(model_rows)
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(st.data())
 def test_changes_of_schema_and_data_leave_what_the_model_has(data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:

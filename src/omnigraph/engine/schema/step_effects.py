@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -18,8 +18,6 @@ from omnigraph.errors import ConstraintRule
 from omnigraph.language.catalog import Catalog, property_format
 from omnigraph.language.schema.migration import Evolution
 
-_RULES_OF_TYPES = (ConstraintRule.REQUIRED, ConstraintRule.ENUM)
-
 
 def with_effects(
     evolution: Evolution,
@@ -28,53 +26,64 @@ def with_effects(
     checks: Mapping[str, list[Check]],
 ) -> SchemaPlan:
     """The plan with the effect of each step. `readable_format` is that of the accepted catalog."""
+    planned = evolution.plan.steps
+    owned: dict[int, list[Check]] = {}
+    for type_key, done in checks.items():
+        own = [number for number, step in enumerate(planned) if _type_key(step) == type_key]
+        for check in done:
+            owned.setdefault(_step_of(check, own, planned), []).append(check)
     described = [
         step
         if isinstance(step, steps.UnsupportedChange)
-        else replace(step, effect=_effect(step, evolution.catalog, readable_format, changes, checks))
-        for step in evolution.plan.steps
+        else replace(
+            step,
+            effect=replace(
+                _work(step, changes.get(_type_key(step))),
+                checks=tuple(check.sentence for check in owned.get(number, ())),
+                offences=tuple(str(offence) for check in owned.get(number, ()) for offence in check.offences),
+                needs_format=_format_beyond(readable_format, step, evolution.catalog),
+            ),
+        )
+        for number, step in enumerate(planned)
     ]
     return replace(evolution.plan, steps=tuple(described))
 
 
-def _effect(
-    step: SchemaStep,
-    desired: Catalog,
-    readable_format: int,
-    changes: Mapping[str, TableChange],
-    checks: Mapping[str, list[Check]],
-) -> StepEffect:
+def _type_key(step: SchemaStep) -> str:
+    """The type that a step is about, by its name afterwards."""
+    if isinstance(step, steps.UnsupportedChange):
+        return step.entity
     name = getattr(step, "type_name", None) or getattr(step, "name", None) or getattr(step, "to_name", "")
-    type_key = f"{getattr(step, 'type_kind', '')}:{name}"
-    change, effect = changes.get(type_key), StepEffect()
+    return f"{step.type_kind}:{name}"
+
+
+def _work(step: SchemaStep, change: TableChange | None) -> StepEffect:
+    """What a step writes again."""
     if change is not None and isinstance(step, steps.AddProperty | steps.ChangePropertyType | steps.RenameEnumValue):
-        effect = change.effect_on(change.new.properties[step.property_name])
-    elif change is not None and isinstance(step, steps.AddConstraint) and step.constraint.key is not None:
-        effect = change.effect_of_key
-    done = [check for check in checks.get(type_key, ()) if _is_for(check, step)]
-    offences = tuple(str(offence) for check in done for offence in check.offences)
-    needed = _format_of(step, desired)
-    return replace(
-        effect,
-        checks=tuple(check.sentence for check in done),
-        offences=offences,
-        needs_format=needed if needed > readable_format else None,
-    )
+        return change.effect_on(change.new.properties[step.property_name])
+    if change is not None and isinstance(step, steps.AddConstraint) and step.constraint.key is not None:
+        return change.effect_of_key
+    return StepEffect()
 
 
-def _is_for(check: Check, step: SchemaStep) -> bool:
-    """Whether a step is why a check is made."""
-    rule, subject = check.rule, check.subject
-    match step:
-        case steps.ChangePropertyType() | steps.NarrowEnum():
-            return rule in _RULES_OF_TYPES and subject == step.property_name
-        case steps.RenameEnumValue():
-            return rule not in _RULES_OF_TYPES and step.property_name in subject.split(", ")
-        case steps.AddConstraint():
-            return (rule, subject) in _subjects(step.constraint)
-        case steps.ChangeCardinality():
-            return rule is ConstraintRule.CARDINALITY
-    return False
+def _step_of(check: Check, own: Sequence[int], planned: Sequence[SchemaStep]) -> int:
+    """Which of the steps of a type is why a check is made: the one that adds the rule, else one that changes the values
+    it is about."""
+    members = check.subject.split(", ")
+
+    def fit(number: int) -> int:
+        match planned[number]:
+            case steps.AddConstraint() as step:
+                return 3 if (check.rule, check.subject) in _subjects(step.constraint) else 0
+            case steps.ChangeCardinality():
+                return 3 if check.rule is ConstraintRule.CARDINALITY else 0
+            case steps.NarrowEnum() as step:
+                return 2 if check.rule is ConstraintRule.ENUM and step.property_name in members else 0
+            case steps.ChangePropertyType() | steps.RenameEnumValue() as step:
+                return 1 if step.property_name in members else 0
+        return 0
+
+    return max(own, key=fit)
 
 
 def _subjects(constraint: steps.Constraint) -> Iterable[tuple[ConstraintRule, str]]:
@@ -86,6 +95,12 @@ def _subjects(constraint: steps.Constraint) -> Iterable[tuple[ConstraintRule, st
         yield ConstraintRule.RANGE, constraint.range.property
     if constraint.check is not None:
         yield ConstraintRule.CHECK, constraint.check.property
+
+
+def _format_beyond(readable: int, step: SchemaStep, desired: Catalog) -> int | None:
+    """The catalog format that a step asks for, if older releases do not read it."""
+    needed = _format_of(step, desired)
+    return needed if needed > readable else None
 
 
 def _format_of(step: SchemaStep, desired: Catalog) -> int:
