@@ -38,6 +38,7 @@ DOCUMENTS = (
     "docs/user/modelling.md",
     "docs/user/backup-and-restore.md",
     "docs/user/upgrade.md",
+    "docs/user/schema-evolution.md",
 )
 
 FENCED = re.compile(
