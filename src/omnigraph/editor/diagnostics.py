@@ -1,0 +1,233 @@
+"""Everything that is wrong with a document, as the compilers, lint and the validators of the project say it.
+
+`diagnose` is a function of a workspace at one moment: it reads files that the editor does not have open, and nothing
+else. A broken document of any kind gives findings and never an exception.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from omnigraph.cluster.configuration import config_document, parse_root, shape_finding, survey_root
+from omnigraph.cluster.desired import load_desired
+from omnigraph.cluster.resources import ClusterError
+from omnigraph.cluster.resources import Diagnostic as ClusterFinding
+from omnigraph.cluster.resources import Severity as ClusterSeverity
+from omnigraph.editor.documents import Document, Kind, Problem, first_line
+from omnigraph.editor.projects import Choice, Workspace
+from omnigraph.editor.schema_symbols import SchemaIndex
+from omnigraph.errors import CompileError, OmniGraphError
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.lint import HARD_CODED
+from omnigraph.language.lint_rules import Severity, query_findings
+from omnigraph.language.query.compile import CompiledQuery
+from omnigraph.language.query.parser import DEFAULT_LIMITS, parse_recovering, statement_refusal
+from omnigraph.language.source import SourceText, TextSpan
+from omnigraph.pipeline.file import check_against, read_check, read_pipeline
+from omnigraph.policy.bundle import align, read_bundle
+from omnigraph.policy.explanation import read_cases
+from omnigraph.policy.visibility import resolve_restrictions
+from omnigraph.yaml_documents import Value
+
+NO_SCHEMA: Final = "no-schema"
+SEVERAL_SCHEMAS: Final = "several-schemas"
+BROKEN_SCHEMA: Final = "broken-schema"
+UNREADABLE_SCHEMA: Final = "unreadable-schema"
+HARD_CODED_MUTATION: Final = "hard-coded"
+CLUSTER_FILES: Final = "cluster-files"
+HOW_TO_CHOOSE: Final = "name it in a comment at the top, `// schema: PATH`, or in the setting omnigraph.schema"
+
+
+def diagnose(workspace: Workspace, document: Document) -> tuple[Problem, ...]:
+    """The findings about a document in their order in the text; none about a file of something else."""
+    if document.kind is None:
+        return ()
+    problems = _DIAGNOSES[document.kind](workspace, document)
+    return tuple(sorted(problems, key=lambda problem: problem.at.start))
+
+
+def _compile_problems(document: Document, error: CompileError) -> list[Problem]:
+    return [document.problem(diagnostic) for diagnostic in error.diagnostics]
+
+
+# ---- schemas and queries --------------------------------------------------------------------------------
+
+
+def _schema(workspace: Workspace, document: Document) -> Iterator[Problem]:
+    schema = workspace.schema(document.path)
+    for diagnostic in schema.diagnostics if schema is not None else ():
+        yield document.problem(diagnostic)
+
+
+def _queries(workspace: Workspace, document: Document) -> Iterator[Problem]:
+    path, text = str(document.path), document.text
+    try:
+        file, broken = parse_recovering(text, path)
+        if file.statement is not None:
+            raise statement_refusal(text, path)
+    except CompileError as error:
+        yield from _compile_problems(document, error)
+        return
+    for diagnostic in broken:
+        yield document.problem(diagnostic)
+    choice = workspace.choose_schema(document)
+    schema = workspace.schema(choice.schema)
+    if schema is None or schema.catalog is None:
+        yield _unchecked(document, choice, schema)
+        return
+    source = SourceText(text, path)
+    for syntax in file.queries:
+        query = CompiledQuery(syntax, schema.catalog, source, DEFAULT_LIMITS)
+        try:
+            _ = query.operation
+        except CompileError as error:
+            yield from _compile_problems(document, error)
+            continue
+        if query.is_mutation and not syntax.parameters:
+            yield Problem(syntax.name.at, "warning", HARD_CODED_MUTATION, HARD_CODED)
+        for finding, at in query_findings(query):
+            yield Problem(at, finding.severity, finding.code, finding.message)
+
+
+def _unchecked(document: Document, choice: Choice, schema: SchemaIndex | None) -> Problem:
+    """Why the queries of a file are not checked against a schema."""
+    at = first_line(document.text)
+    if schema is not None:
+        count = len(schema.diagnostics)
+        mistakes = "a mistake" if count == 1 else f"{count} mistakes"
+        message = f"the queries are not checked: {schema.path.name} has {mistakes}"
+        return Problem(at, "info", BROKEN_SCHEMA, message, "correct the schema first")
+    if choice.schema is not None:
+        message = f"the queries are not checked: {choice.origin} names '{choice.schema}', which can't be read"
+        return Problem(at, "error", UNREADABLE_SCHEMA, message, "correct the path, or create the file")
+    if choice.schemas:
+        names = ", ".join(path.name for path in choice.schemas)
+        message = f"the queries are not checked: several schemas fit ({names}, by {choice.origin})"
+        return Problem(at, "info", SEVERAL_SCHEMAS, message, HOW_TO_CHOOSE)
+    message = "the queries are not checked: no schema belongs to this file"
+    return Problem(at, "info", NO_SCHEMA, message, HOW_TO_CHOOSE)
+
+
+# ---- pipelines and policies -----------------------------------------------------------------------------
+
+
+def _pipeline(workspace: Workspace, document: Document) -> Iterator[Problem]:
+    try:
+        pipeline = read_pipeline(document.text, path=str(document.path), directory=str(document.path.parent))
+        schema = workspace.schema(workspace.choose_schema(document).schema)
+        if schema is not None and schema.catalog is not None:
+            check_against(pipeline, schema.catalog)
+    except CompileError as error:
+        yield from _compile_problems(document, error)
+
+
+def _policy(workspace: Workspace, document: Document) -> Iterator[Problem]:
+    try:
+        bundle = read_bundle(document.text, str(document.path))
+        owner = workspace.cluster_of(document)
+        if owner is not None and (scope := owner[1].scope(document)) is not None:
+            align(bundle, scope)
+    except CompileError as error:
+        yield from _compile_problems(document, error)
+        return
+    choice = workspace.choose_schema(document)
+    seen: set[Problem] = set()
+    # The folder of a policy without a cluster may hold schemas that it is not about.
+    for path in choice.schemas if owner is not None or choice.schema is not None else ():
+        catalog = _catalog(workspace, path)
+        if catalog is None:
+            continue
+        try:
+            resolve_restrictions(bundle, catalog)
+        except CompileError as error:
+            problems = [each for each in _compile_problems(document, error) if each not in seen]
+            seen.update(problems)
+            yield from problems
+
+
+def _catalog(workspace: Workspace, path: Path) -> Catalog | None:
+    schema = workspace.schema(path)
+    return None if schema is None else schema.catalog
+
+
+def _policy_tests(workspace: Workspace, document: Document) -> Iterator[Problem]:
+    try:
+        read_cases(document.text, str(document.path))
+    except CompileError as error:
+        yield from _compile_problems(document, error)
+
+
+# ---- clusters -------------------------------------------------------------------------------------------
+
+
+def _cluster(workspace: Workspace, document: Document) -> Iterator[Problem]:
+    """The mistakes of the text at their places, then those of the files it names, each at the key that names it. Files
+    are read as they are on the disk, as every command of a cluster does."""
+    try:
+        config_document(document.text).root()
+        root = parse_root(document.text)
+    except CompileError as error:
+        yield from _compile_problems(document, error)
+        return
+    except ClusterError as error:
+        yield from (_finding(document, None, finding) for finding in error.diagnostics)
+        return
+    file = survey_root(document.path.parent, root)
+    yield from (document.problem(finding.diagnostic) for finding in root.document.findings)
+    shapes = {shape_finding(finding) for finding in root.document.findings}
+    try:
+        findings = load_desired(file, read_check).findings
+    except OmniGraphError as error:
+        yield Problem(first_line(document.text), "error", CLUSTER_FILES, str(error))
+        return
+    yield from (_finding(document, root, finding) for finding in findings if finding not in shapes)
+
+
+def _finding(document: Document, root: Value | None, finding: ClusterFinding) -> Problem:
+    at = None if root is None else locate(root, finding.path)
+    return Problem(at or first_line(document.text), _SEVERITIES[finding.severity], finding.code, finding.message)
+
+
+_SEVERITIES: Final[Mapping[ClusterSeverity, Severity]] = {
+    ClusterSeverity.ERROR: "error",
+    ClusterSeverity.WARNING: "warning",
+}
+_INDEX: Final = re.compile(r"(.*)\[(\d+)\]")
+
+
+def locate(root: Value, path: str) -> TextSpan | None:
+    """The position of a dotted key of a configuration, or of the deepest part of it that is written: a single value
+    itself, of a mapping or a list its key."""
+    value, at = root, None
+    for step in path.split("."):
+        match = _INDEX.fullmatch(step)
+        name = step if match is None else match[1]
+        member = next((entry for entry in _entries(value) if entry[0].node.value == name), None)
+        if member is None:
+            return at
+        key, value = member
+        if match is not None and value.is_list and int(match[2]) < len(items := value.items()):
+            value = items[int(match[2])]
+            at = value.at
+        else:
+            at = key.at if value.is_mapping or value.is_list or value.is_empty else value.at
+    return at
+
+
+def _entries(value: Value) -> list[tuple[Value, Value]]:
+    """The keys of a mapping with their positions; `entries_quietly` has the names alone."""
+    members = value.node.value if value.is_mapping else ()
+    return [(Value(value.document, key, ""), Value(value.document, node, "")) for key, node in members]
+
+
+_DIAGNOSES: Final[Mapping[Kind, Callable[[Workspace, Document], Iterator[Problem]]]] = {
+    Kind.SCHEMA: _schema,
+    Kind.QUERIES: _queries,
+    Kind.PIPELINE: _pipeline,
+    Kind.POLICY: _policy,
+    Kind.POLICY_TESTS: _policy_tests,
+    Kind.CLUSTER: _cluster,
+}
