@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import yaml
+from msgspec.structs import replace
+
 from omnigraph.cluster.configuration import config_document, parse_root, shape_finding, survey_root
 from omnigraph.cluster.desired import load_desired
 from omnigraph.cluster.resources import ClusterError
 from omnigraph.cluster.resources import Diagnostic as ClusterFinding
 from omnigraph.cluster.resources import Severity as ClusterSeverity
-from omnigraph.editor.documents import Document, Kind, Problem, first_line
+from omnigraph.editor.documents import YAML_SUFFIXES, Document, Kind, Problem, first_line
 from omnigraph.editor.projects import Choice, Workspace
 from omnigraph.editor.schema_symbols import SchemaIndex
+from omnigraph.editor.yaml_files import entries, read_root, text_of
 from omnigraph.errors import CompileError, OmniGraphError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.lint import HARD_CODED
@@ -50,7 +54,25 @@ def diagnose(workspace: Workspace, document: Document) -> tuple[Problem, ...]:
 
 
 def _compile_problems(document: Document, error: CompileError) -> list[Problem]:
-    return [document.problem(diagnostic) for diagnostic in error.diagnostics]
+    problems = [document.problem(diagnostic) for diagnostic in error.diagnostics]
+    if document.path.suffix not in YAML_SUFFIXES or (root := read_root(document.text)) is None:
+        return problems
+    keys = dict(_keys_of_collections(root))
+    spans = ((problem, keys.get((problem.at.start, problem.at.end))) for problem in problems)
+    return [problem if at is None else replace(problem, at=at) for problem, at in spans]
+
+
+def _keys_of_collections(value: Value) -> Iterator[tuple[tuple[int, int], TextSpan]]:
+    """The positions of all mappings and lists below a value, each with that of its key: a finding about a whole block
+    is shown at the key."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        for key, member in entries(each):
+            if not isinstance(member.node, yaml.ScalarNode):
+                yield (member.at.start, member.at.end), key.at
+            waiting.append(member)
+        waiting += each.items() if each.is_list else []
 
 
 # ---- schemas and queries --------------------------------------------------------------------------------
@@ -134,7 +156,7 @@ def _policy(workspace: Workspace, document: Document) -> Iterator[Problem]:
         yield from _compile_problems(document, error)
         return
     choice = workspace.choose_schema(document)
-    seen: set[Problem] = set()
+    problems: dict[tuple[int, str], Problem] = {}
     # The folder of a policy without a cluster may hold schemas that it is not about.
     for path in choice.schemas if owner is not None or choice.schema is not None else ():
         catalog = _catalog(workspace, path)
@@ -143,9 +165,8 @@ def _policy(workspace: Workspace, document: Document) -> Iterator[Problem]:
         try:
             resolve_restrictions(bundle, catalog)
         except CompileError as error:
-            problems = [each for each in _compile_problems(document, error) if each not in seen]
-            seen.update(problems)
-            yield from problems
+            problems |= {(each.at.start, each.message): each for each in _compile_problems(document, error)}
+    yield from problems.values()
 
 
 def _catalog(workspace: Workspace, path: Path) -> Catalog | None:
@@ -205,7 +226,7 @@ def locate(root: Value, path: str) -> TextSpan | None:
     for step in path.split("."):
         match = _INDEX.fullmatch(step)
         name = step if match is None else match[1]
-        member = next((entry for entry in _entries(value) if entry[0].node.value == name), None)
+        member = next((entry for entry in entries(value) if text_of(entry[0]) == name), None)
         if member is None:
             return at
         key, value = member
@@ -215,12 +236,6 @@ def locate(root: Value, path: str) -> TextSpan | None:
         else:
             at = key.at if value.is_mapping or value.is_list or value.is_empty else value.at
     return at
-
-
-def _entries(value: Value) -> list[tuple[Value, Value]]:
-    """The keys of a mapping with their positions; `entries_quietly` has the names alone."""
-    members = value.node.value if value.is_mapping else ()
-    return [(Value(value.document, key, ""), Value(value.document, node, "")) for key, node in members]
 
 
 _DIAGNOSES: Final[Mapping[Kind, Callable[[Workspace, Document], Iterator[Problem]]]] = {

@@ -53,6 +53,8 @@ def kind_of(path: Path, text: str, language: str = "") -> Kind | None:
         return Kind.POLICY
     if stem.endswith(".tests"):
         return Kind.POLICY_TESTS
+    if stem == "pipeline" or stem.endswith(".pipeline"):
+        return Kind.PIPELINE
     keys = set(_TOP_KEY.findall(text))
     if "sources" in keys and keys & {"version", "nodes", "edges"}:
         return Kind.PIPELINE

@@ -110,8 +110,8 @@ def normal_path(path: Path) -> Path:
 
 class Workspace(Struct, frozen=True):
     """What the editor has open at one moment, and where it looks for more. `clusters` are the configuration directories
-    of the operator's configuration. `valid_schemas` has the last text of each schema that compiled, for completion while
-    one is edited; all moments share it."""
+    of the operator's configuration. `valid_schemas` has the last text of each schema that compiled, for completion
+    while one is edited; all moments share it."""
 
     folders: tuple[Path, ...] = ()
     open: Mapping[Path, Document] = field(default_factory=dict)
