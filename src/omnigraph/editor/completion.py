@@ -16,6 +16,7 @@ from omnigraph.editor.cursor import (
     Context,
     Place,
     Variables,
+    property_names,
     query_context,
     schema_context,
     visible_variables,
@@ -256,14 +257,15 @@ _DECLARATIONS: Final = {
 class _SchemaCompletion:
     """The items for one place of a schema."""
 
-    def __init__(self, context: Context, schema: SchemaIndex) -> None:
+    def __init__(self, context: Context, schema: SchemaIndex, written: Sequence[str]) -> None:
         self._context = context
         self._schema = schema
+        self._written = written
 
     def items(self) -> Iterable[Item]:
         return self._ITEMS[self._context.place](self)
 
-    def _declared(self, kind: SymbolKind, item: ItemKind) -> Iterator[Item]:
+    def _declared_types_of(self, kind: SymbolKind, item: ItemKind) -> Iterator[Item]:
         for key in self._schema.types:
             if key.startswith(f"{kind}:"):
                 yield Item(key.partition(":")[2], item, kind.value, rank=0)
@@ -291,7 +293,7 @@ class _SchemaCompletion:
     def _columns(self) -> Iterable[Item]:
         (about, subject) = (self._context.types[0], self._context.subject)
         kind = "edge" if about == "edge" else "node"
-        for name in self._schema.property_names(f"{kind}:{subject}"):
+        for name in dict.fromkeys((*self._written, *self._schema.property_names(f"{kind}:{subject}"))):
             yield Item(name, ItemKind.PROPERTY, self._type_of(f"{kind}:{subject}", name), rank=0)
         if about == "edge":
             yield from (Item(f"@{end}", ItemKind.PROPERTY, "an end of the edge", rank=0) for end in ("src", "dst"))
@@ -304,8 +306,8 @@ class _SchemaCompletion:
         Place.NOTHING: lambda self: (),
         Place.DECLARATION: lambda self: _words(_DECLARATIONS),
         Place.HEAD: _head,
-        Place.INTERFACE: lambda self: self._declared(SymbolKind.INTERFACE, ItemKind.INTERFACE),
-        Place.NODE_TYPE: lambda self: self._declared(SymbolKind.NODE, ItemKind.TYPE),
+        Place.INTERFACE: lambda self: self._declared_types_of(SymbolKind.INTERFACE, ItemKind.INTERFACE),
+        Place.NODE_TYPE: lambda self: self._declared_types_of(SymbolKind.NODE, ItemKind.TYPE),
         Place.TYPE_ANNOTATION: lambda self: self._annotations(words.Target.EDGE),
         Place.PROPERTY_ANNOTATION: lambda self: self._annotations(words.Target.PROPERTY),
         Place.BODY_RULE: _body,
@@ -320,9 +322,6 @@ def complete_schema(workspace: Workspace, document: Document, offset: int) -> Co
     schema = workspace.schema(document.path)
     if schema is None:
         return _NONE
-    if context.place is Place.COLUMN:
-        # The declaration at the cursor is broken while it is written; its properties are those that it had.
-        names = {f"{kind}:{context.subject}" for kind in (SymbolKind.NODE, SymbolKind.EDGE)}
-        valid = workspace.valid_schema(document.path)
-        schema = valid if valid is not None and not names & schema.types.keys() else schema
-    return Completion(context.start, _unique(_SchemaCompletion(context, schema).items()))
+    # The declaration at the cursor rarely parses while it is written.
+    written = property_names(document.text, offset) if context.place is Place.COLUMN else []
+    return Completion(context.start, _unique(_SchemaCompletion(context, schema, written).items()))

@@ -185,6 +185,8 @@ def _query_place(tokens: list[Lexeme], frames: list[_Frame], start: int, prefix:
         return Context(Place.VARIABLE, start)
     if frame.holds == "parameters":
         return Context(Place.SCALAR if last in (":", "[") else Place.NOTHING, start)
+    if not frames and last == "}":
+        return Context(Place.DECLARATION, start)
     if not frames and (last == ")" or prefix.startswith("@")):
         return Context(Place.META, start)
     if last == "query" or (not frames and kind == WORD):
@@ -201,7 +203,7 @@ def _query_place(tokens: list[Lexeme], frames: list[_Frame], start: int, prefix:
         return context
     if frame.holds in ("pins", "assignments") and last in ("{", ","):
         return Context(Place.PROPERTY, start, frame.subject, frame.types)
-    compared = _compared(tokens)
+    compared = _comparison(tokens)
     if frame.holds == "clauses":
         return Context(Place.CLAUSE, start, compared=compared)
     place = Place.SORT_KEY if frame.holds == "order" else Place.EXPRESSION
@@ -218,7 +220,9 @@ def _body_place(tokens: Sequence[Lexeme], start: int) -> Context:
     for i in range(len(tokens) - 1, -1, -1):
         token = tokens[i]
         if token == "where":
-            return Context(Place.EXPRESSION, start, types=tuple(_target_before(tokens, i)), compared=_compared(tokens))
+            return Context(
+                Place.EXPRESSION, start, types=tuple(_target_before(tokens, i)), compared=_comparison(tokens)
+            )
         if token == "unwind" and "as" not in tokens[i:]:
             return Context(Place.EXPRESSION, start)
         if token in ("}", "{"):
@@ -258,7 +262,7 @@ def _clause_place(tokens: Sequence[Lexeme], start: int) -> Context | None:
 _JOINING: Final = frozenset({"+", "-", "*", "/", "%", "and", "or", "in", "contains", "starts_with"})
 
 
-def _compared(tokens: Sequence[Lexeme]) -> tuple[str, str] | None:
+def _comparison(tokens: Sequence[Lexeme]) -> tuple[str, str] | None:
     """The property before a comparison: `$x.p =`."""
     is_access = _kind(tokens, -4) == VARIABLE and _at(tokens, -3) == "." and _kind(tokens, -2) == WORD
     if is_access and _at(tokens, -1) in ("=", "!="):
@@ -426,7 +430,7 @@ _RULES: Final = frozenset({"@key", "@unique", "@index", "@range", "@check"})
 
 def schema_context(text: str, offset: int) -> Context:
     """`subject` is the type that the cursor is in."""
-    word = re.search(r"@?\w*$", text[:offset], re.ASCII)
+    word = re.search(r"@?\w*\Z", text[:offset], re.ASCII)
     start = offset if word is None else word.start()
     if is_in_text_or_comment(text, start):
         return _quoted_context(text, start)
@@ -472,6 +476,16 @@ def _schema_body(tokens: list[str], start: int, kind: str, subject: str, is_new_
         return Context(Place.SCALAR, start)
     is_member = is_new_line or last == "{"
     return Context(Place.BODY_RULE if is_member else Place.PROPERTY_ANNOTATION, start, kind)
+
+
+def property_names(text: str, offset: int) -> list[str]:
+    """The properties of the declaration at the cursor, whether it parses or not."""
+    structure = structure_of(text)
+    heads = list(_SCHEMA_HEAD.finditer(structure))
+    begin = max((head.end() for head in heads if head.end() <= offset), default=len(structure))
+    end = min((head.start() for head in heads if head.start() >= offset), default=len(structure))
+    opened = structure.find("{", begin, end)
+    return re.findall(r"(?<![@\w])([a-z_]\w*)\s*:", structure[opened:end], re.ASCII) if opened >= 0 else []
 
 
 _QUOTED: Final = re.compile(r'@(embed|metric)\s*\(\s*"\w*$')

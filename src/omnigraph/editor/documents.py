@@ -157,7 +157,10 @@ class Document(Struct, frozen=True, dict=True):
         else:
             start = self.character(span.start)
             end = max(start, self.character(span.end))
-            # A finding about the end of the text points at one byte behind it.
+            if start >= len(self.text):
+                # A finding about the end of the text is shown at the last character that can be seen.
+                end = len(self.text.rstrip())
+                start = max(0, end - 1)
             at = TextSpan(start, min(max(end, start + 1), len(self.text)))
         return Problem(at, severity, diagnostic.code, diagnostic.message, diagnostic.suggestion)
 

@@ -159,6 +159,8 @@ def rename(workspace: Workspace, document: Document, offset: int, name: str) -> 
         )
     if len(occurrence.symbols) > 1:
         _refuse_several(occurrence.symbols)
+    if not symbol.is_of_schema:
+        _refuse_taken(occurrences_in(workspace, document), document.text, symbol, name)
     edits: dict[Document, list[Edit]] = {}
     for user in _users(workspace, document, occurrence):
         if changes := list(_renames(workspace, user, symbol, name)):
@@ -173,6 +175,16 @@ def _refuse_several(symbols: Iterable[Symbol]) -> NoReturn:
         f"the name is that of several properties ({owners}); rename each in the schema, after queries that read them "
         "through one variable were rewritten"
     )
+
+
+def _refuse_taken(occurrences: Iterable[Occurrence], text: str, symbol: Symbol, name: str) -> None:
+    """Refuse the name of another variable of the query: the two would be one. A column may be called so."""
+    query = symbol.owner.partition(":")[0]
+    for occurrence in occurrences:
+        other = occurrence.symbols[0]
+        is_variable = text[occurrence.at.start - 1 : occurrence.at.start] == "$"
+        if is_variable and other.name == name and other != symbol and other.owner.partition(":")[0] == query:
+            raise RenameError(f"'${name}' is already a variable of this query")
 
 
 def _renames(workspace: Workspace, user: Document, symbol: Symbol, name: str) -> Iterator[Edit]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol, TypeVar
@@ -21,9 +24,8 @@ from pygls.uris import from_fs_path, to_fs_path
 
 from omnigraph import __version__
 from omnigraph.editor.completion import Completion, Item, ItemKind, complete_queries, complete_schema
-from omnigraph.editor.diagnostics import diagnose
+from omnigraph.editor.diagnostics import Fix, diagnose, fixes, format_document
 from omnigraph.editor.documents import Document, Edit, Encoding, Kind, Location, Position, Problem
-from omnigraph.editor.fixes import Fix, fixes, format_document
 from omnigraph.editor.hover import hover
 from omnigraph.editor.navigation import Outline, RenameError, definition, outline, references, renamable, rename
 from omnigraph.editor.projects import Workspace, normal_path
@@ -307,7 +309,7 @@ def _initialize(ls: EditorServer, params: types.InitializeParams) -> None:
 
 
 @server.feature(types.INITIALIZED)
-async def _initialized(ls: EditorServer, params: types.InitializedParams) -> None:
+async def _begin_session(ls: EditorServer, params: types.InitializedParams) -> None:
     capabilities = ls.client_capabilities.workspace
     watching = capabilities.did_change_watched_files if capabilities is not None else None
     if watching is not None and watching.dynamic_registration:
@@ -462,4 +464,6 @@ def serve(clusters: Iterable[Path]) -> None:
     """Serve one editor until it ends the session. `clusters` are the configuration directories of the operator."""
     logging.getLogger("pygls").setLevel(logging.ERROR)  # stderr is for what a person should read
     server.clusters = tuple(map(normal_path, clusters))
-    server.start_io()
+    # pygls closes the stream that it writes to. What anything else prints must not get into the protocol.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stream, redirect_stdout(sys.stderr):
+        server.start_io(stdout=stream)

@@ -286,7 +286,7 @@ class YamlPlace(Struct, frozen=True):
 
 
 _MARK: Final = "zzcursorzz"
-_WORD: Final = re.compile(r"[\w./*@-]*$")
+_WORD: Final = re.compile(r"[\w./*@-]*\Z")
 
 
 def yaml_place(text: str, offset: int) -> YamlPlace | None:
@@ -561,23 +561,23 @@ def yaml_links(workspace: Workspace, document: Document) -> Iterator[Link]:
     if document.kind is Kind.CLUSTER:
         yield from _cluster_links(workspace, document, root)
     elif document.kind is Kind.PIPELINE:
-        sources = _declared(root, "sources")
+        sources = _key_positions(root, "sources")
         for kind in ("nodes", "edges"):
             for _, mapping in entries(root.find(kind)):
-                yield from _named(document, mapping.find("from"), sources)
+                yield from _link_to(document, mapping.find("from"), sources)
         for _, source in entries(root.find("sources")):
             yield from _file(document, source.find("path"))
     elif document.kind is Kind.POLICY:
-        groups = _declared(root, "groups")
+        groups = _key_positions(root, "groups")
         for rule in _items(root.find("rules")):
-            yield from _named(document, rule.find("allow", "actors", "group"), groups)
+            yield from _link_to(document, rule.find("allow", "actors", "group"), groups)
 
 
-def _declared(root: Value, *path: str) -> dict[str, TextSpan]:
+def _key_positions(root: Value, *path: str) -> dict[str, TextSpan]:
     return {text_of(key): written_at(key) for key, _ in entries(root.find(*path))}
 
 
-def _named(document: Document, value: Value | None, declared: Mapping[str, TextSpan]) -> Iterator[Link]:
+def _link_to(document: Document, value: Value | None, declared: Mapping[str, TextSpan]) -> Iterator[Link]:
     name = "" if value is None else text_of(value).rpartition(".")[2]
     if value is not None and name in declared:
         yield Link(written_at(value), Location(document.path, declared[name]))
@@ -591,11 +591,11 @@ def _file(document: Document, value: Value | None) -> Iterator[Link]:
 
 
 def _cluster_links(workspace: Workspace, document: Document, root: Value) -> Iterator[Link]:
-    providers = _declared(root, "providers", "embedding")
-    graphs = _declared(root, "graphs")
+    providers = _key_positions(root, "providers", "embedding")
+    graphs = _key_positions(root, "graphs")
     for _, graph in entries(root.find("graphs")):
         yield from _file(document, graph.find("schema"))
-        yield from _named(document, graph.find("embedding_provider"), providers)
+        yield from _link_to(document, graph.find("embedding_provider"), providers)
         queries = graph.find("queries")
         for each in (queries, *_items(queries)):
             yield from _file(document, each)
@@ -606,10 +606,10 @@ def _cluster_links(workspace: Workspace, document: Document, root: Value) -> Ite
         for key in ("file", "tests"):
             yield from _file(document, policy.find(key))
         for scope in _items(policy.find("applies_to")):
-            yield from _named(document, scope, graphs)
+            yield from _link_to(document, scope, graphs)
     for _, pipeline in entries(root.find("pipelines")):
         yield from _file(document, pipeline.find("file"))
-        yield from _named(document, pipeline.find("graph"), graphs)
+        yield from _link_to(document, pipeline.find("graph"), graphs)
 
 
 def _stored_query(workspace: Workspace, name: Value, files: list[Link]) -> Iterator[Link]:
