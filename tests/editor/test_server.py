@@ -288,3 +288,15 @@ def test_without_its_extra_the_command_says_how_to_get_it(tmp_path: Path) -> Non
     done = subprocess.run(COMMAND, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 1
     assert done.stderr == "Error: the language server needs pygls; pip install 'omnigraph[editor]'\n"
+
+
+def test_only_the_server_knows_pygls() -> None:
+    script = """if True:
+        import sys
+        import omnigraph.cli.commands.source_files, omnigraph.cli.main
+        print("omnigraph.editor" in sys.modules)
+        import omnigraph.editor.completion, omnigraph.editor.hover, omnigraph.editor.navigation
+        print("pygls" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

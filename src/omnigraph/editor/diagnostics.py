@@ -1,8 +1,8 @@
 """Everything that is wrong with a document, as the compilers, lint and the validators of the project say it, and fixes.
 
 `diagnose` is a function of a workspace at one moment: it reads files that the editor does not have open, and nothing
-else. A broken document of any kind gives findings and never an exception. `fixes` are edits that remedy findings: what a
-compiler suggests, a missing parameter, and the canonical layout.
+else. A broken document of any kind gives findings and never an exception. `fixes` are edits that remedy findings: what
+a compiler suggests, a missing parameter, and the canonical layout.
 """
 
 from __future__ import annotations
