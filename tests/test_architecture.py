@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server": {"cluster", "engine", "policy", "api", "language", "mcp", "graph", "local", "sources"},
     "client": {"api"},
     "mcp": {"language", "api"},
+    "editor": {"cluster", "policy", "pipeline", "language", "api"},
 }
 """Who may import whom, whether at the top, in a function or for its types only. The CLI may import everybody, and
 everybody `omnigraph.errors`."""

@@ -24,6 +24,7 @@ from tests.support.warm_command import installed
 ONLY_PARSED = {
     "serve": "runs until it is stopped; tests/server",
     "mcp": "waits for an agent; tests/mcp_server",
+    "lsp": "waits for an editor; tests/editor",
     "pipeline run": "needs Spark; tests/pipeline",
     "pipeline explain": "needs Spark; tests/pipeline",
     "cluster approve": "needs something to approve; tests/cluster",

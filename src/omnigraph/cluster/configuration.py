@@ -171,25 +171,39 @@ _CODES: Final = dict.fromkeys(Flaw, _INVALID) | {Flaw.REPEATED_KEY: "duplicate_y
 def survey_config(source: str) -> ConfigFile:
     """The configuration of a directory, as far as it can be understood. Raises `ClusterError` when it is not YAML."""
     directory = config_directory(source)
-    root = read_root(directory / CONFIG_FILE)
+    return survey_root(directory, read_root(directory / CONFIG_FILE))
+
+
+def survey_root(directory: Path, root: Value) -> ConfigFile:
+    """The configuration in a mapping. The findings about its shape are also in its document, with positions."""
     config = _config(root)
-    shape = [_diagnostic(finding) for finding in root.document.findings]
+    shape = [shape_finding(finding) for finding in root.document.findings]
     return ConfigFile(directory, config, (*_refused_keys(root), *shape, *_header(config, shape)))
 
 
 def read_root(file: Path) -> Value:
     """The mapping of a `cluster.yaml`. Raises `ClusterError` when it is not YAML, or not a mapping."""
-    document = YamlDocument(read_text(file), codes=_CODES, name=CONFIG_FILE, shows_values=False, empty_is_absent=True)
+    return parse_root(read_text(file))
+
+
+def config_document(text: str) -> YamlDocument:
+    return YamlDocument(text, codes=_CODES, name=CONFIG_FILE, shows_values=False, empty_is_absent=True)
+
+
+def parse_root(text: str) -> Value:
+    """As `read_root`, of a text."""
+    document = config_document(text)
     try:
         root = document.root()
     except CompileError as problem:
-        raise ClusterError([_diagnostic(Finding(_INVALID, "", flaw)) for flaw in problem.diagnostics]) from None
+        raise ClusterError([shape_finding(Finding(_INVALID, "", flaw)) for flaw in problem.diagnostics]) from None
     if not root.is_mapping or any(not isinstance(key.value, str) for key, _ in root.node.value):
         raise ClusterError.of(_INVALID, CONFIG_FILE, f"{CONFIG_FILE} must hold keys and values")
     return root
 
 
-def _diagnostic(finding: Finding) -> Diagnostic:
+def shape_finding(finding: Finding) -> Diagnostic:
+    """A finding about the shape of the text, as reports have it."""
     findings = finding.diagnostic
     line = f"line {findings.span.line}: " if findings.span is not None else ""
     if finding.code == _CODES[Flaw.REPEATED_KEY]:

@@ -127,7 +127,10 @@ def lint_queries(
         return LintReport.of(schema_source, query_path, (), (finding,))
     results = tuple(_result(query) for query in queries)
     valid = [query for query, result in zip(queries, results, strict=True) if result.error is None]
-    findings = (*(never_updated(valid) if pedantic else ()), *(f for query in valid for f in query_findings(query)))
+    findings = (
+        *(never_updated(valid) if pedantic else ()),
+        *(each.finding for query in valid for each in query_findings(query)),
+    )
     return LintReport.of(schema_source, query_path, results, findings)
 
 

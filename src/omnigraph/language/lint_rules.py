@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
 from omnigraph.language.catalog import TableType
 from omnigraph.language.query import ir, resolved
 from omnigraph.language.query.compile import CompiledQuery, TouchedType, types_read, types_written, writes_of
+from omnigraph.language.source import TextSpan
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 
@@ -39,6 +40,13 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     query_names: tuple[str, ...] = ()
 
 
+class LocatedFinding(NamedTuple):
+    """A finding about one query, with its position. Reports have the finding alone, editors show both."""
+
+    finding: Finding
+    at: TextSpan
+
+
 def never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:
     """For each type that is updated at all, by name: the nullable properties that no update ever sets."""
     updates: dict[str, list[tuple[str, ir.Update | ir.UpdateVariable]]] = {}
@@ -59,7 +67,7 @@ def never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:
                 yield Finding("warning", NEVER_UPDATED, message, type_.name, prop.name, updaters)
 
 
-def query_findings(query: CompiledQuery) -> Iterator[Finding]:
+def query_findings(query: CompiledQuery) -> Iterator[LocatedFinding]:
     """The findings about one query."""
     body = query.resolved.body
     feeds = _feeds(body) if isinstance(body, resolved.Writes) else ()
@@ -92,25 +100,24 @@ def _stages(chain: resolved.Chain) -> Iterator[resolved.Stage]:
 # ---- objects --------------------------------------------------------------------------------------------
 
 
-def _returned_objects(query: CompiledQuery, read: resolved.Read) -> Iterator[Finding]:
-    names = dict.fromkeys(
-        f"${projection.value.variable}"
-        for chain in read.chains
-        if chain.stages
-        for projection in chain.stages[-1].projections
-        if isinstance(projection.value, ir.EntityValue)
-    )
+def _returned_objects(query: CompiledQuery, read: resolved.Read) -> Iterator[LocatedFinding]:
+    names: dict[str, TextSpan] = {}
+    for chain in read.chains:
+        for projection in chain.stages[-1].projections if chain.stages else ():
+            if isinstance(projection.value, ir.EntityValue):
+                names.setdefault(f"${projection.value.variable}", projection.at)
     if names:
         listed = ", ".join(names)
         ids = ", ".join(f"{name}.@id" for name in names)
         message = f"query '{query.name}' returns {listed} as an object with all properties; for the id return {ids}"
-        yield Finding("info", RETURNS_OBJECT, message, query_names=(query.name,))
+        finding = Finding("info", RETURNS_OBJECT, message, query_names=(query.name,))
+        yield LocatedFinding(finding, next(iter(names.values())))
 
 
 # ---- optional blocks ------------------------------------------------------------------------------------
 
 
-def _required_optionals(query: str, clauses: Sequence[resolved.Clause]) -> Iterator[Finding]:
+def _required_optionals(query: str, clauses: Sequence[resolved.Clause]) -> Iterator[LocatedFinding]:
     introduced: set[str] = set()
     for clause in clauses:
         if isinstance(clause, resolved.OptionalBlock):
@@ -121,17 +128,21 @@ def _required_optionals(query: str, clauses: Sequence[resolved.Clause]) -> Itera
     if not introduced:
         return
     for clause in clauses:
+        if isinstance(clause, resolved.OptionalBlock | resolved.Negation):
+            continue
         for name in sorted(introduced):
             if _needs(clause, name):
                 message = (
                     f"query '{query}': a clause outside of `optional` drops the rows in which ${name} is null, so the "
                     "block is not optional; move the clause into the block, or write its clauses without `optional`"
                 )
-                yield Finding("warning", NOT_OPTIONAL, message, query_names=(query,))
+                yield LocatedFinding(Finding("warning", NOT_OPTIONAL, message, query_names=(query,)), clause.at)
                 return
 
 
-def _needs(clause: resolved.Clause, variable: str) -> bool:
+def _needs(
+    clause: resolved.Binding | resolved.Traversal | resolved.WalkTraversal | resolved.Filter, variable: str
+) -> bool:
     """Whether a required clause is never true where the variable is null."""
     match clause:
         case resolved.Binding():
@@ -142,7 +153,6 @@ def _needs(clause: resolved.Clause, variable: str) -> bool:
             return variable in (walk.source, walk.destination)
         case resolved.Filter():
             return _fails_on_null(clause.predicate, variable)
-    return False
 
 
 _KEEP_NULLS_OUT: Final = frozenset({"coalesce", "nullif"})
@@ -186,7 +196,7 @@ def _is_null_with(value: ir.Value, variable: str) -> bool:
 # ---- stages and feeds -----------------------------------------------------------------------------------
 
 
-def _unordered_offsets(query: str, stages: Iterable[resolved.Stage]) -> Iterator[Finding]:
+def _unordered_offsets(query: str, stages: Iterable[resolved.Stage]) -> Iterator[LocatedFinding]:
     is_ordered = False
     for stage in stages:
         is_ordered |= bool(stage.sort) or stage.ranking is not None
@@ -194,11 +204,11 @@ def _unordered_offsets(query: str, stages: Iterable[resolved.Stage]) -> Iterator
             message = (
                 f"query '{query}' skips rows by `offset` without `order`, so which ones is not defined; add `order`"
             )
-            yield Finding("warning", UNORDERED_OFFSET, message, query_names=(query,))
+            yield LocatedFinding(Finding("warning", UNORDERED_OFFSET, message, query_names=(query,)), stage.offset_at)
             return
 
 
-def _reads_of_old_rows(query: CompiledQuery, body: resolved.Writes) -> Iterator[Finding]:
+def _reads_of_old_rows(query: CompiledQuery, body: resolved.Writes) -> Iterator[LocatedFinding]:
     written: set[TouchedType] = set()
     for statement in body.statements:
         if isinstance(statement, resolved.ForEachRow):
@@ -207,13 +217,15 @@ def _reads_of_old_rows(query: CompiledQuery, body: resolved.Writes) -> Iterator[
                     f"query '{query.name}' reads {touched.type_name} after a statement that writes it, and sees the "
                     "rows from before the query; split it into two queries if it has to see the new ones"
                 )
-                yield Finding("warning", READS_OLD_ROWS, message, touched.type_name, query_names=(query.name,))
+                finding = Finding("warning", READS_OLD_ROWS, message, touched.type_name, query_names=(query.name,))
+                yield LocatedFinding(finding, statement.at)
         for write in writes_of(statement):
             written |= types_written(write)
 
 
-def _nulls_for_defaults(query: CompiledQuery, body: resolved.Writes) -> Iterator[Finding]:
-    for plan in (write.plan for statement in body.statements for write in writes_of(statement)):
+def _nulls_for_defaults(query: CompiledQuery, body: resolved.Writes) -> Iterator[LocatedFinding]:
+    plans = ((statement, write.plan) for statement in body.statements for write in writes_of(statement))
+    for statement, plan in plans:
         for assign in plan.assignments if isinstance(plan, ir.InsertNode | ir.InsertEdge) else ():
             prop, value = assign.property, assign.value
             if prop.default is not None and isinstance(value, ir.ParameterValue) and value.type.nullable:
@@ -223,4 +235,5 @@ def _nulls_for_defaults(query: CompiledQuery, body: resolved.Writes) -> Iterator
                     f"query '{query.name}' gives {named} the parameter ${value.name}, and where it is null {outcome}; "
                     f"the default {prop.default_text} is for an insert without the property"
                 )
-                yield Finding("info", NULL_FOR_DEFAULT, message, plan.type.name, prop.name, (query.name,))
+                finding = Finding("info", NULL_FOR_DEFAULT, message, plan.type.name, prop.name, (query.name,))
+                yield LocatedFinding(finding, statement.at)

@@ -6,7 +6,7 @@ against a catalog. Both report every mistake with its line. A model that was bui
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -294,6 +294,13 @@ def _spark(located: Value) -> SparkSettings:
     conf = {key.value: _option(value) for key, value in members["conf"].entries()} if "conf" in members else {}
     packages = [item.text().value for item in members["packages"].items()] if "packages" in members else []
     return SparkSettings(_text(members, "master"), _text(members, "remote"), conf, tuple(filter(None, packages)))
+
+
+def read_check(text: str, path: str) -> Callable[[Catalog], None]:
+    """Read a pipeline file, and return the function that checks it against a schema. Clusters, which may not import
+    pipelines, are given this function."""
+    pipeline = read_pipeline(text, path=path)
+    return lambda catalog: check_against(pipeline, catalog)
 
 
 def check_against(pipeline: Pipeline, catalog: Catalog) -> None:

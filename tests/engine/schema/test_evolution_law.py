@@ -172,7 +172,10 @@ def changes_of(schema: Schema, fresh: Iterator[str]) -> st.SearchStrategy[tuple[
         elif prop.list:
             options.append(edit(name, replace(prop, nullable=False)))
         else:
-            options.append(edit(name, replace(prop, nullable=False)))
+            if prop.default is None:
+                options.append(edit(name, replace(prop, nullable=False)))
+            else:  # which is what nulls become
+                options.append(st.just(_fill(schema, name, prop, prop.default)))
             filled = values_of(replace(prop, nullable=False))
             options.append(filled.map(lambda value, n=name, p=prop: _fill(schema, n, p, value)))
         if prop.kind in WIDER and prop.default is None:

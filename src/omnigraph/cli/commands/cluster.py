@@ -112,14 +112,10 @@ def history(invocation: Invocation, config: str, limit: int) -> None:
 
 
 def read_pipeline_text(text: str, path: str) -> Callable[[Catalog], None]:
-    """Read a pipeline file, and return the function that checks it against a schema. Starts no Spark.
+    """As `read_check` of pipelines, which is imported when a cluster has one. Starts no Spark."""
+    from omnigraph.pipeline.file import read_check
 
-    The cluster package may not import pipelines, so that its commands are given this function.
-    """
-    from omnigraph.pipeline.file import check_against, read_pipeline
-
-    pipeline = read_pipeline(text, path=path)
-    return lambda catalog: check_against(pipeline, catalog)
+    return read_check(text, path)
 
 
 def _print(invocation: Invocation, report: Any, lines: Iterable[str]) -> None:

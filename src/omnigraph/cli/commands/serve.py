@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 DEFAULT_BIND = "127.0.0.1:8080"
 _EXTRAS: Final = {
     **dict.fromkeys(("mcp", "mcp_types", "anyio", "pydantic"), "mcp"),
+    **dict.fromkeys(("pygls", "lsprotocol", "cattrs"), "editor"),
     **dict.fromkeys(("starlette", "uvicorn", "h11", "prometheus_client", "cedarpy"), "server"),
 }
 

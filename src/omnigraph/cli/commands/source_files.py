@@ -1,5 +1,5 @@
-"""The commands on source files: `fmt` writes `.pg` and `.gq` files in their canonical layout, and `lint` checks the
-queries of a file against a schema, or a schema alone.
+"""The commands on source files: `fmt` writes `.pg` and `.gq` files in their canonical layout, `lint` checks the queries
+of a file against a schema, or a schema alone, and `lsp` does both and more for an editor.
 """
 
 from __future__ import annotations
@@ -154,3 +154,13 @@ def lint(invocation: Invocation, query: Path | None, schema: Path | None, branch
         diagnostics = diagnostics_of(catalog, text, path)
     invocation.print(report, report.lines(diagnostics))
     raise Exit(report.exit_code)
+
+
+def lsp(invocation: Invocation) -> None:
+    from omnigraph.cli.commands.serve import name_missing_extra
+
+    named = (*invocation.config.clusters.values(), *(p.cluster for p in invocation.config.profiles.values()))
+    directories = (Path(each).expanduser() for each in named if each is not None and "://" not in each)
+    with name_missing_extra("the language server"):
+        from omnigraph.editor.server import serve
+    serve(directory for directory in directories if directory.is_dir())

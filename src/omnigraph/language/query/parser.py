@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import islice
 from typing import Any, Final, cast
 
 from lark import Lark, UnexpectedToken
@@ -56,14 +55,33 @@ GRAMMAR_OPTIONS: Final[dict[str, Any]] = {"start": [_FILE, _ROW_FILTER], "lexer"
 def parse_queries(text: str, path: str | None = None, limits: QueryLimits = DEFAULT_LIMITS) -> QueryFile:
     """The queries of one file, or its only statement. Raises `CompileError` with one finding per broken query, in
     source order."""
+    file, problems = parse_recovering(text, path, limits)
+    if problems:
+        raise CompileError(problems)
+    return file
+
+
+def parse_recovering(
+    text: str, path: str | None = None, limits: QueryLimits = DEFAULT_LIMITS
+) -> tuple[QueryFile, tuple[Diagnostic, ...]]:
+    """The readable queries of a file, or its only statement, and a finding for each broken query. Raises `CompileError`
+    for a text that is not read at all."""
     source = _source(text, path, limits)
     whole = _parse(*scan(text), source, _FILE)
-    if isinstance(whole, Diagnostic):
-        # Tokens know what they were taken for, so the text is scanned anew.
-        outcomes = (_parse(*piece, source, _FILE) for piece in _pieces(text))
-        problems = (outcome for outcome in outcomes if isinstance(outcome, Diagnostic))
-        raise CompileError(list(islice(problems, MOST_DIAGNOSTICS)) or [whole])
-    return cast(QueryFile, whole)
+    if not isinstance(whole, Diagnostic):
+        return cast(QueryFile, whole), ()
+    problems: list[Diagnostic] = []
+    queries: list[Query] = []
+    # Tokens know what they were taken for, so the text is scanned anew.
+    for piece in _pieces(text):
+        outcome = _parse(*piece, source, _FILE)
+        if isinstance(outcome, Diagnostic):
+            problems.append(outcome)
+            if len(problems) == MOST_DIAGNOSTICS:
+                break
+        else:
+            queries += cast(QueryFile, outcome).queries
+    return QueryFile(tuple(queries)), tuple(problems) or (whole,)
 
 
 def declared_queries(text: str, path: str | None = None) -> tuple[Query, ...]:

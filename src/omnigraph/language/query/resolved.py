@@ -14,7 +14,7 @@ from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import PathMode
 from omnigraph.language.query.value_types import PathType, ValueType
-from omnigraph.language.source import TextSpan
+from omnigraph.language.source import NOWHERE, TextSpan
 
 # ---- clauses --------------------------------------------------------------------------------------------
 
@@ -26,6 +26,7 @@ class Binding(Struct, frozen=True):
     variable: str
     types: tuple[NodeType, ...]
     pins: tuple[ir.Value, ...]
+    at: TextSpan = NOWHERE
 
 
 class Traversal(Struct, frozen=True):
@@ -43,6 +44,7 @@ class Traversal(Struct, frozen=True):
     min_hops: int
     max_hops: int
     edge_variable: str | None
+    at: TextSpan = NOWHERE
 
 
 class WalkTraversal(Struct, frozen=True):
@@ -53,10 +55,12 @@ class WalkTraversal(Struct, frozen=True):
     path: str | None = None
     mode: PathMode | None = None
     path_type: PathType | None = None
+    at: TextSpan = NOWHERE
 
 
 class Filter(Struct, frozen=True):
     predicate: ir.Value
+    at: TextSpan = NOWHERE
 
 
 class Negation(Struct, frozen=True):
@@ -139,6 +143,7 @@ class Stage(Struct, frozen=True):
     ranking: ir.Ranking | None
     limit: ir.Count | None
     offset: ir.Count
+    offset_at: TextSpan = NOWHERE
 
 
 class Chain(Struct, frozen=True):

@@ -275,7 +275,7 @@ def _inline_columns(owner: AnyType, rule: InlineRule) -> list[tuple[str, ...]]:
 
 
 _NEW_KEY = "; declare a new type with the key, and load what `export` gives of the old one into it"
-_NEW_EDGE = "; declare a new edge type, fill it with `insert ... each`, then drop this one"
+_NEW_EDGE = "; declare a new edge type, fill it from a `match` over this one, then drop this one"
 
 
 def _plan_rules(new: AnyType, before: _Rules, after: _Rules) -> Iterator[SchemaStep]:

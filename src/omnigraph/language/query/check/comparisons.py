@@ -52,7 +52,7 @@ _TRUE: Final = ir.Constant(True, BOOL)
 
 def check_filter(scope: Scope, clause: ast.Filter) -> resolved.Filter | None:
     condition = check_condition(scope, clause.condition, FILTER)
-    return None if condition is None else resolved.Filter(condition)
+    return None if condition is None else resolved.Filter(condition, clause.at)
 
 
 def check_condition(scope: Scope, expression: ast.Expression, place: Place) -> ir.Value | None:

@@ -118,7 +118,7 @@ def _binding(scope: Scope, binding: ast.Binding) -> resolved.Binding | None:
     slot = scope.slot(binding.variable)
     members = _in_both(node_members(bound), types)
     pins = (_pin(scope, slot, bound, members, pin) for pin in binding.pins)
-    return resolved.Binding(slot, types, tuple(pin for pin in pins if pin is not None))
+    return resolved.Binding(slot, types, tuple(pin for pin in pins if pin is not None), binding.at)
 
 
 def _bind_node(scope: Scope, variable: ast.Variable, types: tuple[NodeType, ...]) -> EntityType | None:

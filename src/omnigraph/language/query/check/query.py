@@ -166,11 +166,14 @@ def _nodes(tree: SyntaxNode) -> Iterator[SyntaxNode]:
             waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
 
 
-def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: QueryLimits) -> resolved.Query:
-    """The resolved query. Raises `CompileError` with every type error found, or for a query beyond the limits."""
+def check_query(
+    query: ast.Query, catalog: Catalog, source: SourceText, limits: QueryLimits, checks: Checks = CHECKS
+) -> resolved.Query:
+    """The resolved query. Raises `CompileError` with every type error found, or for a query beyond the limits. An
+    editor passes checks that also note what each part of the query is."""
     check_size(query, source, limits)
     findings = DiagnosticSink(source)
-    scope = Scope(catalog, findings, CHECKS)
+    scope = Scope(catalog, findings, checks)
     for parameter in query.parameters:
         _declare(scope, parameter)
     parameters = tuple(ir.QueryParameter(name, type_) for name, type_ in scope.parameters.items())

@@ -190,6 +190,7 @@ def _stage(
         ranking=ranking,
         limit=limit,
         offset=0 if offset is None else offset,
+        offset_at=written.returns.at if written.offset is None else written.offset.at,
     )
     return resolved_stage, columns, rows if is_last else _hand_on(stage, columns)
 

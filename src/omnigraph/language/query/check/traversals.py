@@ -403,6 +403,7 @@ class _Traversal:
                 min_hops=self._min_hops,
                 max_hops=self._max_hops,
                 edge_variable=edge_variable,
+                at=traversal.at,
             )
         if self._max_hops <= 1:
             steps = self._steps_between(steps, source, destination)
@@ -482,8 +483,8 @@ class _Traversal:
 
     def _walk(self, walk: ir.Walk, edge_variable: str | None) -> resolved.WalkTraversal:
         if self._path is None:
-            return resolved.WalkTraversal(walk, edge_variable)
+            return resolved.WalkTraversal(walk, edge_variable, at=self._traversal.at)
         path_type = PathType(EntityType(walk.node_members), EntityType(walk.edge_members))
         self._scope.bind(self._path.variable.name, path_type)
         slot = self._scope.slot(self._path.variable)
-        return resolved.WalkTraversal(walk, edge_variable, slot, self._path.mode, path_type)
+        return resolved.WalkTraversal(walk, edge_variable, slot, self._path.mode, path_type, self._path.at)
