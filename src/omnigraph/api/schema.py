@@ -128,11 +128,12 @@ class EmbedOutput(Struct, frozen=True):
 class StepEffect(Struct, frozen=True, omit_defaults=True):
     """What a step does to the tables and to those who use them.
 
-    `rows`, `bytes` and `files` count what is written again; a step that writes nothing again changes metadata only.
-    `bytes` is an estimate. `checks` say what must hold for the stored rows, `offences` name the first rows for which it
+    `rows`, `bytes` and `files` count what is written again, unless the step changes metadata only. `bytes` is an
+    estimate. `checks` say what must hold for the stored rows, `offences` name the first rows for which it
     does not: the plan can't be applied then. `needs_format` is set where older releases refuse the graph afterwards.
     """
 
+    metadata_only: bool = field(default_factory=lambda: True)  # a factory, so that it is always on the wire
     rows: int = 0
     bytes: int = 0
     files: int = 0
@@ -140,10 +141,15 @@ class StepEffect(Struct, frozen=True, omit_defaults=True):
     offences: tuple[str, ...] = ()
     needs_format: int | None = None
 
+    @classmethod
+    def of_rewrite(cls, rows: int, nbytes: float, files: int) -> StepEffect:
+        """The effect of writing rows again."""
+        return cls(False, rows, int(nbytes), files) if files else cls()
+
     def lines(self) -> list[str]:
         """As text, below the line of the step."""
         work = "metadata only"
-        if self.files:
+        if not self.metadata_only:
             size = f"{self.bytes} bytes" if self.bytes < 10_000 else f"{self.bytes / 2**20:,.1f} MiB"
             work = f"rewrites {count_noun(self.rows, 'row')} in {count_noun(self.files, 'file')}, about {size}"
         lines = [work, *(f"checks that {check}" for check in self.checks), *(f"fails: {o}" for o in self.offences)]
