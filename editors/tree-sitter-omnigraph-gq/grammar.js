@@ -11,8 +11,11 @@
 /** @param {RuleOrLiteral} rule */
 const commaSeparated = rule => seq(rule, repeat(seq(',', rule)));
 
-/** @param {string[]} words */
-const oneOf = words => choice(...words);
+const LIST_FUNCTION = choice('map', 'any', 'all', 'none', 'single');
+const TEXT_FUNCTION = choice('search', 'match_text');
+const AGGREGATE_FUNCTION = choice(
+  'sum', 'avg', 'min', 'max', 'collect', 'stdev', 'stdevp', 'percentile_cont', 'percentile_disc',
+);
 
 // Binary operators, loosest first. Comparisons have no number: they do not chain, so their operands are sums.
 const OR = 1;
@@ -70,7 +73,7 @@ module.exports = grammar({
     list_type: $ => seq('[', field('item', $.type_name), ']'),
     sized_type: $ => seq(field('name', $.type_name), '(', field('size', $.integer), ')'),
 
-    metadata: $ => seq(field('name', alias($._meta, $.metadata_name)), '(', field('text', $.string), ')'),
+    metadata: $ => seq(field('name', alias(choice('@description', '@instruction'), $.metadata_name)), '(', field('text', $.string), ')'),
 
     // ---- statements: the whole of a text ----------------------------------------------------------------------
 
@@ -108,8 +111,8 @@ module.exports = grammar({
     order: $ => seq('order', '{', commaSeparated($.sort_key), '}'),
     sort_key: $ => seq(
       field('value', $.expression),
-      optional(field('direction', alias($._direction, $.direction))),
-      optional(seq('nulls', field('nulls', alias($._nulls_place, $.nulls)))),
+      optional(field('direction', alias(choice('asc', 'desc'), $.direction))),
+      optional(seq('nulls', field('nulls', alias(choice('first', 'last'), $.nulls)))),
     ),
     limit: $ => seq('limit', choice($.integer, $.variable)),
     offset: $ => seq('offset', choice($.integer, $.variable)),
@@ -143,7 +146,7 @@ module.exports = grammar({
       'path',
       field('variable', $.variable),
       ':',
-      field('mode', alias($._path_mode, $.path_mode)),
+      field('mode', alias(choice('shortest', 'all_shortest', 'trails'), $.path_mode)),
       field('source', $.variable),
       field('edges', $.selector),
       $._arrival,
@@ -177,7 +180,7 @@ module.exports = grammar({
       field('right', $._sum),
     ),
     in: $ => seq(field('item', $._sum), 'in', field('items', $._sum)),
-    is_null: $ => seq(field('operand', $._sum), 'is', optional('not'), 'null'),
+    is_null: $ => seq(field('operand', $._sum), 'is', optional('not'), $.null),
 
     _sum: $ => choice($.arithmetic, $.negative, $._operand),
     arithmetic: $ => choice(
@@ -220,21 +223,23 @@ module.exports = grammar({
     meta_access: $ => choice(
       prec(LONGEST, seq(field('variable', $.variable), '.', field('field', $.meta_field), optional('?'))),
       field('field', $.meta_field),
+      // `@idx` is one token that nothing takes, and not `@id` before a name `x`.
+      seq(optional(seq($.variable, '.')), $._unknown_field, $._error_sentinel),
     ),
 
     // A bare name: a column or a property of the row. Also a word that is a keyword only before `(`, `{` or a variable.
     name: $ => choice(
       $.identifier,
-      $._list_function,
-      $._reduce,
-      $._nearest,
-      $._bm25,
-      $._rrf,
-      $._fuzzy,
-      $._text_function,
-      $._count,
-      $._aggregate_function,
-      $._exists,
+      LIST_FUNCTION,
+      'reduce',
+      'nearest',
+      'bm25',
+      'rrf',
+      'fuzzy',
+      TEXT_FUNCTION,
+      'count',
+      AGGREGATE_FUNCTION,
+      'exists',
       'optional',
       'path',
     ),
@@ -252,7 +257,7 @@ module.exports = grammar({
     case_branch: $ => seq('when', field('test', $.expression), 'then', field('value', $.expression)),
 
     call: $ => prec(LONGEST, seq(
-      field('function', alias(choice($.identifier, $._exists, 'optional', 'path'), $.function_name)),
+      field('function', alias(choice($.identifier, 'exists', 'optional', 'path'), $.function_name)),
       '(',
       optional(commaSeparated(choice($.expression, $.named_argument))),
       ')',
@@ -260,7 +265,7 @@ module.exports = grammar({
     named_argument: $ => seq(field('name', alias($._field, $.argument_name)), ':', field('value', $.expression)),
 
     list_form: $ => prec(LONGEST, seq(
-      field('function', alias($._list_function, $.function_name)),
+      field('function', alias(LIST_FUNCTION, $.function_name)),
       '(',
       field('variable', $.variable),
       'in',
@@ -271,7 +276,7 @@ module.exports = grammar({
       ')',
     )),
     reduce: $ => prec(LONGEST, seq(
-      field('function', alias($._reduce, $.function_name)),
+      field('function', alias('reduce', $.function_name)),
       '(',
       field('accumulator', $.variable),
       '=',
@@ -287,7 +292,7 @@ module.exports = grammar({
 
     text_call: $ => prec(LONGEST, choice(
       seq(
-        field('function', alias($._text_function, $.function_name)),
+        field('function', alias(TEXT_FUNCTION, $.function_name)),
         '(',
         field('field', $.expression),
         ',',
@@ -295,7 +300,7 @@ module.exports = grammar({
         ')',
       ),
       seq(
-        field('function', alias($._fuzzy, $.function_name)),
+        field('function', alias('fuzzy', $.function_name)),
         '(',
         field('field', $.expression),
         ',',
@@ -305,7 +310,7 @@ module.exports = grammar({
       ),
     )),
     nearest: $ => prec(LONGEST, seq(
-      field('function', alias($._nearest, $.function_name)),
+      field('function', alias('nearest', $.function_name)),
       '(',
       field('target', alias($._target, $.property_access)),
       ',',
@@ -318,7 +323,7 @@ module.exports = grammar({
       field('property', alias(reserved('none', $.identifier), $.property_name)),
     ),
     bm25: $ => prec(LONGEST, seq(
-      field('function', alias($._bm25, $.function_name)),
+      field('function', alias('bm25', $.function_name)),
       '(',
       field('field', $.expression),
       ',',
@@ -326,7 +331,7 @@ module.exports = grammar({
       ')',
     )),
     rrf: $ => prec(LONGEST, seq(
-      field('function', alias($._rrf, $.function_name)),
+      field('function', alias('rrf', $.function_name)),
       '(',
       field('first', choice($.nearest, $.bm25)),
       ',',
@@ -335,13 +340,13 @@ module.exports = grammar({
       ')',
     )),
 
-    exists: $ => prec(LONGEST, seq(field('function', alias($._exists, $.function_name)), $._block)),
+    exists: $ => prec(LONGEST, seq(field('function', alias('exists', $.function_name)), $._block)),
     aggregate: $ => choice(
-      seq(field('function', alias($._count, $.function_name)), '(', alias('*', $.any), ')'),
+      seq(field('function', alias('count', $.function_name)), '(', alias('*', $.any), ')'),
       $._argument_aggregate,
     ),
     _argument_aggregate: $ => prec(LONGEST, seq(
-      field('function', alias(choice($._count, $._aggregate_function), $.function_name)),
+      field('function', alias(choice('count', AGGREGATE_FUNCTION), $.function_name)),
       '(',
       choice(
         seq(optional('distinct'), field('argument', $.expression)),
@@ -351,7 +356,7 @@ module.exports = grammar({
       ')',
     )),
     aggregate_block: $ => prec(LONGEST, choice(
-      seq(field('function', alias($._count, $.function_name)), $._block),
+      seq(field('function', alias('count', $.function_name)), $._block),
       seq(field('aggregate', alias($._argument_aggregate, $.aggregate)), $._block),
     )),
 
@@ -395,28 +400,12 @@ module.exports = grammar({
     identifier: _ => /[a-z_][A-Za-z0-9_]*/,
     type_name: _ => /[A-Z][A-Za-z0-9_]*/,
     variable: _ => /\$[a-z_][A-Za-z0-9_]*/,
-    meta_field: _ => choice('@id', '@src', '@dst', '@type'),
-    _meta: _ => oneOf(['@description', '@instruction']),
-
-    _list_function: _ => oneOf(['map', 'any', 'all', 'none', 'single']),
-    _reduce: _ => 'reduce',
-    _nearest: _ => 'nearest',
-    _bm25: _ => 'bm25',
-    _rrf: _ => 'rrf',
-    _fuzzy: _ => 'fuzzy',
-    _text_function: _ => oneOf(['search', 'match_text']),
-    _count: _ => 'count',
-    _aggregate_function: _ => oneOf([
-      'sum', 'avg', 'min', 'max', 'collect', 'stdev', 'stdevp', 'percentile_cont', 'percentile_disc',
-    ]),
-    _exists: _ => 'exists',
-    _direction: _ => oneOf(['asc', 'desc']),
-    _nulls_place: _ => oneOf(['first', 'last']),
-    _path_mode: _ => oneOf(['shortest', 'all_shortest', 'trails']),
+    meta_field: _ => token(choice('@id', '@src', '@dst', '@type')),
+    _unknown_field: _ => /@[A-Za-z0-9_]+/,
 
     integer: _ => /[0-9]+/,
     float: _ => /[0-9]+\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+/,
-    boolean: _ => oneOf(['true', 'false']),
+    boolean: _ => choice('true', 'false'),
     null: _ => 'null',
 
     string: $ => seq('"', repeat(choice($._string_content, $.escape_sequence)), token.immediate('"')),

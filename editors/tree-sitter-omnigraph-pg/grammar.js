@@ -33,7 +33,7 @@ module.exports = grammar({
     node_declaration: $ => seq(
       'node',
       field('name', $.type_name),
-      repeat($.annotation),
+      repeat(alias($._head_annotation, $.annotation)),
       optional($.implements),
       field('body', $.body),
     ),
@@ -47,8 +47,10 @@ module.exports = grammar({
       field('source', $.type_name),
       '->',
       field('target', $.type_name),
-      optional($.cardinality),
-      repeat($.annotation),
+      optional(seq(
+        choice($.cardinality, alias($._annotation_behind_target, $.annotation)),
+        repeat(alias($._head_annotation, $.annotation)),
+      )),
       optional(field('body', $.body)),
     ),
 
@@ -94,21 +96,29 @@ module.exports = grammar({
 
     // ---- annotations ----------------------------------------------------------------------------------------
 
+    // In a body the name of a rule directly before a parenthesis begins a rule; without one it annotates a property.
     annotation: $ => choice(
-      seq(
-        field('name', $.annotation_name),
-        optional(seq('(', field('value', $.value), repeat(seq(',', $.argument)), ')')),
-      ),
+      seq(field('name', choice($.annotation_name, alias('@card', $.annotation_name))), optional($._arguments)),
       field('name', alias($._rule_word, $.annotation_name)),
     ),
 
+    // A head has no rules but `@card(…)` directly behind the target of an edge.
+    _head_annotation: $ => seq(
+      field('name', choice($.annotation_name, alias(choice($._rule_word, '@card'), $.annotation_name))),
+      optional($._arguments),
+    ),
+    _annotation_behind_target: $ => choice(
+      seq(field('name', choice($.annotation_name, alias($._rule_word, $.annotation_name))), optional($._arguments)),
+      field('name', alias('@card', $.annotation_name)),
+    ),
+
+    _arguments: $ => seq('(', field('value', $.value), repeat(seq(',', $.argument)), ')'),
     argument: $ => seq(field('name', alias($.identifier, $.argument_name)), '=', field('value', $._literal)),
 
     value: $ => choice($.string, $.number, $.boolean, alias($.identifier, $.name)),
     _literal: $ => choice($.string, $.number, $.boolean),
 
-    // The name of a rule of a body directly before a parenthesis; the same name without one annotates a property.
-    _rule_word: _ => choice('@key', '@unique', '@index', '@range', '@check', '@card'),
+    _rule_word: _ => choice('@key', '@unique', '@index', '@range', '@check'),
 
     columns_rule: $ => seq(
       field('name', alias(choice('@key', '@unique', '@index'), $.rule_name)),
@@ -144,12 +154,12 @@ module.exports = grammar({
     type_name: _ => /[A-Z][A-Za-z0-9_]*/,
     annotation_name: _ => /@[a-z_][A-Za-z0-9_]*/,
     endpoint: _ => choice('@src', '@dst'),
-    enum_value: _ => /[A-Za-z0-9_-]+/,
 
     integer: _ => /[0-9]+/,
     number: _ => /[0-9]+(\.[0-9]+)?/,
     bound: _ => /-?[0-9]+(\.[0-9]+)?/,
-    signed_number: _ => token(prec(1, /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/)),
+    signed_number: _ => /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/,
+    enum_value: _ => /[A-Za-z0-9_-]+/, // behind the numbers: what is both is a number
     boolean: _ => choice('true', 'false'),
 
     string: $ => seq('"', repeat(choice($._string_content, $.escape_sequence)), token.immediate('"')),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -60,15 +59,6 @@ def field(node: Node, name: str) -> Node:
 def has_word(node: Node, word: str) -> bool:
     """Whether a keyword or sign is directly in a node."""
     return any(child.type == word and not child.is_named for child in node.children)
-
-
-def problems(node: Node) -> Iterator[Node]:
-    """What tree-sitter could not read: the errors, and the tokens that it made up."""
-    if node.is_error or node.is_missing:
-        yield node
-    elif node.has_error:
-        for child in node.children:
-            yield from problems(child)
 
 
 def outline(value: Any) -> Any:

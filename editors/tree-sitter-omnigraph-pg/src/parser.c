@@ -7,16 +7,16 @@
 #endif
 
 #define LANGUAGE_VERSION 15
-#define STATE_COUNT 157
+#define STATE_COUNT 166
 #define LARGE_STATE_COUNT 2
-#define SYMBOL_COUNT 84
+#define SYMBOL_COUNT 88
 #define ALIAS_COUNT 3
 #define TOKEN_COUNT 41
 #define EXTERNAL_TOKEN_COUNT 0
 #define FIELD_COUNT 15
 #define MAX_ALIAS_SEQUENCE_LENGTH 9
 #define MAX_RESERVED_WORD_SET_SIZE 0
-#define PRODUCTION_ID_COUNT 27
+#define PRODUCTION_ID_COUNT 32
 #define SUPERTYPE_COUNT 3
 
 enum ts_symbol_identifiers {
@@ -48,11 +48,11 @@ enum ts_symbol_identifiers {
   sym_annotation_name = 26,
   anon_sym_ATsrc = 27,
   anon_sym_ATdst = 28,
-  sym_enum_value = 29,
-  sym_integer = 30,
-  sym_number = 31,
-  sym_bound = 32,
-  sym_signed_number = 33,
+  sym_integer = 29,
+  sym_number = 30,
+  sym_bound = 31,
+  sym_signed_number = 32,
+  sym_enum_value = 33,
   anon_sym_true = 34,
   anon_sym_false = 35,
   anon_sym_DQUOTE = 36,
@@ -83,29 +83,33 @@ enum ts_symbol_identifiers {
   sym__default_name = 61,
   sym_default_list = 62,
   sym_annotation = 63,
-  sym_argument = 64,
-  sym_value = 65,
-  sym__literal = 66,
-  sym__rule_word = 67,
-  sym_columns_rule = 68,
-  sym_range_rule = 69,
-  sym_check_rule = 70,
-  sym_endpoint = 71,
-  sym_boolean = 72,
-  sym_string = 73,
-  aux_sym_source_file_repeat1 = 74,
-  aux_sym_node_declaration_repeat1 = 75,
-  aux_sym_implements_repeat1 = 76,
-  aux_sym_interface_body_repeat1 = 77,
-  aux_sym_body_repeat1 = 78,
-  aux_sym_enum_type_repeat1 = 79,
-  aux_sym_default_list_repeat1 = 80,
-  aux_sym_annotation_repeat1 = 81,
-  aux_sym_columns_rule_repeat1 = 82,
-  aux_sym_string_repeat1 = 83,
-  alias_sym_argument_name = 84,
-  alias_sym_name = 85,
-  alias_sym_rule_name = 86,
+  sym__head_annotation = 64,
+  sym__annotation_behind_target = 65,
+  sym__arguments = 66,
+  sym_argument = 67,
+  sym_value = 68,
+  sym__literal = 69,
+  sym__rule_word = 70,
+  sym_columns_rule = 71,
+  sym_range_rule = 72,
+  sym_check_rule = 73,
+  sym_endpoint = 74,
+  sym_boolean = 75,
+  sym_string = 76,
+  aux_sym_source_file_repeat1 = 77,
+  aux_sym_node_declaration_repeat1 = 78,
+  aux_sym_implements_repeat1 = 79,
+  aux_sym_interface_body_repeat1 = 80,
+  aux_sym_body_repeat1 = 81,
+  aux_sym_property_repeat1 = 82,
+  aux_sym_enum_type_repeat1 = 83,
+  aux_sym_default_list_repeat1 = 84,
+  aux_sym__arguments_repeat1 = 85,
+  aux_sym_columns_rule_repeat1 = 86,
+  aux_sym_string_repeat1 = 87,
+  alias_sym_argument_name = 88,
+  alias_sym_name = 89,
+  alias_sym_rule_name = 90,
 };
 
 static const char * const ts_symbol_names[] = {
@@ -118,7 +122,7 @@ static const char * const ts_symbol_names[] = {
   [anon_sym_edge] = "edge",
   [anon_sym_COLON] = ":",
   [anon_sym_DASH_GT] = "->",
-  [anon_sym_ATcard] = "@card",
+  [anon_sym_ATcard] = "annotation_name",
   [anon_sym_LPAREN] = "(",
   [anon_sym_DOT_DOT] = "..",
   [anon_sym_RPAREN] = ")",
@@ -138,11 +142,11 @@ static const char * const ts_symbol_names[] = {
   [sym_annotation_name] = "annotation_name",
   [anon_sym_ATsrc] = "@src",
   [anon_sym_ATdst] = "@dst",
-  [sym_enum_value] = "enum_value",
   [sym_integer] = "integer",
   [sym_number] = "number",
   [sym_bound] = "number",
   [sym_signed_number] = "number",
+  [sym_enum_value] = "enum_value",
   [anon_sym_true] = "true",
   [anon_sym_false] = "false",
   [anon_sym_DQUOTE] = "\"",
@@ -173,6 +177,9 @@ static const char * const ts_symbol_names[] = {
   [sym__default_name] = "_default_name",
   [sym_default_list] = "default_list",
   [sym_annotation] = "annotation",
+  [sym__head_annotation] = "annotation",
+  [sym__annotation_behind_target] = "annotation",
+  [sym__arguments] = "_arguments",
   [sym_argument] = "argument",
   [sym_value] = "value",
   [sym__literal] = "_literal",
@@ -188,9 +195,10 @@ static const char * const ts_symbol_names[] = {
   [aux_sym_implements_repeat1] = "implements_repeat1",
   [aux_sym_interface_body_repeat1] = "interface_body_repeat1",
   [aux_sym_body_repeat1] = "body_repeat1",
+  [aux_sym_property_repeat1] = "property_repeat1",
   [aux_sym_enum_type_repeat1] = "enum_type_repeat1",
   [aux_sym_default_list_repeat1] = "default_list_repeat1",
-  [aux_sym_annotation_repeat1] = "annotation_repeat1",
+  [aux_sym__arguments_repeat1] = "_arguments_repeat1",
   [aux_sym_columns_rule_repeat1] = "columns_rule_repeat1",
   [aux_sym_string_repeat1] = "string_repeat1",
   [alias_sym_argument_name] = "argument_name",
@@ -208,7 +216,7 @@ static const TSSymbol ts_symbol_map[] = {
   [anon_sym_edge] = anon_sym_edge,
   [anon_sym_COLON] = anon_sym_COLON,
   [anon_sym_DASH_GT] = anon_sym_DASH_GT,
-  [anon_sym_ATcard] = anon_sym_ATcard,
+  [anon_sym_ATcard] = sym_annotation_name,
   [anon_sym_LPAREN] = anon_sym_LPAREN,
   [anon_sym_DOT_DOT] = anon_sym_DOT_DOT,
   [anon_sym_RPAREN] = anon_sym_RPAREN,
@@ -228,11 +236,11 @@ static const TSSymbol ts_symbol_map[] = {
   [sym_annotation_name] = sym_annotation_name,
   [anon_sym_ATsrc] = anon_sym_ATsrc,
   [anon_sym_ATdst] = anon_sym_ATdst,
-  [sym_enum_value] = sym_enum_value,
   [sym_integer] = sym_integer,
   [sym_number] = sym_number,
   [sym_bound] = sym_number,
   [sym_signed_number] = sym_number,
+  [sym_enum_value] = sym_enum_value,
   [anon_sym_true] = anon_sym_true,
   [anon_sym_false] = anon_sym_false,
   [anon_sym_DQUOTE] = anon_sym_DQUOTE,
@@ -263,6 +271,9 @@ static const TSSymbol ts_symbol_map[] = {
   [sym__default_name] = sym__default_name,
   [sym_default_list] = sym_default_list,
   [sym_annotation] = sym_annotation,
+  [sym__head_annotation] = sym_annotation,
+  [sym__annotation_behind_target] = sym_annotation,
+  [sym__arguments] = sym__arguments,
   [sym_argument] = sym_argument,
   [sym_value] = sym_value,
   [sym__literal] = sym__literal,
@@ -278,9 +289,10 @@ static const TSSymbol ts_symbol_map[] = {
   [aux_sym_implements_repeat1] = aux_sym_implements_repeat1,
   [aux_sym_interface_body_repeat1] = aux_sym_interface_body_repeat1,
   [aux_sym_body_repeat1] = aux_sym_body_repeat1,
+  [aux_sym_property_repeat1] = aux_sym_property_repeat1,
   [aux_sym_enum_type_repeat1] = aux_sym_enum_type_repeat1,
   [aux_sym_default_list_repeat1] = aux_sym_default_list_repeat1,
-  [aux_sym_annotation_repeat1] = aux_sym_annotation_repeat1,
+  [aux_sym__arguments_repeat1] = aux_sym__arguments_repeat1,
   [aux_sym_columns_rule_repeat1] = aux_sym_columns_rule_repeat1,
   [aux_sym_string_repeat1] = aux_sym_string_repeat1,
   [alias_sym_argument_name] = alias_sym_argument_name,
@@ -327,7 +339,7 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
   },
   [anon_sym_ATcard] = {
     .visible = true,
-    .named = false,
+    .named = true,
   },
   [anon_sym_LPAREN] = {
     .visible = true,
@@ -405,10 +417,6 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
     .visible = true,
     .named = false,
   },
-  [sym_enum_value] = {
-    .visible = true,
-    .named = true,
-  },
   [sym_integer] = {
     .visible = true,
     .named = true,
@@ -422,6 +430,10 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
     .named = true,
   },
   [sym_signed_number] = {
+    .visible = true,
+    .named = true,
+  },
+  [sym_enum_value] = {
     .visible = true,
     .named = true,
   },
@@ -547,6 +559,18 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
     .visible = true,
     .named = true,
   },
+  [sym__head_annotation] = {
+    .visible = true,
+    .named = true,
+  },
+  [sym__annotation_behind_target] = {
+    .visible = true,
+    .named = true,
+  },
+  [sym__arguments] = {
+    .visible = false,
+    .named = true,
+  },
   [sym_argument] = {
     .visible = true,
     .named = true,
@@ -608,6 +632,10 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
     .visible = false,
     .named = false,
   },
+  [aux_sym_property_repeat1] = {
+    .visible = false,
+    .named = false,
+  },
   [aux_sym_enum_type_repeat1] = {
     .visible = false,
     .named = false,
@@ -616,7 +644,7 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
     .visible = false,
     .named = false,
   },
-  [aux_sym_annotation_repeat1] = {
+  [aux_sym__arguments_repeat1] = {
     .visible = false,
     .named = false,
   },
@@ -683,27 +711,32 @@ static const TSMapSlice ts_field_map_slices[PRODUCTION_ID_COUNT] = {
   [1] = {.index = 0, .length = 2},
   [2] = {.index = 2, .length = 1},
   [3] = {.index = 3, .length = 2},
-  [5] = {.index = 5, .length = 2},
-  [6] = {.index = 7, .length = 2},
+  [4] = {.index = 5, .length = 2},
+  [5] = {.index = 7, .length = 2},
   [7] = {.index = 9, .length = 2},
-  [8] = {.index = 11, .length = 3},
-  [9] = {.index = 14, .length = 2},
-  [10] = {.index = 16, .length = 4},
-  [11] = {.index = 20, .length = 1},
-  [13] = {.index = 21, .length = 3},
-  [14] = {.index = 24, .length = 1},
-  [15] = {.index = 25, .length = 3},
-  [16] = {.index = 28, .length = 2},
-  [17] = {.index = 30, .length = 4},
-  [18] = {.index = 34, .length = 2},
-  [19] = {.index = 36, .length = 3},
-  [20] = {.index = 9, .length = 2},
-  [21] = {.index = 39, .length = 4},
-  [22] = {.index = 43, .length = 3},
-  [23] = {.index = 46, .length = 3},
-  [24] = {.index = 49, .length = 4},
-  [25] = {.index = 53, .length = 1},
-  [26] = {.index = 54, .length = 2},
+  [8] = {.index = 11, .length = 2},
+  [9] = {.index = 13, .length = 1},
+  [10] = {.index = 14, .length = 3},
+  [11] = {.index = 17, .length = 2},
+  [12] = {.index = 19, .length = 4},
+  [13] = {.index = 23, .length = 5},
+  [14] = {.index = 28, .length = 1},
+  [16] = {.index = 29, .length = 3},
+  [17] = {.index = 32, .length = 1},
+  [18] = {.index = 33, .length = 3},
+  [19] = {.index = 36, .length = 2},
+  [20] = {.index = 38, .length = 4},
+  [21] = {.index = 42, .length = 6},
+  [22] = {.index = 48, .length = 2},
+  [23] = {.index = 50, .length = 2},
+  [24] = {.index = 52, .length = 3},
+  [25] = {.index = 55, .length = 4},
+  [26] = {.index = 59, .length = 6},
+  [27] = {.index = 65, .length = 3},
+  [28] = {.index = 68, .length = 3},
+  [29] = {.index = 71, .length = 4},
+  [30] = {.index = 75, .length = 1},
+  [31] = {.index = 76, .length = 2},
 };
 
 static const TSFieldMapEntry ts_field_map_entries[] = {
@@ -713,114 +746,142 @@ static const TSFieldMapEntry ts_field_map_entries[] = {
   [2] =
     {field_name, 0},
   [3] =
+    {field_name, 0, .inherited = true},
+    {field_value, 0, .inherited = true},
+  [5] =
+    {field_name, 0},
+    {field_value, 1, .inherited = true},
+  [7] =
     {field_body, 3},
     {field_name, 1},
-  [5] =
+  [9] =
     {field_body, 4},
     {field_name, 1},
-  [7] =
+  [11] =
     {field_name, 0},
     {field_type, 2},
-  [9] =
-    {field_name, 0},
-    {field_value, 2},
-  [11] =
+  [13] =
+    {field_value, 1},
+  [14] =
     {field_name, 1},
     {field_source, 3},
     {field_target, 5},
-  [14] =
+  [17] =
     {field_column, 2},
     {field_name, 0},
-  [16] =
+  [19] =
     {field_body, 6},
     {field_name, 1},
     {field_source, 3},
     {field_target, 5},
-  [20] =
+  [23] =
+    {field_name, 1},
+    {field_name, 6, .inherited = true},
+    {field_source, 3},
+    {field_target, 5},
+    {field_value, 6, .inherited = true},
+  [28] =
     {field_item, 1},
-  [21] =
+  [29] =
     {field_default, 4},
     {field_name, 0},
     {field_type, 2},
-  [24] =
+  [32] =
     {field_column, 1},
-  [25] =
+  [33] =
     {field_column, 2},
     {field_column, 3, .inherited = true},
     {field_name, 0},
-  [28] =
+  [36] =
     {field_column, 0, .inherited = true},
     {field_column, 1, .inherited = true},
-  [30] =
+  [38] =
     {field_body, 7},
     {field_name, 1},
     {field_source, 3},
     {field_target, 5},
-  [34] =
+  [42] =
+    {field_body, 7},
+    {field_name, 1},
+    {field_name, 6, .inherited = true},
+    {field_source, 3},
+    {field_target, 5},
+    {field_value, 6, .inherited = true},
+  [48] =
     {field_name, 0},
     {field_size, 2},
-  [36] =
+  [50] =
+    {field_name, 0},
+    {field_value, 2},
+  [52] =
     {field_column, 2},
     {field_name, 0},
     {field_pattern, 4},
-  [39] =
+  [55] =
     {field_body, 8},
     {field_name, 1},
     {field_source, 3},
     {field_target, 5},
-  [43] =
+  [59] =
+    {field_body, 8},
+    {field_name, 1},
+    {field_name, 6, .inherited = true},
+    {field_source, 3},
+    {field_target, 5},
+    {field_value, 6, .inherited = true},
+  [65] =
     {field_column, 2},
     {field_high, 5},
     {field_name, 0},
-  [46] =
+  [68] =
     {field_column, 2},
     {field_low, 4},
     {field_name, 0},
-  [49] =
+  [71] =
     {field_column, 2},
     {field_high, 6},
     {field_low, 4},
     {field_name, 0},
-  [53] =
+  [75] =
     {field_minimum, 2},
-  [54] =
+  [76] =
     {field_maximum, 4},
     {field_minimum, 2},
 };
 
 static const TSSymbol ts_alias_sequences[PRODUCTION_ID_COUNT][MAX_ALIAS_SEQUENCE_LENGTH] = {
   [0] = {0},
-  [4] = {
+  [6] = {
     [0] = alias_sym_name,
   },
-  [9] = {
+  [11] = {
     [0] = alias_sym_rule_name,
-  },
-  [12] = {
-    [0] = sym_enum_value,
   },
   [15] = {
-    [0] = alias_sym_rule_name,
+    [0] = sym_enum_value,
   },
-  [19] = {
-    [0] = alias_sym_rule_name,
-  },
-  [20] = {
-    [0] = alias_sym_argument_name,
-  },
-  [22] = {
+  [18] = {
     [0] = alias_sym_rule_name,
   },
   [23] = {
-    [0] = alias_sym_rule_name,
+    [0] = alias_sym_argument_name,
   },
   [24] = {
     [0] = alias_sym_rule_name,
   },
-  [25] = {
+  [27] = {
     [0] = alias_sym_rule_name,
   },
-  [26] = {
+  [28] = {
+    [0] = alias_sym_rule_name,
+  },
+  [29] = {
+    [0] = alias_sym_rule_name,
+  },
+  [30] = {
+    [0] = alias_sym_rule_name,
+  },
+  [31] = {
     [0] = alias_sym_rule_name,
   },
 };
@@ -838,7 +899,7 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [5] = 5,
   [6] = 6,
   [7] = 7,
-  [8] = 6,
+  [8] = 8,
   [9] = 9,
   [10] = 10,
   [11] = 11,
@@ -848,53 +909,53 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [15] = 15,
   [16] = 16,
   [17] = 17,
-  [18] = 14,
+  [18] = 18,
   [19] = 19,
   [20] = 20,
   [21] = 21,
-  [22] = 22,
-  [23] = 20,
+  [22] = 18,
+  [23] = 23,
   [24] = 24,
-  [25] = 25,
+  [25] = 7,
   [26] = 26,
   [27] = 27,
-  [28] = 28,
+  [28] = 24,
   [29] = 29,
-  [30] = 30,
+  [30] = 21,
   [31] = 31,
   [32] = 32,
-  [33] = 17,
+  [33] = 33,
   [34] = 34,
   [35] = 35,
-  [36] = 24,
+  [36] = 36,
   [37] = 37,
   [38] = 38,
-  [39] = 27,
-  [40] = 38,
+  [39] = 39,
+  [40] = 40,
   [41] = 41,
-  [42] = 35,
+  [42] = 23,
   [43] = 43,
-  [44] = 34,
-  [45] = 45,
+  [44] = 31,
+  [45] = 36,
   [46] = 46,
-  [47] = 37,
+  [47] = 47,
   [48] = 48,
   [49] = 49,
-  [50] = 32,
+  [50] = 43,
   [51] = 51,
-  [52] = 51,
+  [52] = 11,
   [53] = 53,
-  [54] = 54,
+  [54] = 41,
   [55] = 55,
   [56] = 56,
-  [57] = 56,
-  [58] = 58,
+  [57] = 57,
+  [58] = 57,
   [59] = 59,
   [60] = 60,
   [61] = 61,
   [62] = 62,
   [63] = 63,
-  [64] = 64,
+  [64] = 63,
   [65] = 65,
   [66] = 66,
   [67] = 67,
@@ -932,14 +993,14 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [99] = 99,
   [100] = 100,
   [101] = 101,
-  [102] = 87,
-  [103] = 88,
+  [102] = 102,
+  [103] = 103,
   [104] = 104,
   [105] = 105,
   [106] = 106,
   [107] = 107,
-  [108] = 108,
-  [109] = 109,
+  [108] = 100,
+  [109] = 104,
   [110] = 110,
   [111] = 111,
   [112] = 112,
@@ -984,9 +1045,18 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [151] = 151,
   [152] = 152,
   [153] = 153,
-  [154] = 135,
+  [154] = 154,
   [155] = 155,
   [156] = 156,
+  [157] = 157,
+  [158] = 158,
+  [159] = 159,
+  [160] = 160,
+  [161] = 161,
+  [162] = 142,
+  [163] = 163,
+  [164] = 164,
+  [165] = 165,
 };
 
 static const TSSymbol ts_supertype_symbols[SUPERTYPE_COUNT] = {
@@ -1023,776 +1093,771 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
   eof = lexer->eof(lexer);
   switch (state) {
     case 0:
-      if (eof) ADVANCE(46);
+      if (eof) ADVANCE(45);
       ADVANCE_MAP(
-        '"', 117,
-        '(', 51,
-        ')', 53,
-        ',', 47,
-        '-', 10,
-        '.', 8,
-        '/', 5,
-        ':', 48,
-        '=', 56,
-        '?', 57,
-        '@', 12,
-        '[', 58,
-        '\\', 38,
-        ']', 59,
-        '{', 54,
-        '}', 55,
+        '"', 116,
+        '(', 50,
+        ')', 52,
+        ',', 46,
+        '-', 9,
+        '.', 7,
+        '/', 4,
+        ':', 47,
+        '=', 55,
+        '?', 56,
+        '@', 11,
+        '[', 57,
+        '\\', 37,
+        ']', 58,
+        '{', 53,
+        '}', 54,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
-          lookahead == ' ') SKIP(44);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(112);
-      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(72);
+          lookahead == ' ') SKIP(43);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(102);
+      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(71);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(71);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(70);
       END_STATE();
     case 1:
-      if (lookahead == '"') ADVANCE(117);
-      if (lookahead == '/') ADVANCE(119);
-      if (lookahead == '\\') ADVANCE(38);
+      if (lookahead == '"') ADVANCE(116);
+      if (lookahead == '/') ADVANCE(118);
+      if (lookahead == '\\') ADVANCE(37);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
-          lookahead == ' ') ADVANCE(122);
-      if (lookahead != 0) ADVANCE(123);
+          lookahead == ' ') ADVANCE(121);
+      if (lookahead != 0) ADVANCE(122);
       END_STATE();
     case 2:
-      if (lookahead == '"') ADVANCE(116);
-      if (lookahead == '/') ADVANCE(5);
-      if (lookahead == '@') ADVANCE(14);
-      if (lookahead == '}') ADVANCE(55);
+      if (lookahead == '"') ADVANCE(115);
+      if (lookahead == '/') ADVANCE(4);
+      if (lookahead == '@') ADVANCE(13);
+      if (lookahead == '}') ADVANCE(54);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
           lookahead == ' ') SKIP(2);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(108);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(103);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(71);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(70);
       END_STATE();
     case 3:
-      if (lookahead == ')') ADVANCE(53);
-      if (lookahead == '-') ADVANCE(42);
-      if (lookahead == '.') ADVANCE(8);
-      if (lookahead == '/') ADVANCE(5);
+      if (lookahead == ')') ADVANCE(52);
+      if (lookahead == '-') ADVANCE(41);
+      if (lookahead == '.') ADVANCE(7);
+      if (lookahead == '/') ADVANCE(4);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
           lookahead == ' ') SKIP(3);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(110);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(105);
       END_STATE();
     case 4:
-      if (lookahead == ')') ADVANCE(53);
-      if (lookahead == '/') ADVANCE(5);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\r' ||
-          lookahead == ' ') SKIP(4);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(107);
-      END_STATE();
-    case 5:
-      if (lookahead == '*') ADVANCE(7);
-      if (lookahead == '/') ADVANCE(126);
-      END_STATE();
-    case 6:
       if (lookahead == '*') ADVANCE(6);
       if (lookahead == '/') ADVANCE(125);
-      if (lookahead != 0) ADVANCE(7);
+      END_STATE();
+    case 5:
+      if (lookahead == '*') ADVANCE(5);
+      if (lookahead == '/') ADVANCE(124);
+      if (lookahead != 0) ADVANCE(6);
+      END_STATE();
+    case 6:
+      if (lookahead == '*') ADVANCE(5);
+      if (lookahead != 0) ADVANCE(6);
       END_STATE();
     case 7:
-      if (lookahead == '*') ADVANCE(6);
-      if (lookahead != 0) ADVANCE(7);
+      if (lookahead == '.') ADVANCE(51);
       END_STATE();
     case 8:
-      if (lookahead == '.') ADVANCE(52);
-      END_STATE();
-    case 9:
-      if (lookahead == '/') ADVANCE(5);
+      if (lookahead == '/') ADVANCE(4);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
-          lookahead == ' ') SKIP(9);
+          lookahead == ' ') SKIP(8);
       if (lookahead == '-' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(106);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+      END_STATE();
+    case 9:
+      if (lookahead == '>') ADVANCE(48);
       END_STATE();
     case 10:
-      if (lookahead == '>') ADVANCE(49);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(112);
+      if (lookahead == 'a') ADVANCE(28);
       END_STATE();
     case 11:
-      if (lookahead == 'a') ADVANCE(29);
+      if (lookahead == 'c') ADVANCE(72);
+      if (lookahead == 'd') ADVANCE(92);
+      if (lookahead == 'i') ADVANCE(86);
+      if (lookahead == 'k') ADVANCE(78);
+      if (lookahead == 'r') ADVANCE(73);
+      if (lookahead == 's') ADVANCE(90);
+      if (lookahead == 'u') ADVANCE(87);
+      if (lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 12:
-      if (lookahead == 'c') ADVANCE(73);
-      if (lookahead == 'd') ADVANCE(93);
-      if (lookahead == 'i') ADVANCE(87);
-      if (lookahead == 'k') ADVANCE(79);
-      if (lookahead == 'r') ADVANCE(74);
-      if (lookahead == 's') ADVANCE(91);
-      if (lookahead == 'u') ADVANCE(88);
+      if (lookahead == 'c') ADVANCE(72);
+      if (lookahead == 'i') ADVANCE(86);
+      if (lookahead == 'k') ADVANCE(78);
+      if (lookahead == 'r') ADVANCE(73);
+      if (lookahead == 'u') ADVANCE(87);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 13:
-      if (lookahead == 'c') ADVANCE(73);
-      if (lookahead == 'i') ADVANCE(87);
-      if (lookahead == 'k') ADVANCE(79);
-      if (lookahead == 'r') ADVANCE(74);
-      if (lookahead == 'u') ADVANCE(88);
-      if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+      if (lookahead == 'c') ADVANCE(23);
+      if (lookahead == 'd') ADVANCE(31);
+      if (lookahead == 'i') ADVANCE(26);
+      if (lookahead == 'k') ADVANCE(17);
+      if (lookahead == 'r') ADVANCE(10);
+      if (lookahead == 's') ADVANCE(30);
+      if (lookahead == 'u') ADVANCE(27);
       END_STATE();
     case 14:
-      if (lookahead == 'c') ADVANCE(24);
-      if (lookahead == 'd') ADVANCE(32);
-      if (lookahead == 'i') ADVANCE(27);
-      if (lookahead == 'k') ADVANCE(18);
-      if (lookahead == 'r') ADVANCE(11);
-      if (lookahead == 's') ADVANCE(31);
-      if (lookahead == 'u') ADVANCE(28);
+      if (lookahead == 'c') ADVANCE(98);
       END_STATE();
     case 15:
-      if (lookahead == 'c') ADVANCE(99);
+      if (lookahead == 'c') ADVANCE(25);
       END_STATE();
     case 16:
-      if (lookahead == 'c') ADVANCE(26);
+      if (lookahead == 'd') ADVANCE(18);
       END_STATE();
     case 17:
-      if (lookahead == 'd') ADVANCE(19);
-      END_STATE();
-    case 18:
-      if (lookahead == 'e') ADVANCE(36);
-      END_STATE();
-    case 19:
       if (lookahead == 'e') ADVANCE(35);
       END_STATE();
+    case 18:
+      if (lookahead == 'e') ADVANCE(34);
+      END_STATE();
+    case 19:
+      if (lookahead == 'e') ADVANCE(65);
+      END_STATE();
     case 20:
-      if (lookahead == 'e') ADVANCE(66);
+      if (lookahead == 'e') ADVANCE(61);
       END_STATE();
     case 21:
-      if (lookahead == 'e') ADVANCE(62);
+      if (lookahead == 'e') ADVANCE(15);
       END_STATE();
     case 22:
-      if (lookahead == 'e') ADVANCE(16);
+      if (lookahead == 'g') ADVANCE(19);
       END_STATE();
     case 23:
-      if (lookahead == 'g') ADVANCE(20);
+      if (lookahead == 'h') ADVANCE(21);
       END_STATE();
     case 24:
-      if (lookahead == 'h') ADVANCE(22);
+      if (lookahead == 'i') ADVANCE(29);
       END_STATE();
     case 25:
-      if (lookahead == 'i') ADVANCE(30);
+      if (lookahead == 'k') ADVANCE(67);
       END_STATE();
     case 26:
-      if (lookahead == 'k') ADVANCE(68);
+      if (lookahead == 'n') ADVANCE(16);
       END_STATE();
     case 27:
-      if (lookahead == 'n') ADVANCE(17);
+      if (lookahead == 'n') ADVANCE(24);
       END_STATE();
     case 28:
-      if (lookahead == 'n') ADVANCE(25);
+      if (lookahead == 'n') ADVANCE(22);
       END_STATE();
     case 29:
-      if (lookahead == 'n') ADVANCE(23);
+      if (lookahead == 'q') ADVANCE(33);
       END_STATE();
     case 30:
-      if (lookahead == 'q') ADVANCE(34);
+      if (lookahead == 'r') ADVANCE(14);
       END_STATE();
     case 31:
-      if (lookahead == 'r') ADVANCE(15);
+      if (lookahead == 's') ADVANCE(32);
       END_STATE();
     case 32:
-      if (lookahead == 's') ADVANCE(33);
+      if (lookahead == 't') ADVANCE(100);
       END_STATE();
     case 33:
-      if (lookahead == 't') ADVANCE(101);
+      if (lookahead == 'u') ADVANCE(20);
       END_STATE();
     case 34:
-      if (lookahead == 'u') ADVANCE(21);
+      if (lookahead == 'x') ADVANCE(63);
       END_STATE();
     case 35:
-      if (lookahead == 'x') ADVANCE(64);
+      if (lookahead == 'y') ADVANCE(59);
       END_STATE();
     case 36:
-      if (lookahead == 'y') ADVANCE(60);
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(39);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(110);
       END_STATE();
     case 37:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(40);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(115);
-      END_STATE();
-    case 38:
       if (lookahead == '"' ||
           lookahead == '\\' ||
           lookahead == 'n' ||
           lookahead == 'r' ||
-          lookahead == 't') ADVANCE(124);
+          lookahead == 't') ADVANCE(123);
+      END_STATE();
+    case 38:
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(108);
       END_STATE();
     case 39:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(114);
-      END_STATE();
-    case 40:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(115);
-      END_STATE();
-    case 41:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(109);
-      END_STATE();
-    case 42:
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(110);
       END_STATE();
+    case 40:
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(104);
+      END_STATE();
+    case 41:
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(105);
+      END_STATE();
+    case 42:
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(106);
+      END_STATE();
     case 43:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(111);
+      if (eof) ADVANCE(45);
+      ADVANCE_MAP(
+        '"', 115,
+        '(', 50,
+        ')', 52,
+        ',', 46,
+        '-', 9,
+        '.', 7,
+        '/', 4,
+        ':', 47,
+        '=', 55,
+        '?', 56,
+        '@', 11,
+        '[', 57,
+        ']', 58,
+        '{', 53,
+        '}', 54,
+      );
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\r' ||
+          lookahead == ' ') SKIP(43);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(102);
+      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(71);
+      if (lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(70);
       END_STATE();
     case 44:
-      if (eof) ADVANCE(46);
+      if (eof) ADVANCE(45);
       ADVANCE_MAP(
-        '"', 116,
-        '(', 51,
-        ')', 53,
-        ',', 47,
-        '-', 10,
-        '.', 8,
-        '/', 5,
-        ':', 48,
-        '=', 56,
-        '?', 57,
+        '"', 115,
+        '(', 50,
+        ')', 52,
+        ',', 46,
+        '-', 112,
+        '/', 4,
+        '=', 55,
+        '?', 56,
         '@', 12,
-        '[', 58,
-        ']', 59,
-        '{', 54,
-        '}', 55,
+        '[', 57,
+        ']', 58,
+        '{', 53,
+        '}', 54,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
           lookahead == ' ') SKIP(44);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(112);
-      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(72);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(107);
+      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(114);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(71);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(69);
       END_STATE();
     case 45:
-      if (eof) ADVANCE(46);
-      ADVANCE_MAP(
-        '"', 116,
-        '(', 51,
-        ')', 53,
-        ',', 47,
-        '-', 105,
-        '/', 5,
-        '=', 56,
-        '?', 57,
-        '@', 13,
-        '[', 58,
-        ']', 59,
-        '{', 54,
-        '}', 55,
-      );
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\r' ||
-          lookahead == ' ') SKIP(45);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(113);
-      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(106);
-      if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(70);
-      END_STATE();
-    case 46:
       ACCEPT_TOKEN(ts_builtin_sym_end);
       END_STATE();
-    case 47:
+    case 46:
       ACCEPT_TOKEN(anon_sym_COMMA);
       END_STATE();
-    case 48:
+    case 47:
       ACCEPT_TOKEN(anon_sym_COLON);
       END_STATE();
-    case 49:
+    case 48:
       ACCEPT_TOKEN(anon_sym_DASH_GT);
       END_STATE();
-    case 50:
+    case 49:
       ACCEPT_TOKEN(anon_sym_ATcard);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
-    case 51:
+    case 50:
       ACCEPT_TOKEN(anon_sym_LPAREN);
       END_STATE();
-    case 52:
+    case 51:
       ACCEPT_TOKEN(anon_sym_DOT_DOT);
       END_STATE();
-    case 53:
+    case 52:
       ACCEPT_TOKEN(anon_sym_RPAREN);
       END_STATE();
-    case 54:
+    case 53:
       ACCEPT_TOKEN(anon_sym_LBRACE);
       END_STATE();
-    case 55:
+    case 54:
       ACCEPT_TOKEN(anon_sym_RBRACE);
       END_STATE();
-    case 56:
+    case 55:
       ACCEPT_TOKEN(anon_sym_EQ);
       END_STATE();
-    case 57:
+    case 56:
       ACCEPT_TOKEN(anon_sym_QMARK);
       END_STATE();
-    case 58:
+    case 57:
       ACCEPT_TOKEN(anon_sym_LBRACK);
       END_STATE();
-    case 59:
+    case 58:
       ACCEPT_TOKEN(anon_sym_RBRACK);
+      END_STATE();
+    case 59:
+      ACCEPT_TOKEN(anon_sym_ATkey);
       END_STATE();
     case 60:
       ACCEPT_TOKEN(anon_sym_ATkey);
-      END_STATE();
-    case 61:
-      ACCEPT_TOKEN(anon_sym_ATkey);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 61:
+      ACCEPT_TOKEN(anon_sym_ATunique);
       END_STATE();
     case 62:
       ACCEPT_TOKEN(anon_sym_ATunique);
-      END_STATE();
-    case 63:
-      ACCEPT_TOKEN(anon_sym_ATunique);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 63:
+      ACCEPT_TOKEN(anon_sym_ATindex);
       END_STATE();
     case 64:
       ACCEPT_TOKEN(anon_sym_ATindex);
-      END_STATE();
-    case 65:
-      ACCEPT_TOKEN(anon_sym_ATindex);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 65:
+      ACCEPT_TOKEN(anon_sym_ATrange);
       END_STATE();
     case 66:
       ACCEPT_TOKEN(anon_sym_ATrange);
-      END_STATE();
-    case 67:
-      ACCEPT_TOKEN(anon_sym_ATrange);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 67:
+      ACCEPT_TOKEN(anon_sym_ATcheck);
       END_STATE();
     case 68:
       ACCEPT_TOKEN(anon_sym_ATcheck);
-      END_STATE();
-    case 69:
-      ACCEPT_TOKEN(anon_sym_ATcheck);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 69:
+      ACCEPT_TOKEN(sym_identifier);
+      if (lookahead == '-') ADVANCE(114);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(69);
       END_STATE();
     case 70:
       ACCEPT_TOKEN(sym_identifier);
-      if (lookahead == '-') ADVANCE(106);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
           ('a' <= lookahead && lookahead <= 'z')) ADVANCE(70);
       END_STATE();
     case 71:
-      ACCEPT_TOKEN(sym_identifier);
+      ACCEPT_TOKEN(sym_type_name);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
           ('a' <= lookahead && lookahead <= 'z')) ADVANCE(71);
       END_STATE();
     case 72:
-      ACCEPT_TOKEN(sym_type_name);
+      ACCEPT_TOKEN(sym_annotation_name);
+      if (lookahead == 'a') ADVANCE(91);
+      if (lookahead == 'h') ADVANCE(82);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(72);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 73:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'a') ADVANCE(92);
-      if (lookahead == 'h') ADVANCE(83);
+      if (lookahead == 'a') ADVANCE(88);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 74:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'a') ADVANCE(89);
+      if (lookahead == 'c') ADVANCE(99);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 75:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'c') ADVANCE(100);
+      if (lookahead == 'c') ADVANCE(85);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 76:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'c') ADVANCE(86);
+      if (lookahead == 'd') ADVANCE(49);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 77:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'd') ADVANCE(50);
+      if (lookahead == 'd') ADVANCE(79);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 78:
-      ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'd') ADVANCE(80);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
-      END_STATE();
-    case 79:
-      ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'e') ADVANCE(97);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
-      END_STATE();
-    case 80:
       ACCEPT_TOKEN(sym_annotation_name);
       if (lookahead == 'e') ADVANCE(96);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 79:
+      ACCEPT_TOKEN(sym_annotation_name);
+      if (lookahead == 'e') ADVANCE(95);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 80:
+      ACCEPT_TOKEN(sym_annotation_name);
+      if (lookahead == 'e') ADVANCE(66);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 81:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'e') ADVANCE(67);
+      if (lookahead == 'e') ADVANCE(62);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 82:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'e') ADVANCE(63);
+      if (lookahead == 'e') ADVANCE(75);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 83:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'e') ADVANCE(76);
+      if (lookahead == 'g') ADVANCE(80);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 84:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'g') ADVANCE(81);
+      if (lookahead == 'i') ADVANCE(89);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 85:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'i') ADVANCE(90);
+      if (lookahead == 'k') ADVANCE(68);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 86:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'k') ADVANCE(69);
+      if (lookahead == 'n') ADVANCE(77);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 87:
-      ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'n') ADVANCE(78);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
-      END_STATE();
-    case 88:
-      ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'n') ADVANCE(85);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
-      END_STATE();
-    case 89:
       ACCEPT_TOKEN(sym_annotation_name);
       if (lookahead == 'n') ADVANCE(84);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 88:
+      ACCEPT_TOKEN(sym_annotation_name);
+      if (lookahead == 'n') ADVANCE(83);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 89:
+      ACCEPT_TOKEN(sym_annotation_name);
+      if (lookahead == 'q') ADVANCE(94);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 90:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'q') ADVANCE(95);
+      if (lookahead == 'r') ADVANCE(74);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 91:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'r') ADVANCE(75);
+      if (lookahead == 'r') ADVANCE(76);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 92:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'r') ADVANCE(77);
+      if (lookahead == 's') ADVANCE(93);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 93:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 's') ADVANCE(94);
+      if (lookahead == 't') ADVANCE(101);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 94:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 't') ADVANCE(102);
+      if (lookahead == 'u') ADVANCE(81);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 95:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'u') ADVANCE(82);
+      if (lookahead == 'x') ADVANCE(64);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 96:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'x') ADVANCE(65);
+      if (lookahead == 'y') ADVANCE(60);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 97:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'y') ADVANCE(61);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
       END_STATE();
     case 98:
-      ACCEPT_TOKEN(sym_annotation_name);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+      ACCEPT_TOKEN(anon_sym_ATsrc);
       END_STATE();
     case 99:
       ACCEPT_TOKEN(anon_sym_ATsrc);
-      END_STATE();
-    case 100:
-      ACCEPT_TOKEN(anon_sym_ATsrc);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 100:
+      ACCEPT_TOKEN(anon_sym_ATdst);
       END_STATE();
     case 101:
       ACCEPT_TOKEN(anon_sym_ATdst);
-      END_STATE();
-    case 102:
-      ACCEPT_TOKEN(anon_sym_ATdst);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(98);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      END_STATE();
+    case 102:
+      ACCEPT_TOKEN(sym_integer);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(102);
       END_STATE();
     case 103:
-      ACCEPT_TOKEN(sym_enum_value);
-      if (lookahead == '+') ADVANCE(40);
-      if (lookahead == '-') ADVANCE(104);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(115);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(106);
+      ACCEPT_TOKEN(sym_number);
+      if (lookahead == '.') ADVANCE(40);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(103);
       END_STATE();
     case 104:
-      ACCEPT_TOKEN(sym_enum_value);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(115);
-      if (lookahead == '-' ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(106);
+      ACCEPT_TOKEN(sym_number);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(104);
       END_STATE();
     case 105:
-      ACCEPT_TOKEN(sym_enum_value);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(113);
+      ACCEPT_TOKEN(sym_bound);
+      if (lookahead == '.') ADVANCE(42);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(105);
+      END_STATE();
+    case 106:
+      ACCEPT_TOKEN(sym_bound);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(106);
+      END_STATE();
+    case 107:
+      ACCEPT_TOKEN(sym_signed_number);
+      if (lookahead == '.') ADVANCE(38);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(111);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(107);
       if (lookahead == '-' ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(106);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
       END_STATE();
-    case 106:
+    case 108:
+      ACCEPT_TOKEN(sym_signed_number);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(36);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(108);
+      END_STATE();
+    case 109:
+      ACCEPT_TOKEN(sym_signed_number);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(109);
+      if (lookahead == '-' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+      END_STATE();
+    case 110:
+      ACCEPT_TOKEN(sym_signed_number);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(110);
+      END_STATE();
+    case 111:
+      ACCEPT_TOKEN(sym_enum_value);
+      if (lookahead == '+') ADVANCE(39);
+      if (lookahead == '-') ADVANCE(113);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(109);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+      END_STATE();
+    case 112:
+      ACCEPT_TOKEN(sym_enum_value);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(107);
+      if (lookahead == '-' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+      END_STATE();
+    case 113:
+      ACCEPT_TOKEN(sym_enum_value);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(109);
+      if (lookahead == '-' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+      END_STATE();
+    case 114:
       ACCEPT_TOKEN(sym_enum_value);
       if (lookahead == '-' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(106);
-      END_STATE();
-    case 107:
-      ACCEPT_TOKEN(sym_integer);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(107);
-      END_STATE();
-    case 108:
-      ACCEPT_TOKEN(sym_number);
-      if (lookahead == '.') ADVANCE(41);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(108);
-      END_STATE();
-    case 109:
-      ACCEPT_TOKEN(sym_number);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(109);
-      END_STATE();
-    case 110:
-      ACCEPT_TOKEN(sym_bound);
-      if (lookahead == '.') ADVANCE(43);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(110);
-      END_STATE();
-    case 111:
-      ACCEPT_TOKEN(sym_bound);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(111);
-      END_STATE();
-    case 112:
-      ACCEPT_TOKEN(sym_signed_number);
-      if (lookahead == '.') ADVANCE(39);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(37);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(112);
-      END_STATE();
-    case 113:
-      ACCEPT_TOKEN(sym_signed_number);
-      if (lookahead == '.') ADVANCE(39);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(103);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(113);
-      END_STATE();
-    case 114:
-      ACCEPT_TOKEN(sym_signed_number);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(37);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(114);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
       END_STATE();
     case 115:
-      ACCEPT_TOKEN(sym_signed_number);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(115);
-      END_STATE();
-    case 116:
       ACCEPT_TOKEN(anon_sym_DQUOTE);
       END_STATE();
-    case 117:
+    case 116:
       ACCEPT_TOKEN(anon_sym_DQUOTE2);
+      END_STATE();
+    case 117:
+      ACCEPT_TOKEN(sym__string_content);
+      if (lookahead == '\n') ADVANCE(122);
+      if (lookahead != 0 &&
+          lookahead != '"' &&
+          lookahead != '\\') ADVANCE(117);
       END_STATE();
     case 118:
       ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '\n') ADVANCE(123);
+      if (lookahead == '*') ADVANCE(120);
+      if (lookahead == '/') ADVANCE(117);
       if (lookahead != 0 &&
           lookahead != '"' &&
-          lookahead != '\\') ADVANCE(118);
+          lookahead != '\\') ADVANCE(122);
       END_STATE();
     case 119:
       ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '*') ADVANCE(121);
-      if (lookahead == '/') ADVANCE(118);
+      if (lookahead == '*') ADVANCE(119);
+      if (lookahead == '/') ADVANCE(122);
       if (lookahead != 0 &&
           lookahead != '"' &&
-          lookahead != '\\') ADVANCE(123);
+          lookahead != '\\') ADVANCE(120);
       END_STATE();
     case 120:
       ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '*') ADVANCE(120);
-      if (lookahead == '/') ADVANCE(123);
+      if (lookahead == '*') ADVANCE(119);
       if (lookahead != 0 &&
           lookahead != '"' &&
-          lookahead != '\\') ADVANCE(121);
+          lookahead != '\\') ADVANCE(120);
       END_STATE();
     case 121:
       ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '*') ADVANCE(120);
-      if (lookahead != 0 &&
-          lookahead != '"' &&
-          lookahead != '\\') ADVANCE(121);
-      END_STATE();
-    case 122:
-      ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '/') ADVANCE(119);
+      if (lookahead == '/') ADVANCE(118);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
-          lookahead == ' ') ADVANCE(122);
+          lookahead == ' ') ADVANCE(121);
       if (lookahead != 0 &&
           lookahead != '"' &&
-          lookahead != '\\') ADVANCE(123);
+          lookahead != '\\') ADVANCE(122);
       END_STATE();
-    case 123:
+    case 122:
       ACCEPT_TOKEN(sym__string_content);
       if (lookahead != 0 &&
           lookahead != '"' &&
-          lookahead != '\\') ADVANCE(123);
+          lookahead != '\\') ADVANCE(122);
+      END_STATE();
+    case 123:
+      ACCEPT_TOKEN(sym_escape_sequence);
       END_STATE();
     case 124:
-      ACCEPT_TOKEN(sym_escape_sequence);
+      ACCEPT_TOKEN(sym_comment);
       END_STATE();
     case 125:
       ACCEPT_TOKEN(sym_comment);
-      END_STATE();
-    case 126:
-      ACCEPT_TOKEN(sym_comment);
       if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(126);
+          lookahead != '\n') ADVANCE(125);
       END_STATE();
     default:
       return false;
@@ -1938,96 +2003,96 @@ static bool ts_lex_keywords(TSLexer *lexer, TSStateId state) {
 static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [0] = {.lex_state = 0},
   [1] = {.lex_state = 0},
-  [2] = {.lex_state = 45},
-  [3] = {.lex_state = 45},
-  [4] = {.lex_state = 45},
-  [5] = {.lex_state = 45},
-  [6] = {.lex_state = 45},
-  [7] = {.lex_state = 45},
-  [8] = {.lex_state = 45},
-  [9] = {.lex_state = 45},
-  [10] = {.lex_state = 2},
-  [11] = {.lex_state = 2},
-  [12] = {.lex_state = 2},
-  [13] = {.lex_state = 45},
-  [14] = {.lex_state = 45},
-  [15] = {.lex_state = 45},
-  [16] = {.lex_state = 45},
-  [17] = {.lex_state = 45},
-  [18] = {.lex_state = 45},
-  [19] = {.lex_state = 45},
-  [20] = {.lex_state = 45},
-  [21] = {.lex_state = 45},
-  [22] = {.lex_state = 45},
-  [23] = {.lex_state = 45},
-  [24] = {.lex_state = 45},
-  [25] = {.lex_state = 45},
-  [26] = {.lex_state = 45},
-  [27] = {.lex_state = 45},
-  [28] = {.lex_state = 45},
-  [29] = {.lex_state = 45},
-  [30] = {.lex_state = 45},
-  [31] = {.lex_state = 45},
-  [32] = {.lex_state = 45},
-  [33] = {.lex_state = 45},
-  [34] = {.lex_state = 45},
-  [35] = {.lex_state = 45},
-  [36] = {.lex_state = 45},
-  [37] = {.lex_state = 45},
-  [38] = {.lex_state = 45},
-  [39] = {.lex_state = 45},
-  [40] = {.lex_state = 45},
-  [41] = {.lex_state = 45},
-  [42] = {.lex_state = 45},
-  [43] = {.lex_state = 45},
-  [44] = {.lex_state = 45},
-  [45] = {.lex_state = 45},
-  [46] = {.lex_state = 45},
-  [47] = {.lex_state = 45},
-  [48] = {.lex_state = 45},
-  [49] = {.lex_state = 45},
-  [50] = {.lex_state = 45},
-  [51] = {.lex_state = 0},
-  [52] = {.lex_state = 0},
-  [53] = {.lex_state = 45},
-  [54] = {.lex_state = 0},
-  [55] = {.lex_state = 0},
-  [56] = {.lex_state = 2},
-  [57] = {.lex_state = 2},
-  [58] = {.lex_state = 2},
-  [59] = {.lex_state = 2},
-  [60] = {.lex_state = 2},
-  [61] = {.lex_state = 2},
-  [62] = {.lex_state = 2},
+  [2] = {.lex_state = 44},
+  [3] = {.lex_state = 44},
+  [4] = {.lex_state = 44},
+  [5] = {.lex_state = 44},
+  [6] = {.lex_state = 44},
+  [7] = {.lex_state = 44},
+  [8] = {.lex_state = 44},
+  [9] = {.lex_state = 44},
+  [10] = {.lex_state = 44},
+  [11] = {.lex_state = 44},
+  [12] = {.lex_state = 44},
+  [13] = {.lex_state = 2},
+  [14] = {.lex_state = 44},
+  [15] = {.lex_state = 2},
+  [16] = {.lex_state = 2},
+  [17] = {.lex_state = 44},
+  [18] = {.lex_state = 44},
+  [19] = {.lex_state = 44},
+  [20] = {.lex_state = 44},
+  [21] = {.lex_state = 44},
+  [22] = {.lex_state = 44},
+  [23] = {.lex_state = 44},
+  [24] = {.lex_state = 44},
+  [25] = {.lex_state = 44},
+  [26] = {.lex_state = 44},
+  [27] = {.lex_state = 44},
+  [28] = {.lex_state = 44},
+  [29] = {.lex_state = 44},
+  [30] = {.lex_state = 44},
+  [31] = {.lex_state = 44},
+  [32] = {.lex_state = 44},
+  [33] = {.lex_state = 44},
+  [34] = {.lex_state = 44},
+  [35] = {.lex_state = 44},
+  [36] = {.lex_state = 44},
+  [37] = {.lex_state = 44},
+  [38] = {.lex_state = 44},
+  [39] = {.lex_state = 44},
+  [40] = {.lex_state = 44},
+  [41] = {.lex_state = 44},
+  [42] = {.lex_state = 44},
+  [43] = {.lex_state = 44},
+  [44] = {.lex_state = 44},
+  [45] = {.lex_state = 44},
+  [46] = {.lex_state = 44},
+  [47] = {.lex_state = 44},
+  [48] = {.lex_state = 44},
+  [49] = {.lex_state = 44},
+  [50] = {.lex_state = 44},
+  [51] = {.lex_state = 44},
+  [52] = {.lex_state = 44},
+  [53] = {.lex_state = 44},
+  [54] = {.lex_state = 44},
+  [55] = {.lex_state = 44},
+  [56] = {.lex_state = 44},
+  [57] = {.lex_state = 0},
+  [58] = {.lex_state = 0},
+  [59] = {.lex_state = 44},
+  [60] = {.lex_state = 0},
+  [61] = {.lex_state = 0},
+  [62] = {.lex_state = 44},
   [63] = {.lex_state = 2},
   [64] = {.lex_state = 2},
   [65] = {.lex_state = 2},
-  [66] = {.lex_state = 0},
-  [67] = {.lex_state = 0},
-  [68] = {.lex_state = 0},
-  [69] = {.lex_state = 0},
+  [66] = {.lex_state = 2},
+  [67] = {.lex_state = 2},
+  [68] = {.lex_state = 2},
+  [69] = {.lex_state = 2},
   [70] = {.lex_state = 2},
-  [71] = {.lex_state = 0},
-  [72] = {.lex_state = 1},
+  [71] = {.lex_state = 2},
+  [72] = {.lex_state = 2},
   [73] = {.lex_state = 0},
   [74] = {.lex_state = 0},
   [75] = {.lex_state = 0},
   [76] = {.lex_state = 0},
   [77] = {.lex_state = 0},
   [78] = {.lex_state = 0},
-  [79] = {.lex_state = 2},
+  [79] = {.lex_state = 0},
   [80] = {.lex_state = 0},
   [81] = {.lex_state = 0},
   [82] = {.lex_state = 0},
   [83] = {.lex_state = 0},
-  [84] = {.lex_state = 1},
-  [85] = {.lex_state = 1},
-  [86] = {.lex_state = 0},
-  [87] = {.lex_state = 0},
-  [88] = {.lex_state = 0},
-  [89] = {.lex_state = 0},
+  [84] = {.lex_state = 0},
+  [85] = {.lex_state = 0},
+  [86] = {.lex_state = 1},
+  [87] = {.lex_state = 1},
+  [88] = {.lex_state = 1},
+  [89] = {.lex_state = 2},
   [90] = {.lex_state = 0},
-  [91] = {.lex_state = 0},
+  [91] = {.lex_state = 2},
   [92] = {.lex_state = 0},
   [93] = {.lex_state = 0},
   [94] = {.lex_state = 0},
@@ -2040,7 +2105,7 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [101] = {.lex_state = 0},
   [102] = {.lex_state = 0},
   [103] = {.lex_state = 0},
-  [104] = {.lex_state = 3},
+  [104] = {.lex_state = 0},
   [105] = {.lex_state = 0},
   [106] = {.lex_state = 0},
   [107] = {.lex_state = 0},
@@ -2049,18 +2114,18 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [110] = {.lex_state = 0},
   [111] = {.lex_state = 0},
   [112] = {.lex_state = 0},
-  [113] = {.lex_state = 3},
-  [114] = {.lex_state = 4},
+  [113] = {.lex_state = 0},
+  [114] = {.lex_state = 0},
   [115] = {.lex_state = 0},
-  [116] = {.lex_state = 45},
+  [116] = {.lex_state = 0},
   [117] = {.lex_state = 0},
   [118] = {.lex_state = 0},
   [119] = {.lex_state = 0},
   [120] = {.lex_state = 0},
-  [121] = {.lex_state = 0},
-  [122] = {.lex_state = 9},
-  [123] = {.lex_state = 0},
-  [124] = {.lex_state = 9},
+  [121] = {.lex_state = 3},
+  [122] = {.lex_state = 0},
+  [123] = {.lex_state = 3},
+  [124] = {.lex_state = 44},
   [125] = {.lex_state = 0},
   [126] = {.lex_state = 0},
   [127] = {.lex_state = 0},
@@ -2072,14 +2137,14 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [133] = {.lex_state = 0},
   [134] = {.lex_state = 0},
   [135] = {.lex_state = 0},
-  [136] = {.lex_state = 0},
+  [136] = {.lex_state = 8},
   [137] = {.lex_state = 0},
   [138] = {.lex_state = 0},
   [139] = {.lex_state = 0},
   [140] = {.lex_state = 0},
   [141] = {.lex_state = 0},
   [142] = {.lex_state = 0},
-  [143] = {.lex_state = 4},
+  [143] = {.lex_state = 0},
   [144] = {.lex_state = 0},
   [145] = {.lex_state = 0},
   [146] = {.lex_state = 0},
@@ -2087,12 +2152,21 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [148] = {.lex_state = 0},
   [149] = {.lex_state = 0},
   [150] = {.lex_state = 0},
-  [151] = {.lex_state = 4},
-  [152] = {.lex_state = 3},
+  [151] = {.lex_state = 0},
+  [152] = {.lex_state = 0},
   [153] = {.lex_state = 0},
   [154] = {.lex_state = 0},
   [155] = {.lex_state = 0},
   [156] = {.lex_state = 0},
+  [157] = {.lex_state = 8},
+  [158] = {.lex_state = 0},
+  [159] = {.lex_state = 0},
+  [160] = {.lex_state = 0},
+  [161] = {.lex_state = 3},
+  [162] = {.lex_state = 0},
+  [163] = {.lex_state = 0},
+  [164] = {.lex_state = 0},
+  [165] = {.lex_state = 0},
 };
 
 static const uint16_t ts_parse_table[LARGE_STATE_COUNT][SYMBOL_COUNT] = {
@@ -2127,7 +2201,6 @@ static const uint16_t ts_parse_table[LARGE_STATE_COUNT][SYMBOL_COUNT] = {
     [anon_sym_ATsrc] = ACTIONS(1),
     [anon_sym_ATdst] = ACTIONS(1),
     [sym_integer] = ACTIONS(1),
-    [sym_signed_number] = ACTIONS(1),
     [anon_sym_true] = ACTIONS(1),
     [anon_sym_false] = ACTIONS(1),
     [anon_sym_DQUOTE] = ACTIONS(1),
@@ -2136,12 +2209,12 @@ static const uint16_t ts_parse_table[LARGE_STATE_COUNT][SYMBOL_COUNT] = {
     [sym_comment] = ACTIONS(3),
   },
   [STATE(1)] = {
-    [sym_source_file] = STATE(132),
-    [sym_declaration] = STATE(55),
-    [sym_interface_declaration] = STATE(71),
-    [sym_node_declaration] = STATE(71),
-    [sym_edge_declaration] = STATE(71),
-    [aux_sym_source_file_repeat1] = STATE(55),
+    [sym_source_file] = STATE(151),
+    [sym_declaration] = STATE(60),
+    [sym_interface_declaration] = STATE(83),
+    [sym_node_declaration] = STATE(83),
+    [sym_edge_declaration] = STATE(83),
+    [aux_sym_source_file_repeat1] = STATE(60),
     [ts_builtin_sym_end] = ACTIONS(5),
     [anon_sym_interface] = ACTIONS(7),
     [anon_sym_node] = ACTIONS(9),
@@ -2161,14 +2234,13 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(21), 1,
       sym_annotation_name,
     STATE(4), 1,
+      sym__annotation_behind_target,
+    STATE(5), 1,
       sym_cardinality,
-    STATE(34), 1,
+    STATE(10), 1,
       sym__rule_word,
-    STATE(75), 1,
+    STATE(95), 1,
       sym_body,
-    STATE(3), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
     ACTIONS(13), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
@@ -2180,261 +2252,349 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [39] = 8,
+  [38] = 9,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(17), 1,
       anon_sym_LBRACE,
-    ACTIONS(21), 1,
-      sym_annotation_name,
-    STATE(34), 1,
-      sym__rule_word,
-    STATE(80), 1,
-      sym_body,
-    STATE(6), 2,
-      sym_annotation,
+    STATE(7), 1,
       aux_sym_node_declaration_repeat1,
-    ACTIONS(23), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-    ACTIONS(19), 6,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [73] = 8,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(17), 1,
-      anon_sym_LBRACE,
-    ACTIONS(21), 1,
-      sym_annotation_name,
-    STATE(34), 1,
+    STATE(11), 1,
       sym__rule_word,
-    STATE(80), 1,
-      sym_body,
-    STATE(5), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(23), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-    ACTIONS(19), 6,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [107] = 8,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(17), 1,
-      anon_sym_LBRACE,
-    ACTIONS(21), 1,
-      sym_annotation_name,
-    STATE(34), 1,
-      sym__rule_word,
+    STATE(12), 1,
+      sym__head_annotation,
     STATE(82), 1,
       sym_body,
-    STATE(6), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(25), 4,
+    ACTIONS(25), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(23), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-    ACTIONS(19), 6,
-      anon_sym_ATcard,
+    ACTIONS(19), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [141] = 6,
+  [74] = 9,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(32), 1,
-      sym_annotation_name,
-    STATE(34), 1,
-      sym__rule_word,
-    STATE(6), 2,
-      sym_annotation,
+    ACTIONS(17), 1,
+      anon_sym_LBRACE,
+    STATE(3), 1,
       aux_sym_node_declaration_repeat1,
-    ACTIONS(27), 5,
+    STATE(11), 1,
+      sym__rule_word,
+    STATE(12), 1,
+      sym__head_annotation,
+    STATE(78), 1,
+      sym_body,
+    ACTIONS(25), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(27), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+    ACTIONS(19), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [110] = 9,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(17), 1,
+      anon_sym_LBRACE,
+    STATE(6), 1,
+      aux_sym_node_declaration_repeat1,
+    STATE(11), 1,
+      sym__rule_word,
+    STATE(12), 1,
+      sym__head_annotation,
+    STATE(77), 1,
+      sym_body,
+    ACTIONS(25), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(29), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+    ACTIONS(19), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [146] = 9,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(17), 1,
+      anon_sym_LBRACE,
+    STATE(7), 1,
+      aux_sym_node_declaration_repeat1,
+    STATE(11), 1,
+      sym__rule_word,
+    STATE(12), 1,
+      sym__head_annotation,
+    STATE(81), 1,
+      sym_body,
+    ACTIONS(25), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(31), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+    ACTIONS(19), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [182] = 7,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(7), 1,
+      aux_sym_node_declaration_repeat1,
+    STATE(11), 1,
+      sym__rule_word,
+    STATE(12), 1,
+      sym__head_annotation,
+    ACTIONS(35), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(33), 5,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
       anon_sym_LBRACE,
-    ACTIONS(29), 6,
-      anon_sym_ATcard,
+    ACTIONS(38), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [170] = 9,
+  [213] = 10,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(17), 1,
       anon_sym_LBRACE,
-    ACTIONS(35), 1,
+    ACTIONS(41), 1,
       anon_sym_implements,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    STATE(44), 1,
+    STATE(9), 1,
+      aux_sym_node_declaration_repeat1,
+    STATE(12), 1,
+      sym__head_annotation,
+    STATE(52), 1,
       sym__rule_word,
-    STATE(68), 1,
+    STATE(79), 1,
       sym_body,
-    STATE(119), 1,
+    STATE(115), 1,
       sym_implements,
-    STATE(9), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(37), 6,
+    ACTIONS(43), 2,
       anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [204] = 7,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(46), 1,
       sym_annotation_name,
-    STATE(44), 1,
-      sym__rule_word,
-    ACTIONS(27), 2,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-    ACTIONS(41), 2,
-      anon_sym_implements,
-      sym_identifier,
-    STATE(8), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(43), 6,
-      anon_sym_ATcard,
+    ACTIONS(45), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [234] = 9,
+  [249] = 10,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(17), 1,
       anon_sym_LBRACE,
-    ACTIONS(35), 1,
+    ACTIONS(41), 1,
       anon_sym_implements,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    STATE(44), 1,
-      sym__rule_word,
-    STATE(67), 1,
-      sym_body,
-    STATE(111), 1,
-      sym_implements,
-    STATE(8), 2,
-      sym_annotation,
+    STATE(12), 1,
+      sym__head_annotation,
+    STATE(25), 1,
       aux_sym_node_declaration_repeat1,
-    ACTIONS(37), 6,
+    STATE(52), 1,
+      sym__rule_word,
+    STATE(76), 1,
+      sym_body,
+    STATE(126), 1,
+      sym_implements,
+    ACTIONS(43), 2,
       anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(45), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [268] = 8,
+  [285] = 5,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(49), 1,
-      sym_identifier,
     ACTIONS(51), 1,
-      anon_sym_RBRACE,
-    ACTIONS(55), 1,
-      anon_sym_ATrange,
-    ACTIONS(57), 1,
-      anon_sym_ATcheck,
-    STATE(12), 2,
-      sym_member,
-      aux_sym_body_repeat1,
-    ACTIONS(53), 3,
+      anon_sym_LPAREN,
+    STATE(33), 1,
+      sym__arguments,
+    ACTIONS(47), 5,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(49), 7,
+      anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
-    STATE(61), 4,
-      sym_property,
-      sym_columns_rule,
-      sym_range_rule,
-      sym_check_rule,
-  [299] = 8,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [311] = 5,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(49), 1,
-      sym_identifier,
-    ACTIONS(55), 1,
-      anon_sym_ATrange,
-    ACTIONS(57), 1,
-      anon_sym_ATcheck,
-    ACTIONS(59), 1,
-      anon_sym_RBRACE,
-    STATE(10), 2,
-      sym_member,
-      aux_sym_body_repeat1,
-    ACTIONS(53), 3,
+    ACTIONS(51), 1,
+      anon_sym_LPAREN,
+    STATE(14), 1,
+      sym__arguments,
+    ACTIONS(53), 5,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(55), 7,
+      anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
-    STATE(61), 4,
-      sym_property,
-      sym_columns_rule,
-      sym_range_rule,
-      sym_check_rule,
-  [330] = 8,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [337] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(57), 6,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_implements,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(59), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [358] = 8,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(61), 1,
       sym_identifier,
-    ACTIONS(64), 1,
+    ACTIONS(63), 1,
       anon_sym_RBRACE,
-    ACTIONS(69), 1,
+    ACTIONS(67), 1,
       anon_sym_ATrange,
-    ACTIONS(72), 1,
+    ACTIONS(69), 1,
       anon_sym_ATcheck,
-    STATE(12), 2,
+    STATE(15), 2,
       sym_member,
       aux_sym_body_repeat1,
-    ACTIONS(66), 3,
+    ACTIONS(65), 3,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
-    STATE(61), 4,
+    STATE(68), 4,
       sym_property,
       sym_columns_rule,
       sym_range_rule,
       sym_check_rule,
-  [361] = 4,
+  [389] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(79), 1,
+    ACTIONS(71), 6,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_implements,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(73), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [410] = 8,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(61), 1,
+      sym_identifier,
+    ACTIONS(67), 1,
+      anon_sym_ATrange,
+    ACTIONS(69), 1,
+      anon_sym_ATcheck,
+    ACTIONS(75), 1,
+      anon_sym_RBRACE,
+    STATE(16), 2,
+      sym_member,
+      aux_sym_body_repeat1,
+    ACTIONS(65), 3,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+    STATE(68), 4,
+      sym_property,
+      sym_columns_rule,
+      sym_range_rule,
+      sym_check_rule,
+  [441] = 8,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(77), 1,
+      sym_identifier,
+    ACTIONS(80), 1,
+      anon_sym_RBRACE,
+    ACTIONS(85), 1,
+      anon_sym_ATrange,
+    ACTIONS(88), 1,
+      anon_sym_ATcheck,
+    STATE(16), 2,
+      sym_member,
+      aux_sym_body_repeat1,
+    ACTIONS(82), 3,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+    STATE(68), 4,
+      sym_property,
+      sym_columns_rule,
+      sym_range_rule,
+      sym_check_rule,
+  [472] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(95), 1,
       anon_sym_LPAREN,
-    ACTIONS(75), 5,
+    ACTIONS(91), 5,
       anon_sym_RBRACE,
       anon_sym_EQ,
       anon_sym_QMARK,
       anon_sym_RBRACK,
       sym_identifier,
-    ACTIONS(77), 7,
+    ACTIONS(93), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -2442,339 +2602,302 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [384] = 7,
+  [495] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    ACTIONS(83), 1,
+    ACTIONS(101), 1,
       anon_sym_EQ,
-    STATE(44), 1,
+    STATE(59), 1,
       sym__rule_word,
-    ACTIONS(81), 2,
+    ACTIONS(97), 2,
       anon_sym_RBRACE,
       sym_identifier,
-    STATE(24), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(37), 6,
+    ACTIONS(99), 2,
       anon_sym_ATcard,
+      sym_annotation_name,
+    STATE(23), 2,
+      sym_annotation,
+      aux_sym_property_repeat1,
+    ACTIONS(45), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [413] = 9,
+  [524] = 8,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(85), 1,
+    ACTIONS(103), 1,
       sym_identifier,
-    ACTIONS(87), 1,
+    ACTIONS(105), 1,
       anon_sym_LBRACK,
-    ACTIONS(89), 1,
+    ACTIONS(107), 1,
       anon_sym_RBRACK,
-    ACTIONS(91), 1,
-      sym_enum_value,
-    ACTIONS(93), 1,
-      sym_signed_number,
-    ACTIONS(97), 1,
+    ACTIONS(113), 1,
       anon_sym_DQUOTE,
-    ACTIONS(95), 2,
+    ACTIONS(109), 2,
+      sym_signed_number,
+      sym_enum_value,
+    ACTIONS(111), 2,
       anon_sym_true,
       anon_sym_false,
-    STATE(89), 5,
+    STATE(105), 5,
       sym__default,
       sym__default_name,
       sym_default_list,
       sym_boolean,
       sym_string,
-  [446] = 4,
+  [555] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(115), 1,
+      anon_sym_LPAREN,
+    ACTIONS(47), 5,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(49), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [578] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(117), 6,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+      anon_sym_LPAREN,
+      anon_sym_LBRACE,
+    ACTIONS(119), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [599] = 7,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(121), 1,
+      anon_sym_EQ,
+    STATE(59), 1,
+      sym__rule_word,
+    ACTIONS(97), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    ACTIONS(99), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    STATE(42), 2,
+      sym_annotation,
+      aux_sym_property_repeat1,
+    ACTIONS(123), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [628] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(59), 1,
+      sym__rule_word,
+    ACTIONS(99), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(126), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    STATE(32), 2,
+      sym_annotation,
+      aux_sym_property_repeat1,
+    ACTIONS(45), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [654] = 7,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(103), 1,
-      anon_sym_LPAREN,
-    ACTIONS(99), 5,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-      anon_sym_LBRACE,
-    ACTIONS(101), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [469] = 4,
+      sym_identifier,
+    ACTIONS(105), 1,
+      anon_sym_LBRACK,
+    ACTIONS(113), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(111), 2,
+      anon_sym_true,
+      anon_sym_false,
+    ACTIONS(128), 2,
+      sym_signed_number,
+      sym_enum_value,
+    STATE(44), 5,
+      sym__default,
+      sym__default_name,
+      sym_default_list,
+      sym_boolean,
+      sym_string,
+  [682] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(109), 1,
-      anon_sym_LPAREN,
-    ACTIONS(105), 5,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-      anon_sym_LBRACE,
-    ACTIONS(107), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [492] = 8,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(37), 1,
-      anon_sym_ATcard,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    ACTIONS(111), 1,
-      anon_sym_EQ,
-    STATE(44), 1,
+    STATE(12), 1,
+      sym__head_annotation,
+    STATE(25), 1,
+      aux_sym_node_declaration_repeat1,
+    STATE(52), 1,
       sym__rule_word,
-    ACTIONS(81), 2,
+    ACTIONS(33), 2,
+      anon_sym_implements,
+      anon_sym_LBRACE,
+    ACTIONS(130), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(133), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [710] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(136), 5,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+      anon_sym_RBRACE,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(138), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [730] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(140), 5,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+      anon_sym_RBRACE,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(142), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [750] = 7,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(103), 1,
+      sym_identifier,
+    ACTIONS(105), 1,
+      anon_sym_LBRACK,
+    ACTIONS(113), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(111), 2,
+      anon_sym_true,
+      anon_sym_false,
+    ACTIONS(144), 2,
+      sym_signed_number,
+      sym_enum_value,
+    STATE(31), 5,
+      sym__default,
+      sym__default_name,
+      sym_default_list,
+      sym_boolean,
+      sym_string,
+  [778] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(146), 5,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+      anon_sym_RBRACE,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(148), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [798] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(117), 3,
+      anon_sym_LPAREN,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+    ACTIONS(119), 9,
+      anon_sym_implements,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_identifier,
+      sym_annotation_name,
+  [818] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(59), 1,
+      sym__rule_word,
+    ACTIONS(99), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(150), 2,
       anon_sym_RBRACE,
       sym_identifier,
     STATE(36), 2,
       sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(113), 5,
+      aux_sym_property_repeat1,
+    ACTIONS(45), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [523] = 3,
+  [844] = 6,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(116), 5,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-      anon_sym_RBRACE,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(118), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [543] = 8,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(85), 1,
-      sym_identifier,
-    ACTIONS(87), 1,
-      anon_sym_LBRACK,
-    ACTIONS(97), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(120), 1,
-      sym_enum_value,
-    ACTIONS(122), 1,
-      sym_signed_number,
-    ACTIONS(95), 2,
-      anon_sym_true,
-      anon_sym_false,
-    STATE(38), 5,
-      sym__default,
-      sym__default_name,
-      sym_default_list,
-      sym_boolean,
-      sym_string,
-  [573] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(124), 5,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-      anon_sym_RBRACE,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(126), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [593] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(128), 5,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-      anon_sym_RBRACE,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(130), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [613] = 8,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(85), 1,
-      sym_identifier,
-    ACTIONS(87), 1,
-      anon_sym_LBRACK,
-    ACTIONS(97), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(132), 1,
-      sym_enum_value,
-    ACTIONS(134), 1,
-      sym_signed_number,
-    ACTIONS(95), 2,
-      anon_sym_true,
-      anon_sym_false,
-    STATE(40), 5,
-      sym__default,
-      sym__default_name,
-      sym_default_list,
-      sym_boolean,
-      sym_string,
-  [643] = 6,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    STATE(44), 1,
+    STATE(59), 1,
       sym__rule_word,
-    ACTIONS(136), 2,
+    ACTIONS(152), 2,
       anon_sym_RBRACE,
       sym_identifier,
-    STATE(8), 2,
+    ACTIONS(154), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    STATE(32), 2,
       sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(37), 6,
-      anon_sym_ATcard,
+      aux_sym_property_repeat1,
+    ACTIONS(157), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [669] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(138), 5,
-      anon_sym_RBRACE,
-      anon_sym_EQ,
-      anon_sym_QMARK,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(140), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [689] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(142), 5,
-      anon_sym_RBRACE,
-      anon_sym_EQ,
-      anon_sym_QMARK,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(144), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [709] = 6,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    STATE(44), 1,
-      sym__rule_word,
-    ACTIONS(146), 2,
-      anon_sym_RBRACE,
-      sym_identifier,
-    STATE(8), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(37), 6,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [735] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(148), 5,
-      anon_sym_RBRACE,
-      anon_sym_EQ,
-      anon_sym_QMARK,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(150), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [755] = 8,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(85), 1,
-      sym_identifier,
-    ACTIONS(87), 1,
-      anon_sym_LBRACK,
-    ACTIONS(97), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(152), 1,
-      sym_enum_value,
-    ACTIONS(154), 1,
-      sym_signed_number,
-    ACTIONS(95), 2,
-      anon_sym_true,
-      anon_sym_false,
-    STATE(115), 5,
-      sym__default,
-      sym__default_name,
-      sym_default_list,
-      sym_boolean,
-      sym_string,
-  [785] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(156), 5,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-      anon_sym_LBRACE,
-    ACTIONS(158), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [805] = 3,
+  [870] = 3,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(160), 5,
@@ -2791,313 +2914,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [825] = 3,
+  [890] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(99), 5,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-      anon_sym_LBRACE,
-    ACTIONS(101), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [845] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(164), 1,
-      anon_sym_LPAREN,
-    ACTIONS(105), 2,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-    ACTIONS(107), 9,
-      anon_sym_implements,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_identifier,
-      sym_annotation_name,
-  [867] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(105), 5,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-      anon_sym_LBRACE,
-    ACTIONS(107), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [887] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(166), 5,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-      anon_sym_LBRACE,
-    ACTIONS(168), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [907] = 7,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(37), 1,
-      anon_sym_ATcard,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    STATE(44), 1,
-      sym__rule_word,
-    ACTIONS(136), 2,
-      anon_sym_RBRACE,
-      sym_identifier,
-    STATE(8), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(170), 5,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [935] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(173), 5,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-      anon_sym_LBRACE,
-    ACTIONS(175), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [955] = 7,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(37), 1,
-      anon_sym_ATcard,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    STATE(44), 1,
-      sym__rule_word,
-    ACTIONS(177), 2,
-      anon_sym_RBRACE,
-      sym_identifier,
-    STATE(39), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(179), 5,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [983] = 7,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(37), 1,
-      anon_sym_ATcard,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    STATE(44), 1,
-      sym__rule_word,
-    ACTIONS(146), 2,
-      anon_sym_RBRACE,
-      sym_identifier,
-    STATE(8), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(182), 5,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [1011] = 6,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(39), 1,
-      sym_annotation_name,
-    STATE(44), 1,
-      sym__rule_word,
-    ACTIONS(177), 2,
-      anon_sym_RBRACE,
-      sym_identifier,
-    STATE(27), 2,
-      sym_annotation,
-      aux_sym_node_declaration_repeat1,
-    ACTIONS(37), 6,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [1037] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(185), 4,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(187), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1056] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(166), 2,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-    ACTIONS(168), 9,
-      anon_sym_implements,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_identifier,
-      sym_annotation_name,
-  [1075] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(189), 4,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(191), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1094] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(105), 2,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-    ACTIONS(107), 9,
-      anon_sym_implements,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_identifier,
-      sym_annotation_name,
-  [1113] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(193), 4,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(195), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1132] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(201), 1,
-      anon_sym_QMARK,
-    ACTIONS(197), 3,
-      anon_sym_RBRACE,
-      anon_sym_EQ,
-      sym_identifier,
-    ACTIONS(199), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1153] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(173), 2,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-    ACTIONS(175), 9,
-      anon_sym_implements,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_identifier,
-      sym_annotation_name,
-  [1172] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(203), 4,
+    ACTIONS(164), 5,
       anon_sym_RBRACE,
       anon_sym_EQ,
       anon_sym_QMARK,
-      sym_identifier,
-    ACTIONS(205), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1191] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(207), 4,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
       anon_sym_RBRACK,
       sym_identifier,
-    ACTIONS(209), 7,
+    ACTIONS(166), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3105,61 +2931,262 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1210] = 3,
+  [910] = 3,
     ACTIONS(3), 1,
       sym_comment,
+    ACTIONS(168), 5,
+      anon_sym_RBRACE,
+      anon_sym_EQ,
+      anon_sym_QMARK,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(170), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [930] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(59), 1,
+      sym__rule_word,
     ACTIONS(99), 2,
-      anon_sym_LBRACE,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(172), 2,
       anon_sym_RBRACE,
-    ACTIONS(101), 9,
-      anon_sym_implements,
+      sym_identifier,
+    STATE(32), 2,
+      sym_annotation,
+      aux_sym_property_repeat1,
+    ACTIONS(45), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [956] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(174), 5,
+      anon_sym_RBRACE,
+      anon_sym_EQ,
+      anon_sym_QMARK,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(176), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-      sym_identifier,
       sym_annotation_name,
-  [1229] = 6,
+  [976] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(211), 1,
+    ACTIONS(103), 1,
+      sym_identifier,
+    ACTIONS(105), 1,
       anon_sym_LBRACK,
-    ACTIONS(213), 1,
-      anon_sym_enum,
-    ACTIONS(215), 1,
-      sym_type_name,
-    STATE(18), 2,
-      sym__type,
-      sym_optional_type,
-    STATE(46), 5,
-      sym__core_type,
-      sym_list_type,
-      sym__item_core,
-      sym_sized_type,
-      sym_enum_type,
-  [1253] = 6,
+    ACTIONS(113), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(111), 2,
+      anon_sym_true,
+      anon_sym_false,
+    ACTIONS(178), 2,
+      sym_signed_number,
+      sym_enum_value,
+    STATE(127), 5,
+      sym__default,
+      sym__default_name,
+      sym_default_list,
+      sym_boolean,
+      sym_string,
+  [1004] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(211), 1,
-      anon_sym_LBRACK,
-    ACTIONS(213), 1,
-      anon_sym_enum,
-    ACTIONS(215), 1,
-      sym_type_name,
-    STATE(14), 2,
-      sym__type,
-      sym_optional_type,
-    STATE(46), 5,
-      sym__core_type,
-      sym_list_type,
-      sym__item_core,
-      sym_sized_type,
-      sym_enum_type,
-  [1277] = 3,
+    ACTIONS(180), 5,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(182), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1024] = 3,
     ACTIONS(3), 1,
       sym_comment,
+    ACTIONS(184), 5,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(186), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1044] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(188), 5,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(190), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1064] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(59), 1,
+      sym__rule_word,
+    ACTIONS(99), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(126), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    STATE(32), 2,
+      sym_annotation,
+      aux_sym_property_repeat1,
+    ACTIONS(192), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [1090] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(195), 5,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(197), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1110] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(59), 1,
+      sym__rule_word,
+    ACTIONS(99), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(150), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    STATE(45), 2,
+      sym_annotation,
+      aux_sym_property_repeat1,
+    ACTIONS(199), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [1136] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(59), 1,
+      sym__rule_word,
+    ACTIONS(99), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(172), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    STATE(32), 2,
+      sym_annotation,
+      aux_sym_property_repeat1,
+    ACTIONS(202), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [1162] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(205), 4,
+      anon_sym_COMMA,
+      anon_sym_RBRACE,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(207), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1181] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(209), 4,
+      anon_sym_COMMA,
+      anon_sym_RBRACE,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(211), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1200] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(213), 4,
+      anon_sym_COMMA,
+      anon_sym_RBRACE,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(215), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1219] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(221), 1,
+      anon_sym_QMARK,
     ACTIONS(217), 3,
       anon_sym_RBRACE,
       anon_sym_EQ,
@@ -3172,25 +3199,172 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1295] = 7,
+  [1240] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(221), 1,
-      ts_builtin_sym_end,
-    ACTIONS(223), 1,
-      anon_sym_interface,
-    ACTIONS(226), 1,
-      anon_sym_node,
-    ACTIONS(229), 1,
-      anon_sym_edge,
-    STATE(54), 2,
-      sym_declaration,
-      aux_sym_source_file_repeat1,
-    STATE(71), 3,
-      sym_interface_declaration,
-      sym_node_declaration,
-      sym_edge_declaration,
-  [1320] = 7,
+    ACTIONS(195), 2,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+    ACTIONS(197), 9,
+      anon_sym_implements,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_identifier,
+      sym_annotation_name,
+  [1259] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(223), 4,
+      anon_sym_COMMA,
+      anon_sym_RBRACE,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(225), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1278] = 5,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(227), 1,
+      anon_sym_LPAREN,
+    STATE(14), 1,
+      sym__arguments,
+    ACTIONS(53), 2,
+      anon_sym_implements,
+      anon_sym_LBRACE,
+    ACTIONS(55), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1301] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(229), 4,
+      anon_sym_RBRACE,
+      anon_sym_EQ,
+      anon_sym_QMARK,
+      sym_identifier,
+    ACTIONS(231), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1320] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(188), 2,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+    ACTIONS(190), 9,
+      anon_sym_implements,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_identifier,
+      sym_annotation_name,
+  [1339] = 5,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(227), 1,
+      anon_sym_LPAREN,
+    STATE(62), 1,
+      sym__arguments,
+    ACTIONS(233), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    ACTIONS(235), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1362] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(237), 3,
+      anon_sym_RBRACE,
+      anon_sym_EQ,
+      sym_identifier,
+    ACTIONS(239), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1380] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(241), 1,
+      anon_sym_LBRACK,
+    ACTIONS(243), 1,
+      anon_sym_enum,
+    ACTIONS(245), 1,
+      sym_type_name,
+    STATE(18), 2,
+      sym__type,
+      sym_optional_type,
+    STATE(49), 5,
+      sym__core_type,
+      sym_list_type,
+      sym__item_core,
+      sym_sized_type,
+      sym_enum_type,
+  [1404] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(241), 1,
+      anon_sym_LBRACK,
+    ACTIONS(243), 1,
+      anon_sym_enum,
+    ACTIONS(245), 1,
+      sym_type_name,
+    STATE(22), 2,
+      sym__type,
+      sym_optional_type,
+    STATE(49), 5,
+      sym__core_type,
+      sym_list_type,
+      sym__item_core,
+      sym_sized_type,
+      sym_enum_type,
+  [1428] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(233), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    ACTIONS(235), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1445] = 7,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(7), 1,
@@ -3199,67 +3373,121 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_node,
     ACTIONS(11), 1,
       anon_sym_edge,
-    ACTIONS(232), 1,
+    ACTIONS(247), 1,
       ts_builtin_sym_end,
-    STATE(54), 2,
+    STATE(61), 2,
       sym_declaration,
       aux_sym_source_file_repeat1,
-    STATE(71), 3,
+    STATE(83), 3,
       sym_interface_declaration,
       sym_node_declaration,
       sym_edge_declaration,
-  [1345] = 7,
+  [1470] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(97), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(234), 1,
+    ACTIONS(249), 1,
+      ts_builtin_sym_end,
+    ACTIONS(251), 1,
+      anon_sym_interface,
+    ACTIONS(254), 1,
+      anon_sym_node,
+    ACTIONS(257), 1,
+      anon_sym_edge,
+    STATE(61), 2,
+      sym_declaration,
+      aux_sym_source_file_repeat1,
+    STATE(83), 3,
+      sym_interface_declaration,
+      sym_node_declaration,
+      sym_edge_declaration,
+  [1495] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(260), 2,
+      anon_sym_RBRACE,
       sym_identifier,
-    ACTIONS(236), 1,
+    ACTIONS(262), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1512] = 7,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(113), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(264), 1,
+      sym_identifier,
+    ACTIONS(266), 1,
       sym_number,
-    STATE(87), 1,
+    STATE(100), 1,
       sym_value,
-    ACTIONS(95), 2,
+    ACTIONS(111), 2,
       anon_sym_true,
       anon_sym_false,
-    STATE(110), 2,
+    STATE(118), 2,
       sym_boolean,
       sym_string,
-  [1369] = 7,
+  [1536] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(97), 1,
+    ACTIONS(113), 1,
       anon_sym_DQUOTE,
-    ACTIONS(234), 1,
+    ACTIONS(264), 1,
       sym_identifier,
-    ACTIONS(236), 1,
+    ACTIONS(266), 1,
       sym_number,
-    STATE(102), 1,
+    STATE(108), 1,
       sym_value,
-    ACTIONS(95), 2,
+    ACTIONS(111), 2,
       anon_sym_true,
       anon_sym_false,
-    STATE(110), 2,
+    STATE(118), 2,
       sym_boolean,
       sym_string,
-  [1393] = 5,
+  [1560] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(97), 1,
+    ACTIONS(268), 7,
+      anon_sym_RBRACE,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_identifier,
+  [1573] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(270), 7,
+      anon_sym_RBRACE,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_identifier,
+  [1586] = 5,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(113), 1,
       anon_sym_DQUOTE,
-    ACTIONS(238), 1,
+    ACTIONS(272), 1,
       sym_number,
-    ACTIONS(240), 2,
+    ACTIONS(274), 2,
       anon_sym_true,
       anon_sym_false,
-    STATE(108), 3,
+    STATE(120), 3,
       sym__literal,
       sym_boolean,
       sym_string,
-  [1412] = 2,
+  [1605] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(242), 7,
+    ACTIONS(276), 7,
       anon_sym_RBRACE,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3267,10 +3495,10 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1425] = 2,
+  [1618] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(244), 7,
+    ACTIONS(278), 7,
       anon_sym_RBRACE,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3278,10 +3506,10 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1438] = 2,
+  [1631] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(246), 7,
+    ACTIONS(280), 7,
       anon_sym_RBRACE,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3289,10 +3517,10 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1451] = 2,
+  [1644] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(248), 7,
+    ACTIONS(282), 7,
       anon_sym_RBRACE,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3300,10 +3528,10 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1464] = 2,
+  [1657] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(250), 7,
+    ACTIONS(284), 7,
       anon_sym_RBRACE,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3311,820 +3539,823 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1477] = 2,
+  [1670] = 5,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(252), 7,
-      anon_sym_RBRACE,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_identifier,
-  [1490] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(254), 7,
-      anon_sym_RBRACE,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_identifier,
-  [1503] = 5,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(213), 1,
+    ACTIONS(243), 1,
       anon_sym_enum,
-    ACTIONS(215), 1,
+    ACTIONS(245), 1,
       sym_type_name,
     STATE(155), 1,
       sym_optional_item,
-    STATE(112), 3,
+    STATE(129), 3,
       sym__item_core,
       sym_sized_type,
       sym_enum_type,
-  [1521] = 2,
+  [1688] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(256), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1531] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(258), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1541] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(260), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1551] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(262), 1,
+    ACTIONS(286), 1,
       sym_identifier,
-    STATE(120), 1,
-      sym_endpoint,
-    ACTIONS(264), 2,
-      anon_sym_ATsrc,
-      anon_sym_ATdst,
-  [1565] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(266), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1575] = 4,
-    ACTIONS(268), 1,
-      anon_sym_DQUOTE2,
-    ACTIONS(273), 1,
-      sym_comment,
-    STATE(72), 1,
-      aux_sym_string_repeat1,
-    ACTIONS(270), 2,
-      sym__string_content,
-      sym_escape_sequence,
-  [1589] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(275), 1,
-      sym_identifier,
-    ACTIONS(277), 1,
+    ACTIONS(289), 1,
       anon_sym_RBRACE,
-    STATE(76), 2,
+    STATE(74), 2,
       sym_property,
       aux_sym_interface_body_repeat1,
-  [1603] = 2,
+  [1702] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(279), 4,
+    ACTIONS(291), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-  [1613] = 2,
+  [1712] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(281), 4,
+    ACTIONS(293), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-  [1623] = 4,
+  [1722] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(275), 1,
-      sym_identifier,
-    ACTIONS(283), 1,
-      anon_sym_RBRACE,
-    STATE(78), 2,
-      sym_property,
-      aux_sym_interface_body_repeat1,
-  [1637] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(285), 4,
+    ACTIONS(295), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-  [1647] = 4,
+  [1732] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(287), 1,
-      sym_identifier,
-    ACTIONS(290), 1,
-      anon_sym_RBRACE,
-    STATE(78), 2,
-      sym_property,
-      aux_sym_interface_body_repeat1,
-  [1661] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(292), 1,
-      sym_identifier,
-    STATE(101), 1,
-      sym_endpoint,
-    ACTIONS(264), 2,
-      anon_sym_ATsrc,
-      anon_sym_ATdst,
-  [1675] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(294), 4,
+    ACTIONS(297), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-  [1685] = 2,
+  [1742] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(296), 4,
+    ACTIONS(299), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-  [1695] = 2,
+  [1752] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(298), 4,
+    ACTIONS(301), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-  [1705] = 2,
+  [1762] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(300), 4,
+    ACTIONS(303), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-  [1715] = 4,
-    ACTIONS(273), 1,
-      sym_comment,
-    ACTIONS(302), 1,
-      anon_sym_DQUOTE2,
-    STATE(85), 1,
-      aux_sym_string_repeat1,
-    ACTIONS(304), 2,
-      sym__string_content,
-      sym_escape_sequence,
-  [1729] = 4,
-    ACTIONS(273), 1,
-      sym_comment,
-    ACTIONS(306), 1,
-      anon_sym_DQUOTE2,
-    STATE(72), 1,
-      aux_sym_string_repeat1,
-    ACTIONS(308), 2,
-      sym__string_content,
-      sym_escape_sequence,
-  [1743] = 2,
+  [1772] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(310), 4,
+    ACTIONS(305), 4,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-  [1753] = 4,
+  [1782] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(312), 1,
-      anon_sym_COMMA,
-    ACTIONS(314), 1,
-      anon_sym_RPAREN,
-    STATE(88), 1,
-      aux_sym_annotation_repeat1,
-  [1766] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(312), 1,
-      anon_sym_COMMA,
-    ACTIONS(316), 1,
-      anon_sym_RPAREN,
-    STATE(99), 1,
-      aux_sym_annotation_repeat1,
-  [1779] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(318), 1,
-      anon_sym_COMMA,
-    ACTIONS(320), 1,
-      anon_sym_RBRACK,
-    STATE(95), 1,
-      aux_sym_default_list_repeat1,
+    ACTIONS(307), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
   [1792] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(322), 1,
-      anon_sym_COMMA,
-    ACTIONS(324), 1,
-      anon_sym_LBRACE,
-    STATE(91), 1,
-      aux_sym_implements_repeat1,
-  [1805] = 4,
+    ACTIONS(309), 1,
+      sym_identifier,
+    ACTIONS(311), 1,
+      anon_sym_RBRACE,
+    STATE(92), 2,
+      sym_property,
+      aux_sym_interface_body_repeat1,
+  [1806] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(322), 1,
-      anon_sym_COMMA,
-    ACTIONS(326), 1,
-      anon_sym_LBRACE,
-    STATE(100), 1,
-      aux_sym_implements_repeat1,
-  [1818] = 4,
-    ACTIONS(3), 1,
+    ACTIONS(313), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1816] = 4,
+    ACTIONS(315), 1,
+      anon_sym_DQUOTE2,
+    ACTIONS(319), 1,
       sym_comment,
-    ACTIONS(328), 1,
-      anon_sym_COMMA,
-    ACTIONS(331), 1,
-      anon_sym_RPAREN,
-    STATE(92), 1,
-      aux_sym_enum_type_repeat1,
-  [1831] = 4,
-    ACTIONS(3), 1,
+    STATE(88), 1,
+      aux_sym_string_repeat1,
+    ACTIONS(317), 2,
+      sym__string_content,
+      sym_escape_sequence,
+  [1830] = 4,
+    ACTIONS(319), 1,
       sym_comment,
-    ACTIONS(333), 1,
-      anon_sym_COMMA,
-    ACTIONS(336), 1,
-      anon_sym_RPAREN,
-    STATE(93), 1,
-      aux_sym_columns_rule_repeat1,
+    ACTIONS(321), 1,
+      anon_sym_DQUOTE2,
+    STATE(86), 1,
+      aux_sym_string_repeat1,
+    ACTIONS(323), 2,
+      sym__string_content,
+      sym_escape_sequence,
   [1844] = 4,
+    ACTIONS(319), 1,
+      sym_comment,
+    ACTIONS(325), 1,
+      anon_sym_DQUOTE2,
+    STATE(88), 1,
+      aux_sym_string_repeat1,
+    ACTIONS(327), 2,
+      sym__string_content,
+      sym_escape_sequence,
+  [1858] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(338), 1,
-      anon_sym_COMMA,
-    ACTIONS(340), 1,
-      anon_sym_RPAREN,
-    STATE(97), 1,
-      aux_sym_enum_type_repeat1,
-  [1857] = 4,
+    ACTIONS(330), 1,
+      sym_identifier,
+    STATE(101), 1,
+      sym_endpoint,
+    ACTIONS(332), 2,
+      anon_sym_ATsrc,
+      anon_sym_ATdst,
+  [1872] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(318), 1,
-      anon_sym_COMMA,
-    ACTIONS(342), 1,
-      anon_sym_RBRACK,
-    STATE(98), 1,
-      aux_sym_default_list_repeat1,
-  [1870] = 4,
+    ACTIONS(334), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1882] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(344), 1,
-      anon_sym_COMMA,
-    ACTIONS(346), 1,
-      anon_sym_RPAREN,
-    STATE(93), 1,
-      aux_sym_columns_rule_repeat1,
-  [1883] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(338), 1,
-      anon_sym_COMMA,
-    ACTIONS(348), 1,
-      anon_sym_RPAREN,
-    STATE(92), 1,
-      aux_sym_enum_type_repeat1,
+    ACTIONS(336), 1,
+      sym_identifier,
+    STATE(130), 1,
+      sym_endpoint,
+    ACTIONS(332), 2,
+      anon_sym_ATsrc,
+      anon_sym_ATdst,
   [1896] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(350), 1,
+    ACTIONS(309), 1,
+      sym_identifier,
+    ACTIONS(338), 1,
+      anon_sym_RBRACE,
+    STATE(74), 2,
+      sym_property,
+      aux_sym_interface_body_repeat1,
+  [1910] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(340), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1920] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(342), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1930] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(344), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1940] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(346), 1,
       anon_sym_COMMA,
-    ACTIONS(353), 1,
+    ACTIONS(349), 1,
+      anon_sym_RPAREN,
+    STATE(96), 1,
+      aux_sym__arguments_repeat1,
+  [1953] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(351), 1,
+      anon_sym_COMMA,
+    ACTIONS(354), 1,
+      anon_sym_RPAREN,
+    STATE(97), 1,
+      aux_sym_columns_rule_repeat1,
+  [1966] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(356), 1,
+      anon_sym_COMMA,
+    ACTIONS(359), 1,
       anon_sym_RBRACK,
     STATE(98), 1,
       aux_sym_default_list_repeat1,
-  [1909] = 4,
+  [1979] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(355), 1,
-      anon_sym_COMMA,
-    ACTIONS(358), 1,
-      anon_sym_RPAREN,
-    STATE(99), 1,
-      aux_sym_annotation_repeat1,
-  [1922] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(360), 1,
+    ACTIONS(361), 1,
       anon_sym_COMMA,
     ACTIONS(363), 1,
-      anon_sym_LBRACE,
-    STATE(100), 1,
-      aux_sym_implements_repeat1,
-  [1935] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(344), 1,
-      anon_sym_COMMA,
-    ACTIONS(365), 1,
       anon_sym_RPAREN,
-    STATE(96), 1,
-      aux_sym_columns_rule_repeat1,
-  [1948] = 4,
+    STATE(112), 1,
+      aux_sym_enum_type_repeat1,
+  [1992] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(312), 1,
+    ACTIONS(365), 1,
       anon_sym_COMMA,
     ACTIONS(367), 1,
       anon_sym_RPAREN,
-    STATE(103), 1,
-      aux_sym_annotation_repeat1,
-  [1961] = 4,
+    STATE(104), 1,
+      aux_sym__arguments_repeat1,
+  [2005] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(312), 1,
-      anon_sym_COMMA,
     ACTIONS(369), 1,
-      anon_sym_RPAREN,
-    STATE(99), 1,
-      aux_sym_annotation_repeat1,
-  [1974] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
+      anon_sym_COMMA,
     ACTIONS(371), 1,
       anon_sym_RPAREN,
-    ACTIONS(373), 1,
-      sym_bound,
-  [1984] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(375), 1,
-      sym_identifier,
     STATE(106), 1,
-      sym_argument,
-  [1994] = 2,
+      aux_sym_columns_rule_repeat1,
+  [2018] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(358), 2,
+    ACTIONS(373), 1,
       anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [2002] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(377), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [2010] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(379), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [2018] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(331), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [2026] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(381), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [2034] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(17), 1,
+    ACTIONS(375), 1,
       anon_sym_LBRACE,
-    STATE(86), 1,
-      sym_body,
-  [2044] = 3,
+    STATE(111), 1,
+      aux_sym_implements_repeat1,
+  [2031] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(383), 1,
-      anon_sym_QMARK,
-    ACTIONS(385), 1,
+    ACTIONS(377), 1,
+      anon_sym_COMMA,
+    ACTIONS(380), 1,
+      anon_sym_RPAREN,
+    STATE(103), 1,
+      aux_sym_enum_type_repeat1,
+  [2044] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(365), 1,
+      anon_sym_COMMA,
+    ACTIONS(382), 1,
+      anon_sym_RPAREN,
+    STATE(96), 1,
+      aux_sym__arguments_repeat1,
+  [2057] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(384), 1,
+      anon_sym_COMMA,
+    ACTIONS(386), 1,
       anon_sym_RBRACK,
-  [2054] = 3,
+    STATE(107), 1,
+      aux_sym_default_list_repeat1,
+  [2070] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(387), 1,
-      anon_sym_DOT_DOT,
-    ACTIONS(389), 1,
-      sym_bound,
-  [2064] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(391), 1,
-      anon_sym_RPAREN,
-    ACTIONS(393), 1,
-      sym_integer,
-  [2074] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(353), 2,
+    ACTIONS(369), 1,
       anon_sym_COMMA,
+    ACTIONS(388), 1,
+      anon_sym_RPAREN,
+    STATE(97), 1,
+      aux_sym_columns_rule_repeat1,
+  [2083] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(384), 1,
+      anon_sym_COMMA,
+    ACTIONS(390), 1,
       anon_sym_RBRACK,
-  [2082] = 3,
+    STATE(98), 1,
+      aux_sym_default_list_repeat1,
+  [2096] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(97), 1,
-      anon_sym_DQUOTE,
-    STATE(138), 1,
-      sym_string,
-  [2092] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(395), 1,
-      anon_sym_LBRACE,
-    STATE(74), 1,
-      sym_interface_body,
-  [2102] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(363), 2,
+    ACTIONS(365), 1,
       anon_sym_COMMA,
-      anon_sym_LBRACE,
-  [2110] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(17), 1,
-      anon_sym_LBRACE,
-    STATE(67), 1,
-      sym_body,
-  [2120] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(397), 2,
-      anon_sym_COMMA,
+    ACTIONS(392), 1,
       anon_sym_RPAREN,
-  [2128] = 2,
+    STATE(109), 1,
+      aux_sym__arguments_repeat1,
+  [2109] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(399), 2,
+    ACTIONS(365), 1,
       anon_sym_COMMA,
+    ACTIONS(394), 1,
       anon_sym_RPAREN,
-  [2136] = 2,
+    STATE(96), 1,
+      aux_sym__arguments_repeat1,
+  [2122] = 4,
     ACTIONS(3), 1,
       sym_comment,
+    ACTIONS(373), 1,
+      anon_sym_COMMA,
+    ACTIONS(396), 1,
+      anon_sym_LBRACE,
+    STATE(102), 1,
+      aux_sym_implements_repeat1,
+  [2135] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(398), 1,
+      anon_sym_COMMA,
     ACTIONS(401), 1,
-      sym_enum_value,
-  [2143] = 2,
+      anon_sym_LBRACE,
+    STATE(111), 1,
+      aux_sym_implements_repeat1,
+  [2148] = 4,
     ACTIONS(3), 1,
       sym_comment,
+    ACTIONS(361), 1,
+      anon_sym_COMMA,
     ACTIONS(403), 1,
-      sym_type_name,
-  [2150] = 2,
+      anon_sym_RPAREN,
+    STATE(103), 1,
+      aux_sym_enum_type_repeat1,
+  [2161] = 3,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(405), 1,
-      sym_enum_value,
-  [2157] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
+      anon_sym_RPAREN,
     ACTIONS(407), 1,
-      sym_type_name,
-  [2164] = 2,
+      sym_integer,
+  [2171] = 3,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(409), 1,
-      sym_identifier,
-  [2171] = 2,
+      anon_sym_LBRACE,
+    STATE(93), 1,
+      sym_interface_body,
+  [2181] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(411), 1,
-      anon_sym_RBRACK,
-  [2178] = 2,
+    ACTIONS(17), 1,
+      anon_sym_LBRACE,
+    STATE(76), 1,
+      sym_body,
+  [2191] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(413), 1,
-      anon_sym_DASH_GT,
-  [2185] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(415), 1,
+    ACTIONS(411), 2,
+      anon_sym_COMMA,
       anon_sym_RPAREN,
-  [2192] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(417), 1,
-      sym_identifier,
   [2199] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(419), 1,
+    ACTIONS(349), 2,
+      anon_sym_COMMA,
       anon_sym_RPAREN,
-  [2206] = 2,
+  [2207] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(421), 1,
-      ts_builtin_sym_end,
-  [2213] = 2,
+    ACTIONS(413), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [2215] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(423), 1,
-      anon_sym_COLON,
-  [2220] = 2,
+    ACTIONS(401), 2,
+      anon_sym_COMMA,
+      anon_sym_LBRACE,
+  [2223] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(425), 1,
-      sym_type_name,
-  [2227] = 2,
+    ACTIONS(415), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [2231] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(427), 1,
-      anon_sym_COLON,
-  [2234] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(429), 1,
-      anon_sym_LPAREN,
+    ACTIONS(417), 1,
+      anon_sym_RPAREN,
+    ACTIONS(419), 1,
+      sym_bound,
   [2241] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(431), 1,
-      anon_sym_LPAREN,
-  [2248] = 2,
+    ACTIONS(380), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [2249] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(433), 1,
+    ACTIONS(421), 1,
+      anon_sym_DOT_DOT,
+    ACTIONS(423), 1,
+      sym_bound,
+  [2259] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(113), 1,
+      anon_sym_DQUOTE,
+    STATE(164), 1,
+      sym_string,
+  [2269] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(425), 1,
+      sym_identifier,
+    STATE(117), 1,
+      sym_argument,
+  [2279] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(17), 1,
+      anon_sym_LBRACE,
+    STATE(90), 1,
+      sym_body,
+  [2289] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(359), 2,
+      anon_sym_COMMA,
+      anon_sym_RBRACK,
+  [2297] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(427), 2,
+      anon_sym_COMMA,
       anon_sym_RPAREN,
-  [2255] = 2,
+  [2305] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(429), 1,
+      anon_sym_QMARK,
+    ACTIONS(431), 1,
+      anon_sym_RBRACK,
+  [2315] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(433), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [2323] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(435), 1,
-      anon_sym_RPAREN,
-  [2262] = 2,
+      sym_type_name,
+  [2330] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(437), 1,
-      sym_type_name,
-  [2269] = 2,
+      anon_sym_LPAREN,
+  [2337] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(439), 1,
-      anon_sym_LPAREN,
-  [2276] = 2,
+      anon_sym_EQ,
+  [2344] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(441), 1,
       sym_type_name,
-  [2283] = 2,
+  [2351] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(443), 1,
-      sym_integer,
-  [2290] = 2,
+      anon_sym_LPAREN,
+  [2358] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(445), 1,
-      sym_type_name,
-  [2297] = 2,
+      sym_enum_value,
+  [2365] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(447), 1,
-      anon_sym_EQ,
-  [2304] = 2,
+      sym_integer,
+  [2372] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(449), 1,
       sym_type_name,
-  [2311] = 2,
+  [2379] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(451), 1,
-      anon_sym_DOT_DOT,
-  [2318] = 2,
+      sym_identifier,
+  [2386] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(453), 1,
-      anon_sym_COMMA,
-  [2325] = 2,
+      sym_type_name,
+  [2393] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(455), 1,
-      anon_sym_COMMA,
-  [2332] = 2,
+      anon_sym_RPAREN,
+  [2400] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(457), 1,
-      anon_sym_LPAREN,
-  [2339] = 2,
+      anon_sym_COLON,
+  [2407] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(459), 1,
-      sym_integer,
-  [2346] = 2,
+      anon_sym_RPAREN,
+  [2414] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(461), 1,
-      sym_bound,
-  [2353] = 2,
+      sym_identifier,
+  [2421] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(463), 1,
-      anon_sym_DOT_DOT,
-  [2360] = 2,
+      anon_sym_RBRACK,
+  [2428] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(465), 1,
       anon_sym_COLON,
-  [2367] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(385), 1,
-      anon_sym_RBRACK,
-  [2374] = 2,
+  [2435] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(467), 1,
+      anon_sym_LPAREN,
+  [2442] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(469), 1,
+      anon_sym_RPAREN,
+  [2449] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(471), 1,
+      anon_sym_COMMA,
+  [2456] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(473), 1,
+      sym_type_name,
+  [2463] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(475), 1,
+      ts_builtin_sym_end,
+  [2470] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(477), 1,
+      sym_type_name,
+  [2477] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(479), 1,
+      anon_sym_COMMA,
+  [2484] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(481), 1,
+      sym_type_name,
+  [2491] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(431), 1,
+      anon_sym_RBRACK,
+  [2498] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(483), 1,
+      anon_sym_DASH_GT,
+  [2505] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(485), 1,
+      sym_enum_value,
+  [2512] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(487), 1,
+      anon_sym_DOT_DOT,
+  [2519] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(489), 1,
+      sym_integer,
+  [2526] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(491), 1,
+      anon_sym_LPAREN,
+  [2533] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(493), 1,
+      sym_bound,
+  [2540] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(495), 1,
+      anon_sym_COLON,
+  [2547] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(497), 1,
+      anon_sym_DOT_DOT,
+  [2554] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(499), 1,
+      anon_sym_RPAREN,
+  [2561] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(501), 1,
       anon_sym_RPAREN,
 };
 
 static const uint32_t ts_small_parse_table_map[] = {
   [SMALL_STATE(2)] = 0,
-  [SMALL_STATE(3)] = 39,
-  [SMALL_STATE(4)] = 73,
-  [SMALL_STATE(5)] = 107,
-  [SMALL_STATE(6)] = 141,
-  [SMALL_STATE(7)] = 170,
-  [SMALL_STATE(8)] = 204,
-  [SMALL_STATE(9)] = 234,
-  [SMALL_STATE(10)] = 268,
-  [SMALL_STATE(11)] = 299,
-  [SMALL_STATE(12)] = 330,
-  [SMALL_STATE(13)] = 361,
-  [SMALL_STATE(14)] = 384,
-  [SMALL_STATE(15)] = 413,
-  [SMALL_STATE(16)] = 446,
-  [SMALL_STATE(17)] = 469,
-  [SMALL_STATE(18)] = 492,
-  [SMALL_STATE(19)] = 523,
-  [SMALL_STATE(20)] = 543,
-  [SMALL_STATE(21)] = 573,
-  [SMALL_STATE(22)] = 593,
-  [SMALL_STATE(23)] = 613,
-  [SMALL_STATE(24)] = 643,
-  [SMALL_STATE(25)] = 669,
-  [SMALL_STATE(26)] = 689,
-  [SMALL_STATE(27)] = 709,
-  [SMALL_STATE(28)] = 735,
-  [SMALL_STATE(29)] = 755,
-  [SMALL_STATE(30)] = 785,
-  [SMALL_STATE(31)] = 805,
-  [SMALL_STATE(32)] = 825,
-  [SMALL_STATE(33)] = 845,
-  [SMALL_STATE(34)] = 867,
-  [SMALL_STATE(35)] = 887,
-  [SMALL_STATE(36)] = 907,
-  [SMALL_STATE(37)] = 935,
-  [SMALL_STATE(38)] = 955,
-  [SMALL_STATE(39)] = 983,
-  [SMALL_STATE(40)] = 1011,
-  [SMALL_STATE(41)] = 1037,
-  [SMALL_STATE(42)] = 1056,
-  [SMALL_STATE(43)] = 1075,
-  [SMALL_STATE(44)] = 1094,
-  [SMALL_STATE(45)] = 1113,
-  [SMALL_STATE(46)] = 1132,
-  [SMALL_STATE(47)] = 1153,
-  [SMALL_STATE(48)] = 1172,
-  [SMALL_STATE(49)] = 1191,
-  [SMALL_STATE(50)] = 1210,
-  [SMALL_STATE(51)] = 1229,
-  [SMALL_STATE(52)] = 1253,
-  [SMALL_STATE(53)] = 1277,
-  [SMALL_STATE(54)] = 1295,
-  [SMALL_STATE(55)] = 1320,
-  [SMALL_STATE(56)] = 1345,
-  [SMALL_STATE(57)] = 1369,
-  [SMALL_STATE(58)] = 1393,
-  [SMALL_STATE(59)] = 1412,
-  [SMALL_STATE(60)] = 1425,
-  [SMALL_STATE(61)] = 1438,
-  [SMALL_STATE(62)] = 1451,
-  [SMALL_STATE(63)] = 1464,
-  [SMALL_STATE(64)] = 1477,
-  [SMALL_STATE(65)] = 1490,
-  [SMALL_STATE(66)] = 1503,
-  [SMALL_STATE(67)] = 1521,
-  [SMALL_STATE(68)] = 1531,
-  [SMALL_STATE(69)] = 1541,
-  [SMALL_STATE(70)] = 1551,
-  [SMALL_STATE(71)] = 1565,
-  [SMALL_STATE(72)] = 1575,
-  [SMALL_STATE(73)] = 1589,
-  [SMALL_STATE(74)] = 1603,
-  [SMALL_STATE(75)] = 1613,
-  [SMALL_STATE(76)] = 1623,
-  [SMALL_STATE(77)] = 1637,
-  [SMALL_STATE(78)] = 1647,
-  [SMALL_STATE(79)] = 1661,
-  [SMALL_STATE(80)] = 1675,
-  [SMALL_STATE(81)] = 1685,
-  [SMALL_STATE(82)] = 1695,
-  [SMALL_STATE(83)] = 1705,
-  [SMALL_STATE(84)] = 1715,
-  [SMALL_STATE(85)] = 1729,
-  [SMALL_STATE(86)] = 1743,
-  [SMALL_STATE(87)] = 1753,
-  [SMALL_STATE(88)] = 1766,
-  [SMALL_STATE(89)] = 1779,
-  [SMALL_STATE(90)] = 1792,
-  [SMALL_STATE(91)] = 1805,
-  [SMALL_STATE(92)] = 1818,
-  [SMALL_STATE(93)] = 1831,
-  [SMALL_STATE(94)] = 1844,
-  [SMALL_STATE(95)] = 1857,
-  [SMALL_STATE(96)] = 1870,
-  [SMALL_STATE(97)] = 1883,
-  [SMALL_STATE(98)] = 1896,
-  [SMALL_STATE(99)] = 1909,
-  [SMALL_STATE(100)] = 1922,
-  [SMALL_STATE(101)] = 1935,
-  [SMALL_STATE(102)] = 1948,
-  [SMALL_STATE(103)] = 1961,
-  [SMALL_STATE(104)] = 1974,
-  [SMALL_STATE(105)] = 1984,
-  [SMALL_STATE(106)] = 1994,
-  [SMALL_STATE(107)] = 2002,
-  [SMALL_STATE(108)] = 2010,
-  [SMALL_STATE(109)] = 2018,
-  [SMALL_STATE(110)] = 2026,
-  [SMALL_STATE(111)] = 2034,
-  [SMALL_STATE(112)] = 2044,
-  [SMALL_STATE(113)] = 2054,
-  [SMALL_STATE(114)] = 2064,
-  [SMALL_STATE(115)] = 2074,
-  [SMALL_STATE(116)] = 2082,
-  [SMALL_STATE(117)] = 2092,
-  [SMALL_STATE(118)] = 2102,
-  [SMALL_STATE(119)] = 2110,
-  [SMALL_STATE(120)] = 2120,
-  [SMALL_STATE(121)] = 2128,
-  [SMALL_STATE(122)] = 2136,
-  [SMALL_STATE(123)] = 2143,
-  [SMALL_STATE(124)] = 2150,
-  [SMALL_STATE(125)] = 2157,
-  [SMALL_STATE(126)] = 2164,
-  [SMALL_STATE(127)] = 2171,
-  [SMALL_STATE(128)] = 2178,
-  [SMALL_STATE(129)] = 2185,
-  [SMALL_STATE(130)] = 2192,
-  [SMALL_STATE(131)] = 2199,
-  [SMALL_STATE(132)] = 2206,
-  [SMALL_STATE(133)] = 2213,
-  [SMALL_STATE(134)] = 2220,
-  [SMALL_STATE(135)] = 2227,
-  [SMALL_STATE(136)] = 2234,
-  [SMALL_STATE(137)] = 2241,
-  [SMALL_STATE(138)] = 2248,
-  [SMALL_STATE(139)] = 2255,
-  [SMALL_STATE(140)] = 2262,
-  [SMALL_STATE(141)] = 2269,
-  [SMALL_STATE(142)] = 2276,
-  [SMALL_STATE(143)] = 2283,
-  [SMALL_STATE(144)] = 2290,
-  [SMALL_STATE(145)] = 2297,
-  [SMALL_STATE(146)] = 2304,
-  [SMALL_STATE(147)] = 2311,
-  [SMALL_STATE(148)] = 2318,
-  [SMALL_STATE(149)] = 2325,
-  [SMALL_STATE(150)] = 2332,
-  [SMALL_STATE(151)] = 2339,
-  [SMALL_STATE(152)] = 2346,
-  [SMALL_STATE(153)] = 2353,
-  [SMALL_STATE(154)] = 2360,
-  [SMALL_STATE(155)] = 2367,
-  [SMALL_STATE(156)] = 2374,
+  [SMALL_STATE(3)] = 38,
+  [SMALL_STATE(4)] = 74,
+  [SMALL_STATE(5)] = 110,
+  [SMALL_STATE(6)] = 146,
+  [SMALL_STATE(7)] = 182,
+  [SMALL_STATE(8)] = 213,
+  [SMALL_STATE(9)] = 249,
+  [SMALL_STATE(10)] = 285,
+  [SMALL_STATE(11)] = 311,
+  [SMALL_STATE(12)] = 337,
+  [SMALL_STATE(13)] = 358,
+  [SMALL_STATE(14)] = 389,
+  [SMALL_STATE(15)] = 410,
+  [SMALL_STATE(16)] = 441,
+  [SMALL_STATE(17)] = 472,
+  [SMALL_STATE(18)] = 495,
+  [SMALL_STATE(19)] = 524,
+  [SMALL_STATE(20)] = 555,
+  [SMALL_STATE(21)] = 578,
+  [SMALL_STATE(22)] = 599,
+  [SMALL_STATE(23)] = 628,
+  [SMALL_STATE(24)] = 654,
+  [SMALL_STATE(25)] = 682,
+  [SMALL_STATE(26)] = 710,
+  [SMALL_STATE(27)] = 730,
+  [SMALL_STATE(28)] = 750,
+  [SMALL_STATE(29)] = 778,
+  [SMALL_STATE(30)] = 798,
+  [SMALL_STATE(31)] = 818,
+  [SMALL_STATE(32)] = 844,
+  [SMALL_STATE(33)] = 870,
+  [SMALL_STATE(34)] = 890,
+  [SMALL_STATE(35)] = 910,
+  [SMALL_STATE(36)] = 930,
+  [SMALL_STATE(37)] = 956,
+  [SMALL_STATE(38)] = 976,
+  [SMALL_STATE(39)] = 1004,
+  [SMALL_STATE(40)] = 1024,
+  [SMALL_STATE(41)] = 1044,
+  [SMALL_STATE(42)] = 1064,
+  [SMALL_STATE(43)] = 1090,
+  [SMALL_STATE(44)] = 1110,
+  [SMALL_STATE(45)] = 1136,
+  [SMALL_STATE(46)] = 1162,
+  [SMALL_STATE(47)] = 1181,
+  [SMALL_STATE(48)] = 1200,
+  [SMALL_STATE(49)] = 1219,
+  [SMALL_STATE(50)] = 1240,
+  [SMALL_STATE(51)] = 1259,
+  [SMALL_STATE(52)] = 1278,
+  [SMALL_STATE(53)] = 1301,
+  [SMALL_STATE(54)] = 1320,
+  [SMALL_STATE(55)] = 1339,
+  [SMALL_STATE(56)] = 1362,
+  [SMALL_STATE(57)] = 1380,
+  [SMALL_STATE(58)] = 1404,
+  [SMALL_STATE(59)] = 1428,
+  [SMALL_STATE(60)] = 1445,
+  [SMALL_STATE(61)] = 1470,
+  [SMALL_STATE(62)] = 1495,
+  [SMALL_STATE(63)] = 1512,
+  [SMALL_STATE(64)] = 1536,
+  [SMALL_STATE(65)] = 1560,
+  [SMALL_STATE(66)] = 1573,
+  [SMALL_STATE(67)] = 1586,
+  [SMALL_STATE(68)] = 1605,
+  [SMALL_STATE(69)] = 1618,
+  [SMALL_STATE(70)] = 1631,
+  [SMALL_STATE(71)] = 1644,
+  [SMALL_STATE(72)] = 1657,
+  [SMALL_STATE(73)] = 1670,
+  [SMALL_STATE(74)] = 1688,
+  [SMALL_STATE(75)] = 1702,
+  [SMALL_STATE(76)] = 1712,
+  [SMALL_STATE(77)] = 1722,
+  [SMALL_STATE(78)] = 1732,
+  [SMALL_STATE(79)] = 1742,
+  [SMALL_STATE(80)] = 1752,
+  [SMALL_STATE(81)] = 1762,
+  [SMALL_STATE(82)] = 1772,
+  [SMALL_STATE(83)] = 1782,
+  [SMALL_STATE(84)] = 1792,
+  [SMALL_STATE(85)] = 1806,
+  [SMALL_STATE(86)] = 1816,
+  [SMALL_STATE(87)] = 1830,
+  [SMALL_STATE(88)] = 1844,
+  [SMALL_STATE(89)] = 1858,
+  [SMALL_STATE(90)] = 1872,
+  [SMALL_STATE(91)] = 1882,
+  [SMALL_STATE(92)] = 1896,
+  [SMALL_STATE(93)] = 1910,
+  [SMALL_STATE(94)] = 1920,
+  [SMALL_STATE(95)] = 1930,
+  [SMALL_STATE(96)] = 1940,
+  [SMALL_STATE(97)] = 1953,
+  [SMALL_STATE(98)] = 1966,
+  [SMALL_STATE(99)] = 1979,
+  [SMALL_STATE(100)] = 1992,
+  [SMALL_STATE(101)] = 2005,
+  [SMALL_STATE(102)] = 2018,
+  [SMALL_STATE(103)] = 2031,
+  [SMALL_STATE(104)] = 2044,
+  [SMALL_STATE(105)] = 2057,
+  [SMALL_STATE(106)] = 2070,
+  [SMALL_STATE(107)] = 2083,
+  [SMALL_STATE(108)] = 2096,
+  [SMALL_STATE(109)] = 2109,
+  [SMALL_STATE(110)] = 2122,
+  [SMALL_STATE(111)] = 2135,
+  [SMALL_STATE(112)] = 2148,
+  [SMALL_STATE(113)] = 2161,
+  [SMALL_STATE(114)] = 2171,
+  [SMALL_STATE(115)] = 2181,
+  [SMALL_STATE(116)] = 2191,
+  [SMALL_STATE(117)] = 2199,
+  [SMALL_STATE(118)] = 2207,
+  [SMALL_STATE(119)] = 2215,
+  [SMALL_STATE(120)] = 2223,
+  [SMALL_STATE(121)] = 2231,
+  [SMALL_STATE(122)] = 2241,
+  [SMALL_STATE(123)] = 2249,
+  [SMALL_STATE(124)] = 2259,
+  [SMALL_STATE(125)] = 2269,
+  [SMALL_STATE(126)] = 2279,
+  [SMALL_STATE(127)] = 2289,
+  [SMALL_STATE(128)] = 2297,
+  [SMALL_STATE(129)] = 2305,
+  [SMALL_STATE(130)] = 2315,
+  [SMALL_STATE(131)] = 2323,
+  [SMALL_STATE(132)] = 2330,
+  [SMALL_STATE(133)] = 2337,
+  [SMALL_STATE(134)] = 2344,
+  [SMALL_STATE(135)] = 2351,
+  [SMALL_STATE(136)] = 2358,
+  [SMALL_STATE(137)] = 2365,
+  [SMALL_STATE(138)] = 2372,
+  [SMALL_STATE(139)] = 2379,
+  [SMALL_STATE(140)] = 2386,
+  [SMALL_STATE(141)] = 2393,
+  [SMALL_STATE(142)] = 2400,
+  [SMALL_STATE(143)] = 2407,
+  [SMALL_STATE(144)] = 2414,
+  [SMALL_STATE(145)] = 2421,
+  [SMALL_STATE(146)] = 2428,
+  [SMALL_STATE(147)] = 2435,
+  [SMALL_STATE(148)] = 2442,
+  [SMALL_STATE(149)] = 2449,
+  [SMALL_STATE(150)] = 2456,
+  [SMALL_STATE(151)] = 2463,
+  [SMALL_STATE(152)] = 2470,
+  [SMALL_STATE(153)] = 2477,
+  [SMALL_STATE(154)] = 2484,
+  [SMALL_STATE(155)] = 2491,
+  [SMALL_STATE(156)] = 2498,
+  [SMALL_STATE(157)] = 2505,
+  [SMALL_STATE(158)] = 2512,
+  [SMALL_STATE(159)] = 2519,
+  [SMALL_STATE(160)] = 2526,
+  [SMALL_STATE(161)] = 2533,
+  [SMALL_STATE(162)] = 2540,
+  [SMALL_STATE(163)] = 2547,
+  [SMALL_STATE(164)] = 2554,
+  [SMALL_STATE(165)] = 2561,
 };
 
 static const TSParseActionEntry ts_parse_actions[] = {
@@ -4132,226 +4363,242 @@ static const TSParseActionEntry ts_parse_actions[] = {
   [1] = {.entry = {.count = 1, .reusable = false}}, RECOVER(),
   [3] = {.entry = {.count = 1, .reusable = true}}, SHIFT_EXTRA(),
   [5] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_source_file, 0, 0, 0),
-  [7] = {.entry = {.count = 1, .reusable = true}}, SHIFT(140),
-  [9] = {.entry = {.count = 1, .reusable = true}}, SHIFT(123),
-  [11] = {.entry = {.count = 1, .reusable = true}}, SHIFT(142),
-  [13] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 6, 0, 8),
-  [15] = {.entry = {.count = 1, .reusable = false}}, SHIFT(16),
-  [17] = {.entry = {.count = 1, .reusable = true}}, SHIFT(11),
-  [19] = {.entry = {.count = 1, .reusable = false}}, SHIFT(32),
-  [21] = {.entry = {.count = 1, .reusable = false}}, SHIFT(17),
-  [23] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 8),
-  [25] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 8),
-  [27] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0),
-  [29] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(32),
-  [32] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(17),
-  [35] = {.entry = {.count = 1, .reusable = true}}, SHIFT(125),
-  [37] = {.entry = {.count = 1, .reusable = false}}, SHIFT(50),
-  [39] = {.entry = {.count = 1, .reusable = false}}, SHIFT(33),
-  [41] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0),
-  [43] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(50),
-  [46] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(33),
-  [49] = {.entry = {.count = 1, .reusable = true}}, SHIFT(154),
-  [51] = {.entry = {.count = 1, .reusable = true}}, SHIFT(81),
-  [53] = {.entry = {.count = 1, .reusable = true}}, SHIFT(136),
-  [55] = {.entry = {.count = 1, .reusable = true}}, SHIFT(141),
-  [57] = {.entry = {.count = 1, .reusable = true}}, SHIFT(150),
-  [59] = {.entry = {.count = 1, .reusable = true}}, SHIFT(83),
-  [61] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(154),
-  [64] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0),
-  [66] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(136),
-  [69] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(141),
-  [72] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(150),
-  [75] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__item_core, 1, 0, 0),
-  [77] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__item_core, 1, 0, 0),
-  [79] = {.entry = {.count = 1, .reusable = true}}, SHIFT(151),
-  [81] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 3, 0, 6),
-  [83] = {.entry = {.count = 1, .reusable = true}}, SHIFT(23),
-  [85] = {.entry = {.count = 1, .reusable = false}}, SHIFT(49),
-  [87] = {.entry = {.count = 1, .reusable = true}}, SHIFT(15),
-  [89] = {.entry = {.count = 1, .reusable = true}}, SHIFT(45),
-  [91] = {.entry = {.count = 1, .reusable = false}}, SHIFT(89),
-  [93] = {.entry = {.count = 1, .reusable = true}}, SHIFT(89),
-  [95] = {.entry = {.count = 1, .reusable = false}}, SHIFT(21),
-  [97] = {.entry = {.count = 1, .reusable = true}}, SHIFT(84),
-  [99] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__rule_word, 1, 0, 0),
-  [101] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__rule_word, 1, 0, 0),
-  [103] = {.entry = {.count = 1, .reusable = true}}, SHIFT(143),
-  [105] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_annotation, 1, 0, 2),
-  [107] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_annotation, 1, 0, 2),
-  [109] = {.entry = {.count = 1, .reusable = true}}, SHIFT(57),
-  [111] = {.entry = {.count = 1, .reusable = true}}, SHIFT(20),
-  [113] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 3, 0, 6), SHIFT(50),
-  [116] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_string, 3, 0, 0),
-  [118] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_string, 3, 0, 0),
-  [120] = {.entry = {.count = 1, .reusable = false}}, SHIFT(38),
-  [122] = {.entry = {.count = 1, .reusable = true}}, SHIFT(38),
-  [124] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_boolean, 1, 0, 0),
-  [126] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_boolean, 1, 0, 0),
-  [128] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_string, 2, 0, 0),
-  [130] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_string, 2, 0, 0),
-  [132] = {.entry = {.count = 1, .reusable = false}}, SHIFT(40),
-  [134] = {.entry = {.count = 1, .reusable = true}}, SHIFT(40),
-  [136] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 4, 0, 6),
-  [138] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_enum_type, 4, 0, 0),
-  [140] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_enum_type, 4, 0, 0),
-  [142] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_sized_type, 4, 0, 18),
-  [144] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_sized_type, 4, 0, 18),
-  [146] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 6, 0, 13),
-  [148] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_enum_type, 5, 0, 0),
-  [150] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_enum_type, 5, 0, 0),
-  [152] = {.entry = {.count = 1, .reusable = false}}, SHIFT(115),
-  [154] = {.entry = {.count = 1, .reusable = true}}, SHIFT(115),
-  [156] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_cardinality, 5, 0, 25),
-  [158] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_cardinality, 5, 0, 25),
-  [160] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_cardinality, 6, 0, 26),
-  [162] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_cardinality, 6, 0, 26),
-  [164] = {.entry = {.count = 1, .reusable = true}}, SHIFT(56),
-  [166] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_annotation, 4, 0, 7),
-  [168] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_annotation, 4, 0, 7),
-  [170] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 4, 0, 6), SHIFT(50),
-  [173] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_annotation, 5, 0, 7),
-  [175] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_annotation, 5, 0, 7),
-  [177] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 5, 0, 13),
-  [179] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 5, 0, 13), SHIFT(50),
-  [182] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 6, 0, 13), SHIFT(50),
-  [185] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 4, 0, 0),
-  [187] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 4, 0, 0),
-  [189] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 3, 0, 0),
-  [191] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 3, 0, 0),
-  [193] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 2, 0, 0),
-  [195] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 2, 0, 0),
-  [197] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__type, 1, 0, 0),
-  [199] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__type, 1, 0, 0),
-  [201] = {.entry = {.count = 1, .reusable = true}}, SHIFT(53),
-  [203] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_list_type, 3, 0, 11),
-  [205] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_list_type, 3, 0, 11),
-  [207] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__default_name, 1, 0, 12),
-  [209] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__default_name, 1, 0, 12),
-  [211] = {.entry = {.count = 1, .reusable = true}}, SHIFT(66),
-  [213] = {.entry = {.count = 1, .reusable = true}}, SHIFT(137),
-  [215] = {.entry = {.count = 1, .reusable = true}}, SHIFT(13),
-  [217] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_optional_type, 2, 0, 0),
-  [219] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_optional_type, 2, 0, 0),
-  [221] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0),
-  [223] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(140),
-  [226] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(123),
-  [229] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(142),
-  [232] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_source_file, 1, 0, 0),
-  [234] = {.entry = {.count = 1, .reusable = false}}, SHIFT(107),
-  [236] = {.entry = {.count = 1, .reusable = true}}, SHIFT(110),
-  [238] = {.entry = {.count = 1, .reusable = true}}, SHIFT(108),
-  [240] = {.entry = {.count = 1, .reusable = true}}, SHIFT(21),
-  [242] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_check_rule, 6, 0, 19),
-  [244] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 7, 0, 22),
-  [246] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_member, 1, 0, 0),
-  [248] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 7, 0, 23),
-  [250] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 8, 0, 24),
-  [252] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_columns_rule, 4, 0, 9),
-  [254] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_columns_rule, 5, 0, 15),
-  [256] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 4, 0, 3),
-  [258] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 3, 0, 1),
-  [260] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_body, 2, 0, 0),
-  [262] = {.entry = {.count = 1, .reusable = true}}, SHIFT(120),
-  [264] = {.entry = {.count = 1, .reusable = true}}, SHIFT(121),
-  [266] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_declaration, 1, 0, 0),
-  [268] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_string_repeat1, 2, 0, 0),
-  [270] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_string_repeat1, 2, 0, 0), SHIFT_REPEAT(72),
-  [273] = {.entry = {.count = 1, .reusable = false}}, SHIFT_EXTRA(),
-  [275] = {.entry = {.count = 1, .reusable = true}}, SHIFT(135),
-  [277] = {.entry = {.count = 1, .reusable = true}}, SHIFT(69),
-  [279] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_declaration, 3, 0, 1),
-  [281] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 10),
-  [283] = {.entry = {.count = 1, .reusable = true}}, SHIFT(77),
-  [285] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_body, 3, 0, 0),
-  [287] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_interface_body_repeat1, 2, 0, 0), SHIFT_REPEAT(135),
-  [290] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_interface_body_repeat1, 2, 0, 0),
-  [292] = {.entry = {.count = 1, .reusable = true}}, SHIFT(101),
-  [294] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 17),
-  [296] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_body, 3, 0, 0),
-  [298] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 9, 0, 21),
-  [300] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_body, 2, 0, 0),
-  [302] = {.entry = {.count = 1, .reusable = true}}, SHIFT(22),
-  [304] = {.entry = {.count = 1, .reusable = true}}, SHIFT(85),
-  [306] = {.entry = {.count = 1, .reusable = true}}, SHIFT(19),
-  [308] = {.entry = {.count = 1, .reusable = true}}, SHIFT(72),
-  [310] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 5, 0, 5),
-  [312] = {.entry = {.count = 1, .reusable = true}}, SHIFT(105),
-  [314] = {.entry = {.count = 1, .reusable = true}}, SHIFT(42),
-  [316] = {.entry = {.count = 1, .reusable = true}}, SHIFT(47),
-  [318] = {.entry = {.count = 1, .reusable = true}}, SHIFT(29),
-  [320] = {.entry = {.count = 1, .reusable = true}}, SHIFT(43),
-  [322] = {.entry = {.count = 1, .reusable = true}}, SHIFT(144),
-  [324] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_implements, 2, 0, 0),
-  [326] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_implements, 3, 0, 0),
-  [328] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_enum_type_repeat1, 2, 0, 0), SHIFT_REPEAT(124),
-  [331] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_enum_type_repeat1, 2, 0, 0),
-  [333] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 16), SHIFT_REPEAT(70),
-  [336] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 16),
-  [338] = {.entry = {.count = 1, .reusable = true}}, SHIFT(124),
-  [340] = {.entry = {.count = 1, .reusable = true}}, SHIFT(25),
-  [342] = {.entry = {.count = 1, .reusable = true}}, SHIFT(41),
-  [344] = {.entry = {.count = 1, .reusable = true}}, SHIFT(70),
-  [346] = {.entry = {.count = 1, .reusable = true}}, SHIFT(65),
-  [348] = {.entry = {.count = 1, .reusable = true}}, SHIFT(28),
-  [350] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_default_list_repeat1, 2, 0, 0), SHIFT_REPEAT(29),
-  [353] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_default_list_repeat1, 2, 0, 0),
-  [355] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_annotation_repeat1, 2, 0, 0), SHIFT_REPEAT(105),
-  [358] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_annotation_repeat1, 2, 0, 0),
-  [360] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_implements_repeat1, 2, 0, 0), SHIFT_REPEAT(144),
-  [363] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_implements_repeat1, 2, 0, 0),
-  [365] = {.entry = {.count = 1, .reusable = true}}, SHIFT(64),
-  [367] = {.entry = {.count = 1, .reusable = true}}, SHIFT(35),
-  [369] = {.entry = {.count = 1, .reusable = true}}, SHIFT(37),
-  [371] = {.entry = {.count = 1, .reusable = true}}, SHIFT(62),
-  [373] = {.entry = {.count = 1, .reusable = true}}, SHIFT(131),
-  [375] = {.entry = {.count = 1, .reusable = true}}, SHIFT(145),
-  [377] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_value, 1, 0, 4),
-  [379] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_argument, 3, 0, 20),
-  [381] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_value, 1, 0, 0),
-  [383] = {.entry = {.count = 1, .reusable = true}}, SHIFT(127),
-  [385] = {.entry = {.count = 1, .reusable = true}}, SHIFT(48),
-  [387] = {.entry = {.count = 1, .reusable = true}}, SHIFT(152),
-  [389] = {.entry = {.count = 1, .reusable = true}}, SHIFT(153),
-  [391] = {.entry = {.count = 1, .reusable = true}}, SHIFT(30),
-  [393] = {.entry = {.count = 1, .reusable = true}}, SHIFT(156),
-  [395] = {.entry = {.count = 1, .reusable = true}}, SHIFT(73),
-  [397] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 14),
-  [399] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_endpoint, 1, 0, 0),
-  [401] = {.entry = {.count = 1, .reusable = true}}, SHIFT(94),
-  [403] = {.entry = {.count = 1, .reusable = true}}, SHIFT(7),
-  [405] = {.entry = {.count = 1, .reusable = true}}, SHIFT(109),
-  [407] = {.entry = {.count = 1, .reusable = true}}, SHIFT(90),
-  [409] = {.entry = {.count = 1, .reusable = true}}, SHIFT(148),
-  [411] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_optional_item, 2, 0, 0),
-  [413] = {.entry = {.count = 1, .reusable = true}}, SHIFT(134),
-  [415] = {.entry = {.count = 1, .reusable = true}}, SHIFT(26),
-  [417] = {.entry = {.count = 1, .reusable = true}}, SHIFT(149),
-  [419] = {.entry = {.count = 1, .reusable = true}}, SHIFT(63),
-  [421] = {.entry = {.count = 1, .reusable = true}},  ACCEPT_INPUT(),
-  [423] = {.entry = {.count = 1, .reusable = true}}, SHIFT(146),
-  [425] = {.entry = {.count = 1, .reusable = true}}, SHIFT(2),
-  [427] = {.entry = {.count = 1, .reusable = true}}, SHIFT(52),
-  [429] = {.entry = {.count = 1, .reusable = true}}, SHIFT(79),
-  [431] = {.entry = {.count = 1, .reusable = true}}, SHIFT(122),
-  [433] = {.entry = {.count = 1, .reusable = true}}, SHIFT(59),
-  [435] = {.entry = {.count = 1, .reusable = true}}, SHIFT(60),
-  [437] = {.entry = {.count = 1, .reusable = true}}, SHIFT(117),
-  [439] = {.entry = {.count = 1, .reusable = true}}, SHIFT(126),
-  [441] = {.entry = {.count = 1, .reusable = true}}, SHIFT(133),
-  [443] = {.entry = {.count = 1, .reusable = true}}, SHIFT(147),
-  [445] = {.entry = {.count = 1, .reusable = true}}, SHIFT(118),
-  [447] = {.entry = {.count = 1, .reusable = true}}, SHIFT(58),
-  [449] = {.entry = {.count = 1, .reusable = true}}, SHIFT(128),
-  [451] = {.entry = {.count = 1, .reusable = true}}, SHIFT(114),
-  [453] = {.entry = {.count = 1, .reusable = true}}, SHIFT(113),
-  [455] = {.entry = {.count = 1, .reusable = true}}, SHIFT(116),
-  [457] = {.entry = {.count = 1, .reusable = true}}, SHIFT(130),
-  [459] = {.entry = {.count = 1, .reusable = true}}, SHIFT(129),
-  [461] = {.entry = {.count = 1, .reusable = true}}, SHIFT(139),
-  [463] = {.entry = {.count = 1, .reusable = true}}, SHIFT(104),
-  [465] = {.entry = {.count = 1, .reusable = true}}, SHIFT(51),
-  [467] = {.entry = {.count = 1, .reusable = true}}, SHIFT(31),
+  [7] = {.entry = {.count = 1, .reusable = true}}, SHIFT(138),
+  [9] = {.entry = {.count = 1, .reusable = true}}, SHIFT(140),
+  [11] = {.entry = {.count = 1, .reusable = true}}, SHIFT(150),
+  [13] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 6, 0, 10),
+  [15] = {.entry = {.count = 1, .reusable = false}}, SHIFT(20),
+  [17] = {.entry = {.count = 1, .reusable = true}}, SHIFT(13),
+  [19] = {.entry = {.count = 1, .reusable = false}}, SHIFT(21),
+  [21] = {.entry = {.count = 1, .reusable = false}}, SHIFT(10),
+  [23] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 13),
+  [25] = {.entry = {.count = 1, .reusable = false}}, SHIFT(11),
+  [27] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 13),
+  [29] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 10),
+  [31] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 10),
+  [33] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0),
+  [35] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(11),
+  [38] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(21),
+  [41] = {.entry = {.count = 1, .reusable = true}}, SHIFT(131),
+  [43] = {.entry = {.count = 1, .reusable = false}}, SHIFT(52),
+  [45] = {.entry = {.count = 1, .reusable = false}}, SHIFT(30),
+  [47] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__annotation_behind_target, 1, 0, 2),
+  [49] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__annotation_behind_target, 1, 0, 2),
+  [51] = {.entry = {.count = 1, .reusable = true}}, SHIFT(64),
+  [53] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__head_annotation, 1, 0, 2),
+  [55] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__head_annotation, 1, 0, 2),
+  [57] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_node_declaration_repeat1, 1, 0, 3),
+  [59] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 1, 0, 3),
+  [61] = {.entry = {.count = 1, .reusable = true}}, SHIFT(162),
+  [63] = {.entry = {.count = 1, .reusable = true}}, SHIFT(85),
+  [65] = {.entry = {.count = 1, .reusable = true}}, SHIFT(147),
+  [67] = {.entry = {.count = 1, .reusable = true}}, SHIFT(160),
+  [69] = {.entry = {.count = 1, .reusable = true}}, SHIFT(132),
+  [71] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__head_annotation, 2, 0, 4),
+  [73] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__head_annotation, 2, 0, 4),
+  [75] = {.entry = {.count = 1, .reusable = true}}, SHIFT(94),
+  [77] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(162),
+  [80] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0),
+  [82] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(147),
+  [85] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(160),
+  [88] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(132),
+  [91] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__item_core, 1, 0, 0),
+  [93] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__item_core, 1, 0, 0),
+  [95] = {.entry = {.count = 1, .reusable = true}}, SHIFT(159),
+  [97] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 3, 0, 8),
+  [99] = {.entry = {.count = 1, .reusable = false}}, SHIFT(55),
+  [101] = {.entry = {.count = 1, .reusable = true}}, SHIFT(28),
+  [103] = {.entry = {.count = 1, .reusable = false}}, SHIFT(46),
+  [105] = {.entry = {.count = 1, .reusable = true}}, SHIFT(19),
+  [107] = {.entry = {.count = 1, .reusable = true}}, SHIFT(47),
+  [109] = {.entry = {.count = 1, .reusable = false}}, SHIFT(105),
+  [111] = {.entry = {.count = 1, .reusable = false}}, SHIFT(26),
+  [113] = {.entry = {.count = 1, .reusable = true}}, SHIFT(87),
+  [115] = {.entry = {.count = 1, .reusable = true}}, SHIFT(137),
+  [117] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__rule_word, 1, 0, 0),
+  [119] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__rule_word, 1, 0, 0),
+  [121] = {.entry = {.count = 1, .reusable = true}}, SHIFT(24),
+  [123] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 3, 0, 8), SHIFT(30),
+  [126] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 4, 0, 8),
+  [128] = {.entry = {.count = 1, .reusable = false}}, SHIFT(44),
+  [130] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(52),
+  [133] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(30),
+  [136] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_boolean, 1, 0, 0),
+  [138] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_boolean, 1, 0, 0),
+  [140] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_string, 2, 0, 0),
+  [142] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_string, 2, 0, 0),
+  [144] = {.entry = {.count = 1, .reusable = false}}, SHIFT(31),
+  [146] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_string, 3, 0, 0),
+  [148] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_string, 3, 0, 0),
+  [150] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 5, 0, 16),
+  [152] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_property_repeat1, 2, 0, 0),
+  [154] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_property_repeat1, 2, 0, 0), SHIFT_REPEAT(55),
+  [157] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_property_repeat1, 2, 0, 0), SHIFT_REPEAT(30),
+  [160] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__annotation_behind_target, 2, 0, 4),
+  [162] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__annotation_behind_target, 2, 0, 4),
+  [164] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_enum_type, 4, 0, 0),
+  [166] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_enum_type, 4, 0, 0),
+  [168] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_sized_type, 4, 0, 22),
+  [170] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_sized_type, 4, 0, 22),
+  [172] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 6, 0, 16),
+  [174] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_enum_type, 5, 0, 0),
+  [176] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_enum_type, 5, 0, 0),
+  [178] = {.entry = {.count = 1, .reusable = false}}, SHIFT(127),
+  [180] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_cardinality, 5, 0, 30),
+  [182] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_cardinality, 5, 0, 30),
+  [184] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_cardinality, 6, 0, 31),
+  [186] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_cardinality, 6, 0, 31),
+  [188] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__arguments, 3, 0, 9),
+  [190] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__arguments, 3, 0, 9),
+  [192] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 4, 0, 8), SHIFT(30),
+  [195] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__arguments, 4, 0, 9),
+  [197] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__arguments, 4, 0, 9),
+  [199] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 5, 0, 16), SHIFT(30),
+  [202] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 6, 0, 16), SHIFT(30),
+  [205] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__default_name, 1, 0, 15),
+  [207] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__default_name, 1, 0, 15),
+  [209] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 2, 0, 0),
+  [211] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 2, 0, 0),
+  [213] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 3, 0, 0),
+  [215] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 3, 0, 0),
+  [217] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__type, 1, 0, 0),
+  [219] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__type, 1, 0, 0),
+  [221] = {.entry = {.count = 1, .reusable = true}}, SHIFT(56),
+  [223] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 4, 0, 0),
+  [225] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 4, 0, 0),
+  [227] = {.entry = {.count = 1, .reusable = true}}, SHIFT(63),
+  [229] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_list_type, 3, 0, 14),
+  [231] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_list_type, 3, 0, 14),
+  [233] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_annotation, 1, 0, 2),
+  [235] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_annotation, 1, 0, 2),
+  [237] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_optional_type, 2, 0, 0),
+  [239] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_optional_type, 2, 0, 0),
+  [241] = {.entry = {.count = 1, .reusable = true}}, SHIFT(73),
+  [243] = {.entry = {.count = 1, .reusable = true}}, SHIFT(135),
+  [245] = {.entry = {.count = 1, .reusable = true}}, SHIFT(17),
+  [247] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_source_file, 1, 0, 0),
+  [249] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0),
+  [251] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(138),
+  [254] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(140),
+  [257] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(150),
+  [260] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_annotation, 2, 0, 4),
+  [262] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_annotation, 2, 0, 4),
+  [264] = {.entry = {.count = 1, .reusable = false}}, SHIFT(116),
+  [266] = {.entry = {.count = 1, .reusable = true}}, SHIFT(118),
+  [268] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_columns_rule, 5, 0, 18),
+  [270] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_columns_rule, 4, 0, 11),
+  [272] = {.entry = {.count = 1, .reusable = true}}, SHIFT(120),
+  [274] = {.entry = {.count = 1, .reusable = true}}, SHIFT(26),
+  [276] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_member, 1, 0, 0),
+  [278] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_check_rule, 6, 0, 24),
+  [280] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 7, 0, 27),
+  [282] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 7, 0, 28),
+  [284] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 8, 0, 29),
+  [286] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_interface_body_repeat1, 2, 0, 0), SHIFT_REPEAT(142),
+  [289] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_interface_body_repeat1, 2, 0, 0),
+  [291] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_body, 2, 0, 0),
+  [293] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 4, 0, 5),
+  [295] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 20),
+  [297] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 21),
+  [299] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 3, 0, 1),
+  [301] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_body, 3, 0, 0),
+  [303] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 9, 0, 25),
+  [305] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 9, 0, 26),
+  [307] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_declaration, 1, 0, 0),
+  [309] = {.entry = {.count = 1, .reusable = true}}, SHIFT(142),
+  [311] = {.entry = {.count = 1, .reusable = true}}, SHIFT(75),
+  [313] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_body, 2, 0, 0),
+  [315] = {.entry = {.count = 1, .reusable = true}}, SHIFT(29),
+  [317] = {.entry = {.count = 1, .reusable = true}}, SHIFT(88),
+  [319] = {.entry = {.count = 1, .reusable = false}}, SHIFT_EXTRA(),
+  [321] = {.entry = {.count = 1, .reusable = true}}, SHIFT(27),
+  [323] = {.entry = {.count = 1, .reusable = true}}, SHIFT(86),
+  [325] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_string_repeat1, 2, 0, 0),
+  [327] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_string_repeat1, 2, 0, 0), SHIFT_REPEAT(88),
+  [330] = {.entry = {.count = 1, .reusable = true}}, SHIFT(101),
+  [332] = {.entry = {.count = 1, .reusable = true}}, SHIFT(128),
+  [334] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 5, 0, 7),
+  [336] = {.entry = {.count = 1, .reusable = true}}, SHIFT(130),
+  [338] = {.entry = {.count = 1, .reusable = true}}, SHIFT(80),
+  [340] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_declaration, 3, 0, 1),
+  [342] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_body, 3, 0, 0),
+  [344] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 12),
+  [346] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym__arguments_repeat1, 2, 0, 0), SHIFT_REPEAT(125),
+  [349] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__arguments_repeat1, 2, 0, 0),
+  [351] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 19), SHIFT_REPEAT(91),
+  [354] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 19),
+  [356] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_default_list_repeat1, 2, 0, 0), SHIFT_REPEAT(38),
+  [359] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_default_list_repeat1, 2, 0, 0),
+  [361] = {.entry = {.count = 1, .reusable = true}}, SHIFT(136),
+  [363] = {.entry = {.count = 1, .reusable = true}}, SHIFT(34),
+  [365] = {.entry = {.count = 1, .reusable = true}}, SHIFT(125),
+  [367] = {.entry = {.count = 1, .reusable = true}}, SHIFT(54),
+  [369] = {.entry = {.count = 1, .reusable = true}}, SHIFT(91),
+  [371] = {.entry = {.count = 1, .reusable = true}}, SHIFT(66),
+  [373] = {.entry = {.count = 1, .reusable = true}}, SHIFT(154),
+  [375] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_implements, 3, 0, 0),
+  [377] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_enum_type_repeat1, 2, 0, 0), SHIFT_REPEAT(136),
+  [380] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_enum_type_repeat1, 2, 0, 0),
+  [382] = {.entry = {.count = 1, .reusable = true}}, SHIFT(50),
+  [384] = {.entry = {.count = 1, .reusable = true}}, SHIFT(38),
+  [386] = {.entry = {.count = 1, .reusable = true}}, SHIFT(48),
+  [388] = {.entry = {.count = 1, .reusable = true}}, SHIFT(65),
+  [390] = {.entry = {.count = 1, .reusable = true}}, SHIFT(51),
+  [392] = {.entry = {.count = 1, .reusable = true}}, SHIFT(41),
+  [394] = {.entry = {.count = 1, .reusable = true}}, SHIFT(43),
+  [396] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_implements, 2, 0, 0),
+  [398] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_implements_repeat1, 2, 0, 0), SHIFT_REPEAT(154),
+  [401] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_implements_repeat1, 2, 0, 0),
+  [403] = {.entry = {.count = 1, .reusable = true}}, SHIFT(37),
+  [405] = {.entry = {.count = 1, .reusable = true}}, SHIFT(39),
+  [407] = {.entry = {.count = 1, .reusable = true}}, SHIFT(148),
+  [409] = {.entry = {.count = 1, .reusable = true}}, SHIFT(84),
+  [411] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_value, 1, 0, 6),
+  [413] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_value, 1, 0, 0),
+  [415] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_argument, 3, 0, 23),
+  [417] = {.entry = {.count = 1, .reusable = true}}, SHIFT(71),
+  [419] = {.entry = {.count = 1, .reusable = true}}, SHIFT(141),
+  [421] = {.entry = {.count = 1, .reusable = true}}, SHIFT(161),
+  [423] = {.entry = {.count = 1, .reusable = true}}, SHIFT(163),
+  [425] = {.entry = {.count = 1, .reusable = true}}, SHIFT(133),
+  [427] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_endpoint, 1, 0, 0),
+  [429] = {.entry = {.count = 1, .reusable = true}}, SHIFT(145),
+  [431] = {.entry = {.count = 1, .reusable = true}}, SHIFT(53),
+  [433] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 17),
+  [435] = {.entry = {.count = 1, .reusable = true}}, SHIFT(110),
+  [437] = {.entry = {.count = 1, .reusable = true}}, SHIFT(144),
+  [439] = {.entry = {.count = 1, .reusable = true}}, SHIFT(67),
+  [441] = {.entry = {.count = 1, .reusable = true}}, SHIFT(2),
+  [443] = {.entry = {.count = 1, .reusable = true}}, SHIFT(157),
+  [445] = {.entry = {.count = 1, .reusable = true}}, SHIFT(122),
+  [447] = {.entry = {.count = 1, .reusable = true}}, SHIFT(158),
+  [449] = {.entry = {.count = 1, .reusable = true}}, SHIFT(114),
+  [451] = {.entry = {.count = 1, .reusable = true}}, SHIFT(149),
+  [453] = {.entry = {.count = 1, .reusable = true}}, SHIFT(8),
+  [455] = {.entry = {.count = 1, .reusable = true}}, SHIFT(72),
+  [457] = {.entry = {.count = 1, .reusable = true}}, SHIFT(57),
+  [459] = {.entry = {.count = 1, .reusable = true}}, SHIFT(70),
+  [461] = {.entry = {.count = 1, .reusable = true}}, SHIFT(153),
+  [463] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_optional_item, 2, 0, 0),
+  [465] = {.entry = {.count = 1, .reusable = true}}, SHIFT(152),
+  [467] = {.entry = {.count = 1, .reusable = true}}, SHIFT(89),
+  [469] = {.entry = {.count = 1, .reusable = true}}, SHIFT(40),
+  [471] = {.entry = {.count = 1, .reusable = true}}, SHIFT(123),
+  [473] = {.entry = {.count = 1, .reusable = true}}, SHIFT(146),
+  [475] = {.entry = {.count = 1, .reusable = true}},  ACCEPT_INPUT(),
+  [477] = {.entry = {.count = 1, .reusable = true}}, SHIFT(156),
+  [479] = {.entry = {.count = 1, .reusable = true}}, SHIFT(124),
+  [481] = {.entry = {.count = 1, .reusable = true}}, SHIFT(119),
+  [483] = {.entry = {.count = 1, .reusable = true}}, SHIFT(134),
+  [485] = {.entry = {.count = 1, .reusable = true}}, SHIFT(99),
+  [487] = {.entry = {.count = 1, .reusable = true}}, SHIFT(113),
+  [489] = {.entry = {.count = 1, .reusable = true}}, SHIFT(165),
+  [491] = {.entry = {.count = 1, .reusable = true}}, SHIFT(139),
+  [493] = {.entry = {.count = 1, .reusable = true}}, SHIFT(143),
+  [495] = {.entry = {.count = 1, .reusable = true}}, SHIFT(58),
+  [497] = {.entry = {.count = 1, .reusable = true}}, SHIFT(121),
+  [499] = {.entry = {.count = 1, .reusable = true}}, SHIFT(69),
+  [501] = {.entry = {.count = 1, .reusable = true}}, SHIFT(35),
 };
 
 #ifdef __cplusplus
