@@ -2,7 +2,7 @@
 """Makes the parsers of the editors from their grammars: `src/parser.c` for Neovim and Helix, a `.wasm` for VS Code.
 
 A maintainer runs it after every change of a `grammar.js` or of `src/scanner.c` and commits the results. It needs the
-tree-sitter CLI (`cargo install tree-sitter-cli --version '^0.26'`), clang and wasm-ld (Debian: clang, lld), in PATH. The
+tree-sitter CLI (`cargo install tree-sitter-cli --version '^0.26'`), clang and wasm-ld (Debian: `clang`, `lld`). The
 digests that it writes beside each grammar let the tests notice a file that was changed without running it.
 """
 

@@ -68,7 +68,7 @@
 
 ; ---- signs
 
-["=" "!=" "<" "<=" ">" ">=" "+" "-" "*" "/" "%" "|"] @operator
+["=" "!=" "<" "<=" ">" ">=" "+" "-" "*" "/" "%" "|" "?"] @operator
 ["(" ")" "[" "]" "{" "}"] @punctuation.bracket
 (selector ["<" ">"] @punctuation.bracket)
-["," ":" ";" "." "?"] @punctuation.delimiter
+["," ":" ";" "."] @punctuation.delimiter
