@@ -90,9 +90,10 @@ module.exports = grammar({
 
     // ---- default values -------------------------------------------------------------------------------------
 
-    _default: $ => choice($.string, $.boolean, alias($.signed_number, $.number), $.default_list, $._default_name),
-    _default_name: $ => choice($.enum_value, alias($.identifier, $.enum_value)),
-    default_list: $ => seq('[', optional(commaSeparated($._default)), ']'),
+    _default: $ => choice($._default_value, $.default_list),
+    _default_value: $ => choice($.string, $.boolean, alias($.signed_number, $.number), $._default_name),
+    _default_name: $ => choice(alias($._default_word, $.enum_value), alias($.identifier, $.enum_value)),
+    default_list: $ => seq('[', optional(commaSeparated($._default_value)), ']'),
 
     // ---- annotations ----------------------------------------------------------------------------------------
 
@@ -159,7 +160,8 @@ module.exports = grammar({
     number: _ => /[0-9]+(\.[0-9]+)?/,
     bound: _ => /-?[0-9]+(\.[0-9]+)?/,
     signed_number: _ => /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/,
-    enum_value: _ => /[A-Za-z0-9_-]+/, // behind the numbers: what is both is a number
+    _default_word: _ => /[A-Za-z0-9_.+-]+/, // behind the numbers: what is both is a number
+    enum_value: _ => /[A-Za-z0-9_-]+/,
     boolean: _ => choice('true', 'false'),
 
     string: $ => seq('"', repeat(choice($._string_content, $.escape_sequence)), token.immediate('"')),

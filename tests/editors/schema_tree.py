@@ -76,7 +76,8 @@ class SchemaTree(SourceTree):
 
     def _property(self, node: Node) -> ast.Property:
         type_: ast.Type = self._build(field(node, "type"))
-        return ast.Property(self.name(field(node, "name")), type_, self._all(node, "annotation"), at=self.span(node))
+        annotations = self._all(node, "annotation")
+        return ast.Property(self.name(field(node, "name")), type_, annotations=annotations, at=self.span(node))
 
     # -- types
 

@@ -27,7 +27,7 @@ from .corpus import queries, schemas
 from .grammars import parser
 from .query_tree import QueryTree
 from .schema_tree import SchemaTree
-from .source_tree import outline
+from .source_tree import children, field, outline
 
 STRICTER: Final = (
     "duplicate @",
@@ -176,3 +176,33 @@ def test_tokens_that_their_neighbours_decide(text: str) -> None:
 )
 def test_rules_and_annotations(text: str) -> None:
     SCHEMAS.agree(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ('"a \\n b"', "string"),
+        ("3", "number"),
+        ("-2.5e-3", "number"),
+        ("true", "boolean"),
+        ("kept", "enum_value"),
+        ("on-hold", "enum_value"),
+        ("2nd", "enum_value"),
+        ("1.5.0", "enum_value"),
+        ("node", "enum_value"),
+        ("[]", "default_list"),
+        ('[1, "a", kept, false]', "default_list"),
+    ],
+)
+def test_default_values(written: str, kind: str) -> None:
+    root = parser("pg").parse(f"node A {{ p: String = {written} @index q: I64 @unique(p) }}".encode()).root_node
+    assert not root.has_error
+    first, second, rule = children(field(children(root)[0], "body"))
+    value = field(first, "default")
+    assert (value.type, value.text) == (kind, written.encode())
+    assert [first.type, second.type, rule.type] == ["property", "property", "columns_rule"]
+
+
+@pytest.mark.parametrize("written", ["=", "== 1", "= [1,]", "= [[1]]", "= 1 2", "= @key", "= {}", '= "\\q"'])
+def test_what_is_not_a_default_value(written: str) -> None:
+    assert parser("pg").parse(f"node A {{ p: String {written} q: I64 }}".encode()).root_node.has_error

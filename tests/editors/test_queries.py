@@ -16,8 +16,8 @@ SCHEMA = """
 // a library
 node Book @label("B") implements Titled {
     isbn: String @key @check(isbn, "^[0-9]+$")
-    status: enum(kept, lent)? = kept
-    pages: [I32] = [1, -2]
+    status: enum(kept, lent)?
+    pages: I32
     @range(pages, 1..5000)
 }
 edge WroteBy: Book -> Author @card(0..5) { @key(@src, @dst) }
@@ -41,13 +41,8 @@ SCHEMA_CAPTURES = [
     ("kept", "constant"),
     ("lent", "constant"),
     ("?", "operator"),
-    ("=", "operator"),
-    ("kept", "constant"),
     ("pages", "property"),
     ("I32", "type.builtin"),
-    ("=", "operator"),
-    ("1", "number"),
-    ("-2", "number"),
     ("@range", "attribute"),
     ("pages", "property"),
     ("1", "number"),
@@ -142,6 +137,17 @@ def captures(name: str, file: str, text: str) -> list[tuple[str, str]]:
 )
 def test_highlights(name: str, text: str, expected: list[tuple[str, str]]) -> None:
     assert captures(name, "highlights", text) == expected
+
+
+def test_default_values_are_highlighted() -> None:
+    default = '[kept, -1, true, "x"]'
+    assert captures("pg", "highlights", f"node A {{ p: [String] = {default} }}")[4:] == [
+        ("=", "operator"),
+        ("kept", "constant"),
+        ("-1", "number"),
+        ("true", "boolean"),
+        ('"x"', "string"),
+    ]
 
 
 @pytest.mark.parametrize("name", LANGUAGES)

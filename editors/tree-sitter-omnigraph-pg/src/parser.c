@@ -9,9 +9,9 @@
 #define LANGUAGE_VERSION 15
 #define STATE_COUNT 166
 #define LARGE_STATE_COUNT 2
-#define SYMBOL_COUNT 88
+#define SYMBOL_COUNT 90
 #define ALIAS_COUNT 3
-#define TOKEN_COUNT 41
+#define TOKEN_COUNT 42
 #define EXTERNAL_TOKEN_COUNT 0
 #define FIELD_COUNT 15
 #define MAX_ALIAS_SEQUENCE_LENGTH 9
@@ -52,64 +52,66 @@ enum ts_symbol_identifiers {
   sym_number = 30,
   sym_bound = 31,
   sym_signed_number = 32,
-  sym_enum_value = 33,
-  anon_sym_true = 34,
-  anon_sym_false = 35,
-  anon_sym_DQUOTE = 36,
-  anon_sym_DQUOTE2 = 37,
-  sym__string_content = 38,
-  sym_escape_sequence = 39,
-  sym_comment = 40,
-  sym_source_file = 41,
-  sym_declaration = 42,
-  sym_interface_declaration = 43,
-  sym_node_declaration = 44,
-  sym_implements = 45,
-  sym_edge_declaration = 46,
-  sym_cardinality = 47,
-  sym_interface_body = 48,
-  sym_body = 49,
-  sym_member = 50,
-  sym_property = 51,
-  sym__type = 52,
-  sym_optional_type = 53,
-  sym__core_type = 54,
-  sym_list_type = 55,
-  sym_optional_item = 56,
-  sym__item_core = 57,
-  sym_sized_type = 58,
-  sym_enum_type = 59,
-  sym__default = 60,
-  sym__default_name = 61,
-  sym_default_list = 62,
-  sym_annotation = 63,
-  sym__head_annotation = 64,
-  sym__annotation_behind_target = 65,
-  sym__arguments = 66,
-  sym_argument = 67,
-  sym_value = 68,
-  sym__literal = 69,
-  sym__rule_word = 70,
-  sym_columns_rule = 71,
-  sym_range_rule = 72,
-  sym_check_rule = 73,
-  sym_endpoint = 74,
-  sym_boolean = 75,
-  sym_string = 76,
-  aux_sym_source_file_repeat1 = 77,
-  aux_sym_node_declaration_repeat1 = 78,
-  aux_sym_implements_repeat1 = 79,
-  aux_sym_interface_body_repeat1 = 80,
-  aux_sym_body_repeat1 = 81,
-  aux_sym_property_repeat1 = 82,
-  aux_sym_enum_type_repeat1 = 83,
-  aux_sym_default_list_repeat1 = 84,
-  aux_sym__arguments_repeat1 = 85,
-  aux_sym_columns_rule_repeat1 = 86,
-  aux_sym_string_repeat1 = 87,
-  alias_sym_argument_name = 88,
-  alias_sym_name = 89,
-  alias_sym_rule_name = 90,
+  sym__default_word = 33,
+  sym_enum_value = 34,
+  anon_sym_true = 35,
+  anon_sym_false = 36,
+  anon_sym_DQUOTE = 37,
+  anon_sym_DQUOTE2 = 38,
+  sym__string_content = 39,
+  sym_escape_sequence = 40,
+  sym_comment = 41,
+  sym_source_file = 42,
+  sym_declaration = 43,
+  sym_interface_declaration = 44,
+  sym_node_declaration = 45,
+  sym_implements = 46,
+  sym_edge_declaration = 47,
+  sym_cardinality = 48,
+  sym_interface_body = 49,
+  sym_body = 50,
+  sym_member = 51,
+  sym_property = 52,
+  sym__type = 53,
+  sym_optional_type = 54,
+  sym__core_type = 55,
+  sym_list_type = 56,
+  sym_optional_item = 57,
+  sym__item_core = 58,
+  sym_sized_type = 59,
+  sym_enum_type = 60,
+  sym__default = 61,
+  sym__default_value = 62,
+  sym__default_name = 63,
+  sym_default_list = 64,
+  sym_annotation = 65,
+  sym__head_annotation = 66,
+  sym__annotation_behind_target = 67,
+  sym__arguments = 68,
+  sym_argument = 69,
+  sym_value = 70,
+  sym__literal = 71,
+  sym__rule_word = 72,
+  sym_columns_rule = 73,
+  sym_range_rule = 74,
+  sym_check_rule = 75,
+  sym_endpoint = 76,
+  sym_boolean = 77,
+  sym_string = 78,
+  aux_sym_source_file_repeat1 = 79,
+  aux_sym_node_declaration_repeat1 = 80,
+  aux_sym_implements_repeat1 = 81,
+  aux_sym_interface_body_repeat1 = 82,
+  aux_sym_body_repeat1 = 83,
+  aux_sym_property_repeat1 = 84,
+  aux_sym_enum_type_repeat1 = 85,
+  aux_sym_default_list_repeat1 = 86,
+  aux_sym__arguments_repeat1 = 87,
+  aux_sym_columns_rule_repeat1 = 88,
+  aux_sym_string_repeat1 = 89,
+  alias_sym_argument_name = 90,
+  alias_sym_name = 91,
+  alias_sym_rule_name = 92,
 };
 
 static const char * const ts_symbol_names[] = {
@@ -146,6 +148,7 @@ static const char * const ts_symbol_names[] = {
   [sym_number] = "number",
   [sym_bound] = "number",
   [sym_signed_number] = "number",
+  [sym__default_word] = "enum_value",
   [sym_enum_value] = "enum_value",
   [anon_sym_true] = "true",
   [anon_sym_false] = "false",
@@ -174,6 +177,7 @@ static const char * const ts_symbol_names[] = {
   [sym_sized_type] = "sized_type",
   [sym_enum_type] = "enum_type",
   [sym__default] = "_default",
+  [sym__default_value] = "_default_value",
   [sym__default_name] = "_default_name",
   [sym_default_list] = "default_list",
   [sym_annotation] = "annotation",
@@ -240,6 +244,7 @@ static const TSSymbol ts_symbol_map[] = {
   [sym_number] = sym_number,
   [sym_bound] = sym_number,
   [sym_signed_number] = sym_number,
+  [sym__default_word] = sym_enum_value,
   [sym_enum_value] = sym_enum_value,
   [anon_sym_true] = anon_sym_true,
   [anon_sym_false] = anon_sym_false,
@@ -268,6 +273,7 @@ static const TSSymbol ts_symbol_map[] = {
   [sym_sized_type] = sym_sized_type,
   [sym_enum_type] = sym_enum_type,
   [sym__default] = sym__default,
+  [sym__default_value] = sym__default_value,
   [sym__default_name] = sym__default_name,
   [sym_default_list] = sym_default_list,
   [sym_annotation] = sym_annotation,
@@ -433,6 +439,10 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
     .visible = true,
     .named = true,
   },
+  [sym__default_word] = {
+    .visible = true,
+    .named = true,
+  },
   [sym_enum_value] = {
     .visible = true,
     .named = true,
@@ -544,6 +554,10 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
     .named = true,
   },
   [sym__default] = {
+    .visible = false,
+    .named = true,
+  },
+  [sym__default_value] = {
     .visible = false,
     .named = true,
   },
@@ -914,14 +928,14 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [20] = 20,
   [21] = 21,
   [22] = 18,
-  [23] = 23,
+  [23] = 19,
   [24] = 24,
-  [25] = 7,
-  [26] = 26,
+  [25] = 21,
+  [26] = 7,
   [27] = 27,
-  [28] = 24,
+  [28] = 28,
   [29] = 29,
-  [30] = 21,
+  [30] = 24,
   [31] = 31,
   [32] = 32,
   [33] = 33,
@@ -933,23 +947,23 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [39] = 39,
   [40] = 40,
   [41] = 41,
-  [42] = 23,
-  [43] = 43,
-  [44] = 31,
-  [45] = 36,
+  [42] = 31,
+  [43] = 36,
+  [44] = 44,
+  [45] = 40,
   [46] = 46,
-  [47] = 47,
-  [48] = 48,
+  [47] = 41,
+  [48] = 11,
   [49] = 49,
-  [50] = 43,
+  [50] = 50,
   [51] = 51,
-  [52] = 11,
+  [52] = 52,
   [53] = 53,
-  [54] = 41,
+  [54] = 52,
   [55] = 55,
   [56] = 56,
   [57] = 57,
-  [58] = 57,
+  [58] = 58,
   [59] = 59,
   [60] = 60,
   [61] = 61,
@@ -999,9 +1013,9 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [105] = 105,
   [106] = 106,
   [107] = 107,
-  [108] = 100,
-  [109] = 104,
-  [110] = 110,
+  [108] = 108,
+  [109] = 105,
+  [110] = 104,
   [111] = 111,
   [112] = 112,
   [113] = 113,
@@ -1053,9 +1067,9 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [159] = 159,
   [160] = 160,
   [161] = 161,
-  [162] = 142,
+  [162] = 162,
   [163] = 163,
-  [164] = 164,
+  [164] = 162,
   [165] = 165,
 };
 
@@ -1093,75 +1107,75 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
   eof = lexer->eof(lexer);
   switch (state) {
     case 0:
-      if (eof) ADVANCE(45);
+      if (eof) ADVANCE(42);
       ADVANCE_MAP(
-        '"', 116,
-        '(', 50,
-        ')', 52,
-        ',', 46,
+        '"', 114,
+        '(', 47,
+        ')', 49,
+        ',', 43,
         '-', 9,
         '.', 7,
         '/', 4,
-        ':', 47,
-        '=', 55,
-        '?', 56,
+        ':', 44,
+        '=', 52,
+        '?', 53,
         '@', 11,
-        '[', 57,
-        '\\', 37,
-        ']', 58,
-        '{', 53,
-        '}', 54,
+        '[', 54,
+        '\\', 36,
+        ']', 55,
+        '{', 50,
+        '}', 51,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
-          lookahead == ' ') SKIP(43);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(102);
-      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(71);
+          lookahead == ' ') SKIP(40);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(99);
+      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(68);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(70);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(67);
       END_STATE();
     case 1:
-      if (lookahead == '"') ADVANCE(116);
-      if (lookahead == '/') ADVANCE(118);
-      if (lookahead == '\\') ADVANCE(37);
+      if (lookahead == '"') ADVANCE(114);
+      if (lookahead == '/') ADVANCE(116);
+      if (lookahead == '\\') ADVANCE(36);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
-          lookahead == ' ') ADVANCE(121);
-      if (lookahead != 0) ADVANCE(122);
+          lookahead == ' ') ADVANCE(119);
+      if (lookahead != 0) ADVANCE(120);
       END_STATE();
     case 2:
-      if (lookahead == '"') ADVANCE(115);
+      if (lookahead == '"') ADVANCE(113);
       if (lookahead == '/') ADVANCE(4);
       if (lookahead == '@') ADVANCE(13);
-      if (lookahead == '}') ADVANCE(54);
+      if (lookahead == '}') ADVANCE(51);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
           lookahead == ' ') SKIP(2);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(103);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(100);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(70);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(67);
       END_STATE();
     case 3:
-      if (lookahead == ')') ADVANCE(52);
-      if (lookahead == '-') ADVANCE(41);
+      if (lookahead == ')') ADVANCE(49);
+      if (lookahead == '-') ADVANCE(38);
       if (lookahead == '.') ADVANCE(7);
       if (lookahead == '/') ADVANCE(4);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
           lookahead == ' ') SKIP(3);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(105);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(102);
       END_STATE();
     case 4:
       if (lookahead == '*') ADVANCE(6);
-      if (lookahead == '/') ADVANCE(125);
+      if (lookahead == '/') ADVANCE(123);
       END_STATE();
     case 5:
       if (lookahead == '*') ADVANCE(5);
-      if (lookahead == '/') ADVANCE(124);
+      if (lookahead == '/') ADVANCE(122);
       if (lookahead != 0) ADVANCE(6);
       END_STATE();
     case 6:
@@ -1169,7 +1183,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead != 0) ADVANCE(6);
       END_STATE();
     case 7:
-      if (lookahead == '.') ADVANCE(51);
+      if (lookahead == '.') ADVANCE(48);
       END_STATE();
     case 8:
       if (lookahead == '/') ADVANCE(4);
@@ -1181,33 +1195,33 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(112);
       END_STATE();
     case 9:
-      if (lookahead == '>') ADVANCE(48);
+      if (lookahead == '>') ADVANCE(45);
       END_STATE();
     case 10:
       if (lookahead == 'a') ADVANCE(28);
       END_STATE();
     case 11:
-      if (lookahead == 'c') ADVANCE(72);
-      if (lookahead == 'd') ADVANCE(92);
-      if (lookahead == 'i') ADVANCE(86);
-      if (lookahead == 'k') ADVANCE(78);
-      if (lookahead == 'r') ADVANCE(73);
-      if (lookahead == 's') ADVANCE(90);
-      if (lookahead == 'u') ADVANCE(87);
+      if (lookahead == 'c') ADVANCE(69);
+      if (lookahead == 'd') ADVANCE(89);
+      if (lookahead == 'i') ADVANCE(83);
+      if (lookahead == 'k') ADVANCE(75);
+      if (lookahead == 'r') ADVANCE(70);
+      if (lookahead == 's') ADVANCE(87);
+      if (lookahead == 'u') ADVANCE(84);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 12:
-      if (lookahead == 'c') ADVANCE(72);
-      if (lookahead == 'i') ADVANCE(86);
-      if (lookahead == 'k') ADVANCE(78);
-      if (lookahead == 'r') ADVANCE(73);
-      if (lookahead == 'u') ADVANCE(87);
+      if (lookahead == 'c') ADVANCE(69);
+      if (lookahead == 'i') ADVANCE(83);
+      if (lookahead == 'k') ADVANCE(75);
+      if (lookahead == 'r') ADVANCE(70);
+      if (lookahead == 'u') ADVANCE(84);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 13:
       if (lookahead == 'c') ADVANCE(23);
@@ -1219,7 +1233,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead == 'u') ADVANCE(27);
       END_STATE();
     case 14:
-      if (lookahead == 'c') ADVANCE(98);
+      if (lookahead == 'c') ADVANCE(95);
       END_STATE();
     case 15:
       if (lookahead == 'c') ADVANCE(25);
@@ -1234,10 +1248,10 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead == 'e') ADVANCE(34);
       END_STATE();
     case 19:
-      if (lookahead == 'e') ADVANCE(65);
+      if (lookahead == 'e') ADVANCE(62);
       END_STATE();
     case 20:
-      if (lookahead == 'e') ADVANCE(61);
+      if (lookahead == 'e') ADVANCE(58);
       END_STATE();
     case 21:
       if (lookahead == 'e') ADVANCE(15);
@@ -1252,7 +1266,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead == 'i') ADVANCE(29);
       END_STATE();
     case 25:
-      if (lookahead == 'k') ADVANCE(67);
+      if (lookahead == 'k') ADVANCE(64);
       END_STATE();
     case 26:
       if (lookahead == 'n') ADVANCE(16);
@@ -1273,591 +1287,613 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead == 's') ADVANCE(32);
       END_STATE();
     case 32:
-      if (lookahead == 't') ADVANCE(100);
+      if (lookahead == 't') ADVANCE(97);
       END_STATE();
     case 33:
       if (lookahead == 'u') ADVANCE(20);
       END_STATE();
     case 34:
-      if (lookahead == 'x') ADVANCE(63);
+      if (lookahead == 'x') ADVANCE(60);
       END_STATE();
     case 35:
-      if (lookahead == 'y') ADVANCE(59);
+      if (lookahead == 'y') ADVANCE(56);
       END_STATE();
     case 36:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(39);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(110);
-      END_STATE();
-    case 37:
       if (lookahead == '"' ||
           lookahead == '\\' ||
           lookahead == 'n' ||
           lookahead == 'r' ||
-          lookahead == 't') ADVANCE(123);
+          lookahead == 't') ADVANCE(121);
+      END_STATE();
+    case 37:
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(101);
       END_STATE();
     case 38:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(108);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(102);
       END_STATE();
     case 39:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(110);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(103);
       END_STATE();
     case 40:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(104);
-      END_STATE();
-    case 41:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(105);
-      END_STATE();
-    case 42:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(106);
-      END_STATE();
-    case 43:
-      if (eof) ADVANCE(45);
+      if (eof) ADVANCE(42);
       ADVANCE_MAP(
-        '"', 115,
-        '(', 50,
-        ')', 52,
-        ',', 46,
+        '"', 113,
+        '(', 47,
+        ')', 49,
+        ',', 43,
         '-', 9,
         '.', 7,
         '/', 4,
-        ':', 47,
-        '=', 55,
-        '?', 56,
+        ':', 44,
+        '=', 52,
+        '?', 53,
         '@', 11,
-        '[', 57,
-        ']', 58,
-        '{', 53,
-        '}', 54,
+        '[', 54,
+        ']', 55,
+        '{', 50,
+        '}', 51,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
-          lookahead == ' ') SKIP(43);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(102);
-      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(71);
+          lookahead == ' ') SKIP(40);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(99);
+      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(68);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(70);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(67);
       END_STATE();
-    case 44:
-      if (eof) ADVANCE(45);
+    case 41:
+      if (eof) ADVANCE(42);
       ADVANCE_MAP(
-        '"', 115,
-        '(', 50,
-        ')', 52,
-        ',', 46,
-        '-', 112,
+        '"', 113,
+        '(', 47,
+        ')', 49,
+        ',', 43,
+        '-', 108,
         '/', 4,
-        '=', 55,
-        '?', 56,
+        '=', 52,
+        '?', 53,
         '@', 12,
-        '[', 57,
-        ']', 58,
-        '{', 53,
-        '}', 54,
+        '[', 54,
+        ']', 55,
+        '{', 50,
+        '}', 51,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\r' ||
-          lookahead == ' ') SKIP(44);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(107);
-      if (('A' <= lookahead && lookahead <= 'Z')) ADVANCE(114);
+          lookahead == ' ') SKIP(41);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(104);
       if (lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(69);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(66);
+      if (('+' <= lookahead && lookahead <= '.') ||
+          ('A' <= lookahead && lookahead <= 'Z')) ADVANCE(111);
       END_STATE();
-    case 45:
+    case 42:
       ACCEPT_TOKEN(ts_builtin_sym_end);
       END_STATE();
-    case 46:
+    case 43:
       ACCEPT_TOKEN(anon_sym_COMMA);
       END_STATE();
-    case 47:
+    case 44:
       ACCEPT_TOKEN(anon_sym_COLON);
       END_STATE();
-    case 48:
+    case 45:
       ACCEPT_TOKEN(anon_sym_DASH_GT);
       END_STATE();
-    case 49:
+    case 46:
       ACCEPT_TOKEN(anon_sym_ATcard);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
-    case 50:
+    case 47:
       ACCEPT_TOKEN(anon_sym_LPAREN);
       END_STATE();
-    case 51:
+    case 48:
       ACCEPT_TOKEN(anon_sym_DOT_DOT);
       END_STATE();
-    case 52:
+    case 49:
       ACCEPT_TOKEN(anon_sym_RPAREN);
       END_STATE();
-    case 53:
+    case 50:
       ACCEPT_TOKEN(anon_sym_LBRACE);
       END_STATE();
-    case 54:
+    case 51:
       ACCEPT_TOKEN(anon_sym_RBRACE);
       END_STATE();
-    case 55:
+    case 52:
       ACCEPT_TOKEN(anon_sym_EQ);
       END_STATE();
-    case 56:
+    case 53:
       ACCEPT_TOKEN(anon_sym_QMARK);
       END_STATE();
-    case 57:
+    case 54:
       ACCEPT_TOKEN(anon_sym_LBRACK);
       END_STATE();
-    case 58:
+    case 55:
       ACCEPT_TOKEN(anon_sym_RBRACK);
       END_STATE();
-    case 59:
+    case 56:
       ACCEPT_TOKEN(anon_sym_ATkey);
+      END_STATE();
+    case 57:
+      ACCEPT_TOKEN(anon_sym_ATkey);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
+      END_STATE();
+    case 58:
+      ACCEPT_TOKEN(anon_sym_ATunique);
+      END_STATE();
+    case 59:
+      ACCEPT_TOKEN(anon_sym_ATunique);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 60:
-      ACCEPT_TOKEN(anon_sym_ATkey);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      ACCEPT_TOKEN(anon_sym_ATindex);
       END_STATE();
     case 61:
-      ACCEPT_TOKEN(anon_sym_ATunique);
+      ACCEPT_TOKEN(anon_sym_ATindex);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 62:
-      ACCEPT_TOKEN(anon_sym_ATunique);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      ACCEPT_TOKEN(anon_sym_ATrange);
       END_STATE();
     case 63:
-      ACCEPT_TOKEN(anon_sym_ATindex);
+      ACCEPT_TOKEN(anon_sym_ATrange);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 64:
-      ACCEPT_TOKEN(anon_sym_ATindex);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      ACCEPT_TOKEN(anon_sym_ATcheck);
       END_STATE();
     case 65:
-      ACCEPT_TOKEN(anon_sym_ATrange);
+      ACCEPT_TOKEN(anon_sym_ATcheck);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 66:
-      ACCEPT_TOKEN(anon_sym_ATrange);
+      ACCEPT_TOKEN(sym_identifier);
+      if (lookahead == '+' ||
+          lookahead == '-' ||
+          lookahead == '.') ADVANCE(111);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(66);
       END_STATE();
     case 67:
-      ACCEPT_TOKEN(anon_sym_ATcheck);
+      ACCEPT_TOKEN(sym_identifier);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(67);
       END_STATE();
     case 68:
-      ACCEPT_TOKEN(anon_sym_ATcheck);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
-      END_STATE();
-    case 69:
-      ACCEPT_TOKEN(sym_identifier);
-      if (lookahead == '-') ADVANCE(114);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(69);
-      END_STATE();
-    case 70:
-      ACCEPT_TOKEN(sym_identifier);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(70);
-      END_STATE();
-    case 71:
       ACCEPT_TOKEN(sym_type_name);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(71);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(68);
+      END_STATE();
+    case 69:
+      ACCEPT_TOKEN(sym_annotation_name);
+      if (lookahead == 'a') ADVANCE(88);
+      if (lookahead == 'h') ADVANCE(79);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(94);
+      END_STATE();
+    case 70:
+      ACCEPT_TOKEN(sym_annotation_name);
+      if (lookahead == 'a') ADVANCE(85);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(94);
+      END_STATE();
+    case 71:
+      ACCEPT_TOKEN(sym_annotation_name);
+      if (lookahead == 'c') ADVANCE(96);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 72:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'a') ADVANCE(91);
-      if (lookahead == 'h') ADVANCE(82);
+      if (lookahead == 'c') ADVANCE(82);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 73:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'a') ADVANCE(88);
+      if (lookahead == 'd') ADVANCE(46);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 74:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'c') ADVANCE(99);
+      if (lookahead == 'd') ADVANCE(76);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 75:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'c') ADVANCE(85);
+      if (lookahead == 'e') ADVANCE(93);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 76:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'd') ADVANCE(49);
+      if (lookahead == 'e') ADVANCE(92);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 77:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'd') ADVANCE(79);
+      if (lookahead == 'e') ADVANCE(63);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 78:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'e') ADVANCE(96);
+      if (lookahead == 'e') ADVANCE(59);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 79:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'e') ADVANCE(95);
+      if (lookahead == 'e') ADVANCE(72);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 80:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'e') ADVANCE(66);
+      if (lookahead == 'g') ADVANCE(77);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 81:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'e') ADVANCE(62);
+      if (lookahead == 'i') ADVANCE(86);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 82:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'e') ADVANCE(75);
+      if (lookahead == 'k') ADVANCE(65);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 83:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'g') ADVANCE(80);
+      if (lookahead == 'n') ADVANCE(74);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 84:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'i') ADVANCE(89);
+      if (lookahead == 'n') ADVANCE(81);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 85:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'k') ADVANCE(68);
+      if (lookahead == 'n') ADVANCE(80);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 86:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'n') ADVANCE(77);
+      if (lookahead == 'q') ADVANCE(91);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 87:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'n') ADVANCE(84);
+      if (lookahead == 'r') ADVANCE(71);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 88:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'n') ADVANCE(83);
+      if (lookahead == 'r') ADVANCE(73);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 89:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'q') ADVANCE(94);
+      if (lookahead == 's') ADVANCE(90);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 90:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'r') ADVANCE(74);
+      if (lookahead == 't') ADVANCE(98);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 91:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'r') ADVANCE(76);
+      if (lookahead == 'u') ADVANCE(78);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 92:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 's') ADVANCE(93);
+      if (lookahead == 'x') ADVANCE(61);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 93:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 't') ADVANCE(101);
+      if (lookahead == 'y') ADVANCE(57);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 94:
       ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'u') ADVANCE(81);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 95:
-      ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'x') ADVANCE(64);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      ACCEPT_TOKEN(anon_sym_ATsrc);
       END_STATE();
     case 96:
-      ACCEPT_TOKEN(sym_annotation_name);
-      if (lookahead == 'y') ADVANCE(60);
+      ACCEPT_TOKEN(anon_sym_ATsrc);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 97:
-      ACCEPT_TOKEN(sym_annotation_name);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      ACCEPT_TOKEN(anon_sym_ATdst);
       END_STATE();
     case 98:
-      ACCEPT_TOKEN(anon_sym_ATsrc);
+      ACCEPT_TOKEN(anon_sym_ATdst);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(94);
       END_STATE();
     case 99:
-      ACCEPT_TOKEN(anon_sym_ATsrc);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      ACCEPT_TOKEN(sym_integer);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(99);
       END_STATE();
     case 100:
-      ACCEPT_TOKEN(anon_sym_ATdst);
+      ACCEPT_TOKEN(sym_number);
+      if (lookahead == '.') ADVANCE(37);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(100);
       END_STATE();
     case 101:
-      ACCEPT_TOKEN(anon_sym_ATdst);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(97);
+      ACCEPT_TOKEN(sym_number);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(101);
       END_STATE();
     case 102:
-      ACCEPT_TOKEN(sym_integer);
+      ACCEPT_TOKEN(sym_bound);
+      if (lookahead == '.') ADVANCE(39);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(102);
       END_STATE();
     case 103:
-      ACCEPT_TOKEN(sym_number);
-      if (lookahead == '.') ADVANCE(40);
+      ACCEPT_TOKEN(sym_bound);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(103);
       END_STATE();
     case 104:
-      ACCEPT_TOKEN(sym_number);
+      ACCEPT_TOKEN(sym_signed_number);
+      if (lookahead == '.') ADVANCE(109);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(107);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(104);
+      if (lookahead == '+' ||
+          lookahead == '-' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(111);
       END_STATE();
     case 105:
-      ACCEPT_TOKEN(sym_bound);
-      if (lookahead == '.') ADVANCE(42);
+      ACCEPT_TOKEN(sym_signed_number);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(107);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(105);
+      if (lookahead == '+' ||
+          lookahead == '-' ||
+          lookahead == '.' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(111);
       END_STATE();
     case 106:
-      ACCEPT_TOKEN(sym_bound);
+      ACCEPT_TOKEN(sym_signed_number);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(106);
+      if (lookahead == '+' ||
+          lookahead == '-' ||
+          lookahead == '.' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(111);
       END_STATE();
     case 107:
-      ACCEPT_TOKEN(sym_signed_number);
-      if (lookahead == '.') ADVANCE(38);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(111);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(107);
-      if (lookahead == '-' ||
+      ACCEPT_TOKEN(sym__default_word);
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(110);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(106);
+      if (lookahead == '.' ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(111);
       END_STATE();
     case 108:
-      ACCEPT_TOKEN(sym_signed_number);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(36);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(108);
+      ACCEPT_TOKEN(sym__default_word);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(104);
+      if (lookahead == '+' ||
+          lookahead == '-' ||
+          lookahead == '.' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(111);
       END_STATE();
     case 109:
-      ACCEPT_TOKEN(sym_signed_number);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(109);
-      if (lookahead == '-' ||
+      ACCEPT_TOKEN(sym__default_word);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(105);
+      if (lookahead == '+' ||
+          lookahead == '-' ||
+          lookahead == '.' ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(111);
       END_STATE();
     case 110:
-      ACCEPT_TOKEN(sym_signed_number);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(110);
+      ACCEPT_TOKEN(sym__default_word);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(106);
+      if (lookahead == '+' ||
+          lookahead == '-' ||
+          lookahead == '.' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(111);
       END_STATE();
     case 111:
-      ACCEPT_TOKEN(sym_enum_value);
-      if (lookahead == '+') ADVANCE(39);
-      if (lookahead == '-') ADVANCE(113);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(109);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
+      ACCEPT_TOKEN(sym__default_word);
+      if (lookahead == '+' ||
+          lookahead == '-' ||
+          lookahead == '.' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(111);
       END_STATE();
     case 112:
-      ACCEPT_TOKEN(sym_enum_value);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(107);
-      if (lookahead == '-' ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
-      END_STATE();
-    case 113:
-      ACCEPT_TOKEN(sym_enum_value);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(109);
-      if (lookahead == '-' ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
-      END_STATE();
-    case 114:
       ACCEPT_TOKEN(sym_enum_value);
       if (lookahead == '-' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(114);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(112);
       END_STATE();
-    case 115:
+    case 113:
       ACCEPT_TOKEN(anon_sym_DQUOTE);
       END_STATE();
-    case 116:
+    case 114:
       ACCEPT_TOKEN(anon_sym_DQUOTE2);
+      END_STATE();
+    case 115:
+      ACCEPT_TOKEN(sym__string_content);
+      if (lookahead == '\n') ADVANCE(120);
+      if (lookahead != 0 &&
+          lookahead != '"' &&
+          lookahead != '\\') ADVANCE(115);
+      END_STATE();
+    case 116:
+      ACCEPT_TOKEN(sym__string_content);
+      if (lookahead == '*') ADVANCE(118);
+      if (lookahead == '/') ADVANCE(115);
+      if (lookahead != 0 &&
+          lookahead != '"' &&
+          lookahead != '\\') ADVANCE(120);
       END_STATE();
     case 117:
       ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '\n') ADVANCE(122);
+      if (lookahead == '*') ADVANCE(117);
+      if (lookahead == '/') ADVANCE(120);
       if (lookahead != 0 &&
           lookahead != '"' &&
-          lookahead != '\\') ADVANCE(117);
+          lookahead != '\\') ADVANCE(118);
       END_STATE();
     case 118:
       ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '*') ADVANCE(120);
-      if (lookahead == '/') ADVANCE(117);
+      if (lookahead == '*') ADVANCE(117);
       if (lookahead != 0 &&
           lookahead != '"' &&
-          lookahead != '\\') ADVANCE(122);
+          lookahead != '\\') ADVANCE(118);
       END_STATE();
     case 119:
       ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '*') ADVANCE(119);
-      if (lookahead == '/') ADVANCE(122);
+      if (lookahead == '/') ADVANCE(116);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\r' ||
+          lookahead == ' ') ADVANCE(119);
       if (lookahead != 0 &&
           lookahead != '"' &&
           lookahead != '\\') ADVANCE(120);
       END_STATE();
     case 120:
       ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '*') ADVANCE(119);
       if (lookahead != 0 &&
           lookahead != '"' &&
           lookahead != '\\') ADVANCE(120);
       END_STATE();
     case 121:
-      ACCEPT_TOKEN(sym__string_content);
-      if (lookahead == '/') ADVANCE(118);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\r' ||
-          lookahead == ' ') ADVANCE(121);
-      if (lookahead != 0 &&
-          lookahead != '"' &&
-          lookahead != '\\') ADVANCE(122);
-      END_STATE();
-    case 122:
-      ACCEPT_TOKEN(sym__string_content);
-      if (lookahead != 0 &&
-          lookahead != '"' &&
-          lookahead != '\\') ADVANCE(122);
-      END_STATE();
-    case 123:
       ACCEPT_TOKEN(sym_escape_sequence);
       END_STATE();
-    case 124:
+    case 122:
       ACCEPT_TOKEN(sym_comment);
       END_STATE();
-    case 125:
+    case 123:
       ACCEPT_TOKEN(sym_comment);
       if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(125);
+          lookahead != '\n') ADVANCE(123);
       END_STATE();
     default:
       return false;
@@ -2003,67 +2039,67 @@ static bool ts_lex_keywords(TSLexer *lexer, TSStateId state) {
 static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [0] = {.lex_state = 0},
   [1] = {.lex_state = 0},
-  [2] = {.lex_state = 44},
-  [3] = {.lex_state = 44},
-  [4] = {.lex_state = 44},
-  [5] = {.lex_state = 44},
-  [6] = {.lex_state = 44},
-  [7] = {.lex_state = 44},
-  [8] = {.lex_state = 44},
-  [9] = {.lex_state = 44},
-  [10] = {.lex_state = 44},
-  [11] = {.lex_state = 44},
-  [12] = {.lex_state = 44},
+  [2] = {.lex_state = 41},
+  [3] = {.lex_state = 41},
+  [4] = {.lex_state = 41},
+  [5] = {.lex_state = 41},
+  [6] = {.lex_state = 41},
+  [7] = {.lex_state = 41},
+  [8] = {.lex_state = 41},
+  [9] = {.lex_state = 41},
+  [10] = {.lex_state = 41},
+  [11] = {.lex_state = 41},
+  [12] = {.lex_state = 41},
   [13] = {.lex_state = 2},
-  [14] = {.lex_state = 44},
+  [14] = {.lex_state = 41},
   [15] = {.lex_state = 2},
   [16] = {.lex_state = 2},
-  [17] = {.lex_state = 44},
-  [18] = {.lex_state = 44},
-  [19] = {.lex_state = 44},
-  [20] = {.lex_state = 44},
-  [21] = {.lex_state = 44},
-  [22] = {.lex_state = 44},
-  [23] = {.lex_state = 44},
-  [24] = {.lex_state = 44},
-  [25] = {.lex_state = 44},
-  [26] = {.lex_state = 44},
-  [27] = {.lex_state = 44},
-  [28] = {.lex_state = 44},
-  [29] = {.lex_state = 44},
-  [30] = {.lex_state = 44},
-  [31] = {.lex_state = 44},
-  [32] = {.lex_state = 44},
-  [33] = {.lex_state = 44},
-  [34] = {.lex_state = 44},
-  [35] = {.lex_state = 44},
-  [36] = {.lex_state = 44},
-  [37] = {.lex_state = 44},
-  [38] = {.lex_state = 44},
-  [39] = {.lex_state = 44},
-  [40] = {.lex_state = 44},
-  [41] = {.lex_state = 44},
-  [42] = {.lex_state = 44},
-  [43] = {.lex_state = 44},
-  [44] = {.lex_state = 44},
-  [45] = {.lex_state = 44},
-  [46] = {.lex_state = 44},
-  [47] = {.lex_state = 44},
-  [48] = {.lex_state = 44},
-  [49] = {.lex_state = 44},
-  [50] = {.lex_state = 44},
-  [51] = {.lex_state = 44},
-  [52] = {.lex_state = 44},
-  [53] = {.lex_state = 44},
-  [54] = {.lex_state = 44},
-  [55] = {.lex_state = 44},
-  [56] = {.lex_state = 44},
-  [57] = {.lex_state = 0},
+  [17] = {.lex_state = 41},
+  [18] = {.lex_state = 41},
+  [19] = {.lex_state = 41},
+  [20] = {.lex_state = 41},
+  [21] = {.lex_state = 41},
+  [22] = {.lex_state = 41},
+  [23] = {.lex_state = 41},
+  [24] = {.lex_state = 41},
+  [25] = {.lex_state = 41},
+  [26] = {.lex_state = 41},
+  [27] = {.lex_state = 41},
+  [28] = {.lex_state = 41},
+  [29] = {.lex_state = 41},
+  [30] = {.lex_state = 41},
+  [31] = {.lex_state = 41},
+  [32] = {.lex_state = 41},
+  [33] = {.lex_state = 41},
+  [34] = {.lex_state = 41},
+  [35] = {.lex_state = 41},
+  [36] = {.lex_state = 41},
+  [37] = {.lex_state = 41},
+  [38] = {.lex_state = 41},
+  [39] = {.lex_state = 41},
+  [40] = {.lex_state = 41},
+  [41] = {.lex_state = 41},
+  [42] = {.lex_state = 41},
+  [43] = {.lex_state = 41},
+  [44] = {.lex_state = 41},
+  [45] = {.lex_state = 41},
+  [46] = {.lex_state = 41},
+  [47] = {.lex_state = 41},
+  [48] = {.lex_state = 41},
+  [49] = {.lex_state = 41},
+  [50] = {.lex_state = 41},
+  [51] = {.lex_state = 41},
+  [52] = {.lex_state = 0},
+  [53] = {.lex_state = 41},
+  [54] = {.lex_state = 0},
+  [55] = {.lex_state = 41},
+  [56] = {.lex_state = 41},
+  [57] = {.lex_state = 41},
   [58] = {.lex_state = 0},
-  [59] = {.lex_state = 44},
-  [60] = {.lex_state = 0},
+  [59] = {.lex_state = 41},
+  [60] = {.lex_state = 41},
   [61] = {.lex_state = 0},
-  [62] = {.lex_state = 44},
+  [62] = {.lex_state = 41},
   [63] = {.lex_state = 2},
   [64] = {.lex_state = 2},
   [65] = {.lex_state = 2},
@@ -2082,21 +2118,21 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [78] = {.lex_state = 0},
   [79] = {.lex_state = 0},
   [80] = {.lex_state = 0},
-  [81] = {.lex_state = 0},
-  [82] = {.lex_state = 0},
+  [81] = {.lex_state = 1},
+  [82] = {.lex_state = 1},
   [83] = {.lex_state = 0},
   [84] = {.lex_state = 0},
   [85] = {.lex_state = 0},
-  [86] = {.lex_state = 1},
-  [87] = {.lex_state = 1},
-  [88] = {.lex_state = 1},
-  [89] = {.lex_state = 2},
+  [86] = {.lex_state = 0},
+  [87] = {.lex_state = 2},
+  [88] = {.lex_state = 0},
+  [89] = {.lex_state = 0},
   [90] = {.lex_state = 0},
-  [91] = {.lex_state = 2},
-  [92] = {.lex_state = 0},
+  [91] = {.lex_state = 0},
+  [92] = {.lex_state = 2},
   [93] = {.lex_state = 0},
   [94] = {.lex_state = 0},
-  [95] = {.lex_state = 0},
+  [95] = {.lex_state = 1},
   [96] = {.lex_state = 0},
   [97] = {.lex_state = 0},
   [98] = {.lex_state = 0},
@@ -2125,7 +2161,7 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [121] = {.lex_state = 3},
   [122] = {.lex_state = 0},
   [123] = {.lex_state = 3},
-  [124] = {.lex_state = 44},
+  [124] = {.lex_state = 41},
   [125] = {.lex_state = 0},
   [126] = {.lex_state = 0},
   [127] = {.lex_state = 0},
@@ -2137,10 +2173,10 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [133] = {.lex_state = 0},
   [134] = {.lex_state = 0},
   [135] = {.lex_state = 0},
-  [136] = {.lex_state = 8},
+  [136] = {.lex_state = 0},
   [137] = {.lex_state = 0},
   [138] = {.lex_state = 0},
-  [139] = {.lex_state = 0},
+  [139] = {.lex_state = 8},
   [140] = {.lex_state = 0},
   [141] = {.lex_state = 0},
   [142] = {.lex_state = 0},
@@ -2157,12 +2193,12 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [153] = {.lex_state = 0},
   [154] = {.lex_state = 0},
   [155] = {.lex_state = 0},
-  [156] = {.lex_state = 0},
-  [157] = {.lex_state = 8},
+  [156] = {.lex_state = 8},
+  [157] = {.lex_state = 0},
   [158] = {.lex_state = 0},
   [159] = {.lex_state = 0},
-  [160] = {.lex_state = 0},
-  [161] = {.lex_state = 3},
+  [160] = {.lex_state = 3},
+  [161] = {.lex_state = 0},
   [162] = {.lex_state = 0},
   [163] = {.lex_state = 0},
   [164] = {.lex_state = 0},
@@ -2210,11 +2246,11 @@ static const uint16_t ts_parse_table[LARGE_STATE_COUNT][SYMBOL_COUNT] = {
   },
   [STATE(1)] = {
     [sym_source_file] = STATE(151),
-    [sym_declaration] = STATE(60),
-    [sym_interface_declaration] = STATE(83),
-    [sym_node_declaration] = STATE(83),
-    [sym_edge_declaration] = STATE(83),
-    [aux_sym_source_file_repeat1] = STATE(60),
+    [sym_declaration] = STATE(58),
+    [sym_interface_declaration] = STATE(85),
+    [sym_node_declaration] = STATE(85),
+    [sym_edge_declaration] = STATE(85),
+    [aux_sym_source_file_repeat1] = STATE(58),
     [ts_builtin_sym_end] = ACTIONS(5),
     [anon_sym_interface] = ACTIONS(7),
     [anon_sym_node] = ACTIONS(9),
@@ -2233,13 +2269,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(21), 1,
       sym_annotation_name,
-    STATE(4), 1,
-      sym__annotation_behind_target,
-    STATE(5), 1,
+    STATE(3), 1,
       sym_cardinality,
+    STATE(6), 1,
+      sym__annotation_behind_target,
     STATE(10), 1,
       sym__rule_word,
-    STATE(95), 1,
+    STATE(80), 1,
       sym_body,
     ACTIONS(13), 4,
       ts_builtin_sym_end,
@@ -2257,13 +2293,13 @@ static const uint16_t ts_small_parse_table[] = {
       sym_comment,
     ACTIONS(17), 1,
       anon_sym_LBRACE,
-    STATE(7), 1,
+    STATE(4), 1,
       aux_sym_node_declaration_repeat1,
     STATE(11), 1,
       sym__rule_word,
     STATE(12), 1,
       sym__head_annotation,
-    STATE(82), 1,
+    STATE(76), 1,
       sym_body,
     ACTIONS(25), 2,
       anon_sym_ATcard,
@@ -2284,13 +2320,13 @@ static const uint16_t ts_small_parse_table[] = {
       sym_comment,
     ACTIONS(17), 1,
       anon_sym_LBRACE,
-    STATE(3), 1,
+    STATE(7), 1,
       aux_sym_node_declaration_repeat1,
     STATE(11), 1,
       sym__rule_word,
     STATE(12), 1,
       sym__head_annotation,
-    STATE(78), 1,
+    STATE(83), 1,
       sym_body,
     ACTIONS(25), 2,
       anon_sym_ATcard,
@@ -2311,13 +2347,13 @@ static const uint16_t ts_small_parse_table[] = {
       sym_comment,
     ACTIONS(17), 1,
       anon_sym_LBRACE,
-    STATE(6), 1,
+    STATE(7), 1,
       aux_sym_node_declaration_repeat1,
     STATE(11), 1,
       sym__rule_word,
     STATE(12), 1,
       sym__head_annotation,
-    STATE(77), 1,
+    STATE(84), 1,
       sym_body,
     ACTIONS(25), 2,
       anon_sym_ATcard,
@@ -2338,13 +2374,13 @@ static const uint16_t ts_small_parse_table[] = {
       sym_comment,
     ACTIONS(17), 1,
       anon_sym_LBRACE,
-    STATE(7), 1,
+    STATE(5), 1,
       aux_sym_node_declaration_repeat1,
     STATE(11), 1,
       sym__rule_word,
     STATE(12), 1,
       sym__head_annotation,
-    STATE(81), 1,
+    STATE(77), 1,
       sym_body,
     ACTIONS(25), 2,
       anon_sym_ATcard,
@@ -2395,9 +2431,9 @@ static const uint16_t ts_small_parse_table[] = {
       aux_sym_node_declaration_repeat1,
     STATE(12), 1,
       sym__head_annotation,
-    STATE(52), 1,
+    STATE(48), 1,
       sym__rule_word,
-    STATE(79), 1,
+    STATE(78), 1,
       sym_body,
     STATE(115), 1,
       sym_implements,
@@ -2419,13 +2455,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_implements,
     STATE(12), 1,
       sym__head_annotation,
-    STATE(25), 1,
+    STATE(26), 1,
       aux_sym_node_declaration_repeat1,
-    STATE(52), 1,
+    STATE(48), 1,
       sym__rule_word,
-    STATE(76), 1,
+    STATE(79), 1,
       sym_body,
-    STATE(126), 1,
+    STATE(125), 1,
       sym_implements,
     ACTIONS(43), 2,
       anon_sym_ATcard,
@@ -2607,7 +2643,7 @@ static const uint16_t ts_small_parse_table[] = {
       sym_comment,
     ACTIONS(101), 1,
       anon_sym_EQ,
-    STATE(59), 1,
+    STATE(62), 1,
       sym__rule_word,
     ACTIONS(97), 2,
       anon_sym_RBRACE,
@@ -2615,7 +2651,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(99), 2,
       anon_sym_ATcard,
       sym_annotation_name,
-    STATE(23), 2,
+    STATE(24), 2,
       sym_annotation,
       aux_sym_property_repeat1,
     ACTIONS(45), 5,
@@ -2624,33 +2660,32 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [524] = 8,
+  [524] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(103), 1,
-      sym_identifier,
     ACTIONS(105), 1,
       anon_sym_LBRACK,
     ACTIONS(107), 1,
-      anon_sym_RBRACK,
-    ACTIONS(113), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(109), 2,
       sym_signed_number,
-      sym_enum_value,
-    ACTIONS(111), 2,
+    ACTIONS(111), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(103), 2,
+      sym_identifier,
+      sym__default_word,
+    ACTIONS(109), 2,
       anon_sym_true,
       anon_sym_false,
-    STATE(105), 5,
+    STATE(31), 6,
       sym__default,
+      sym__default_value,
       sym__default_name,
       sym_default_list,
       sym_boolean,
       sym_string,
-  [555] = 4,
+  [553] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(115), 1,
+    ACTIONS(113), 1,
       anon_sym_LPAREN,
     ACTIONS(47), 5,
       ts_builtin_sym_end,
@@ -2666,17 +2701,17 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [578] = 3,
+  [576] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(117), 6,
+    ACTIONS(115), 6,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
       anon_sym_LPAREN,
       anon_sym_LBRACE,
-    ACTIONS(119), 7,
+    ACTIONS(117), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -2684,12 +2719,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [599] = 7,
+  [597] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(121), 1,
+    ACTIONS(119), 1,
       anon_sym_EQ,
-    STATE(59), 1,
+    STATE(62), 1,
       sym__rule_word,
     ACTIONS(97), 2,
       anon_sym_RBRACE,
@@ -2697,19 +2732,41 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(99), 2,
       anon_sym_ATcard,
       sym_annotation_name,
-    STATE(42), 2,
+    STATE(30), 2,
       sym_annotation,
       aux_sym_property_repeat1,
-    ACTIONS(123), 5,
+    ACTIONS(121), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [628] = 6,
+  [626] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    STATE(59), 1,
+    ACTIONS(105), 1,
+      anon_sym_LBRACK,
+    ACTIONS(111), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(124), 1,
+      sym_signed_number,
+    ACTIONS(103), 2,
+      sym_identifier,
+      sym__default_word,
+    ACTIONS(109), 2,
+      anon_sym_true,
+      anon_sym_false,
+    STATE(42), 6,
+      sym__default,
+      sym__default_value,
+      sym__default_name,
+      sym_default_list,
+      sym_boolean,
+      sym_string,
+  [655] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(62), 1,
       sym__rule_word,
     ACTIONS(99), 2,
       anon_sym_ATcard,
@@ -2726,58 +2783,54 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [654] = 7,
+  [681] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(103), 1,
+    ACTIONS(115), 3,
+      anon_sym_LPAREN,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+    ACTIONS(117), 9,
+      anon_sym_implements,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
       sym_identifier,
-    ACTIONS(105), 1,
-      anon_sym_LBRACK,
-    ACTIONS(113), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(111), 2,
-      anon_sym_true,
-      anon_sym_false,
-    ACTIONS(128), 2,
-      sym_signed_number,
-      sym_enum_value,
-    STATE(44), 5,
-      sym__default,
-      sym__default_name,
-      sym_default_list,
-      sym_boolean,
-      sym_string,
-  [682] = 7,
+      sym_annotation_name,
+  [701] = 7,
     ACTIONS(3), 1,
       sym_comment,
     STATE(12), 1,
       sym__head_annotation,
-    STATE(25), 1,
+    STATE(26), 1,
       aux_sym_node_declaration_repeat1,
-    STATE(52), 1,
+    STATE(48), 1,
       sym__rule_word,
     ACTIONS(33), 2,
       anon_sym_implements,
       anon_sym_LBRACE,
-    ACTIONS(130), 2,
+    ACTIONS(128), 2,
       anon_sym_ATcard,
       sym_annotation_name,
-    ACTIONS(133), 5,
+    ACTIONS(131), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [710] = 3,
+  [729] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(136), 5,
+    ACTIONS(134), 5,
       anon_sym_COMMA,
       anon_sym_RPAREN,
       anon_sym_RBRACE,
       anon_sym_RBRACK,
       sym_identifier,
-    ACTIONS(138), 7,
+    ACTIONS(136), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -2785,16 +2838,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [730] = 3,
+  [749] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(140), 5,
+    ACTIONS(138), 5,
       anon_sym_COMMA,
       anon_sym_RPAREN,
       anon_sym_RBRACE,
       anon_sym_RBRACK,
       sym_identifier,
-    ACTIONS(142), 7,
+    ACTIONS(140), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -2802,37 +2855,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [750] = 7,
+  [769] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(103), 1,
-      sym_identifier,
-    ACTIONS(105), 1,
-      anon_sym_LBRACK,
-    ACTIONS(113), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(111), 2,
-      anon_sym_true,
-      anon_sym_false,
-    ACTIONS(144), 2,
-      sym_signed_number,
-      sym_enum_value,
-    STATE(31), 5,
-      sym__default,
-      sym__default_name,
-      sym_default_list,
-      sym_boolean,
-      sym_string,
-  [778] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(146), 5,
+    ACTIONS(142), 5,
       anon_sym_COMMA,
       anon_sym_RPAREN,
       anon_sym_RBRACE,
       anon_sym_RBRACK,
       sym_identifier,
-    ACTIONS(148), 7,
+    ACTIONS(144), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -2840,32 +2872,35 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [798] = 3,
+  [789] = 6,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(117), 3,
-      anon_sym_LPAREN,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-    ACTIONS(119), 9,
-      anon_sym_implements,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_identifier,
-      sym_annotation_name,
-  [818] = 6,
-    ACTIONS(3), 1,
-      sym_comment,
-    STATE(59), 1,
+    STATE(62), 1,
       sym__rule_word,
     ACTIONS(99), 2,
       anon_sym_ATcard,
       sym_annotation_name,
-    ACTIONS(150), 2,
+    ACTIONS(126), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    STATE(32), 2,
+      sym_annotation,
+      aux_sym_property_repeat1,
+    ACTIONS(146), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [815] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(62), 1,
+      sym__rule_word,
+    ACTIONS(99), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(149), 2,
       anon_sym_RBRACE,
       sym_identifier,
     STATE(36), 2,
@@ -2877,36 +2912,36 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [844] = 6,
+  [841] = 6,
     ACTIONS(3), 1,
       sym_comment,
-    STATE(59), 1,
+    STATE(62), 1,
       sym__rule_word,
-    ACTIONS(152), 2,
+    ACTIONS(151), 2,
       anon_sym_RBRACE,
       sym_identifier,
-    ACTIONS(154), 2,
+    ACTIONS(153), 2,
       anon_sym_ATcard,
       sym_annotation_name,
     STATE(32), 2,
       sym_annotation,
       aux_sym_property_repeat1,
-    ACTIONS(157), 5,
+    ACTIONS(156), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [870] = 3,
+  [867] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(160), 5,
+    ACTIONS(159), 5,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
       anon_sym_LBRACE,
-    ACTIONS(162), 7,
+    ACTIONS(161), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -2914,16 +2949,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [890] = 3,
+  [887] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(164), 5,
+    ACTIONS(163), 5,
       anon_sym_RBRACE,
       anon_sym_EQ,
       anon_sym_QMARK,
       anon_sym_RBRACK,
       sym_identifier,
-    ACTIONS(166), 7,
+    ACTIONS(165), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -2931,16 +2966,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [910] = 3,
+  [907] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(168), 5,
+    ACTIONS(167), 5,
       anon_sym_RBRACE,
       anon_sym_EQ,
       anon_sym_QMARK,
       anon_sym_RBRACK,
       sym_identifier,
-    ACTIONS(170), 7,
+    ACTIONS(169), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -2948,15 +2983,15 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [930] = 6,
+  [927] = 6,
     ACTIONS(3), 1,
       sym_comment,
-    STATE(59), 1,
+    STATE(62), 1,
       sym__rule_word,
     ACTIONS(99), 2,
       anon_sym_ATcard,
       sym_annotation_name,
-    ACTIONS(172), 2,
+    ACTIONS(171), 2,
       anon_sym_RBRACE,
       sym_identifier,
     STATE(32), 2,
@@ -2968,16 +3003,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [956] = 3,
+  [953] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(174), 5,
+    ACTIONS(173), 5,
       anon_sym_RBRACE,
       anon_sym_EQ,
       anon_sym_QMARK,
       anon_sym_RBRACK,
       sym_identifier,
-    ACTIONS(176), 7,
+    ACTIONS(175), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -2985,37 +3020,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [976] = 7,
+  [973] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(103), 1,
-      sym_identifier,
-    ACTIONS(105), 1,
-      anon_sym_LBRACK,
-    ACTIONS(113), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(111), 2,
-      anon_sym_true,
-      anon_sym_false,
-    ACTIONS(178), 2,
-      sym_signed_number,
-      sym_enum_value,
-    STATE(127), 5,
-      sym__default,
-      sym__default_name,
-      sym_default_list,
-      sym_boolean,
-      sym_string,
-  [1004] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(180), 5,
+    ACTIONS(177), 5,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
       anon_sym_LBRACE,
-    ACTIONS(182), 7,
+    ACTIONS(179), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3023,16 +3037,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1024] = 3,
+  [993] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(184), 5,
+    ACTIONS(181), 5,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
       anon_sym_LBRACE,
-    ACTIONS(186), 7,
+    ACTIONS(183), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3040,16 +3054,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1044] = 3,
+  [1013] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(188), 5,
+    ACTIONS(185), 5,
       ts_builtin_sym_end,
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
       anon_sym_LBRACE,
-    ACTIONS(190), 7,
+    ACTIONS(187), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3057,141 +3071,73 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1064] = 6,
+  [1033] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    STATE(59), 1,
+    ACTIONS(189), 5,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+      anon_sym_LBRACE,
+    ACTIONS(191), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1053] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(62), 1,
       sym__rule_word,
     ACTIONS(99), 2,
       anon_sym_ATcard,
       sym_annotation_name,
-    ACTIONS(126), 2,
+    ACTIONS(149), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    STATE(43), 2,
+      sym_annotation,
+      aux_sym_property_repeat1,
+    ACTIONS(193), 5,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+  [1079] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    STATE(62), 1,
+      sym__rule_word,
+    ACTIONS(99), 2,
+      anon_sym_ATcard,
+      sym_annotation_name,
+    ACTIONS(171), 2,
       anon_sym_RBRACE,
       sym_identifier,
     STATE(32), 2,
       sym_annotation,
       aux_sym_property_repeat1,
-    ACTIONS(192), 5,
+    ACTIONS(196), 5,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-  [1090] = 3,
+  [1105] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(195), 5,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-      anon_sym_LBRACE,
-    ACTIONS(197), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1110] = 6,
-    ACTIONS(3), 1,
-      sym_comment,
-    STATE(59), 1,
-      sym__rule_word,
-    ACTIONS(99), 2,
-      anon_sym_ATcard,
-      sym_annotation_name,
-    ACTIONS(150), 2,
-      anon_sym_RBRACE,
-      sym_identifier,
-    STATE(45), 2,
-      sym_annotation,
-      aux_sym_property_repeat1,
-    ACTIONS(199), 5,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [1136] = 6,
-    ACTIONS(3), 1,
-      sym_comment,
-    STATE(59), 1,
-      sym__rule_word,
-    ACTIONS(99), 2,
-      anon_sym_ATcard,
-      sym_annotation_name,
-    ACTIONS(172), 2,
-      anon_sym_RBRACE,
-      sym_identifier,
-    STATE(32), 2,
-      sym_annotation,
-      aux_sym_property_repeat1,
-    ACTIONS(202), 5,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-  [1162] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(205), 4,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(207), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1181] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(209), 4,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(211), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1200] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(213), 4,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-      anon_sym_RBRACK,
-      sym_identifier,
-    ACTIONS(215), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1219] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(221), 1,
+    ACTIONS(203), 1,
       anon_sym_QMARK,
-    ACTIONS(217), 3,
+    ACTIONS(199), 3,
       anon_sym_RBRACE,
       anon_sym_EQ,
       sym_identifier,
-    ACTIONS(219), 7,
+    ACTIONS(201), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3199,13 +3145,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1240] = 3,
+  [1126] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(195), 2,
+    ACTIONS(185), 2,
       anon_sym_LBRACE,
       anon_sym_RBRACE,
-    ACTIONS(197), 9,
+    ACTIONS(187), 9,
       anon_sym_implements,
       anon_sym_ATcard,
       anon_sym_ATkey,
@@ -3215,15 +3161,17 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATcheck,
       sym_identifier,
       sym_annotation_name,
-  [1259] = 3,
+  [1145] = 5,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(223), 4,
-      anon_sym_COMMA,
+    ACTIONS(209), 1,
+      anon_sym_LPAREN,
+    STATE(56), 1,
+      sym__arguments,
+    ACTIONS(205), 2,
       anon_sym_RBRACE,
-      anon_sym_RBRACK,
       sym_identifier,
-    ACTIONS(225), 7,
+    ACTIONS(207), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3231,10 +3179,26 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1278] = 5,
+  [1168] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(227), 1,
+    ACTIONS(189), 2,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+    ACTIONS(191), 9,
+      anon_sym_implements,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_identifier,
+      sym_annotation_name,
+  [1187] = 5,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(209), 1,
       anon_sym_LPAREN,
     STATE(14), 1,
       sym__arguments,
@@ -3249,13 +3213,82 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1301] = 3,
+  [1210] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(229), 4,
+    ACTIONS(211), 4,
       anon_sym_RBRACE,
       anon_sym_EQ,
       anon_sym_QMARK,
+      sym_identifier,
+    ACTIONS(213), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1229] = 7,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(111), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(215), 1,
+      anon_sym_RBRACK,
+    ACTIONS(217), 1,
+      sym_signed_number,
+    ACTIONS(103), 2,
+      sym_identifier,
+      sym__default_word,
+    ACTIONS(109), 2,
+      anon_sym_true,
+      anon_sym_false,
+    STATE(100), 4,
+      sym__default_value,
+      sym__default_name,
+      sym_boolean,
+      sym_string,
+  [1256] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(219), 4,
+      anon_sym_COMMA,
+      anon_sym_RBRACE,
+      anon_sym_RBRACK,
+      sym_identifier,
+    ACTIONS(221), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1275] = 6,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(223), 1,
+      anon_sym_LBRACK,
+    ACTIONS(225), 1,
+      anon_sym_enum,
+    ACTIONS(227), 1,
+      sym_type_name,
+    STATE(18), 2,
+      sym__type,
+      sym_optional_type,
+    STATE(44), 5,
+      sym__core_type,
+      sym_list_type,
+      sym__item_core,
+      sym_sized_type,
+      sym_enum_type,
+  [1299] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(229), 3,
+      anon_sym_RBRACE,
+      anon_sym_EQ,
       sym_identifier,
     ACTIONS(231), 7,
       anon_sym_ATcard,
@@ -3265,98 +3298,49 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1320] = 3,
+  [1317] = 6,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(188), 2,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-    ACTIONS(190), 9,
-      anon_sym_implements,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_identifier,
-      sym_annotation_name,
-  [1339] = 5,
-    ACTIONS(3), 1,
-      sym_comment,
+    ACTIONS(223), 1,
+      anon_sym_LBRACK,
+    ACTIONS(225), 1,
+      anon_sym_enum,
     ACTIONS(227), 1,
-      anon_sym_LPAREN,
-    STATE(62), 1,
-      sym__arguments,
-    ACTIONS(233), 2,
-      anon_sym_RBRACE,
-      sym_identifier,
-    ACTIONS(235), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1362] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(237), 3,
-      anon_sym_RBRACE,
-      anon_sym_EQ,
-      sym_identifier,
-    ACTIONS(239), 7,
-      anon_sym_ATcard,
-      anon_sym_ATkey,
-      anon_sym_ATunique,
-      anon_sym_ATindex,
-      anon_sym_ATrange,
-      anon_sym_ATcheck,
-      sym_annotation_name,
-  [1380] = 6,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(241), 1,
-      anon_sym_LBRACK,
-    ACTIONS(243), 1,
-      anon_sym_enum,
-    ACTIONS(245), 1,
-      sym_type_name,
-    STATE(18), 2,
-      sym__type,
-      sym_optional_type,
-    STATE(49), 5,
-      sym__core_type,
-      sym_list_type,
-      sym__item_core,
-      sym_sized_type,
-      sym_enum_type,
-  [1404] = 6,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(241), 1,
-      anon_sym_LBRACK,
-    ACTIONS(243), 1,
-      anon_sym_enum,
-    ACTIONS(245), 1,
       sym_type_name,
     STATE(22), 2,
       sym__type,
       sym_optional_type,
-    STATE(49), 5,
+    STATE(44), 5,
       sym__core_type,
       sym_list_type,
       sym__item_core,
       sym_sized_type,
       sym_enum_type,
-  [1428] = 3,
+  [1341] = 6,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(233), 2,
+    ACTIONS(111), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(233), 1,
+      sym_signed_number,
+    ACTIONS(103), 2,
+      sym_identifier,
+      sym__default_word,
+    ACTIONS(109), 2,
+      anon_sym_true,
+      anon_sym_false,
+    STATE(113), 4,
+      sym__default_value,
+      sym__default_name,
+      sym_boolean,
+      sym_string,
+  [1365] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(235), 2,
       anon_sym_RBRACE,
       sym_identifier,
-    ACTIONS(235), 7,
+    ACTIONS(237), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3364,7 +3348,21 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1445] = 7,
+  [1382] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(239), 2,
+      anon_sym_RBRACE,
+      sym_identifier,
+    ACTIONS(241), 7,
+      anon_sym_ATcard,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_annotation_name,
+  [1399] = 7,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(7), 1,
@@ -3373,40 +3371,22 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_node,
     ACTIONS(11), 1,
       anon_sym_edge,
-    ACTIONS(247), 1,
+    ACTIONS(243), 1,
       ts_builtin_sym_end,
     STATE(61), 2,
       sym_declaration,
       aux_sym_source_file_repeat1,
-    STATE(83), 3,
+    STATE(85), 3,
       sym_interface_declaration,
       sym_node_declaration,
       sym_edge_declaration,
-  [1470] = 7,
+  [1424] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(249), 1,
-      ts_builtin_sym_end,
-    ACTIONS(251), 1,
-      anon_sym_interface,
-    ACTIONS(254), 1,
-      anon_sym_node,
-    ACTIONS(257), 1,
-      anon_sym_edge,
-    STATE(61), 2,
-      sym_declaration,
-      aux_sym_source_file_repeat1,
-    STATE(83), 3,
-      sym_interface_declaration,
-      sym_node_declaration,
-      sym_edge_declaration,
-  [1495] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(260), 2,
+    ACTIONS(245), 2,
       anon_sym_RBRACE,
       sym_identifier,
-    ACTIONS(262), 7,
+    ACTIONS(247), 7,
       anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
@@ -3414,77 +3394,123 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_annotation_name,
-  [1512] = 7,
+  [1441] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(113), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(264), 1,
-      sym_identifier,
-    ACTIONS(266), 1,
-      sym_number,
-    STATE(100), 1,
-      sym_value,
-    ACTIONS(111), 2,
-      anon_sym_true,
-      anon_sym_false,
-    STATE(118), 2,
-      sym_boolean,
-      sym_string,
-  [1536] = 7,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(113), 1,
-      anon_sym_DQUOTE,
-    ACTIONS(264), 1,
-      sym_identifier,
-    ACTIONS(266), 1,
-      sym_number,
-    STATE(108), 1,
-      sym_value,
-    ACTIONS(111), 2,
-      anon_sym_true,
-      anon_sym_false,
-    STATE(118), 2,
-      sym_boolean,
-      sym_string,
-  [1560] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(268), 7,
+    ACTIONS(249), 2,
       anon_sym_RBRACE,
+      sym_identifier,
+    ACTIONS(251), 7,
+      anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-      sym_identifier,
-  [1573] = 2,
+      sym_annotation_name,
+  [1458] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(270), 7,
+    ACTIONS(253), 1,
+      ts_builtin_sym_end,
+    ACTIONS(255), 1,
+      anon_sym_interface,
+    ACTIONS(258), 1,
+      anon_sym_node,
+    ACTIONS(261), 1,
+      anon_sym_edge,
+    STATE(61), 2,
+      sym_declaration,
+      aux_sym_source_file_repeat1,
+    STATE(85), 3,
+      sym_interface_declaration,
+      sym_node_declaration,
+      sym_edge_declaration,
+  [1483] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(205), 2,
       anon_sym_RBRACE,
+      sym_identifier,
+    ACTIONS(207), 7,
+      anon_sym_ATcard,
       anon_sym_ATkey,
       anon_sym_ATunique,
       anon_sym_ATindex,
       anon_sym_ATrange,
       anon_sym_ATcheck,
-      sym_identifier,
-  [1586] = 5,
+      sym_annotation_name,
+  [1500] = 7,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(113), 1,
+    ACTIONS(111), 1,
       anon_sym_DQUOTE,
-    ACTIONS(272), 1,
+    ACTIONS(264), 1,
+      sym_identifier,
+    ACTIONS(266), 1,
       sym_number,
-    ACTIONS(274), 2,
+    STATE(109), 1,
+      sym_value,
+    ACTIONS(109), 2,
+      anon_sym_true,
+      anon_sym_false,
+    STATE(118), 2,
+      sym_boolean,
+      sym_string,
+  [1524] = 7,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(111), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(264), 1,
+      sym_identifier,
+    ACTIONS(266), 1,
+      sym_number,
+    STATE(105), 1,
+      sym_value,
+    ACTIONS(109), 2,
+      anon_sym_true,
+      anon_sym_false,
+    STATE(118), 2,
+      sym_boolean,
+      sym_string,
+  [1548] = 5,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(111), 1,
+      anon_sym_DQUOTE,
+    ACTIONS(268), 1,
+      sym_number,
+    ACTIONS(270), 2,
       anon_sym_true,
       anon_sym_false,
     STATE(120), 3,
       sym__literal,
       sym_boolean,
       sym_string,
-  [1605] = 2,
+  [1567] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(272), 7,
+      anon_sym_RBRACE,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_identifier,
+  [1580] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(274), 7,
+      anon_sym_RBRACE,
+      anon_sym_ATkey,
+      anon_sym_ATunique,
+      anon_sym_ATindex,
+      anon_sym_ATrange,
+      anon_sym_ATcheck,
+      sym_identifier,
+  [1593] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(276), 7,
@@ -3495,7 +3521,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1618] = 2,
+  [1606] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(278), 7,
@@ -3506,7 +3532,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1631] = 2,
+  [1619] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(280), 7,
@@ -3517,7 +3543,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1644] = 2,
+  [1632] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(282), 7,
@@ -3528,7 +3554,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1657] = 2,
+  [1645] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(284), 7,
@@ -3539,160 +3565,184 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_ATrange,
       anon_sym_ATcheck,
       sym_identifier,
-  [1670] = 5,
+  [1658] = 5,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(243), 1,
+    ACTIONS(225), 1,
       anon_sym_enum,
-    ACTIONS(245), 1,
+    ACTIONS(227), 1,
       sym_type_name,
-    STATE(155), 1,
+    STATE(154), 1,
       sym_optional_item,
-    STATE(129), 3,
+    STATE(128), 3,
       sym__item_core,
       sym_sized_type,
       sym_enum_type,
-  [1688] = 4,
+  [1676] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(286), 1,
+    ACTIONS(286), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1686] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(288), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1696] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(290), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1706] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(292), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1716] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(294), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1726] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(296), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1736] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(298), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1746] = 4,
+    ACTIONS(300), 1,
+      anon_sym_DQUOTE2,
+    ACTIONS(304), 1,
+      sym_comment,
+    STATE(95), 1,
+      aux_sym_string_repeat1,
+    ACTIONS(302), 2,
+      sym__string_content,
+      sym_escape_sequence,
+  [1760] = 4,
+    ACTIONS(304), 1,
+      sym_comment,
+    ACTIONS(306), 1,
+      anon_sym_DQUOTE2,
+    STATE(81), 1,
+      aux_sym_string_repeat1,
+    ACTIONS(308), 2,
+      sym__string_content,
+      sym_escape_sequence,
+  [1774] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(310), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1784] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(312), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1794] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(314), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1804] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(316), 1,
       sym_identifier,
-    ACTIONS(289), 1,
+    ACTIONS(318), 1,
       anon_sym_RBRACE,
-    STATE(74), 2,
+    STATE(94), 2,
       sym_property,
       aux_sym_interface_body_repeat1,
-  [1702] = 2,
+  [1818] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(291), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1712] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(293), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1722] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(295), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1732] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(297), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1742] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(299), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1752] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(301), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1762] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(303), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1772] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(305), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1782] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(307), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1792] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(309), 1,
-      sym_identifier,
-    ACTIONS(311), 1,
-      anon_sym_RBRACE,
-    STATE(92), 2,
-      sym_property,
-      aux_sym_interface_body_repeat1,
-  [1806] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(313), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1816] = 4,
-    ACTIONS(315), 1,
-      anon_sym_DQUOTE2,
-    ACTIONS(319), 1,
-      sym_comment,
-    STATE(88), 1,
-      aux_sym_string_repeat1,
-    ACTIONS(317), 2,
-      sym__string_content,
-      sym_escape_sequence,
-  [1830] = 4,
-    ACTIONS(319), 1,
-      sym_comment,
-    ACTIONS(321), 1,
-      anon_sym_DQUOTE2,
-    STATE(86), 1,
-      aux_sym_string_repeat1,
-    ACTIONS(323), 2,
-      sym__string_content,
-      sym_escape_sequence,
-  [1844] = 4,
-    ACTIONS(319), 1,
-      sym_comment,
-    ACTIONS(325), 1,
-      anon_sym_DQUOTE2,
-    STATE(88), 1,
-      aux_sym_string_repeat1,
-    ACTIONS(327), 2,
-      sym__string_content,
-      sym_escape_sequence,
-  [1858] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(330), 1,
+    ACTIONS(320), 1,
       sym_identifier,
     STATE(101), 1,
       sym_endpoint,
-    ACTIONS(332), 2,
+    ACTIONS(322), 2,
       anon_sym_ATsrc,
       anon_sym_ATdst,
-  [1872] = 2,
+  [1832] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(324), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1842] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(326), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1852] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(328), 4,
+      ts_builtin_sym_end,
+      anon_sym_interface,
+      anon_sym_node,
+      anon_sym_edge,
+  [1862] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(316), 1,
+      sym_identifier,
+    ACTIONS(330), 1,
+      anon_sym_RBRACE,
+    STATE(86), 2,
+      sym_property,
+      aux_sym_interface_body_repeat1,
+  [1876] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(332), 1,
+      sym_identifier,
+    STATE(129), 1,
+      sym_endpoint,
+    ACTIONS(322), 2,
+      anon_sym_ATsrc,
+      anon_sym_ATdst,
+  [1890] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(334), 4,
@@ -3700,51 +3750,27 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_interface,
       anon_sym_node,
       anon_sym_edge,
-  [1882] = 4,
+  [1900] = 4,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(336), 1,
       sym_identifier,
-    STATE(130), 1,
-      sym_endpoint,
-    ACTIONS(332), 2,
-      anon_sym_ATsrc,
-      anon_sym_ATdst,
-  [1896] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(309), 1,
-      sym_identifier,
-    ACTIONS(338), 1,
+    ACTIONS(339), 1,
       anon_sym_RBRACE,
-    STATE(74), 2,
+    STATE(94), 2,
       sym_property,
       aux_sym_interface_body_repeat1,
-  [1910] = 2,
-    ACTIONS(3), 1,
+  [1914] = 4,
+    ACTIONS(304), 1,
       sym_comment,
-    ACTIONS(340), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1920] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(342), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1930] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(344), 4,
-      ts_builtin_sym_end,
-      anon_sym_interface,
-      anon_sym_node,
-      anon_sym_edge,
-  [1940] = 4,
+    ACTIONS(341), 1,
+      anon_sym_DQUOTE2,
+    STATE(95), 1,
+      aux_sym_string_repeat1,
+    ACTIONS(343), 2,
+      sym__string_content,
+      sym_escape_sequence,
+  [1928] = 4,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(346), 1,
@@ -3752,8 +3778,8 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(349), 1,
       anon_sym_RPAREN,
     STATE(96), 1,
-      aux_sym__arguments_repeat1,
-  [1953] = 4,
+      aux_sym_columns_rule_repeat1,
+  [1941] = 4,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(351), 1,
@@ -3761,434 +3787,434 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(354), 1,
       anon_sym_RPAREN,
     STATE(97), 1,
-      aux_sym_columns_rule_repeat1,
-  [1966] = 4,
+      aux_sym__arguments_repeat1,
+  [1954] = 4,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(356), 1,
       anon_sym_COMMA,
     ACTIONS(359), 1,
-      anon_sym_RBRACK,
+      anon_sym_LBRACE,
     STATE(98), 1,
-      aux_sym_default_list_repeat1,
-  [1979] = 4,
+      aux_sym_implements_repeat1,
+  [1967] = 4,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(361), 1,
       anon_sym_COMMA,
-    ACTIONS(363), 1,
-      anon_sym_RPAREN,
-    STATE(112), 1,
-      aux_sym_enum_type_repeat1,
-  [1992] = 4,
+    ACTIONS(364), 1,
+      anon_sym_RBRACK,
+    STATE(99), 1,
+      aux_sym_default_list_repeat1,
+  [1980] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(365), 1,
+    ACTIONS(366), 1,
       anon_sym_COMMA,
-    ACTIONS(367), 1,
-      anon_sym_RPAREN,
-    STATE(104), 1,
-      aux_sym__arguments_repeat1,
-  [2005] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(369), 1,
-      anon_sym_COMMA,
-    ACTIONS(371), 1,
-      anon_sym_RPAREN,
-    STATE(106), 1,
-      aux_sym_columns_rule_repeat1,
-  [2018] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(373), 1,
-      anon_sym_COMMA,
-    ACTIONS(375), 1,
-      anon_sym_LBRACE,
-    STATE(111), 1,
-      aux_sym_implements_repeat1,
-  [2031] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(377), 1,
-      anon_sym_COMMA,
-    ACTIONS(380), 1,
-      anon_sym_RPAREN,
-    STATE(103), 1,
-      aux_sym_enum_type_repeat1,
-  [2044] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(365), 1,
-      anon_sym_COMMA,
-    ACTIONS(382), 1,
-      anon_sym_RPAREN,
-    STATE(96), 1,
-      aux_sym__arguments_repeat1,
-  [2057] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(384), 1,
-      anon_sym_COMMA,
-    ACTIONS(386), 1,
+    ACTIONS(368), 1,
       anon_sym_RBRACK,
     STATE(107), 1,
       aux_sym_default_list_repeat1,
-  [2070] = 4,
+  [1993] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(369), 1,
+    ACTIONS(370), 1,
       anon_sym_COMMA,
-    ACTIONS(388), 1,
+    ACTIONS(372), 1,
       anon_sym_RPAREN,
-    STATE(97), 1,
+    STATE(112), 1,
       aux_sym_columns_rule_repeat1,
-  [2083] = 4,
+  [2006] = 4,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(384), 1,
+    ACTIONS(374), 1,
       anon_sym_COMMA,
-    ACTIONS(390), 1,
-      anon_sym_RBRACK,
-    STATE(98), 1,
-      aux_sym_default_list_repeat1,
-  [2096] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(365), 1,
-      anon_sym_COMMA,
-    ACTIONS(392), 1,
-      anon_sym_RPAREN,
-    STATE(109), 1,
-      aux_sym__arguments_repeat1,
-  [2109] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(365), 1,
-      anon_sym_COMMA,
-    ACTIONS(394), 1,
-      anon_sym_RPAREN,
-    STATE(96), 1,
-      aux_sym__arguments_repeat1,
-  [2122] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(373), 1,
-      anon_sym_COMMA,
-    ACTIONS(396), 1,
-      anon_sym_LBRACE,
-    STATE(102), 1,
-      aux_sym_implements_repeat1,
-  [2135] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(398), 1,
-      anon_sym_COMMA,
-    ACTIONS(401), 1,
-      anon_sym_LBRACE,
-    STATE(111), 1,
-      aux_sym_implements_repeat1,
-  [2148] = 4,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(361), 1,
-      anon_sym_COMMA,
-    ACTIONS(403), 1,
+    ACTIONS(376), 1,
       anon_sym_RPAREN,
     STATE(103), 1,
       aux_sym_enum_type_repeat1,
-  [2161] = 3,
+  [2019] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(378), 1,
+      anon_sym_COMMA,
+    ACTIONS(381), 1,
+      anon_sym_RPAREN,
+    STATE(103), 1,
+      aux_sym_enum_type_repeat1,
+  [2032] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(383), 1,
+      anon_sym_COMMA,
+    ACTIONS(385), 1,
+      anon_sym_RPAREN,
+    STATE(97), 1,
+      aux_sym__arguments_repeat1,
+  [2045] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(383), 1,
+      anon_sym_COMMA,
+    ACTIONS(387), 1,
+      anon_sym_RPAREN,
+    STATE(104), 1,
+      aux_sym__arguments_repeat1,
+  [2058] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(389), 1,
+      anon_sym_COMMA,
+    ACTIONS(391), 1,
+      anon_sym_LBRACE,
+    STATE(98), 1,
+      aux_sym_implements_repeat1,
+  [2071] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(366), 1,
+      anon_sym_COMMA,
+    ACTIONS(393), 1,
+      anon_sym_RBRACK,
+    STATE(99), 1,
+      aux_sym_default_list_repeat1,
+  [2084] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(374), 1,
+      anon_sym_COMMA,
+    ACTIONS(395), 1,
+      anon_sym_RPAREN,
+    STATE(102), 1,
+      aux_sym_enum_type_repeat1,
+  [2097] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(383), 1,
+      anon_sym_COMMA,
+    ACTIONS(397), 1,
+      anon_sym_RPAREN,
+    STATE(110), 1,
+      aux_sym__arguments_repeat1,
+  [2110] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(383), 1,
+      anon_sym_COMMA,
+    ACTIONS(399), 1,
+      anon_sym_RPAREN,
+    STATE(97), 1,
+      aux_sym__arguments_repeat1,
+  [2123] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(389), 1,
+      anon_sym_COMMA,
+    ACTIONS(401), 1,
+      anon_sym_LBRACE,
+    STATE(106), 1,
+      aux_sym_implements_repeat1,
+  [2136] = 4,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(370), 1,
+      anon_sym_COMMA,
+    ACTIONS(403), 1,
+      anon_sym_RPAREN,
+    STATE(96), 1,
+      aux_sym_columns_rule_repeat1,
+  [2149] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(364), 2,
+      anon_sym_COMMA,
+      anon_sym_RBRACK,
+  [2157] = 3,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(405), 1,
-      anon_sym_RPAREN,
-    ACTIONS(407), 1,
-      sym_integer,
-  [2171] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(409), 1,
       anon_sym_LBRACE,
-    STATE(93), 1,
+    STATE(74), 1,
       sym_interface_body,
-  [2181] = 3,
+  [2167] = 3,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(17), 1,
       anon_sym_LBRACE,
-    STATE(76), 1,
+    STATE(79), 1,
       sym_body,
-  [2191] = 2,
+  [2177] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(407), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [2185] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(354), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [2193] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(409), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [2201] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(359), 2,
+      anon_sym_COMMA,
+      anon_sym_LBRACE,
+  [2209] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(411), 2,
       anon_sym_COMMA,
       anon_sym_RPAREN,
-  [2199] = 2,
+  [2217] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(349), 2,
+    ACTIONS(413), 1,
+      anon_sym_RPAREN,
+    ACTIONS(415), 1,
+      sym_bound,
+  [2227] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(381), 2,
       anon_sym_COMMA,
       anon_sym_RPAREN,
-  [2207] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(413), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [2215] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(401), 2,
-      anon_sym_COMMA,
-      anon_sym_LBRACE,
-  [2223] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(415), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [2231] = 3,
+  [2235] = 3,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(417), 1,
-      anon_sym_RPAREN,
+      anon_sym_DOT_DOT,
     ACTIONS(419), 1,
       sym_bound,
-  [2241] = 2,
+  [2245] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(380), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [2249] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(421), 1,
-      anon_sym_DOT_DOT,
-    ACTIONS(423), 1,
-      sym_bound,
-  [2259] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(113), 1,
+    ACTIONS(111), 1,
       anon_sym_DQUOTE,
-    STATE(164), 1,
+    STATE(163), 1,
       sym_string,
-  [2269] = 3,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(425), 1,
-      sym_identifier,
-    STATE(117), 1,
-      sym_argument,
-  [2279] = 3,
+  [2255] = 3,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(17), 1,
       anon_sym_LBRACE,
-    STATE(90), 1,
+    STATE(89), 1,
       sym_body,
-  [2289] = 2,
+  [2265] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(359), 2,
-      anon_sym_COMMA,
-      anon_sym_RBRACK,
-  [2297] = 2,
+    ACTIONS(421), 1,
+      anon_sym_RPAREN,
+    ACTIONS(423), 1,
+      sym_integer,
+  [2275] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(427), 2,
+    ACTIONS(425), 2,
       anon_sym_COMMA,
       anon_sym_RPAREN,
-  [2305] = 3,
+  [2283] = 3,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(429), 1,
+    ACTIONS(427), 1,
       anon_sym_QMARK,
-    ACTIONS(431), 1,
+    ACTIONS(429), 1,
       anon_sym_RBRACK,
-  [2315] = 2,
+  [2293] = 2,
     ACTIONS(3), 1,
       sym_comment,
-    ACTIONS(433), 2,
+    ACTIONS(431), 2,
       anon_sym_COMMA,
       anon_sym_RPAREN,
-  [2323] = 2,
+  [2301] = 3,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(433), 1,
+      sym_identifier,
+    STATE(117), 1,
+      sym_argument,
+  [2311] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(435), 1,
-      sym_type_name,
-  [2330] = 2,
+      anon_sym_RPAREN,
+  [2318] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(437), 1,
       anon_sym_LPAREN,
-  [2337] = 2,
+  [2325] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(439), 1,
       anon_sym_EQ,
-  [2344] = 2,
+  [2332] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(441), 1,
       sym_type_name,
-  [2351] = 2,
+  [2339] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(443), 1,
       anon_sym_LPAREN,
-  [2358] = 2,
+  [2346] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(445), 1,
-      sym_enum_value,
-  [2365] = 2,
+      sym_type_name,
+  [2353] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(447), 1,
       sym_integer,
-  [2372] = 2,
+  [2360] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(449), 1,
       sym_type_name,
-  [2379] = 2,
+  [2367] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(451), 1,
-      sym_identifier,
-  [2386] = 2,
+      sym_enum_value,
+  [2374] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(453), 1,
-      sym_type_name,
-  [2393] = 2,
+      sym_identifier,
+  [2381] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(455), 1,
       anon_sym_RPAREN,
-  [2400] = 2,
+  [2388] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(457), 1,
-      anon_sym_COLON,
-  [2407] = 2,
+      sym_type_name,
+  [2395] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(459), 1,
-      anon_sym_RPAREN,
-  [2414] = 2,
+      sym_identifier,
+  [2402] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(461), 1,
-      sym_identifier,
-  [2421] = 2,
+      anon_sym_RBRACK,
+  [2409] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(463), 1,
-      anon_sym_RBRACK,
-  [2428] = 2,
+      anon_sym_RPAREN,
+  [2416] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(465), 1,
-      anon_sym_COLON,
-  [2435] = 2,
+      anon_sym_LPAREN,
+  [2423] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(467), 1,
       anon_sym_LPAREN,
-  [2442] = 2,
+  [2430] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(469), 1,
       anon_sym_RPAREN,
-  [2449] = 2,
+  [2437] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(471), 1,
       anon_sym_COMMA,
-  [2456] = 2,
+  [2444] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(473), 1,
       sym_type_name,
-  [2463] = 2,
+  [2451] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(475), 1,
       ts_builtin_sym_end,
-  [2470] = 2,
+  [2458] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(477), 1,
       sym_type_name,
-  [2477] = 2,
+  [2465] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(479), 1,
-      anon_sym_COMMA,
-  [2484] = 2,
+      sym_type_name,
+  [2472] = 2,
+    ACTIONS(3), 1,
+      sym_comment,
+    ACTIONS(429), 1,
+      anon_sym_RBRACK,
+  [2479] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(481), 1,
-      sym_type_name,
-  [2491] = 2,
-    ACTIONS(3), 1,
-      sym_comment,
-    ACTIONS(431), 1,
-      anon_sym_RBRACK,
-  [2498] = 2,
+      anon_sym_COLON,
+  [2486] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(483), 1,
-      anon_sym_DASH_GT,
-  [2505] = 2,
+      sym_enum_value,
+  [2493] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(485), 1,
-      sym_enum_value,
-  [2512] = 2,
+      anon_sym_DASH_GT,
+  [2500] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(487), 1,
-      anon_sym_DOT_DOT,
-  [2519] = 2,
+      sym_integer,
+  [2507] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(489), 1,
-      sym_integer,
-  [2526] = 2,
+      anon_sym_DOT_DOT,
+  [2514] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(491), 1,
-      anon_sym_LPAREN,
-  [2533] = 2,
+      sym_bound,
+  [2521] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(493), 1,
-      sym_bound,
-  [2540] = 2,
+      anon_sym_DOT_DOT,
+  [2528] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(495), 1,
       anon_sym_COLON,
-  [2547] = 2,
+  [2535] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(497), 1,
-      anon_sym_DOT_DOT,
-  [2554] = 2,
+      anon_sym_RPAREN,
+  [2542] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(499), 1,
-      anon_sym_RPAREN,
-  [2561] = 2,
+      anon_sym_COLON,
+  [2549] = 2,
     ACTIONS(3), 1,
       sym_comment,
     ACTIONS(501), 1,
-      anon_sym_RPAREN,
+      anon_sym_COMMA,
 };
 
 static const uint32_t ts_small_parse_table_map[] = {
@@ -4210,152 +4236,152 @@ static const uint32_t ts_small_parse_table_map[] = {
   [SMALL_STATE(17)] = 472,
   [SMALL_STATE(18)] = 495,
   [SMALL_STATE(19)] = 524,
-  [SMALL_STATE(20)] = 555,
-  [SMALL_STATE(21)] = 578,
-  [SMALL_STATE(22)] = 599,
-  [SMALL_STATE(23)] = 628,
-  [SMALL_STATE(24)] = 654,
-  [SMALL_STATE(25)] = 682,
-  [SMALL_STATE(26)] = 710,
-  [SMALL_STATE(27)] = 730,
-  [SMALL_STATE(28)] = 750,
-  [SMALL_STATE(29)] = 778,
-  [SMALL_STATE(30)] = 798,
-  [SMALL_STATE(31)] = 818,
-  [SMALL_STATE(32)] = 844,
-  [SMALL_STATE(33)] = 870,
-  [SMALL_STATE(34)] = 890,
-  [SMALL_STATE(35)] = 910,
-  [SMALL_STATE(36)] = 930,
-  [SMALL_STATE(37)] = 956,
-  [SMALL_STATE(38)] = 976,
-  [SMALL_STATE(39)] = 1004,
-  [SMALL_STATE(40)] = 1024,
-  [SMALL_STATE(41)] = 1044,
-  [SMALL_STATE(42)] = 1064,
-  [SMALL_STATE(43)] = 1090,
-  [SMALL_STATE(44)] = 1110,
-  [SMALL_STATE(45)] = 1136,
-  [SMALL_STATE(46)] = 1162,
-  [SMALL_STATE(47)] = 1181,
-  [SMALL_STATE(48)] = 1200,
-  [SMALL_STATE(49)] = 1219,
-  [SMALL_STATE(50)] = 1240,
-  [SMALL_STATE(51)] = 1259,
-  [SMALL_STATE(52)] = 1278,
-  [SMALL_STATE(53)] = 1301,
-  [SMALL_STATE(54)] = 1320,
-  [SMALL_STATE(55)] = 1339,
-  [SMALL_STATE(56)] = 1362,
-  [SMALL_STATE(57)] = 1380,
-  [SMALL_STATE(58)] = 1404,
-  [SMALL_STATE(59)] = 1428,
-  [SMALL_STATE(60)] = 1445,
-  [SMALL_STATE(61)] = 1470,
-  [SMALL_STATE(62)] = 1495,
-  [SMALL_STATE(63)] = 1512,
-  [SMALL_STATE(64)] = 1536,
-  [SMALL_STATE(65)] = 1560,
-  [SMALL_STATE(66)] = 1573,
-  [SMALL_STATE(67)] = 1586,
-  [SMALL_STATE(68)] = 1605,
-  [SMALL_STATE(69)] = 1618,
-  [SMALL_STATE(70)] = 1631,
-  [SMALL_STATE(71)] = 1644,
-  [SMALL_STATE(72)] = 1657,
-  [SMALL_STATE(73)] = 1670,
-  [SMALL_STATE(74)] = 1688,
-  [SMALL_STATE(75)] = 1702,
-  [SMALL_STATE(76)] = 1712,
-  [SMALL_STATE(77)] = 1722,
-  [SMALL_STATE(78)] = 1732,
-  [SMALL_STATE(79)] = 1742,
-  [SMALL_STATE(80)] = 1752,
-  [SMALL_STATE(81)] = 1762,
-  [SMALL_STATE(82)] = 1772,
-  [SMALL_STATE(83)] = 1782,
-  [SMALL_STATE(84)] = 1792,
-  [SMALL_STATE(85)] = 1806,
-  [SMALL_STATE(86)] = 1816,
-  [SMALL_STATE(87)] = 1830,
-  [SMALL_STATE(88)] = 1844,
-  [SMALL_STATE(89)] = 1858,
-  [SMALL_STATE(90)] = 1872,
-  [SMALL_STATE(91)] = 1882,
-  [SMALL_STATE(92)] = 1896,
-  [SMALL_STATE(93)] = 1910,
-  [SMALL_STATE(94)] = 1920,
-  [SMALL_STATE(95)] = 1930,
-  [SMALL_STATE(96)] = 1940,
-  [SMALL_STATE(97)] = 1953,
-  [SMALL_STATE(98)] = 1966,
-  [SMALL_STATE(99)] = 1979,
-  [SMALL_STATE(100)] = 1992,
-  [SMALL_STATE(101)] = 2005,
-  [SMALL_STATE(102)] = 2018,
-  [SMALL_STATE(103)] = 2031,
-  [SMALL_STATE(104)] = 2044,
-  [SMALL_STATE(105)] = 2057,
-  [SMALL_STATE(106)] = 2070,
-  [SMALL_STATE(107)] = 2083,
-  [SMALL_STATE(108)] = 2096,
-  [SMALL_STATE(109)] = 2109,
-  [SMALL_STATE(110)] = 2122,
-  [SMALL_STATE(111)] = 2135,
-  [SMALL_STATE(112)] = 2148,
-  [SMALL_STATE(113)] = 2161,
-  [SMALL_STATE(114)] = 2171,
-  [SMALL_STATE(115)] = 2181,
-  [SMALL_STATE(116)] = 2191,
-  [SMALL_STATE(117)] = 2199,
-  [SMALL_STATE(118)] = 2207,
-  [SMALL_STATE(119)] = 2215,
-  [SMALL_STATE(120)] = 2223,
-  [SMALL_STATE(121)] = 2231,
-  [SMALL_STATE(122)] = 2241,
-  [SMALL_STATE(123)] = 2249,
-  [SMALL_STATE(124)] = 2259,
-  [SMALL_STATE(125)] = 2269,
-  [SMALL_STATE(126)] = 2279,
-  [SMALL_STATE(127)] = 2289,
-  [SMALL_STATE(128)] = 2297,
-  [SMALL_STATE(129)] = 2305,
-  [SMALL_STATE(130)] = 2315,
-  [SMALL_STATE(131)] = 2323,
-  [SMALL_STATE(132)] = 2330,
-  [SMALL_STATE(133)] = 2337,
-  [SMALL_STATE(134)] = 2344,
-  [SMALL_STATE(135)] = 2351,
-  [SMALL_STATE(136)] = 2358,
-  [SMALL_STATE(137)] = 2365,
-  [SMALL_STATE(138)] = 2372,
-  [SMALL_STATE(139)] = 2379,
-  [SMALL_STATE(140)] = 2386,
-  [SMALL_STATE(141)] = 2393,
-  [SMALL_STATE(142)] = 2400,
-  [SMALL_STATE(143)] = 2407,
-  [SMALL_STATE(144)] = 2414,
-  [SMALL_STATE(145)] = 2421,
-  [SMALL_STATE(146)] = 2428,
-  [SMALL_STATE(147)] = 2435,
-  [SMALL_STATE(148)] = 2442,
-  [SMALL_STATE(149)] = 2449,
-  [SMALL_STATE(150)] = 2456,
-  [SMALL_STATE(151)] = 2463,
-  [SMALL_STATE(152)] = 2470,
-  [SMALL_STATE(153)] = 2477,
-  [SMALL_STATE(154)] = 2484,
-  [SMALL_STATE(155)] = 2491,
-  [SMALL_STATE(156)] = 2498,
-  [SMALL_STATE(157)] = 2505,
-  [SMALL_STATE(158)] = 2512,
-  [SMALL_STATE(159)] = 2519,
-  [SMALL_STATE(160)] = 2526,
-  [SMALL_STATE(161)] = 2533,
-  [SMALL_STATE(162)] = 2540,
-  [SMALL_STATE(163)] = 2547,
-  [SMALL_STATE(164)] = 2554,
-  [SMALL_STATE(165)] = 2561,
+  [SMALL_STATE(20)] = 553,
+  [SMALL_STATE(21)] = 576,
+  [SMALL_STATE(22)] = 597,
+  [SMALL_STATE(23)] = 626,
+  [SMALL_STATE(24)] = 655,
+  [SMALL_STATE(25)] = 681,
+  [SMALL_STATE(26)] = 701,
+  [SMALL_STATE(27)] = 729,
+  [SMALL_STATE(28)] = 749,
+  [SMALL_STATE(29)] = 769,
+  [SMALL_STATE(30)] = 789,
+  [SMALL_STATE(31)] = 815,
+  [SMALL_STATE(32)] = 841,
+  [SMALL_STATE(33)] = 867,
+  [SMALL_STATE(34)] = 887,
+  [SMALL_STATE(35)] = 907,
+  [SMALL_STATE(36)] = 927,
+  [SMALL_STATE(37)] = 953,
+  [SMALL_STATE(38)] = 973,
+  [SMALL_STATE(39)] = 993,
+  [SMALL_STATE(40)] = 1013,
+  [SMALL_STATE(41)] = 1033,
+  [SMALL_STATE(42)] = 1053,
+  [SMALL_STATE(43)] = 1079,
+  [SMALL_STATE(44)] = 1105,
+  [SMALL_STATE(45)] = 1126,
+  [SMALL_STATE(46)] = 1145,
+  [SMALL_STATE(47)] = 1168,
+  [SMALL_STATE(48)] = 1187,
+  [SMALL_STATE(49)] = 1210,
+  [SMALL_STATE(50)] = 1229,
+  [SMALL_STATE(51)] = 1256,
+  [SMALL_STATE(52)] = 1275,
+  [SMALL_STATE(53)] = 1299,
+  [SMALL_STATE(54)] = 1317,
+  [SMALL_STATE(55)] = 1341,
+  [SMALL_STATE(56)] = 1365,
+  [SMALL_STATE(57)] = 1382,
+  [SMALL_STATE(58)] = 1399,
+  [SMALL_STATE(59)] = 1424,
+  [SMALL_STATE(60)] = 1441,
+  [SMALL_STATE(61)] = 1458,
+  [SMALL_STATE(62)] = 1483,
+  [SMALL_STATE(63)] = 1500,
+  [SMALL_STATE(64)] = 1524,
+  [SMALL_STATE(65)] = 1548,
+  [SMALL_STATE(66)] = 1567,
+  [SMALL_STATE(67)] = 1580,
+  [SMALL_STATE(68)] = 1593,
+  [SMALL_STATE(69)] = 1606,
+  [SMALL_STATE(70)] = 1619,
+  [SMALL_STATE(71)] = 1632,
+  [SMALL_STATE(72)] = 1645,
+  [SMALL_STATE(73)] = 1658,
+  [SMALL_STATE(74)] = 1676,
+  [SMALL_STATE(75)] = 1686,
+  [SMALL_STATE(76)] = 1696,
+  [SMALL_STATE(77)] = 1706,
+  [SMALL_STATE(78)] = 1716,
+  [SMALL_STATE(79)] = 1726,
+  [SMALL_STATE(80)] = 1736,
+  [SMALL_STATE(81)] = 1746,
+  [SMALL_STATE(82)] = 1760,
+  [SMALL_STATE(83)] = 1774,
+  [SMALL_STATE(84)] = 1784,
+  [SMALL_STATE(85)] = 1794,
+  [SMALL_STATE(86)] = 1804,
+  [SMALL_STATE(87)] = 1818,
+  [SMALL_STATE(88)] = 1832,
+  [SMALL_STATE(89)] = 1842,
+  [SMALL_STATE(90)] = 1852,
+  [SMALL_STATE(91)] = 1862,
+  [SMALL_STATE(92)] = 1876,
+  [SMALL_STATE(93)] = 1890,
+  [SMALL_STATE(94)] = 1900,
+  [SMALL_STATE(95)] = 1914,
+  [SMALL_STATE(96)] = 1928,
+  [SMALL_STATE(97)] = 1941,
+  [SMALL_STATE(98)] = 1954,
+  [SMALL_STATE(99)] = 1967,
+  [SMALL_STATE(100)] = 1980,
+  [SMALL_STATE(101)] = 1993,
+  [SMALL_STATE(102)] = 2006,
+  [SMALL_STATE(103)] = 2019,
+  [SMALL_STATE(104)] = 2032,
+  [SMALL_STATE(105)] = 2045,
+  [SMALL_STATE(106)] = 2058,
+  [SMALL_STATE(107)] = 2071,
+  [SMALL_STATE(108)] = 2084,
+  [SMALL_STATE(109)] = 2097,
+  [SMALL_STATE(110)] = 2110,
+  [SMALL_STATE(111)] = 2123,
+  [SMALL_STATE(112)] = 2136,
+  [SMALL_STATE(113)] = 2149,
+  [SMALL_STATE(114)] = 2157,
+  [SMALL_STATE(115)] = 2167,
+  [SMALL_STATE(116)] = 2177,
+  [SMALL_STATE(117)] = 2185,
+  [SMALL_STATE(118)] = 2193,
+  [SMALL_STATE(119)] = 2201,
+  [SMALL_STATE(120)] = 2209,
+  [SMALL_STATE(121)] = 2217,
+  [SMALL_STATE(122)] = 2227,
+  [SMALL_STATE(123)] = 2235,
+  [SMALL_STATE(124)] = 2245,
+  [SMALL_STATE(125)] = 2255,
+  [SMALL_STATE(126)] = 2265,
+  [SMALL_STATE(127)] = 2275,
+  [SMALL_STATE(128)] = 2283,
+  [SMALL_STATE(129)] = 2293,
+  [SMALL_STATE(130)] = 2301,
+  [SMALL_STATE(131)] = 2311,
+  [SMALL_STATE(132)] = 2318,
+  [SMALL_STATE(133)] = 2325,
+  [SMALL_STATE(134)] = 2332,
+  [SMALL_STATE(135)] = 2339,
+  [SMALL_STATE(136)] = 2346,
+  [SMALL_STATE(137)] = 2353,
+  [SMALL_STATE(138)] = 2360,
+  [SMALL_STATE(139)] = 2367,
+  [SMALL_STATE(140)] = 2374,
+  [SMALL_STATE(141)] = 2381,
+  [SMALL_STATE(142)] = 2388,
+  [SMALL_STATE(143)] = 2395,
+  [SMALL_STATE(144)] = 2402,
+  [SMALL_STATE(145)] = 2409,
+  [SMALL_STATE(146)] = 2416,
+  [SMALL_STATE(147)] = 2423,
+  [SMALL_STATE(148)] = 2430,
+  [SMALL_STATE(149)] = 2437,
+  [SMALL_STATE(150)] = 2444,
+  [SMALL_STATE(151)] = 2451,
+  [SMALL_STATE(152)] = 2458,
+  [SMALL_STATE(153)] = 2465,
+  [SMALL_STATE(154)] = 2472,
+  [SMALL_STATE(155)] = 2479,
+  [SMALL_STATE(156)] = 2486,
+  [SMALL_STATE(157)] = 2493,
+  [SMALL_STATE(158)] = 2500,
+  [SMALL_STATE(159)] = 2507,
+  [SMALL_STATE(160)] = 2514,
+  [SMALL_STATE(161)] = 2521,
+  [SMALL_STATE(162)] = 2528,
+  [SMALL_STATE(163)] = 2535,
+  [SMALL_STATE(164)] = 2542,
+  [SMALL_STATE(165)] = 2549,
 };
 
 static const TSParseActionEntry ts_parse_actions[] = {
@@ -4363,242 +4389,242 @@ static const TSParseActionEntry ts_parse_actions[] = {
   [1] = {.entry = {.count = 1, .reusable = false}}, RECOVER(),
   [3] = {.entry = {.count = 1, .reusable = true}}, SHIFT_EXTRA(),
   [5] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_source_file, 0, 0, 0),
-  [7] = {.entry = {.count = 1, .reusable = true}}, SHIFT(138),
-  [9] = {.entry = {.count = 1, .reusable = true}}, SHIFT(140),
+  [7] = {.entry = {.count = 1, .reusable = true}}, SHIFT(142),
+  [9] = {.entry = {.count = 1, .reusable = true}}, SHIFT(138),
   [11] = {.entry = {.count = 1, .reusable = true}}, SHIFT(150),
   [13] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 6, 0, 10),
   [15] = {.entry = {.count = 1, .reusable = false}}, SHIFT(20),
   [17] = {.entry = {.count = 1, .reusable = true}}, SHIFT(13),
   [19] = {.entry = {.count = 1, .reusable = false}}, SHIFT(21),
   [21] = {.entry = {.count = 1, .reusable = false}}, SHIFT(10),
-  [23] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 13),
+  [23] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 10),
   [25] = {.entry = {.count = 1, .reusable = false}}, SHIFT(11),
-  [27] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 13),
-  [29] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 10),
-  [31] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 10),
+  [27] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 10),
+  [29] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 13),
+  [31] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 13),
   [33] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0),
   [35] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(11),
   [38] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(21),
-  [41] = {.entry = {.count = 1, .reusable = true}}, SHIFT(131),
-  [43] = {.entry = {.count = 1, .reusable = false}}, SHIFT(52),
-  [45] = {.entry = {.count = 1, .reusable = false}}, SHIFT(30),
+  [41] = {.entry = {.count = 1, .reusable = true}}, SHIFT(136),
+  [43] = {.entry = {.count = 1, .reusable = false}}, SHIFT(48),
+  [45] = {.entry = {.count = 1, .reusable = false}}, SHIFT(25),
   [47] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__annotation_behind_target, 1, 0, 2),
   [49] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__annotation_behind_target, 1, 0, 2),
-  [51] = {.entry = {.count = 1, .reusable = true}}, SHIFT(64),
+  [51] = {.entry = {.count = 1, .reusable = true}}, SHIFT(63),
   [53] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__head_annotation, 1, 0, 2),
   [55] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__head_annotation, 1, 0, 2),
   [57] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_node_declaration_repeat1, 1, 0, 3),
   [59] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 1, 0, 3),
   [61] = {.entry = {.count = 1, .reusable = true}}, SHIFT(162),
-  [63] = {.entry = {.count = 1, .reusable = true}}, SHIFT(85),
-  [65] = {.entry = {.count = 1, .reusable = true}}, SHIFT(147),
-  [67] = {.entry = {.count = 1, .reusable = true}}, SHIFT(160),
+  [63] = {.entry = {.count = 1, .reusable = true}}, SHIFT(90),
+  [65] = {.entry = {.count = 1, .reusable = true}}, SHIFT(146),
+  [67] = {.entry = {.count = 1, .reusable = true}}, SHIFT(147),
   [69] = {.entry = {.count = 1, .reusable = true}}, SHIFT(132),
   [71] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__head_annotation, 2, 0, 4),
   [73] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__head_annotation, 2, 0, 4),
-  [75] = {.entry = {.count = 1, .reusable = true}}, SHIFT(94),
+  [75] = {.entry = {.count = 1, .reusable = true}}, SHIFT(88),
   [77] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(162),
   [80] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0),
-  [82] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(147),
-  [85] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(160),
+  [82] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(146),
+  [85] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(147),
   [88] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_body_repeat1, 2, 0, 0), SHIFT_REPEAT(132),
   [91] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__item_core, 1, 0, 0),
   [93] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__item_core, 1, 0, 0),
-  [95] = {.entry = {.count = 1, .reusable = true}}, SHIFT(159),
+  [95] = {.entry = {.count = 1, .reusable = true}}, SHIFT(158),
   [97] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 3, 0, 8),
-  [99] = {.entry = {.count = 1, .reusable = false}}, SHIFT(55),
-  [101] = {.entry = {.count = 1, .reusable = true}}, SHIFT(28),
-  [103] = {.entry = {.count = 1, .reusable = false}}, SHIFT(46),
-  [105] = {.entry = {.count = 1, .reusable = true}}, SHIFT(19),
-  [107] = {.entry = {.count = 1, .reusable = true}}, SHIFT(47),
-  [109] = {.entry = {.count = 1, .reusable = false}}, SHIFT(105),
-  [111] = {.entry = {.count = 1, .reusable = false}}, SHIFT(26),
-  [113] = {.entry = {.count = 1, .reusable = true}}, SHIFT(87),
-  [115] = {.entry = {.count = 1, .reusable = true}}, SHIFT(137),
-  [117] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__rule_word, 1, 0, 0),
-  [119] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__rule_word, 1, 0, 0),
-  [121] = {.entry = {.count = 1, .reusable = true}}, SHIFT(24),
-  [123] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 3, 0, 8), SHIFT(30),
+  [99] = {.entry = {.count = 1, .reusable = false}}, SHIFT(46),
+  [101] = {.entry = {.count = 1, .reusable = true}}, SHIFT(19),
+  [103] = {.entry = {.count = 1, .reusable = false}}, SHIFT(51),
+  [105] = {.entry = {.count = 1, .reusable = true}}, SHIFT(50),
+  [107] = {.entry = {.count = 1, .reusable = false}}, SHIFT(31),
+  [109] = {.entry = {.count = 1, .reusable = false}}, SHIFT(28),
+  [111] = {.entry = {.count = 1, .reusable = true}}, SHIFT(82),
+  [113] = {.entry = {.count = 1, .reusable = true}}, SHIFT(137),
+  [115] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__rule_word, 1, 0, 0),
+  [117] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__rule_word, 1, 0, 0),
+  [119] = {.entry = {.count = 1, .reusable = true}}, SHIFT(23),
+  [121] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 3, 0, 8), SHIFT(25),
+  [124] = {.entry = {.count = 1, .reusable = false}}, SHIFT(42),
   [126] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 4, 0, 8),
-  [128] = {.entry = {.count = 1, .reusable = false}}, SHIFT(44),
-  [130] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(52),
-  [133] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(30),
-  [136] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_boolean, 1, 0, 0),
-  [138] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_boolean, 1, 0, 0),
-  [140] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_string, 2, 0, 0),
-  [142] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_string, 2, 0, 0),
-  [144] = {.entry = {.count = 1, .reusable = false}}, SHIFT(31),
-  [146] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_string, 3, 0, 0),
-  [148] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_string, 3, 0, 0),
-  [150] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 5, 0, 16),
-  [152] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_property_repeat1, 2, 0, 0),
-  [154] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_property_repeat1, 2, 0, 0), SHIFT_REPEAT(55),
-  [157] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_property_repeat1, 2, 0, 0), SHIFT_REPEAT(30),
-  [160] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__annotation_behind_target, 2, 0, 4),
-  [162] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__annotation_behind_target, 2, 0, 4),
-  [164] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_enum_type, 4, 0, 0),
-  [166] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_enum_type, 4, 0, 0),
-  [168] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_sized_type, 4, 0, 22),
-  [170] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_sized_type, 4, 0, 22),
-  [172] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 6, 0, 16),
-  [174] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_enum_type, 5, 0, 0),
-  [176] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_enum_type, 5, 0, 0),
-  [178] = {.entry = {.count = 1, .reusable = false}}, SHIFT(127),
-  [180] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_cardinality, 5, 0, 30),
-  [182] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_cardinality, 5, 0, 30),
-  [184] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_cardinality, 6, 0, 31),
-  [186] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_cardinality, 6, 0, 31),
-  [188] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__arguments, 3, 0, 9),
-  [190] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__arguments, 3, 0, 9),
-  [192] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 4, 0, 8), SHIFT(30),
-  [195] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__arguments, 4, 0, 9),
-  [197] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__arguments, 4, 0, 9),
-  [199] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 5, 0, 16), SHIFT(30),
-  [202] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 6, 0, 16), SHIFT(30),
-  [205] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__default_name, 1, 0, 15),
-  [207] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__default_name, 1, 0, 15),
-  [209] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 2, 0, 0),
-  [211] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 2, 0, 0),
-  [213] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 3, 0, 0),
-  [215] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 3, 0, 0),
-  [217] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__type, 1, 0, 0),
-  [219] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__type, 1, 0, 0),
-  [221] = {.entry = {.count = 1, .reusable = true}}, SHIFT(56),
-  [223] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 4, 0, 0),
-  [225] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 4, 0, 0),
-  [227] = {.entry = {.count = 1, .reusable = true}}, SHIFT(63),
-  [229] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_list_type, 3, 0, 14),
-  [231] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_list_type, 3, 0, 14),
-  [233] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_annotation, 1, 0, 2),
-  [235] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_annotation, 1, 0, 2),
-  [237] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_optional_type, 2, 0, 0),
-  [239] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_optional_type, 2, 0, 0),
-  [241] = {.entry = {.count = 1, .reusable = true}}, SHIFT(73),
-  [243] = {.entry = {.count = 1, .reusable = true}}, SHIFT(135),
-  [245] = {.entry = {.count = 1, .reusable = true}}, SHIFT(17),
-  [247] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_source_file, 1, 0, 0),
-  [249] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0),
-  [251] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(138),
-  [254] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(140),
-  [257] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(150),
-  [260] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_annotation, 2, 0, 4),
-  [262] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_annotation, 2, 0, 4),
+  [128] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(48),
+  [131] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_node_declaration_repeat1, 2, 0, 0), SHIFT_REPEAT(25),
+  [134] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_string, 3, 0, 0),
+  [136] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_string, 3, 0, 0),
+  [138] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_boolean, 1, 0, 0),
+  [140] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_boolean, 1, 0, 0),
+  [142] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_string, 2, 0, 0),
+  [144] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_string, 2, 0, 0),
+  [146] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 4, 0, 8), SHIFT(25),
+  [149] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 5, 0, 16),
+  [151] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_property_repeat1, 2, 0, 0),
+  [153] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_property_repeat1, 2, 0, 0), SHIFT_REPEAT(46),
+  [156] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_property_repeat1, 2, 0, 0), SHIFT_REPEAT(25),
+  [159] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__annotation_behind_target, 2, 0, 4),
+  [161] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__annotation_behind_target, 2, 0, 4),
+  [163] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_enum_type, 4, 0, 0),
+  [165] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_enum_type, 4, 0, 0),
+  [167] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_sized_type, 4, 0, 22),
+  [169] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_sized_type, 4, 0, 22),
+  [171] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_property, 6, 0, 16),
+  [173] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_enum_type, 5, 0, 0),
+  [175] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_enum_type, 5, 0, 0),
+  [177] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_cardinality, 6, 0, 31),
+  [179] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_cardinality, 6, 0, 31),
+  [181] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_cardinality, 5, 0, 30),
+  [183] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_cardinality, 5, 0, 30),
+  [185] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__arguments, 3, 0, 9),
+  [187] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__arguments, 3, 0, 9),
+  [189] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__arguments, 4, 0, 9),
+  [191] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__arguments, 4, 0, 9),
+  [193] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 5, 0, 16), SHIFT(25),
+  [196] = {.entry = {.count = 2, .reusable = false}}, REDUCE(sym_property, 6, 0, 16), SHIFT(25),
+  [199] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__type, 1, 0, 0),
+  [201] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__type, 1, 0, 0),
+  [203] = {.entry = {.count = 1, .reusable = true}}, SHIFT(53),
+  [205] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_annotation, 1, 0, 2),
+  [207] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_annotation, 1, 0, 2),
+  [209] = {.entry = {.count = 1, .reusable = true}}, SHIFT(64),
+  [211] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_list_type, 3, 0, 14),
+  [213] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_list_type, 3, 0, 14),
+  [215] = {.entry = {.count = 1, .reusable = true}}, SHIFT(60),
+  [217] = {.entry = {.count = 1, .reusable = false}}, SHIFT(100),
+  [219] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__default_name, 1, 0, 15),
+  [221] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__default_name, 1, 0, 15),
+  [223] = {.entry = {.count = 1, .reusable = true}}, SHIFT(73),
+  [225] = {.entry = {.count = 1, .reusable = true}}, SHIFT(135),
+  [227] = {.entry = {.count = 1, .reusable = true}}, SHIFT(17),
+  [229] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_optional_type, 2, 0, 0),
+  [231] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_optional_type, 2, 0, 0),
+  [233] = {.entry = {.count = 1, .reusable = false}}, SHIFT(113),
+  [235] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_annotation, 2, 0, 4),
+  [237] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_annotation, 2, 0, 4),
+  [239] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 4, 0, 0),
+  [241] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 4, 0, 0),
+  [243] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_source_file, 1, 0, 0),
+  [245] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 3, 0, 0),
+  [247] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 3, 0, 0),
+  [249] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_default_list, 2, 0, 0),
+  [251] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_default_list, 2, 0, 0),
+  [253] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0),
+  [255] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(142),
+  [258] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(138),
+  [261] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_source_file_repeat1, 2, 0, 0), SHIFT_REPEAT(150),
   [264] = {.entry = {.count = 1, .reusable = false}}, SHIFT(116),
   [266] = {.entry = {.count = 1, .reusable = true}}, SHIFT(118),
-  [268] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_columns_rule, 5, 0, 18),
-  [270] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_columns_rule, 4, 0, 11),
-  [272] = {.entry = {.count = 1, .reusable = true}}, SHIFT(120),
-  [274] = {.entry = {.count = 1, .reusable = true}}, SHIFT(26),
+  [268] = {.entry = {.count = 1, .reusable = true}}, SHIFT(120),
+  [270] = {.entry = {.count = 1, .reusable = true}}, SHIFT(28),
+  [272] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_columns_rule, 4, 0, 11),
+  [274] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_columns_rule, 5, 0, 18),
   [276] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_member, 1, 0, 0),
-  [278] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_check_rule, 6, 0, 24),
-  [280] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 7, 0, 27),
-  [282] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 7, 0, 28),
+  [278] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 7, 0, 27),
+  [280] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 7, 0, 28),
+  [282] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_check_rule, 6, 0, 24),
   [284] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range_rule, 8, 0, 29),
-  [286] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_interface_body_repeat1, 2, 0, 0), SHIFT_REPEAT(142),
-  [289] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_interface_body_repeat1, 2, 0, 0),
-  [291] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_body, 2, 0, 0),
-  [293] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 4, 0, 5),
-  [295] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 20),
-  [297] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 21),
-  [299] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 3, 0, 1),
-  [301] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_body, 3, 0, 0),
-  [303] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 9, 0, 25),
-  [305] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 9, 0, 26),
-  [307] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_declaration, 1, 0, 0),
-  [309] = {.entry = {.count = 1, .reusable = true}}, SHIFT(142),
-  [311] = {.entry = {.count = 1, .reusable = true}}, SHIFT(75),
-  [313] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_body, 2, 0, 0),
-  [315] = {.entry = {.count = 1, .reusable = true}}, SHIFT(29),
-  [317] = {.entry = {.count = 1, .reusable = true}}, SHIFT(88),
-  [319] = {.entry = {.count = 1, .reusable = false}}, SHIFT_EXTRA(),
-  [321] = {.entry = {.count = 1, .reusable = true}}, SHIFT(27),
-  [323] = {.entry = {.count = 1, .reusable = true}}, SHIFT(86),
-  [325] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_string_repeat1, 2, 0, 0),
-  [327] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_string_repeat1, 2, 0, 0), SHIFT_REPEAT(88),
-  [330] = {.entry = {.count = 1, .reusable = true}}, SHIFT(101),
-  [332] = {.entry = {.count = 1, .reusable = true}}, SHIFT(128),
-  [334] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 5, 0, 7),
-  [336] = {.entry = {.count = 1, .reusable = true}}, SHIFT(130),
-  [338] = {.entry = {.count = 1, .reusable = true}}, SHIFT(80),
-  [340] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_declaration, 3, 0, 1),
-  [342] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_body, 3, 0, 0),
-  [344] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 12),
-  [346] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym__arguments_repeat1, 2, 0, 0), SHIFT_REPEAT(125),
-  [349] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__arguments_repeat1, 2, 0, 0),
-  [351] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 19), SHIFT_REPEAT(91),
-  [354] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 19),
-  [356] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_default_list_repeat1, 2, 0, 0), SHIFT_REPEAT(38),
-  [359] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_default_list_repeat1, 2, 0, 0),
-  [361] = {.entry = {.count = 1, .reusable = true}}, SHIFT(136),
-  [363] = {.entry = {.count = 1, .reusable = true}}, SHIFT(34),
-  [365] = {.entry = {.count = 1, .reusable = true}}, SHIFT(125),
-  [367] = {.entry = {.count = 1, .reusable = true}}, SHIFT(54),
-  [369] = {.entry = {.count = 1, .reusable = true}}, SHIFT(91),
-  [371] = {.entry = {.count = 1, .reusable = true}}, SHIFT(66),
-  [373] = {.entry = {.count = 1, .reusable = true}}, SHIFT(154),
-  [375] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_implements, 3, 0, 0),
-  [377] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_enum_type_repeat1, 2, 0, 0), SHIFT_REPEAT(136),
-  [380] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_enum_type_repeat1, 2, 0, 0),
-  [382] = {.entry = {.count = 1, .reusable = true}}, SHIFT(50),
-  [384] = {.entry = {.count = 1, .reusable = true}}, SHIFT(38),
-  [386] = {.entry = {.count = 1, .reusable = true}}, SHIFT(48),
-  [388] = {.entry = {.count = 1, .reusable = true}}, SHIFT(65),
-  [390] = {.entry = {.count = 1, .reusable = true}}, SHIFT(51),
-  [392] = {.entry = {.count = 1, .reusable = true}}, SHIFT(41),
-  [394] = {.entry = {.count = 1, .reusable = true}}, SHIFT(43),
-  [396] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_implements, 2, 0, 0),
-  [398] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_implements_repeat1, 2, 0, 0), SHIFT_REPEAT(154),
-  [401] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_implements_repeat1, 2, 0, 0),
-  [403] = {.entry = {.count = 1, .reusable = true}}, SHIFT(37),
-  [405] = {.entry = {.count = 1, .reusable = true}}, SHIFT(39),
-  [407] = {.entry = {.count = 1, .reusable = true}}, SHIFT(148),
-  [409] = {.entry = {.count = 1, .reusable = true}}, SHIFT(84),
-  [411] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_value, 1, 0, 6),
-  [413] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_value, 1, 0, 0),
-  [415] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_argument, 3, 0, 23),
-  [417] = {.entry = {.count = 1, .reusable = true}}, SHIFT(71),
-  [419] = {.entry = {.count = 1, .reusable = true}}, SHIFT(141),
-  [421] = {.entry = {.count = 1, .reusable = true}}, SHIFT(161),
-  [423] = {.entry = {.count = 1, .reusable = true}}, SHIFT(163),
-  [425] = {.entry = {.count = 1, .reusable = true}}, SHIFT(133),
-  [427] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_endpoint, 1, 0, 0),
-  [429] = {.entry = {.count = 1, .reusable = true}}, SHIFT(145),
-  [431] = {.entry = {.count = 1, .reusable = true}}, SHIFT(53),
-  [433] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 17),
-  [435] = {.entry = {.count = 1, .reusable = true}}, SHIFT(110),
-  [437] = {.entry = {.count = 1, .reusable = true}}, SHIFT(144),
-  [439] = {.entry = {.count = 1, .reusable = true}}, SHIFT(67),
+  [286] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_declaration, 3, 0, 1),
+  [288] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_body, 2, 0, 0),
+  [290] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 20),
+  [292] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 8, 0, 21),
+  [294] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 3, 0, 1),
+  [296] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 4, 0, 5),
+  [298] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 7, 0, 12),
+  [300] = {.entry = {.count = 1, .reusable = true}}, SHIFT(27),
+  [302] = {.entry = {.count = 1, .reusable = true}}, SHIFT(95),
+  [304] = {.entry = {.count = 1, .reusable = false}}, SHIFT_EXTRA(),
+  [306] = {.entry = {.count = 1, .reusable = true}}, SHIFT(29),
+  [308] = {.entry = {.count = 1, .reusable = true}}, SHIFT(81),
+  [310] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 9, 0, 25),
+  [312] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_edge_declaration, 9, 0, 26),
+  [314] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_declaration, 1, 0, 0),
+  [316] = {.entry = {.count = 1, .reusable = true}}, SHIFT(164),
+  [318] = {.entry = {.count = 1, .reusable = true}}, SHIFT(93),
+  [320] = {.entry = {.count = 1, .reusable = true}}, SHIFT(101),
+  [322] = {.entry = {.count = 1, .reusable = true}}, SHIFT(127),
+  [324] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_body, 3, 0, 0),
+  [326] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_node_declaration, 5, 0, 7),
+  [328] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_body, 2, 0, 0),
+  [330] = {.entry = {.count = 1, .reusable = true}}, SHIFT(75),
+  [332] = {.entry = {.count = 1, .reusable = true}}, SHIFT(129),
+  [334] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_interface_body, 3, 0, 0),
+  [336] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_interface_body_repeat1, 2, 0, 0), SHIFT_REPEAT(164),
+  [339] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_interface_body_repeat1, 2, 0, 0),
+  [341] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_string_repeat1, 2, 0, 0),
+  [343] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_string_repeat1, 2, 0, 0), SHIFT_REPEAT(95),
+  [346] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 19), SHIFT_REPEAT(92),
+  [349] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 19),
+  [351] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym__arguments_repeat1, 2, 0, 0), SHIFT_REPEAT(130),
+  [354] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__arguments_repeat1, 2, 0, 0),
+  [356] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_implements_repeat1, 2, 0, 0), SHIFT_REPEAT(153),
+  [359] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_implements_repeat1, 2, 0, 0),
+  [361] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_default_list_repeat1, 2, 0, 0), SHIFT_REPEAT(55),
+  [364] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_default_list_repeat1, 2, 0, 0),
+  [366] = {.entry = {.count = 1, .reusable = true}}, SHIFT(55),
+  [368] = {.entry = {.count = 1, .reusable = true}}, SHIFT(59),
+  [370] = {.entry = {.count = 1, .reusable = true}}, SHIFT(92),
+  [372] = {.entry = {.count = 1, .reusable = true}}, SHIFT(66),
+  [374] = {.entry = {.count = 1, .reusable = true}}, SHIFT(139),
+  [376] = {.entry = {.count = 1, .reusable = true}}, SHIFT(37),
+  [378] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_enum_type_repeat1, 2, 0, 0), SHIFT_REPEAT(139),
+  [381] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_enum_type_repeat1, 2, 0, 0),
+  [383] = {.entry = {.count = 1, .reusable = true}}, SHIFT(130),
+  [385] = {.entry = {.count = 1, .reusable = true}}, SHIFT(47),
+  [387] = {.entry = {.count = 1, .reusable = true}}, SHIFT(45),
+  [389] = {.entry = {.count = 1, .reusable = true}}, SHIFT(153),
+  [391] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_implements, 3, 0, 0),
+  [393] = {.entry = {.count = 1, .reusable = true}}, SHIFT(57),
+  [395] = {.entry = {.count = 1, .reusable = true}}, SHIFT(34),
+  [397] = {.entry = {.count = 1, .reusable = true}}, SHIFT(40),
+  [399] = {.entry = {.count = 1, .reusable = true}}, SHIFT(41),
+  [401] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_implements, 2, 0, 0),
+  [403] = {.entry = {.count = 1, .reusable = true}}, SHIFT(67),
+  [405] = {.entry = {.count = 1, .reusable = true}}, SHIFT(91),
+  [407] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_value, 1, 0, 6),
+  [409] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_value, 1, 0, 0),
+  [411] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_argument, 3, 0, 23),
+  [413] = {.entry = {.count = 1, .reusable = true}}, SHIFT(70),
+  [415] = {.entry = {.count = 1, .reusable = true}}, SHIFT(141),
+  [417] = {.entry = {.count = 1, .reusable = true}}, SHIFT(160),
+  [419] = {.entry = {.count = 1, .reusable = true}}, SHIFT(161),
+  [421] = {.entry = {.count = 1, .reusable = true}}, SHIFT(39),
+  [423] = {.entry = {.count = 1, .reusable = true}}, SHIFT(148),
+  [425] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_endpoint, 1, 0, 0),
+  [427] = {.entry = {.count = 1, .reusable = true}}, SHIFT(144),
+  [429] = {.entry = {.count = 1, .reusable = true}}, SHIFT(49),
+  [431] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_columns_rule_repeat1, 2, 0, 17),
+  [433] = {.entry = {.count = 1, .reusable = true}}, SHIFT(133),
+  [435] = {.entry = {.count = 1, .reusable = true}}, SHIFT(35),
+  [437] = {.entry = {.count = 1, .reusable = true}}, SHIFT(143),
+  [439] = {.entry = {.count = 1, .reusable = true}}, SHIFT(65),
   [441] = {.entry = {.count = 1, .reusable = true}}, SHIFT(2),
-  [443] = {.entry = {.count = 1, .reusable = true}}, SHIFT(157),
-  [445] = {.entry = {.count = 1, .reusable = true}}, SHIFT(122),
-  [447] = {.entry = {.count = 1, .reusable = true}}, SHIFT(158),
-  [449] = {.entry = {.count = 1, .reusable = true}}, SHIFT(114),
-  [451] = {.entry = {.count = 1, .reusable = true}}, SHIFT(149),
-  [453] = {.entry = {.count = 1, .reusable = true}}, SHIFT(8),
+  [443] = {.entry = {.count = 1, .reusable = true}}, SHIFT(156),
+  [445] = {.entry = {.count = 1, .reusable = true}}, SHIFT(111),
+  [447] = {.entry = {.count = 1, .reusable = true}}, SHIFT(159),
+  [449] = {.entry = {.count = 1, .reusable = true}}, SHIFT(8),
+  [451] = {.entry = {.count = 1, .reusable = true}}, SHIFT(122),
+  [453] = {.entry = {.count = 1, .reusable = true}}, SHIFT(165),
   [455] = {.entry = {.count = 1, .reusable = true}}, SHIFT(72),
-  [457] = {.entry = {.count = 1, .reusable = true}}, SHIFT(57),
-  [459] = {.entry = {.count = 1, .reusable = true}}, SHIFT(70),
-  [461] = {.entry = {.count = 1, .reusable = true}}, SHIFT(153),
-  [463] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_optional_item, 2, 0, 0),
-  [465] = {.entry = {.count = 1, .reusable = true}}, SHIFT(152),
-  [467] = {.entry = {.count = 1, .reusable = true}}, SHIFT(89),
-  [469] = {.entry = {.count = 1, .reusable = true}}, SHIFT(40),
-  [471] = {.entry = {.count = 1, .reusable = true}}, SHIFT(123),
-  [473] = {.entry = {.count = 1, .reusable = true}}, SHIFT(146),
+  [457] = {.entry = {.count = 1, .reusable = true}}, SHIFT(114),
+  [459] = {.entry = {.count = 1, .reusable = true}}, SHIFT(149),
+  [461] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_optional_item, 2, 0, 0),
+  [463] = {.entry = {.count = 1, .reusable = true}}, SHIFT(69),
+  [465] = {.entry = {.count = 1, .reusable = true}}, SHIFT(87),
+  [467] = {.entry = {.count = 1, .reusable = true}}, SHIFT(140),
+  [469] = {.entry = {.count = 1, .reusable = true}}, SHIFT(38),
+  [471] = {.entry = {.count = 1, .reusable = true}}, SHIFT(124),
+  [473] = {.entry = {.count = 1, .reusable = true}}, SHIFT(155),
   [475] = {.entry = {.count = 1, .reusable = true}},  ACCEPT_INPUT(),
-  [477] = {.entry = {.count = 1, .reusable = true}}, SHIFT(156),
-  [479] = {.entry = {.count = 1, .reusable = true}}, SHIFT(124),
-  [481] = {.entry = {.count = 1, .reusable = true}}, SHIFT(119),
-  [483] = {.entry = {.count = 1, .reusable = true}}, SHIFT(134),
-  [485] = {.entry = {.count = 1, .reusable = true}}, SHIFT(99),
-  [487] = {.entry = {.count = 1, .reusable = true}}, SHIFT(113),
-  [489] = {.entry = {.count = 1, .reusable = true}}, SHIFT(165),
-  [491] = {.entry = {.count = 1, .reusable = true}}, SHIFT(139),
-  [493] = {.entry = {.count = 1, .reusable = true}}, SHIFT(143),
-  [495] = {.entry = {.count = 1, .reusable = true}}, SHIFT(58),
-  [497] = {.entry = {.count = 1, .reusable = true}}, SHIFT(121),
-  [499] = {.entry = {.count = 1, .reusable = true}}, SHIFT(69),
-  [501] = {.entry = {.count = 1, .reusable = true}}, SHIFT(35),
+  [477] = {.entry = {.count = 1, .reusable = true}}, SHIFT(157),
+  [479] = {.entry = {.count = 1, .reusable = true}}, SHIFT(119),
+  [481] = {.entry = {.count = 1, .reusable = true}}, SHIFT(152),
+  [483] = {.entry = {.count = 1, .reusable = true}}, SHIFT(108),
+  [485] = {.entry = {.count = 1, .reusable = true}}, SHIFT(134),
+  [487] = {.entry = {.count = 1, .reusable = true}}, SHIFT(131),
+  [489] = {.entry = {.count = 1, .reusable = true}}, SHIFT(126),
+  [491] = {.entry = {.count = 1, .reusable = true}}, SHIFT(145),
+  [493] = {.entry = {.count = 1, .reusable = true}}, SHIFT(121),
+  [495] = {.entry = {.count = 1, .reusable = true}}, SHIFT(54),
+  [497] = {.entry = {.count = 1, .reusable = true}}, SHIFT(71),
+  [499] = {.entry = {.count = 1, .reusable = true}}, SHIFT(52),
+  [501] = {.entry = {.count = 1, .reusable = true}}, SHIFT(123),
 };
 
 #ifdef __cplusplus
