@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "language": {"api"},
     "storage": {"language", "api"},
     "engine": {"storage", "language", "api"},
+    "codegen": {"language", "api"},
     "embeddings": {"language", "api"},
     "policy": {"language", "api"},
     "pipeline": {"engine", "embeddings", "storage", "language", "api"},
@@ -328,8 +329,8 @@ def test_a_module_is_a_topic() -> None:
 
 
 def test_the_code_base_stays_small() -> None:
-    assert len(modules()) <= 400
-    assert sum(len((SOURCE / path).read_text().splitlines()) for path, _ in modules()) <= 82_500
+    assert len(modules()) <= 406
+    assert sum(len((SOURCE / path).read_text().splitlines()) for path, _ in modules()) <= 84_000
 
 
 FAMILIES_THAT_SHARE_NAMES: dict[str, str] = {

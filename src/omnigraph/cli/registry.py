@@ -218,6 +218,13 @@ _ROWS: Final = (
          "omnigraph lint --schema schema.pg", "omnigraph lint --query queries/team.gq --schema schema.pg",
          "omnigraph lint --store team.omni --query queries/team.gq --json",
          details="It reports every error with its code and position, and what each query reads, writes and returns."),
+    _row("codegen", "codegen.codegen", "Write typed Python or TypeScript for a schema and its queries", _READ,
+         "omnigraph codegen --schema schema.pg --query queries --output team.py",
+         "omnigraph codegen --schema schema.pg --query queries --output team.ts",
+         "omnigraph codegen --store team.omni --query queries/team.gq --style pydantic --output team.py",
+         "omnigraph codegen --schema schema.pg --query queries --output team.py --check",
+         details="One class for each type and one function for each query, with the types of its parameters and of its"
+                 " rows. Without --schema, the accepted schema of the addressed graph is used."),
     _row("embed", "embed.embed", "Add the vectors of their texts to graph records, from file to file", _LOCAL,
          "omnigraph embed --input data/team.jsonl --output embedded.jsonl --spec embed.json",
          details="The environment names the provider. A failed run can be repeated: vectors that were paid for "

@@ -58,7 +58,7 @@ class _Outcome:
 @choice_option("--language", Language, help="The language of stdin; guessed when omitted.")
 @click.option("--json", is_flag=True, help="Print the outcome per file as JSON.")
 def fmt(invocation: Invocation, paths: tuple[Path, ...], check: bool, diff: bool, language: Language | None) -> None:
-    outcomes = [_format(path, language) for path in _sources(paths)]
+    outcomes = [_format(path, language) for path in source_paths(paths, ".pg", ".gq")]
     for outcome in outcomes:
         if outcome.error is not None:
             print(f"Error: {outcome.error}", file=sys.stderr)
@@ -96,10 +96,11 @@ def _lines(outcomes: list[_Outcome], *, check: bool, diff: bool) -> Iterator[str
             yield f"formatted {outcome.path}"
 
 
-def _sources(paths: Sequence[Path]) -> Iterator[Path]:
+def source_paths(paths: Sequence[Path], *suffixes: str) -> Iterator[Path]:
+    """The files that are named, and those with one of the endings below directories that are."""
     for path in paths:
         if path != STDIN and os.path.isdir(path):
-            yield from sorted(file for file in path.rglob("*") if file.suffix in (".pg", ".gq") and file.is_file())
+            yield from sorted(file for file in path.rglob("*") if file.suffix in suffixes and file.is_file())
         else:
             yield path
 
