@@ -33,6 +33,7 @@ from omnigraph.codegen.python_text import (
     INDENT,
     Brackets,
     Expression,
+    annotation,
     call,
     comprehension,
     docstring,
@@ -54,8 +55,9 @@ _OF_PYDANTIC: Final = {
     *("schema_json", "update_forward_refs", "validate"),
 }
 """Attributes of every pydantic class, beside those that begin with `model_`."""
-_READ_OPTIONS: Final = ("branch: str | None = None", "snapshot: str | None = None")
-_WRITE_OPTIONS: Final = ("if_commit: str | None = None", "idempotency_key: str | None = None")
+_STORED_READ_OPTIONS: Final = ("branch", "snapshot")
+_STORED_WRITE_OPTIONS: Final = ("branch", "if_commit", "idempotency_key")
+_WRITE_OPTIONS: Final = ("if_commit", "idempotency_key")
 _SCALARS: Final = {
     Scalar.STRING: "str",
     Scalar.BLOB: "str",
@@ -128,8 +130,9 @@ class _Module:
         """What the functions need of a graph."""
         kinds = {query.is_mutation for query in self._program.queries}
         values = "_t.Mapping[str, _t.Any] | None = None"
-        if self._stored:
-            options = ["*", *_READ_OPTIONS, *_WRITE_OPTIONS, "expect_mutation: bool | None = None"]
+        if self._stored and kinds:
+            names = dict.fromkeys((*_STORED_READ_OPTIONS, *_STORED_WRITE_OPTIONS))
+            options = ["*", *(f"{name}: str | None = None" for name in names), "expect_mutation: bool | None = None"]
             head = Brackets("def invoke(", ("self", "name: str", f"params: {values}", *options), ") -> _t.Any: ...")
             yield list(_protocol("_Offers", "A graph with stored queries, embedded or remote.", head))
             return
@@ -138,7 +141,8 @@ class _Module:
             head = Brackets("def query(", ("self", "source: str", "/", "*", f"params: {values}"), f") -> {rows}: ...")
             yield list(_protocol("_Reads", "A graph, a branch or a snapshot, embedded or remote.", head))
         if True in kinds:
-            arguments = ("self", "source: str", "/", "*", f"params: {values}", *_WRITE_OPTIONS)
+            options = [f"{name}: str | None = None" for name in _WRITE_OPTIONS]
+            arguments = ("self", "source: str", "/", "*", f"params: {values}", *options)
             head = Brackets("def mutate(", arguments, ") -> _omnigraph.MutationReceipt: ...")
             yield list(_protocol("_Writes", "A graph or a branch, embedded or remote.", head))
 
@@ -158,7 +162,7 @@ class _Module:
         if self._style is CodeStyle.PYDANTIC:
             lines += [f"{INDENT}model_config = _pydantic.ConfigDict(frozen=True)", ""]
         for (member, field), type_ in zip(fields, types, strict=True):
-            lines.append(f"{INDENT}{member}: {type_}")
+            lines += annotation(member, type_, INDENT)
             if field.description:
                 lines += docstring(field.description, INDENT)
         self._blocks.append(lines)
@@ -272,7 +276,8 @@ class _Module:
             name = self._readers[bare] = self._scope.add(f"_read_{snake_case(self._type(bare, ''))}")
             made = self._reader_body(bare)
             guard = [f"{INDENT}if value is None:", f"{INDENT * 2}return None"]
-            self._reader_blocks.append([f"def {name}({_VALUE}) -> _t.Any:", *guard, *made])
+            head = lines_of(Brackets(f"def {name}(", (_VALUE,), ") -> _t.Any:"))
+            self._reader_blocks.append([*head, *guard, *made])
         return self._readers[bare]
 
     def _reader_body(self, shape: EntityShape | RecordShape | PathShape) -> list[str]:
@@ -312,7 +317,9 @@ class _Module:
 
     def _add_query(self, query: QueryFunction, name: str) -> None:
         protocol = "_Offers" if self._stored else "_Writes" if query.is_mutation else "_Reads"
-        options = _WRITE_OPTIONS if query.is_mutation else _READ_OPTIONS if self._stored else ()
+        options: tuple[str, ...] = _WRITE_OPTIONS if query.is_mutation else ()
+        if self._stored:
+            options = _STORED_WRITE_OPTIONS if query.is_mutation else _STORED_READ_OPTIONS
         returns, members = "_omnigraph.MutationReceipt", self._members(query.columns)
         if not query.is_mutation:
             row = self._scope.add(f"{pascal_case(query.name)}Row")
@@ -320,35 +327,36 @@ class _Module:
             self._add_class(row, f"A row of the query `{query.name}`.", members)
         if not self._stored:
             self._blocks.append(list(text_block(f"_{name.upper()}", query.text)))
-        scope = Scope({*_RESERVED, "graph", "params", "row", "rows", *map(_name_of, options)})
+        scope = Scope(_RESERVED)
         parameters = {field.name: scope.add(field.name) for field in query.parameters}
-        arguments = [self._parameter(parameters[field.name], field) for field in query.parameters] + list(options)
-        head = (f"graph: {protocol}", *(["*"] if arguments else []), *arguments)
+        passed = {option: scope.add(option) for option in options}
+        graph, params, rows, each = (scope.add(local) for local in ("graph", "params", "rows", "row"))
+        arguments = [self._parameter(parameters[field.name], field) for field in query.parameters]
+        arguments += [f"{option}: str | None = None" for option in passed.values()]
+        head = (f"{graph}: {protocol}", *(["*"] if arguments else []), *arguments)
         lines = [*lines_of(Brackets(f"def {name}(", head, f") -> {returns}:"))]
         lines += docstring(query.description or f"Run the query `{query.name}`.", INDENT)
-        members_of_params = tuple(f"{literal(each)}: {argument}" for each, argument in parameters.items())
-        if members_of_params:
-            lines += lines_of(Brackets("params: dict[str, _t.Any] = {", members_of_params, "}"), INDENT)
-        run = self._run(query, name, options)
+        if parameters:
+            members_of_params = tuple(f"{literal(key)}: {argument}" for key, argument in parameters.items())
+            lines += lines_of(Brackets(f"{params}: dict[str, _t.Any] = {{", members_of_params, "}"), INDENT)
+        given = [f"params={params}"] if parameters else []
+        run = self._run(query, name, graph, [*given, *(f"{option}={value}" for option, value in passed.items())])
         if query.is_mutation:
             result = call("_t.cast", returns, run) if self._stored else run
             lines += lines_of(result, INDENT, before="return ")
         else:
-            lines += lines_of(run, INDENT, before="rows = ")
-            lines += comprehension(self._construct(row, members, "row"), "for row in rows", INDENT)
+            lines += lines_of(run, INDENT, before=f"{rows} = ")
+            lines += comprehension(self._construct(row, members, each), f"for {each} in {rows}", INDENT)
         self._blocks.append(lines)
 
     def _parameter(self, name: str, field: Field) -> str:
         return f"{name}: {self._type(field.shape, name)}{' = None' if field.shape.nullable else ''}"
 
-    def _run(self, query: QueryFunction, name: str, options: Iterable[str]) -> Brackets:
+    def _run(self, query: QueryFunction, name: str, graph: str, arguments: Sequence[str]) -> Brackets:
         """The call of the graph."""
-        passed = [f"{option}={option}" for option in map(_name_of, options)]
-        if query.parameters:
-            passed.insert(0, "params=params")
         if self._stored:
-            return call("graph.invoke", literal(query.name), *passed, f"expect_mutation={query.is_mutation}")
-        return call("graph.mutate" if query.is_mutation else "graph.query", f"_{name.upper()}", *passed)
+            return call(f"{graph}.invoke", literal(query.name), *arguments, f"expect_mutation={query.is_mutation}")
+        return call(f"{graph}.{'mutate' if query.is_mutation else 'query'}", f"_{name.upper()}", *arguments)
 
 
 def _protocol(name: str, about: str, method: Brackets) -> Iterator[str]:
@@ -356,10 +364,6 @@ def _protocol(name: str, about: str, method: Brackets) -> Iterator[str]:
     yield from docstring(about, INDENT)
     yield ""
     yield from lines_of(method, INDENT)
-
-
-def _name_of(option: str) -> str:
-    return option.partition(":")[0]
 
 
 def _public_name(name: str) -> str:

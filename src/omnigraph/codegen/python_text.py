@@ -52,6 +52,15 @@ def lines_of(expression: Expression, indent: str = "", *, before: str = "", afte
     yield f"{indent}{expression.closing}{after}"
 
 
+def annotation(name: str, type_: str, indent: str) -> Iterator[str]:
+    """The declaration of a member."""
+    line = f"{indent}{name}: {type_}"
+    if len(line) <= _WIDTH:
+        yield line
+    else:
+        yield from (f"{indent}{name}: (", f"{indent}{INDENT}{type_}", f"{indent})")
+
+
 def comprehension(item: Brackets, clause: str, indent: str) -> Iterator[str]:
     """The statement that returns a list of items made in a loop."""
     line = f"{indent}return [{item} {clause}]"
