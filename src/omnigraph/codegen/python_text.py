@@ -85,6 +85,7 @@ def union(name: str, members: Sequence[str]) -> Iterator[str]:
 
 def docstring(text: str, indent: str = "") -> Iterator[str]:
     """A text as a docstring, in lines that fit where its words do."""
+    text = "".join(character if character.isprintable() else " " for character in text)
     escaped = text.replace("\\", "\\\\").replace(_TRIPLE_QUOTE, '\\"\\"\\"')
     width = _WIDTH - len(indent) - 2 * len(_TRIPLE_QUOTE) - 1
     lines = wrap(escaped, max(width, 1), break_long_words=False, break_on_hyphens=False) or ["…"]

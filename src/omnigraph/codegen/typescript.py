@@ -239,7 +239,7 @@ def _key(name: str) -> str:
 
 def _comment(text: str | None, indent: str = "") -> Iterator[str]:
     if text:
-        line = " ".join(text.split()).replace("*/", "*\\/")
+        line = " ".join("".join(each if each.isprintable() else " " for each in text).split()).replace("*/", "*\\/")
         yield f"{indent}/** {line} */"
 
 
