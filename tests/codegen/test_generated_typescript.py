@@ -177,7 +177,7 @@ def test_writes_conditions_and_errors(compiled: tuple[Path, list[str]], graph: G
     assert not_a_number == ["RangeError", None, None, "size: NaN can't be sent", "undefined"]
     assert [(status, request_id) for _, status, _, _, request_id in (nowhere, too_early)] == [(404, "string")] * 2
     assert pinned[3] == "a client of a snapshot can't write: name a branch"
-    assert done["receipt"]["affected_edges"] == 1
+    assert done["receipt"]["affected_edges"] == 2
     assert done["rows"] == [[{"isbn": "b3"}], []]
 
 

@@ -337,10 +337,10 @@ class _Module:
         lines = [*lines_of(Brackets(f"def {name}(", head, f") -> {returns}:"))]
         lines += docstring(query.description or f"Run the query `{query.name}`.", INDENT)
         if parameters:
-            members_of_params = tuple(f"{literal(key)}: {argument}" for key, argument in parameters.items())
-            lines += lines_of(Brackets(f"{params}: dict[str, _t.Any] = {{", members_of_params, "}"), INDENT)
-        given = [f"params={params}"] if parameters else []
-        run = self._run(query, name, graph, [*given, *(f"{option}={value}" for option, value in passed.items())])
+            entries = tuple(f"{literal(key)}: {argument}" for key, argument in parameters.items())
+            lines += lines_of(Brackets(f"{params}: dict[str, _t.Any] = {{", entries, "}"), INDENT)
+        keywords = [f"params={params}"] if parameters else []
+        run = self._run(query, name, graph, [*keywords, *(f"{option}={value}" for option, value in passed.items())])
         if query.is_mutation:
             result = call("_t.cast", returns, run) if self._stored else run
             lines += lines_of(result, INDENT, before="return ")

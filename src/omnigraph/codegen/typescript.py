@@ -132,7 +132,7 @@ class _Module:
             case ScalarShape(enum_values=None):
                 name = "number" if shape.is_count else _SCALARS.get(shape.scalar, "string")
             case ScalarShape():
-                name = self._named("enum", shape.enum_values or (), hint)
+                name = self._alias("enum", shape.enum_values or (), hint)
             case ListShape():
                 item = self._type(shape.item, hint)
                 name = f"({item})[]" if " | " in item else f"{item}[]"
@@ -148,9 +148,9 @@ class _Module:
         names = tuple(self._classes[name, shape.is_edge] for name in shape.type_names)
         if len(names) < 2:
             return names[0] if names else "null"
-        return self._named("union", names, union_name(names, shape.is_edge))
+        return self._alias("union", names, union_name(names, shape.is_edge))
 
-    def _named(self, kind: str, members: tuple[str, ...], hint: str) -> str:
+    def _alias(self, kind: str, members: tuple[str, ...], hint: str) -> str:
         """The alias for one of several values or types."""
         if (kind, members) not in self._names:
             name = self._types.add(pascal_case(hint) if kind == "enum" else hint)
