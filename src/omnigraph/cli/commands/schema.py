@@ -1,18 +1,42 @@
-"""The `schema` commands show, plan and apply the schema of a graph; `init` creates a graph from a schema file."""
+"""The `schema` commands show, plan and apply the schema of a graph, and propose one for files; `init` creates a graph
+from a schema file.
+"""
 
 from __future__ import annotations
 
+import os.path
+from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import click
 
+from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import read_source
-from omnigraph.cli.params import branch_option, file_option, json_option, read_point_options
+from omnigraph.cli.params import (
+    UsageError,
+    branch_option,
+    choice_option,
+    file_option,
+    json_option,
+    read_point_options,
+    repeatable_option,
+)
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, open_graph, refuse_inside_cluster
+from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.process import PROCESS
+
+
+class RowFileFormat(StrEnum):
+    """How files of rows are written, as a load in this process reads them."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    NDJSON = "ndjson"
 
 
 @read_point_options
@@ -88,6 +112,71 @@ def apply(invocation: Invocation, desired: Path, branch: str, allow_data_loss: b
     ]
     lines += [f"- {step.line()}" for step in applied.steps] or ["no schema changes"]
     invocation.print(invocation.name_graph(applied), lines)
+
+
+@click.argument("files", nargs=-1, help="Files of rows or of graph records.", metavar="[FILE]...")
+@repeatable_option("--type", "types", help="A file whose type has this name", metavar="NAME=FILE")
+@repeatable_option(
+    "--edge", "edges", help="A file of edges of this type, between these types", metavar="NAME:FROM:TO=FILE"
+)
+@click.option("--sample", type=click.IntRange(min=1), help="Read the first N rows of each file.", metavar="N")
+@choice_option("--format", RowFileFormat, help="The format of the files, if their names do not show it.")
+@click.option("--delimiter", help="The delimiter of CSV rows: ; or \\t.", metavar="C")
+@click.option("--encoding", help="The encoding of CSV files.", metavar="NAME")
+@file_option("--output", help="The .pg file to write; stdout by default.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@json_option
+def infer(
+    invocation: Invocation,
+    files: tuple[str, ...],
+    types: tuple[str, ...],
+    edges: tuple[str, ...],
+    sample: int | None,
+    format: RowFileFormat | None,
+    delimiter: str | None,
+    encoding: str | None,
+    output: Path | None,
+    force: bool,
+) -> None:
+    if output is not None and not force and os.path.exists(output):
+        raise ConflictError(f"'{output}' exists; choose another --output, or pass --force")
+    from omnigraph.engine.infer.inputs import Source
+    from omnigraph.engine.infer.proposal import propose_schema
+    from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+
+    sources = [Source(file) for file in files] + [Source(file, name) for name, file in _named_files("--type", types)]
+    for name, file in _named_files("--edge", edges):
+        parts = name.split(":")
+        if len(parts) != 3:
+            raise UsageError(f"--edge takes NAME:FROM:TO=FILE, not '{name}={file}'")
+        sources.append(Source(file, parts[0], (parts[1], parts[2])))
+    if not sources:
+        raise UsageError("name the files to infer a schema from")
+    csv = None
+    if delimiter is not None or encoding is not None:
+        csv = CsvDialect(delimiter=(delimiter or ",").replace("\\t", "\t"), encoding=encoding or "utf-8")
+    with working("reading the files"):
+        proposal = propose_schema(sources, sample=sample, format=None if format is None else format.value, csv=csv)
+    if output is not None:
+        try:
+            output.write_text(proposal.schema, "utf-8")
+        except OSError as error:
+            raise BadRequestError(f"can't write '{output}': {error.strerror}") from error
+        kinds = [each.kind for each in proposal.types]
+        counts = f"{count_noun(kinds.count('node'), 'node type')} and {count_noun(kinds.count('edge'), 'edge type')}"
+        invocation.print(proposal, [f"{output} written: {counts} from {count_noun(len(sources), 'file')}"])
+    elif invocation.json:
+        print_json(proposal)
+    else:
+        print_text(proposal.schema)
+
+
+def _named_files(option: str, values: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for value in values:
+        name, assigned, file = value.partition("=")
+        if not assigned or not name or not file:
+            raise UsageError(f"{option} takes NAME=FILE, not '{value}'")
+        yield name, file
 
 
 @file_option("--schema", required=True, help="The schema, a .pg file.")
