@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from omnigraph.api.load import without_compression
 from omnigraph.api.values import count_noun
 from omnigraph.cli.inputs import read_source
 from omnigraph.cli.params import (
@@ -144,19 +145,23 @@ def infer(
     from omnigraph.engine.infer.proposal import propose_schema
     from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 
-    sources = [Source(file) for file in files] + [Source(file, name) for name, file in _named_files("--type", types)]
+    def source(file: str, name: str | None = None, ends: tuple[str, str] | None = None) -> Source:
+        if delimiter is None and encoding is None:
+            return Source(file, name, ends)
+        usual = "\t" if without_compression(file).lower().endswith(".tsv") else ","
+        dialect = CsvDialect((delimiter or usual).replace("\\t", "\t"), encoding=encoding or "utf-8")
+        return Source(file, name, ends, dialect)
+
+    sources = [source(file) for file in files] + [source(file, name) for name, file in _named_files("--type", types)]
     for name, file in _named_files("--edge", edges):
         parts = name.split(":")
         if len(parts) != 3:
             raise UsageError(f"--edge takes NAME:FROM:TO=FILE, not '{name}={file}'")
-        sources.append(Source(file, parts[0], (parts[1], parts[2])))
+        sources.append(source(file, parts[0], (parts[1], parts[2])))
     if not sources:
         raise UsageError("name the files to infer a schema from")
-    csv = None
-    if delimiter is not None or encoding is not None:
-        csv = CsvDialect(delimiter=(delimiter or ",").replace("\\t", "\t"), encoding=encoding or "utf-8")
     with working("reading the files"):
-        proposal = propose_schema(sources, sample=sample, format=None if format is None else format.value, csv=csv)
+        proposal = propose_schema(sources, sample=sample, format=None if format is None else format.value)
     if output is not None:
         try:
             output.write_text(proposal.schema, "utf-8")

@@ -228,8 +228,9 @@ class ColumnFacts:
                 self.distinct = None
 
     def _spell_lists(self, texts: pa.Array) -> bool:
-        lists = [array_text(text) for text in texts.to_pylist()]
-        if not all(isinstance(each, list) for each in lists):
+        values = [array_text(text) for text in texts.to_pylist()]
+        lists = [value for value in values if isinstance(value, list)]
+        if len(lists) < len(values):
             return False
         counted = self.kinds["list"]
         self._add_lists(lists)
@@ -273,13 +274,9 @@ class ColumnFacts:
     def _integer(self) -> Scalar | None:
         """The declared width where a file has types, else the narrowest one."""
         low, high = self._bounds or (0, 0)
-        fitting = [
-            scalar for scalar in _BY_WIDTH if INTEGER_RANGES[scalar][0] <= low <= high <= INTEGER_RANGES[scalar][1]
-        ]
-        declared = next(iter(self._typed)) if len(self._typed) == 1 else None
-        if declared is not None and INTEGER_RANGES[declared][0] <= low and high <= INTEGER_RANGES[declared][1]:
-            return declared
-        return fitting[0] if fitting else None
+        declared = self._typed if len(self._typed) == 1 else set()
+        widths = (*declared, *_BY_WIDTH)
+        return next((each for each in widths if _holds(each, low) and _holds(each, high)), None)
 
     def _decide_texts(self, enums: bool) -> Decision:
         forms, notes = self._forms, tuple(self._notes)
@@ -338,6 +335,11 @@ _PLURALS: Final = {
 }
 
 
+def _holds(scalar: Scalar, number: int) -> bool:
+    low, high = INTEGER_RANGES[scalar]
+    return low <= number <= high
+
+
 def _items_of(items: ColumnFacts) -> str:
     return " and ".join(sorted(_PLURALS.get(kind, kind) for kind in items.kinds)) or "nothing"
 
@@ -355,7 +357,7 @@ def _kind_of(type_: pa.DataType) -> str:
 
 
 _KINDS: Final = (bool, int, float, str, datetime, date, bytes, list, dict)
-"""The kinds of values that are told apart; the first that fits counts."""
+"""The kinds of values; the first that fits counts."""
 
 
 def plain(value: Any) -> Any:

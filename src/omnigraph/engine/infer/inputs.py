@@ -39,6 +39,7 @@ class Source:
     data: Any
     type_name: str | None = None
     ends: tuple[str, str] | None = None
+    csv: CsvDialect | None = None
 
 
 @dataclass(slots=True)
@@ -57,26 +58,25 @@ class Tables:
         return table
 
 
-def read_sources(
-    sources: Sequence[Source], *, sample: int | None, format: str | None, csv: CsvDialect | None
-) -> Tables:
+def read_sources(sources: Sequence[Source], *, sample: int | None, format: str | None) -> Tables:
+    """Facts about all types. `format` is that of files whose names do not tell it."""
     tables = Tables()
     for source in sources:
-        _read(source, tables, sample, format, csv)
+        _read(source, tables, sample, format)
     return tables
 
 
-def _read(source: Source, tables: Tables, sample: int | None, format: str | None, csv: CsvDialect | None) -> None:
+def _read(source: Source, tables: Tables, sample: int | None, format: str | None) -> None:
     here, spells = Location.parse("."), False
     if isinstance(source.data, str | PathLike):
         path = fspath(source.data)
         if os.path.isdir(path):
             raise BadRequestError(f"'{path}' is a directory; name the files in it")
-        file = row_file(path, format, csv, here)
+        file = row_file(path, format, source.csv, here)
         rows = RowInput.of_file(source.type_name or type_name_of(path), file)
         spells = file.format is RowFormat.CSV
     else:
-        rows = row_input(source.data, source.type_name or "", csv=csv if format else None, format=format, graph=here)
+        rows = row_input(source.data, source.type_name or "", graph=here)
     name = rows.file or rows.type_name
     blocks = _Reading(rows, sample)
     if source.ends is not None:
@@ -159,8 +159,8 @@ def _read_records(first: Any, rest: Any, name: str, tables: Tables) -> None:
             type_name = _record_name(value) if isinstance(value, dict) else None
             if type_name is None:
                 raise BadRequestError(
-                    f"{name}: record {number} is not a graph record as the first one is; if these are rows of one type, "
-                    "name it"
+                    f"{name}: record {number} is not a graph record as the first one is; if these are rows of one "
+                    "type, name it"
                 )
             by_type.setdefault(("edge" in value, type_name), []).append(value)
         for (is_edge, type_name), records in by_type.items():

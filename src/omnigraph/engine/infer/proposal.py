@@ -41,20 +41,19 @@ def infer_schema(
     A file is one node type with its name in PascalCase; a keyword names the type of a file, of a frame or of a list of
     dictionaries. A file of graph records has all of its types. Rows with the columns `from` and `to`, or `src` and
     `dst`, become an edge type when these hold keys of other types; `edges` says it: `edges={"Knows": ("Person",
-    "Person", "knows.csv")}`. All rows are read, in little memory; with `sample`, the first ones of each source. `format`
-    and `csv` describe files whose names do not.
+    "Person", "knows.csv")}`. All rows are read, in little memory; with `sample`, the first ones of each source.
+    `format` and `csv` describe files whose names do not.
 
     The result has the text of the schema, with comments that say why, and the property that each column became. Raises
     `BadRequestError` for a source that a load could not read.
     """
-    sources = [Source(file) for file in files] + [Source(data, name) for name, data in types.items()]
-    sources += [Source(data, name, (start, end)) for name, (start, end, data) in (edges or {}).items()]
-    return propose_schema(sources, sample=sample, format=format, csv=csv)
+    sources = [Source(file, csv=csv) for file in files]
+    sources += [Source(data, name, csv=csv) for name, data in types.items()]
+    sources += [Source(data, name, (start, end), csv) for name, (start, end, data) in (edges or {}).items()]
+    return propose_schema(sources, sample=sample, format=format)
 
 
-def propose_schema(
-    sources: Sequence[Source], *, sample: int | None, format: str | None, csv: CsvDialect | None
-) -> SchemaProposal:
+def propose_schema(sources: Sequence[Source], *, sample: int | None, format: str | None) -> SchemaProposal:
     """As `infer_schema`, of sources of any kind."""
     if not sources:
         raise BadRequestError("name a file or a frame to infer a schema from")
@@ -63,7 +62,7 @@ def propose_schema(
     for source in sources:
         if source.type_name is not None and not _TYPE_NAME.fullmatch(source.type_name):
             raise BadRequestError(f"'{source.type_name}' is not a name of a type: it begins with an uppercase letter")
-    tables = read_sources(sources, sample=sample, format=format, csv=csv)
+    tables = read_sources(sources, sample=sample, format=format)
     return _Proposal(tables).make()
 
 
@@ -105,7 +104,7 @@ class _Proposal:
         yield "// Proposed by `omnigraph schema infer`. Check names, keys and types: a graph can't change them later."
         for name, rows, is_complete in self._tables.files:
             if not is_complete:
-                yield f"// Of {_shown(name)} only the first {count_noun(rows, 'row')} were read: later ones may not fit."
+                yield f"// Of {_show(name)}, the first {count_noun(rows, 'row')} were read; later ones may not fit."
 
     def _node(self, table: TableFacts) -> Iterator[str]:
         key = self._relations.keys[table.name]
@@ -141,12 +140,13 @@ class _Proposal:
 
     def _about(self, table: TableFacts, name: str) -> Iterator[str]:
         if name != table.name:
-            yield f"// type {_shown(table.name)}"
-        yield f"// {', '.join(map(_shown, table.files))}: {count_noun(table.rows, 'row')}"
+            yield f"// type {_show(table.name)}"
+        yield f"// {', '.join(map(_show, table.files))}: {count_noun(table.rows, 'row')}"
 
     def _about_end(self, name: str, side: str, end: End) -> Iterator[str]:
         if end.type_name is None:
-            yield f"// The edge type {name} is left out: `{side}` holds ids that no type has, such as {_shown(end.stray or '')}."
+            stray = _show(end.stray or "")
+            yield f"// The edge type {name} is left out: `{side}` holds ids that no type has, such as {stray}."
         elif end.others:
             yield f"// The values of `{side}` are also ids of {', '.join(end.others)}."
 
@@ -162,13 +162,13 @@ class _Proposal:
             decision = decisions[column]
             if column not in names:
                 if decision.problem is not None:
-                    yield f"// column {_shown(column)} is left out: it {decision.problem}"
+                    yield f"// column {_show(column)} is left out: it {decision.problem}"
                 elif column == IDENTITY:
-                    yield f"// column {_shown(column)} holds the ids"
+                    yield f"// column {_show(column)} holds the ids"
                 continue
             assert decision.type is not None
             if names[column] != column:
-                yield f"// column {_shown(column)}"
+                yield f"// column {_show(column)}"
             yield from (f"// {note}" for note in decision.notes)
             if column == key:
                 yield f"// {reason}"
@@ -198,6 +198,6 @@ class _Proposal:
         )
 
 
-def _shown(text: str) -> str:
+def _show(text: str) -> str:
     """A text in a comment, in quotes where it is not a plain word or path."""
     return text if re.fullmatch(r"[\w./-]+", text) else json.dumps(text)

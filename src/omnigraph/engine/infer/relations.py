@@ -64,28 +64,37 @@ Decisions = Mapping[tuple[bool, str], Mapping[str, Decision]]
 
 
 def relate(tables: Tables, decisions: Decisions) -> Relations:
-    """The keys and ends of all types."""
-    edges = {name: table for (is_edge, name), table in tables.by_name.items() if is_edge}
+    """The keys and ends of all types. Rows that look like edges are nodes after all when an end of theirs names nobody."""
     rows = {name: table for (is_edge, name), table in tables.by_name.items() if not is_edge}
     options = {name: _options(table, decisions[False, name]) for name, table in rows.items()}
     maybe = {name: table for name, table in rows.items() if table.end_columns and not table.is_record and table.rows}
-    certain = {name: options[name] for name in rows if name not in maybe}
-    # Rows that look like edges are nodes after all when their ends are no keys; then others may be edges between them.
     not_edges: dict[str, str] = {}
-    for name, table in maybe.items():
-        strays = [end for end in _end_sets(table) if not any(_naming(end[1], certain))]
-        if strays:
-            column, values = strays[0]
-            not_edges[name] = (
-                f"'{column}' holds values, such as '{values.example}', that are not a key of any other type"
-            )
-        else:
-            edges[name] = table
-    nodes = {name: options[name] for name in rows if name not in edges}
-    named = [values for table in edges.values() for _, values in _end_sets(table)]
-    keys = {name: _key(rows[name], each, named) for name, each in nodes.items()}
-    ends = {name: _ends(table, keys, rows, tables.ends.get(name)) for name, table in edges.items()}
-    return Relations(keys, ends, not_edges)
+    while True:
+        edges = {name: table for (is_edge, name), table in tables.by_name.items() if is_edge}
+        edges |= {name: table for name, table in maybe.items() if name not in not_edges}
+        named = [values for table in edges.values() for _, values in _end_sets(table)]
+        keys = {name: _key(rows[name], each, named) for name, each in options.items() if name not in edges}
+        ends = {name: _ends(table, keys, rows, tables.ends.get(name)) for name, table in edges.items()}
+        strays = {name: reason for name in maybe if name in ends and (reason := _stray(maybe[name], ends[name]))}
+        if not strays:
+            return Relations(keys, ends, not_edges)
+        # A type that is no edge may have the keys of another one, so those that no type names go first.
+        never = {name: strays[name] for name in strays if not _may_be_named(name, maybe[name], options)}
+        not_edges |= never or strays
+
+
+def _stray(table: TableFacts, ends: tuple[End, End]) -> str | None:
+    """Why rows are not edges."""
+    for (column, _), end in zip(_end_sets(table), ends, strict=True):
+        if end.type_name is None:
+            return f"'{column}' holds values, such as '{end.stray}', that no other type has as keys"
+    return None
+
+
+def _may_be_named(name: str, table: TableFacts, options: Mapping[str, Sequence[Option]]) -> bool:
+    """Whether each end is among the values of a column of another type."""
+    others = [option.values for other, each in options.items() if other != name for option in each]
+    return all(any(other.holds(values) for other in others) for _, values in _end_sets(table))
 
 
 def _options(table: TableFacts, decisions: Mapping[str, Decision]) -> list[Option]:
@@ -95,6 +104,8 @@ def _options(table: TableFacts, decisions: Mapping[str, Decision]) -> list[Optio
         if not table.rows or type_ is None or type_.list or type_.scalar not in {Scalar.STRING, *INTEGERS}:
             continue
         if table.same_as_id is not None and column not in table.same_as_id:
+            continue
+        if table.end_columns is not None and column in table.end_columns:
             continue
         is_short_text = type_.scalar is Scalar.STRING and table.columns[column].longest_text <= _LONGEST_KEY
         rank = key_rank(column)
@@ -109,10 +120,6 @@ def _options(table: TableFacts, decisions: Mapping[str, Decision]) -> list[Optio
 def _end_sets(table: TableFacts) -> list[tuple[str, ValueSet]]:
     columns = ("from", "to") if table.is_record else table.end_columns or ()
     return [(column, table.ends.get(column, ValueSet())) for column in columns]
-
-
-def _naming(end: ValueSet, nodes: Mapping[str, Sequence[Option]]) -> list[str]:
-    return [name for name, options in nodes.items() if any(option.values.holds(end) for option in options)]
 
 
 def _key(table: TableFacts, options: Sequence[Option], ends: Sequence[ValueSet]) -> Key:

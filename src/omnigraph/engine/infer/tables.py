@@ -1,7 +1,7 @@
 """The rows of one type while a schema is inferred: facts about its columns, and sets of what may be a key or an end.
 
-Rows come in the blocks of the load's own readers. Of the values that tell rows apart, hashes of 64 bits are kept, for at
-most `MOST_HASHES` rows of a few columns: a key is proposed when no two hashes are equal, and an edge when all of its
+Rows come in the blocks of the load's own readers. Of the values that tell rows apart, hashes of 64 bits are kept, for
+at most `MOST_HASHES` rows of a few columns: a key is proposed when no two hashes are equal, and an edge when all of its
 ends are among the hashes of a key.
 """
 
