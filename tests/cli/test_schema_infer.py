@@ -23,7 +23,8 @@ def test_rows_name_their_types(cli: Cli) -> None:
     assert done.code == 1  # the delimiter is that of all files
     Path("k.csv").write_text("from;to\nAda;Bob\n")
     done = cli("schema", "infer", "--type", "Person=p.csv", "--edge", "Knows:Person:Person=k.csv", "--delimiter", ";")
-    assert (done.code, "edge Knows: Person -> Person" in done.out, "code: String @key" in done.out) == (0, True, True)
+    assert (done.code, "edge Knows: Person -> Person" in done.out, "name: String @key" in done.out) == (0, True, True)
+    assert "code: String\n" in done.out
 
 
 def test_json_has_the_columns_and_their_properties(cli: Cli) -> None:

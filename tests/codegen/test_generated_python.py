@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -233,3 +234,23 @@ def test_a_query_runs_under_its_awkward_names(modules: Path, tmp_path: Path) -> 
             [error] = awkward.list_(graph)
             assert (error.row, error.text, error.deep[0][0].message) == ("007", "a`b${c}\\", "m")
             assert awkward.delete(graph, if_commit="a").affected_nodes == 1
+
+
+PAGE = (ROOT / "docs" / "user" / "codegen.md").read_text()
+
+
+def test_the_program_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from omnigraph.cli.main import run
+
+    [program] = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert run(["quickstart", str(tmp_path / "first")]) == 0
+    monkeypatch.chdir(tmp_path / "first")
+    monkeypatch.syspath_prepend(tmp_path / "first")
+    assert run(["codegen", "--schema", "schema.pg", "--query", "queries", "--output", "team.py"]) == 0
+    assert run(["init", "--schema", "schema.pg", "--store", "team.omni"]) == 0
+    assert run(["load", "--data", "data/team.jsonl", "--mode", "merge", "--store", "team.omni"]) == 0
+    capsys.readouterr()
+    exec(compile(program, "codegen.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[-1] == "1 2"

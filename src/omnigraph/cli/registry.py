@@ -195,9 +195,8 @@ _ROWS: Final = (
     _row("schema apply", "schema.apply", "Change the schema, and the data with it, in one commit", _WRITE,
          "omnigraph schema apply --store team.omni --schema schema.pg --allow-data-loss"),
     _row("schema infer", "schema.infer", "Propose a schema for files of data", _LOCAL,
-         "omnigraph schema infer data/team.jsonl",
-         "omnigraph schema infer books.csv authors.parquet wrote.csv --output library.pg",
-         "omnigraph schema infer --type Book=books-2031.csv --edge Wrote:Author:Book=wrote.csv --sample 10000",
+         "omnigraph schema infer data/team.jsonl --output proposed.pg",
+         "omnigraph schema infer --type Colleague=data/people.csv --sample 1000",
          details="It reads csv, tsv, parquet, arrow, ndjson and jsonl files, which may be compressed. A file is a type;"
                  " graph records name theirs. Comments in the text say what was decided and why."),
     _row("pipeline run", "pipeline.run", "Run a pipeline as one commit", _PIPELINE_RUN,
@@ -226,9 +225,8 @@ _ROWS: Final = (
          details="It reports every error with its code and position, and what each query reads, writes and returns."),
     _row("codegen", "codegen.codegen", "Write typed Python or TypeScript for a schema and its queries", _READ,
          "omnigraph codegen --schema schema.pg --query queries --output team.py",
-         "omnigraph codegen --schema schema.pg --query queries --output team.ts",
-         "omnigraph codegen --store team.omni --query queries/team.gq --style pydantic --output team.py",
-         "omnigraph codegen --schema schema.pg --query queries --output team.py --check",
+         "omnigraph codegen --schema schema.pg --query queries --output team.py --style pydantic",
+         "omnigraph codegen --store team.omni --query queries/team.gq --output team.ts",
          details="One class for each type and one function for each query, with the types of its parameters and of its"
                  " rows. Without --schema, the accepted schema of the addressed graph is used."),
     _row("embed", "embed.embed", "Add the vectors of their texts to graph records, from file to file", _LOCAL,

@@ -64,7 +64,7 @@ Decisions = Mapping[tuple[bool, str], Mapping[str, Decision]]
 
 
 def relate(tables: Tables, decisions: Decisions) -> Relations:
-    """The keys and ends of all types. Rows that look like edges are nodes after all when an end of theirs names nobody."""
+    """The keys and ends of all types. Rows that look like edges are nodes after all when an end names nobody."""
     rows = {name: table for (is_edge, name), table in tables.by_name.items() if not is_edge}
     options = {name: _options(table, decisions[False, name]) for name, table in rows.items()}
     maybe = {name: table for name, table in rows.items() if table.end_columns and not table.is_record and table.rows}
