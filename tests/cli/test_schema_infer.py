@@ -38,6 +38,7 @@ def test_json_has_the_columns_and_their_properties(cli: Cli) -> None:
 
 def test_wrong_usage(cli: Cli) -> None:
     assert cli("schema", "infer").code == 2
+    assert cli("schema", "infer", "-").code == 2
     assert "--type takes NAME=FILE" in cli("schema", "infer", "--type", "Person").err
     assert "--edge takes NAME:FROM:TO=FILE" in cli("schema", "infer", "--edge", "Knows=k.csv").err
     kept = cli("schema", "infer", "d.jsonl", "--output", "s.pg")

@@ -162,7 +162,7 @@ def test_a_sample_proposes_no_enum_and_says_what_was_read() -> None:
     words = [{"id": n, "state": ("lent", "kept")[n % 2]} for n in range(20)]
     proposal = infer_schema(Row=words, sample=12)
     assert types_of(proposal)["state"] == "String"
-    assert "// Of Row, the first 12 rows were read; later ones may not fit." in proposal.schema
+    assert "// Read of Row: the first 12 rows; later ones may not fit." in proposal.schema
     assert "first" not in infer_schema(Row=words, sample=20).schema
     assert proposal.types[0].rows == 12
 

@@ -12,7 +12,7 @@ from click.exceptions import Exit
 from omnigraph.api.enums import CodeLanguage, CodeStyle
 from omnigraph.api.values import count_noun
 from omnigraph.cli.commands.source_files import source_paths
-from omnigraph.cli.inputs import read_source
+from omnigraph.cli.inputs import read_source, write_source
 from omnigraph.cli.params import UsageError, branch_option, choice_option, file_option, json_option
 from omnigraph.cli.printing.output import print_text
 from omnigraph.cli.target import Invocation
@@ -73,7 +73,7 @@ def codegen(
     path = _file(output, language)
     changed = _is_other(path, text, check=check or force)
     if changed and not check:
-        _write(path, text)
+        write_source(path, text)
     counts = len(program.entities), len(program.queries)
     what = f"{count_noun(counts[0], 'type')}, {count_noun(counts[1], 'query', 'queries')}"
     done = "is out of date: run the command without --check" if check else f"written: {what}"
@@ -116,11 +116,3 @@ def _is_other(path: Path, text: str, *, check: bool) -> bool:
     if not check and GENERATED not in written.partition("\n")[0]:
         raise ConflictError(f"'{path}' was not written by codegen; choose another --output, or pass --force")
     return written != text
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode("utf-8"))
-    except OSError as error:
-        raise BadRequestError(f"can't write '{path}': {error.strerror}") from error

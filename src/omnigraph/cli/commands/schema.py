@@ -14,7 +14,7 @@ import click
 
 from omnigraph.api.load import without_compression
 from omnigraph.api.values import count_noun
-from omnigraph.cli.inputs import read_source
+from omnigraph.cli.inputs import STDIN, read_source, write_source
 from omnigraph.cli.params import (
     UsageError,
     branch_option,
@@ -27,7 +27,7 @@ from omnigraph.cli.params import (
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, open_graph, refuse_inside_cluster
-from omnigraph.errors import BadRequestError, ConflictError
+from omnigraph.errors import ConflictError
 from omnigraph.process import PROCESS
 
 
@@ -160,13 +160,12 @@ def infer(
         sources.append(source(file, parts[0], (parts[1], parts[2])))
     if not sources:
         raise UsageError("name the files to infer a schema from")
+    if any(each.data == str(STDIN) for each in sources):
+        raise UsageError("stdin (-) has no name to tell its format; write the data to a file")
     with working("reading the files"):
         proposal = propose_schema(sources, sample=sample, format=None if format is None else format.value)
     if output is not None:
-        try:
-            output.write_text(proposal.schema, "utf-8")
-        except OSError as error:
-            raise BadRequestError(f"can't write '{output}': {error.strerror}") from error
+        write_source(output, proposal.schema)
         kinds = [each.kind for each in proposal.types]
         counts = f"{count_noun(kinds.count('node'), 'node type')} and {count_noun(kinds.count('edge'), 'edge type')}"
         invocation.print(proposal, [f"{output} written: {counts} from {count_noun(len(sources), 'file')}"])

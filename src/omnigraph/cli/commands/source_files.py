@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from omnigraph.cli.inputs import STDIN, read_source
+from omnigraph.cli.inputs import STDIN, read_source, write_source
 from omnigraph.cli.params import UsageError, choice_option, file_option, json_option
 from omnigraph.cli.printing.output import report_style, unified_diff_style
 from omnigraph.cli.target import Invocation
@@ -65,10 +65,7 @@ def fmt(invocation: Invocation, paths: tuple[Path, ...], check: bool, diff: bool
         elif outcome.path == STDIN and not (check or diff or invocation.json):
             sys.stdout.write(outcome.after)
         elif outcome.changed and not (check or diff) and outcome.path != STDIN:
-            try:
-                outcome.path.write_bytes(outcome.after.encode("utf-8"))
-            except OSError as error:
-                raise BadRequestError(f"can't write '{outcome.path}': {error.strerror}") from error
+            write_source(outcome.path, outcome.after)
     lines = _lines(outcomes, check=check, diff=diff)
     invocation.print(_report(outcomes), lines, unified_diff_style if diff else report_style)
     failed = any(outcome.error is not None for outcome in outcomes)

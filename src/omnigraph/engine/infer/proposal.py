@@ -84,9 +84,8 @@ class _Proposal:
         for kind, tables in ((False, nodes), (True, edges)):
             for table in tables:
                 self._names[kind, table.name] = self._type_name(kind, table.name)
-        blocks = ["\n".join(self._head()), *("\n".join(self._node(table)) for table in nodes)]
-        blocks += ["\n".join(self._edge(table)) for table in edges]
-        text = format_schema("\n\n".join(blocks) + "\n")
+        bodies = ["\n".join(self._node(table)) for table in nodes] + ["\n".join(self._edge(table)) for table in edges]
+        text = format_schema("\n\n".join(["\n".join(self._head()), *bodies]) + "\n")
         accept_schema(text)
         return SchemaProposal(text, tuple(self._types))
 
@@ -102,9 +101,11 @@ class _Proposal:
 
     def _head(self) -> Iterator[str]:
         yield "// Proposed by `omnigraph schema infer`. Check names, keys and types: a graph can't change them later."
+        if any(column != name for type_ in self._types for column, name in type_.columns.items()):
+            yield "// Columns with other names than their properties: rename them before a load, or use a pipeline."
         for name, rows, is_complete in self._tables.files:
             if not is_complete:
-                yield f"// Of {_show(name)}, the first {count_noun(rows, 'row')} were read; later ones may not fit."
+                yield f"// Read of {_show(name)}: the first {count_noun(rows, 'row')}; later ones may not fit."
 
     def _node(self, table: TableFacts) -> Iterator[str]:
         key = self._relations.keys[table.name]
