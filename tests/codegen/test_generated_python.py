@@ -181,8 +181,10 @@ def test_rows_are_typed_all_the_way_down(modules: Path, graph: Graph) -> None:
     assert math.isnan(features.calculated(graph)[0].nan)
 
 
-def test_random_reads(modules: Path, tmp_path: Path) -> None:
-    generated = module(modules, "random_dataclass")
+@pytest.mark.parametrize("style", CodeStyle)
+def test_random_reads(modules: Path, tmp_path: Path, style: CodeStyle) -> None:
+    """Models of pydantic check their values as well: a null, or a value of another type than was said, would raise."""
+    generated = module(modules, f"random_{style}")
     compared = 0
     with mixed_graph(tmp_path / "g", 3) as graph:
         for text, read in random_programs():
