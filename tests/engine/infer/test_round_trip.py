@@ -165,16 +165,18 @@ def comparable(value: Any) -> Any:
     if isinstance(value, str):
         for kind, read in _SPELLINGS.items():
             try:
-                return (kind, read(value))
+                return read(value) if kind == "list" else (kind, read(value))
             except (ValueError, KeyError, TypeError):
                 continue
     return value
 
 
 def _moment(text: str) -> datetime:
-    if "T" not in text:
+    """A moment, or the beginning of a day."""
+    if text[4:5] != "-":
         raise ValueError(text)
-    return datetime.fromisoformat(text).astimezone(UTC)
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 _SPELLINGS: dict[str, Callable[[str], Any]] = {
