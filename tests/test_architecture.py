@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "language": {"api"},
     "storage": {"language", "api"},
     "engine": {"storage", "language", "api"},
+    "codegen": {"language", "api"},
     "embeddings": {"language", "api"},
     "policy": {"language", "api"},
     "pipeline": {"engine", "embeddings", "storage", "language", "api"},

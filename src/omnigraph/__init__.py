@@ -34,11 +34,14 @@ if TYPE_CHECKING:
     from omnigraph.api.maintenance import Retention as Retention
     from omnigraph.api.maintenance import Verification as Verification
     from omnigraph.api.queries import ExportedFile as ExportedFile
+    from omnigraph.api.schema import ProposedType as ProposedType
     from omnigraph.api.schema import SchemaApplied as SchemaApplied
     from omnigraph.api.schema import SchemaPlan as SchemaPlan
+    from omnigraph.api.schema import SchemaProposal as SchemaProposal
     from omnigraph.client import AsyncRemoteGraph as AsyncRemoteGraph
     from omnigraph.client import RemoteGraph as RemoteGraph
     from omnigraph.client import RemoteSnapshot as RemoteSnapshot
+    from omnigraph.engine.infer.proposal import infer_schema as infer_schema
     from omnigraph.engine.query.read import ReadOptions as ReadOptions
     from omnigraph.engine.query.result import QueryResult as QueryResult
     from omnigraph.engine.query.result import QueryStream as QueryStream
@@ -89,8 +92,9 @@ _HOMES = {
     "api.maintenance": "CleanupReport MaintenancePolicy MaintenanceReport OptimizeReport PendingProperty RepairReport "
     "Retention Verification",
     "api.queries": "ExportedFile",
-    "api.schema": "SchemaApplied SchemaPlan",
+    "api.schema": "ProposedType SchemaApplied SchemaPlan SchemaProposal",
     "client": "AsyncRemoteGraph RemoteGraph RemoteSnapshot",
+    "engine.infer.proposal": "infer_schema",
     "engine.query.read": "ReadOptions",
     "engine.query.result": "QueryResult QueryStream",
     "engine.query.search.embedder": "DocumentEmbedder Embedder",

@@ -110,6 +110,20 @@ class Integers(StrEnum):
     JS_SAFE = "js-safe"
 
 
+class CodeLanguage(StrEnum):
+    """A language that typed code is generated in."""
+
+    PYTHON = "python"
+    TYPESCRIPT = "typescript"
+
+
+class CodeStyle(StrEnum):
+    """What the classes of a generated Python module are."""
+
+    DATACLASS = "dataclass"
+    PYDANTIC = "pydantic"
+
+
 class FileFormat(StrEnum):
     PARQUET = "parquet"
     ARROW = "arrow"

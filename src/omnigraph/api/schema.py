@@ -545,3 +545,25 @@ def _owner(step: _PropertyStep | RenameProperty | AddConstraint | DropConstraint
 
 def _annotation_names(annotations: tuple[AnnotationOutput, ...]) -> str:
     return ", ".join(f"@{annotation.name}" for annotation in annotations) or "removed"
+
+
+class ProposedType(Struct, frozen=True):
+    """A type of a proposed schema: what it was read from, and the property that each column became. Columns that no
+    property can hold, and the ends of edges, are not among them."""
+
+    name: str
+    kind: Literal["node", "edge"]
+    files: tuple[str, ...]
+    rows: int
+    key: str | None
+    columns: dict[str, str]
+
+
+class SchemaProposal(Struct, frozen=True):
+    """A schema that fits some files or frames; `schema` is its text."""
+
+    schema: str
+    types: tuple[ProposedType, ...]
+
+    def __str__(self) -> str:
+        return self.schema

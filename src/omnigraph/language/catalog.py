@@ -210,6 +210,11 @@ class _Table(_Declared):
         return f"@{column}" if column in self.properties else column
 
     @property
+    def shown_properties(self) -> tuple[Property, ...]:
+        """The properties that an entity shows where a query returns it: all but blobs and vectors."""
+        return tuple(prop for prop in self.property_list if not (prop.type.is_blob or prop.type.is_vector))
+
+    @property
     def label(self) -> str | None:
         """The name that `@label` gives the type in openCypher."""
         return next((annotation.value for annotation in self.annotations if annotation.name == "label"), None)
