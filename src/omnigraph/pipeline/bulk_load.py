@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.api.load import LoadReceipt
+from omnigraph.api.load import LoadReceipt, TypeLoaded
 from omnigraph.api.service.pipeline import PipelineReport, Progress
 from omnigraph.engine.rows.kernels.decoder import ends_of
 from omnigraph.engine.workspace import GraphHandle, open_workspace
@@ -83,18 +83,19 @@ def load_on_spark(
             mappings = tuple(_mapping(type_, name, columns[name], ends[name]) for name in sources)
             pipeline = replace(pipeline, sources=sources, mappings=mappings)
         report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress, skip_empty=True)
-    loaded = {"node": dict[str, int](), "edge": dict[str, int]()}
-    for counts in report.types:
-        kind, _, name = counts.type_key.partition(":")
-        loaded[kind][name] = counts.accepted
+    loaded = {"node": list[TypeLoaded](), "edge": list[TypeLoaded]()}
+    for each in report.types:
+        kind, _, name = each.type_key.partition(":")
+        counts = (each.accepted, each.inserted, each.updated, each.unchanged, each.deleted)
+        loaded[kind].append(TypeLoaded(name, *counts, each.nulled))
     workspace, commit = graph._workspace, report.commit_id
     return LoadReceipt.of(
         branch=report.branch,
         base_branch=base,
         branch_created=report.branch_created,
         mode=load_mode(report.mode),
-        nodes_loaded=loaded["node"],
-        edges_loaded=loaded["edge"],
+        nodes=loaded["node"],
+        edges=loaded["edge"],
         actor_id=workspace.author(actor),
         commit=None if commit is None else receipt_of(workspace.commit_entry(commit)),
     )

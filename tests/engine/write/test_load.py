@@ -35,14 +35,20 @@ def museum(graph: Graph) -> Graph:
 
 def test_a_load_is_one_commit_over_all_its_types(graph: Graph) -> None:
     receipt = graph.load(lines(INES, VASE, GUARD), mode="append", actor="mia")
+    one_inserted = {"inserted": 1, "updated": 0, "unchanged": 0, "deleted": 0}
     assert wire.to_builtins(receipt) == {
         "branch": "main",
         "base_branch": None,
         "branch_created": False,
         "mode": "append",
-        "nodes": [{"name": "Curator", "entities_loaded": 1}, {"name": "Exhibit", "entities_loaded": 1}],
-        "edges": [{"name": "Guards", "entities_loaded": 1}],
+        "nodes": [
+            {"name": "Curator", "entities_loaded": 1, **one_inserted},
+            {"name": "Exhibit", "entities_loaded": 1, **one_inserted},
+        ],
+        "edges": [{"name": "Guards", "entities_loaded": 1, **one_inserted}],
         "total_entities": 3,
+        **one_inserted,
+        "inserted": 3,
         "actor_id": "mia",
         "commit": {
             "graph_commit_id": graph.snapshot().commit_id,
