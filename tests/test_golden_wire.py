@@ -180,7 +180,13 @@ FORMS: dict[str, Any] = {
     "commit-history": CommitHistory((summary(FIRST, "init", None, {}),), None),
     "commit-history-page": CommitHistory((), 7),
     "load-receipt": LoadReceipt.of(
-        "review", "main", True, LoadMode.MERGE, [TypeLoaded("B", 2, 1, 1, 0, 0, ("note",)), TypeLoaded("A", 1, 0, 0, 1, 0)], [], COMMIT
+        "review",
+        "main",
+        True,
+        LoadMode.MERGE,
+        [TypeLoaded("B", 2, 1, 1, 0, 0, ("note",)), TypeLoaded("A", 1, 0, 0, 1, 0)],
+        [],
+        COMMIT,
     ),
     "load-receipt-main": LoadReceipt.of("main", None, False, LoadMode.APPEND, [], [TypeLoaded("Knows", 1)], FIRST),
     "mutation-receipt": MutationReceipt("main", "add", 1, 2, "ada", COMMIT),

@@ -153,8 +153,8 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _total(counts: Sequence[int | None]) -> int | None:
     """The sum of some counts; None when one is not known."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    numbers = [count for count in counts if count is not None]
+    return sum(numbers) if len(numbers) == len(counts) else None
 
 
 class LoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -233,7 +233,7 @@ def fill_partial(
             columns.append(mine)
         else:
             has = present.column(field.name).to_numpy()
-            columns.append(_merged(mine, stored.column(field.name).cast(field.type), has))
+            columns.append(_merge_values(mine, stored.column(field.name).cast(field.type), has))
     rows = pa.table(columns, schema=typed.rows.schema)
     for vector, source in vectors:
         rows = _without_stale(rows, stored, present, vector, source)
@@ -283,7 +283,7 @@ def _stored_rows(
     return pa.schema([*fields, ROW_ID_FIELD]).empty_table()
 
 
-def _merged(mine: pa.ChunkedArray, stored: pa.ChunkedArray, has: RowMask) -> pa.ChunkedArray:
+def _merge_values(mine: pa.ChunkedArray, stored: pa.ChunkedArray, has: RowMask) -> pa.ChunkedArray:
     """Row by row, the value of a record that has one, or else the stored value."""
     if has.all():
         return mine
@@ -294,9 +294,7 @@ def _merged(mine: pa.ChunkedArray, stored: pa.ChunkedArray, has: RowMask) -> pa.
     return pa.chunked_array([both.take(pa.array(np.where(has, numbers, numbers + len(has))))])
 
 
-def _without_stale(
-    rows: pa.Table, stored: pa.Table, present: pa.Table, vector: Property, source: Property
-) -> pa.Table:
+def _without_stale(rows: pa.Table, stored: pa.Table, present: pa.Table, vector: Property, source: Property) -> pa.Table:
     """The rows without the vectors of texts that change, unless their records have vectors: they are computed anew."""
     changed = ~equal_values(rows.column(source.column), stored.column(source.column))
     stale = changed & ~present.column(vector.column).to_numpy()

@@ -124,8 +124,8 @@ def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
     published = attempt.vectors.compute_for(attempt.run)
     if published is None:
         nothing = DecodedInput({}, lost=LostValues() if request.grammar is Grammar.LENIENT else None)
-        details = attempt.unchanged or attempt.details(nothing, {})
-        return _receipt(details, branch=request.branch.strip(), actor_id=request.actor, commit=None)
+        unwritten = attempt.unchanged or attempt.details(nothing, {})
+        return _receipt(unwritten, branch=request.branch.strip(), actor_id=request.actor, commit=None)
     details = published.entry.commit.details.get(_RECEIPT)
     if details is None:
         raise ConflictError("this idempotency key belongs to a write that is not a load; choose another key")

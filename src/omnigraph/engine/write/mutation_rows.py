@@ -98,7 +98,7 @@ def type_assigned(
     them, where that is known."""
     # Reduced to what the update assigns, so that the rules of these values apply and no others.
     reduced = msgspec.structs.replace(type_, property_list=tuple(properties), key=())
-    ends = [""] * (len(records) if type_.kind == "edge" else 0)
+    ends: list[str | None] = [""] * (len(records) if type_.kind == "edge" else 0)
     rejected: list[RejectedRow] = []
     typed = RecordTyper(reduced, rejected).read(Records(reduced, list(range(len(records))), records, ends, ends))
     refuse_first(with_fields(row, line=statement, entity_id=None if ids is None else ids[row.line]) for row in rejected)

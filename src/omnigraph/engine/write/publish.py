@@ -258,7 +258,10 @@ def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = No
 
 
 def _publish(
-    txn: WriteTxn, plan: PublishPlan, prepare_again: Callable[[WriteTxn], PublishPlan | None] | None, ticket: QueueTicket
+    txn: WriteTxn,
+    plan: PublishPlan,
+    prepare_again: Callable[[WriteTxn], PublishPlan | None] | None,
+    ticket: QueueTicket,
 ) -> PublishedCommit | None:
     """None when another writer was faster, and nothing is left to do on its head."""
     root, head, began = txn.root, txn.base, txn.began

@@ -159,9 +159,8 @@ def ends_of(
     if type_.kind == "edge":
         is_partial = form is RecordForm.PARTIAL
         needed = any if is_partial else all
-        end_columns = next((pair for pair in end_names(type_) if needed(name in columns for name in pair)), None)
-        if end_columns is None and is_partial:
-            end_columns = ()
+        pairs = (pair for pair in end_names(type_) if needed(name in columns for name in pair))
+        end_columns: tuple[str, ...] | None = next(pairs, () if is_partial else None)
         if end_columns is None:
             raise BadRequestError(
                 f"{where}rows of the edge type {type_.name} need the columns "

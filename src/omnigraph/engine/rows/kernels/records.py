@@ -225,9 +225,7 @@ def type_batch(
     return checked.accept(rows, explicit, presence)
 
 
-def _endpoint_column(
-    batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedRows, presence: _Presence
-) -> pa.Array:
+def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedRows, presence: _Presence) -> pa.Array:
     name, type_key = end.name, checked.type.type_key
     presence.note(_COLUMNS_OF_ENDS[name], name in batch.schema.names)
     if name not in batch.schema.names:
@@ -291,8 +289,8 @@ class RecordTyper:
                 noted = presence.note(prop.column, True if is_uniform else [name in record for record in records])
             columns.append(checked.column(prop, column, noted))
         ends = [pa.array(end, pa.string()) for end in block.endpoints]
-        for end, values in zip(_COLUMNS_OF_ENDS.values(), block.endpoints, strict=False):
-            presence.note(end, [value is not None for value in values])
+        for end, nodes in zip(_COLUMNS_OF_ENDS.values(), block.endpoints, strict=False):
+            presence.note(end, [node is not None for node in nodes])
         ids = self.ids([*ends, *columns], explicit, checked)
         return checked.accept(pa.table([ids, *ends, *columns], schema=rows_schema(self.type_)), explicit, presence)
 
