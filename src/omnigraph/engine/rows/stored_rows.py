@@ -7,9 +7,9 @@ columns that the question needs. The content of a blob is read when nothing else
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,20 +23,26 @@ from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, Stage, TypedRo
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.violations import Sentence, quote
+from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import BlobDescriptors
-from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, RowIds, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, ROW_ID_FIELD, RowIds, one_of, row_ids_of
+
+ReadStored: TypeAlias = Callable[[pa.Array, Sequence[str]], Iterator[pa.Table]]
+"""The stored rows with some ids: `id`, the columns asked for, and row ids, in parts."""
 
 _ROWS_PER_LOOKUP: Final = 4_096
+_ADDRESSES_PER_READ: Final = 8_192
 _FIRST_ROWS: Final = 64
 _PART_BYTES: Final = 32 << 20
+_OFFSET_BITS: Final = 32
 _REMEDY: Final = (
     "update fewer rows at a time, or load it on Spark (`omnigraph load --engine spark`, or a pipeline with "
     "`omnigraph pipeline run`)"
 )
 
 
-def stored_parts(table: Table, ids: pa.ChunkedArray, columns: Sequence[str]) -> Iterator[pa.Table]:
+def stored_parts(table: Table, ids: pa.Array | pa.ChunkedArray, columns: Sequence[str]) -> Iterator[pa.Table]:
     """The stored rows with these ids, in parts of bounded size: `id`, the columns, and row ids."""
     wanted = ids.to_pylist()
     names = list(dict.fromkeys(["id", *columns]))
@@ -52,6 +58,38 @@ def stored_parts(table: Table, ids: pa.ChunkedArray, columns: Sequence[str]) -> 
         yield rows.append_column(ROW_ID_FIELD, pa.array(part.view(np.uint64)))
         start, nbytes = start + len(part), nbytes + rows.nbytes
         count = max(1, min(_ROWS_PER_LOOKUP, start * _PART_BYTES // max(1, nbytes)))
+
+
+def read_visible(
+    table: Table,
+    limits: Limits,
+    is_visible: Callable[[RowIds], RowMask] | None,
+    ids: pa.Array,
+    columns: Sequence[str],
+) -> Iterator[pa.Table]:
+    """`stored_parts`, of which the author of a write sees some, up to what one process may hold."""
+    nbytes = 0
+    for part in stored_parts(table, ids, columns):
+        rows = part if is_visible is None else part.filter(pa.array(is_visible(row_ids_of(part))))
+        nbytes += rows.nbytes
+        if nbytes > limits.bytes:
+            raise ResourceLimitError("load bytes of stored rows", limits.bytes, nbytes, _REMEDY)
+        yield rows
+
+
+def rows_at(table: Table, addresses: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+    """The rows at some addresses, at least one, in this order: the columns and row ids."""
+    ascending = np.sort(addresses)
+    parts = []
+    for fragment in distinct(ascending >> _OFFSET_BITS).tolist():
+        here = ascending[ascending >> _OFFSET_BITS == fragment]
+        for start in range(0, len(here), _ADDRESSES_PER_READ):
+            listed = one_of(ROW_ADDRESS, here[start : start + _ADDRESSES_PER_READ].tolist())
+            names = [*columns, ROW_ADDRESS]
+            parts.append(table.read(names, filter=listed, row_ids=True, fragments=[fragment]))
+    rows = pa.concat_tables(parts)
+    at = pc.index_in(pa.array(addresses.astype(np.uint64)), value_set=whole_array(rows.column(ROW_ADDRESS)))
+    return rows.drop_columns([ROW_ADDRESS]).take(at)
 
 
 # Rows that say nothing new ---------------------------------------------------------------------------------
@@ -130,30 +168,30 @@ def _equal_blobs(
 # Partial rows ----------------------------------------------------------------------------------------------
 
 
-def join_repeated(typed: TypedRows) -> TypedRows:
-    """One row per id, in the order of their last rows: of each property the last value that a record has. A key that
-    comes twice is left to be refused."""
+def join_repeated(typed: TypedRows, *, keys: bool = False) -> TypedRows:
+    """One row per id, in the order of their last rows: of each property the last value that a record has. Unless `keys`
+    are joined as well, a key that comes twice is left to be refused."""
     ids = whole_array(typed.rows.column("id"))
     codes = ids.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    distinct = int(codes.max()) + 1 if len(codes) else 0
-    if typed.type.key or distinct == len(codes) or typed.present is None:
+    count = int(codes.max()) + 1 if len(codes) else 0
+    if (typed.type.key and not keys) or count == len(codes) or typed.present is None:
         return typed
-    last = _last_rows(codes, np.arange(len(codes)), distinct)
+    last = _last_rows(codes, np.arange(len(codes)), count)
     order = np.argsort(last)
     columns: dict[str, pa.Array | pa.ChunkedArray] = {"id": ids.take(pa.array(last[order]))}
     present: dict[str, RowMask] = {}
     for name in typed.present.column_names:
         has = np.flatnonzero(typed.present.column(name).to_numpy())
-        rows = _last_rows(codes[has], has, distinct)[order]
+        rows = _last_rows(codes[has], has, count)[order]
         present[name] = rows >= 0
         columns[name] = typed.rows.column(name).take(pa.array(rows, mask=rows < 0))
     rows = pa.table([columns[name] for name in typed.rows.column_names], schema=typed.rows.schema)
     return TypedRows(typed.type, rows, typed.lines.take(pa.array(last[order])), pa.table(present))
 
 
-def _last_rows(codes: NDArray[np.int32], rows: NDArray[np.int64], distinct: int) -> NDArray[np.int64]:
+def _last_rows(codes: NDArray[np.int32], rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Per code its last row, -1 without one. Of several values for one index the last assignment stays."""
-    last = np.full(distinct, -1, np.int64)
+    last = np.full(count, -1, np.int64)
     last[codes] = rows
     return last
 
@@ -173,6 +211,16 @@ class FilledRows:
     unknown: TypedRows
     broken: tuple[RejectedRow, ...] = ()
 
+    def filter(self, keep: pa.Array) -> FilledRows:
+        return replace(self, typed=self.typed.filter(keep), stored=self.stored.filter(keep))
+
+    def take(self, rows: NDArray[np.int64]) -> FilledRows:
+        return replace(self, typed=self.typed.take(pa.array(rows)), stored=self.stored.take(pa.array(rows)))
+
+    def without(self, lines: Iterable[int]) -> FilledRows:
+        """The rows that stand on none of these lines."""
+        return self.filter(pc.invert(pc.is_in(self.typed.lines, value_set=pa.array(list(lines), pa.int64()))))
+
     def kept_blobs(self) -> dict[str, RowMask]:
         """Per blob column, the rows whose blob stays."""
         present, type_ = self.typed.present, self.typed.type
@@ -183,7 +231,7 @@ class FilledRows:
 
     def kept_ends(self) -> RowMask | None:
         """The rows of edges whose ends stay; None for nodes."""
-        if self.typed.type.kind == "node":
+        if self.typed.type.kind == "node" or not len(self.typed):
             return None
         rows = self.typed.rows
         return equal_values(rows.column("src"), self.stored.column("src")) & equal_values(
@@ -192,6 +240,8 @@ class FilledRows:
 
     def equal_mask(self, table: Table, rows: pa.Table) -> RowMask:
         """Which rows say nothing new. `rows` are those of `typed` once vectors and blobs are in place."""
+        if not len(self.typed):
+            return np.zeros(0, np.bool_)
         kept = self.kept_blobs()
         plain = [name for name in self.written if name not in kept]
         same = equal_rows(table, rows, self.stored, plain, frozenset())
@@ -204,15 +254,10 @@ class FilledRows:
 
 
 def fill_partial(
-    table: Table,
-    typed: TypedRows,
-    is_computed: Callable[[Property], bool],
-    limits: Limits,
-    *,
-    is_visible: Callable[[RowIds], RowMask] | None = None,
+    read_stored: ReadStored, typed: TypedRows, is_computed: Callable[[Property], bool], *, whole: bool = False
 ) -> FilledRows:
-    """Complete partial rows from the store. Ids are distinct, except for a repeated key, which is refused later. With
-    `is_visible`, other rows count as unknown, and every column is read, for the author's row filters."""
+    """Complete partial rows from the store. Ids are distinct, except for a repeated key, which is refused later. Of
+    `whole` rows every column is read, and otherwise only those that rules about the written columns need to see."""
     type_, present = typed.type, typed.present
     if present is None:
         raise AssertionError("partial rows tell what they have")
@@ -220,8 +265,13 @@ def fill_partial(
     vectors = _computed_from(type_, written, is_computed)
     blobs = {prop.column for prop in type_.property_list if prop.type.is_blob}
     written += [vector.column for vector, _ in vectors if vector.column not in written]
-    read = rows_schema(type_).names if is_visible else _columns_to_read(type_, written, vectors)
-    stored = _stored_rows(table, typed, [n for n in read if n not in blobs or n in written], limits, is_visible)
+    read = rows_schema(type_).names if whole else _columns_to_read(type_, written, vectors)
+    columns_to_read = [name for name in read if whole or name not in blobs or name in written]
+    parts = [*read_stored(typed.rows.column("id").unique(), columns_to_read)]
+    if not parts:
+        nothing = TypedRows(type_, rows_schema(type_).empty_table(), typed.lines.slice(0, 0), present.slice(0, 0))
+        return FilledRows(nothing, tuple(written), pa.schema([ROW_ID_FIELD]).empty_table(), typed)
+    stored = pa.concat_tables(parts)
     at = pc.index_in(whole_array(typed.rows.column("id")), value_set=whole_array(stored.column("id")))
     unknown = typed.filter(at.is_null())
     typed, present = typed.filter(at.is_valid()), present.filter(at.is_valid())
@@ -260,27 +310,6 @@ def _columns_to_read(
     members = [column for rule in rules if set(rule) & set(written) for column in rule]
     pairs = [prop.column for pair in vectors for prop in pair]
     return list(dict.fromkeys([*type_.system_columns, *keys, *members, *pairs, *written]))
-
-
-def _stored_rows(
-    table: Table,
-    typed: TypedRows,
-    columns: Sequence[str],
-    limits: Limits,
-    is_visible: Callable[[RowIds], RowMask] | None,
-) -> pa.Table:
-    parts, nbytes = [], 0
-    for part in stored_parts(table, typed.rows.column("id").unique(), columns):
-        if is_visible is not None:
-            part = part.filter(pa.array(is_visible(row_ids_of(part))))
-        nbytes += part.nbytes
-        if nbytes > limits.bytes:
-            raise ResourceLimitError("load bytes of stored rows", limits.bytes, nbytes, _REMEDY)
-        parts.append(part)
-    if parts:
-        return pa.concat_tables(parts)
-    fields = [table.schema.field(name) for name in dict.fromkeys(["id", *columns])]
-    return pa.schema([*fields, ROW_ID_FIELD]).empty_table()
 
 
 def _merge_values(mine: pa.ChunkedArray, stored: pa.ChunkedArray, has: RowMask) -> pa.ChunkedArray:

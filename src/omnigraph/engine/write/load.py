@@ -39,6 +39,7 @@ from omnigraph.engine.rows.stored_rows import (
     fill_partial,
     join_repeated,
     match_stored,
+    read_visible,
     unknown_entity,
 )
 from omnigraph.engine.snapshot import Snapshot
@@ -261,13 +262,10 @@ class _Load:
 
         def fill(typed: TypedRows) -> FilledRows:
             is_visible = None if visibility.is_unrestricted else partial(visibility.visible_rows, typed.type)
-            return fill_partial(
-                txn.root.reader.open(txn.state(typed.type_key)),
-                join_repeated(typed),
-                self.vectors.is_computed,
-                self.workspace.limits,
-                is_visible=is_visible,
-            )
+            table = txn.root.reader.open(txn.state(typed.type_key))
+            read = partial(read_visible, table, self.workspace.limits, is_visible)
+            # Row filters may look at any column.
+            return fill_partial(read, join_repeated(typed), self.vectors.is_computed, whole=is_visible is not None)
 
         for typed in decoded.by_type.values():
             present = typed.present or pa.table({})

@@ -72,7 +72,8 @@ class CheckSequence:
         graph_sources = any(source.is_graph for source in self.pipeline.sources.values())
         identity = self.tables.by_key[key].type.system_name("id")
         chosen = any(identity in m.select for m in self.pipeline.mappings if m.type_key == key)
-        return self._is_keyed(key) or graph_sources or chosen
+        is_update = self.pipeline.mode is LoadMode.UPDATE
+        return is_update or self._is_keyed(key) or graph_sources or chosen
 
     def _keeps_last(self, key: str) -> bool:
         return self.pipeline.quality.keeps_last(self.pipeline.mode, keyed=self._is_keyed(key))
