@@ -8,7 +8,7 @@ type in this process with the constraint stage, for a sink that has no data plan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -89,6 +89,8 @@ class IncomingType:
     fragments: dict[int, WrittenFragment]
     replaces: bool
     updated: int = 0
+    unchanged: int = 0
+    nulled: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -156,9 +158,14 @@ class StagedRun:
     def note_updated(self, key: str, updated: int) -> None:
         self.by_key[key] = replace(self.by_key[key], updated=updated)
 
+    def note_unchanged(self, key: str, unchanged: int, nulled: Iterable[str]) -> None:
+        """How many incoming rows were stored already, and the properties that stored entities lose."""
+        self.by_key[key] = replace(self.by_key[key], unchanged=unchanged, nulled=tuple(sorted(nulled)))
+
     def newest_versions(self) -> dict[str, StagedTable]:
-        """What to publish: the newest version of each type."""
-        return {key: StagedTable(t.current, t.changes) for key, t in sorted(self.by_key.items())}
+        """What to publish: the newest version of each type, unless all of its rows were stored already."""
+        types = {key: t for key, t in sorted(self.by_key.items()) if not t.unchanged or t.changes != ChangeCounts()}
+        return {key: StagedTable(t.current, t.changes) for key, t in types.items()}
 
     def read_set(self) -> ReadSet:
         """Node tables that endpoints were looked up in, and edges of replaced nodes. Written tables need no mention."""
@@ -166,7 +173,7 @@ class StagedRun:
         nodes = {f"node:{name}" for edge in edges for name in (edge.from_type, edge.to_type)}
         replaced = [t.type.name for t in self.types("node") if t.replaces]
         touched = {edge.type_key for name in replaced for edge in self.catalog.incident_edges(name)}
-        return ReadSet(tables=frozenset((nodes | touched) - self.by_key.keys()))
+        return ReadSet(tables=frozenset((nodes | touched | self.by_key.keys()) - self.newest_versions().keys()))
 
 
 def last_number(txn: WriteTxn, prefix: str) -> int | None:

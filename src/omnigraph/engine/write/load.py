@@ -122,7 +122,7 @@ def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
         )
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
     attempt = _Load(workspace, request, OnWriteVectors(workspace.embedder, workspace.limits, request.embed))
-    published = attempt.vectors.compute_for(attempt.run)
+    published = attempt.to_commit()
     if published is None:
         nothing = DecodedInput({}, lost=LostValues() if request.grammar is Grammar.LENIENT else None)
         unwritten = attempt.unchanged or attempt.details(nothing, {})
@@ -132,6 +132,11 @@ def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
         raise ConflictError("this idempotency key belongs to a write that is not a load; choose another key")
     commit, replayed = receipt_of(published.entry), published.replayed
     return _receipt(json.loads(details), branch=published.branch, commit=commit, replayed=replayed)
+
+
+def publish_load(workspace: Workspace, request: LoadRequest) -> publish.PublishedCommit | None:
+    """The commit of a load whose author may write; None where nothing changes."""
+    return _Load(workspace, request, OnWriteVectors(workspace.embedder, workspace.limits, request.embed)).to_commit()
 
 
 def _receipt(details: dict[str, Any], **rest: Any) -> LoadReceipt:
@@ -158,6 +163,10 @@ class _Load:
     """The receipt of an attempt that found nothing to change."""
     _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
     _digest: str | None = None
+
+    def to_commit(self) -> publish.PublishedCommit | None:
+        """Run it, again whenever it needs vectors."""
+        return self.vectors.compute_for(self.run)
 
     def run(self) -> publish.PublishedCommit | None:
         workspace, branch = self.workspace, self.request.branch

@@ -39,7 +39,7 @@ from omnigraph.errors import BranchNotFoundError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
 from omnigraph.pipeline.execution import report
-from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
+from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of, touched_steps
 from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.execution.plan import target_of
 from omnigraph.pipeline.execution.report import SAMPLES, Stages, rejected_by_kernels, samples
@@ -353,12 +353,7 @@ class _Run:
         if self.model.mode is not LoadMode.UPDATE or any(each.is_graph for each in self.model.sources.values()):
             return steps
         selected = {(m.type_name, name) for m in self.model.mappings if not m.is_edge for name in m.select}
-        sources = {step: catalog.nodes[step.type_name].properties[step.property].embed for step in steps}
-        return [
-            step
-            for step in steps
-            if {(step.type_name, step.property), (step.type_name, getattr(sources[step], "property", ""))} & selected
-        ]
+        return touched_steps(steps, catalog, selected)
 
     def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
         """The inputs to ingest: a label, a source, and its mapping, which graph records do not need. Of a source that
@@ -471,6 +466,8 @@ def _final_counts(ingested: Ingested, checked: CheckSequence, tables: IncomingTa
         superseded += ingested.superseded[key]
         changes = structs.asdict(tables.by_key[key].changes if key in tables.by_key else ChangeCounts())
         counts = structs.replace(counts, rejected=counts.rejected + rejected, superseded=superseded, **changes)
-        counts = structs.replace(counts, unchanged=ingested.unchanged[key])
+        same = tables.by_key[key].unchanged if key in tables.by_key else 0
+        nulled = tables.by_key[key].nulled if key in tables.by_key else ()
+        counts = structs.replace(counts, unchanged=ingested.unchanged[key] + same, nulled=nulled)
         final.append(structs.replace(counts, type_key=key or "(no type)"))
     return tuple(final)
