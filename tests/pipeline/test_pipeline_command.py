@@ -40,9 +40,9 @@ def test_a_run_tells_its_stages_its_counts_its_bad_rows_and_its_commit(
     assert [line.split() for line in shown.out.splitlines()[:5]] == [
         ["nightly", "→", "g,", "branch", "main,", "mode", "merge"],
         [],
-        ["type", "read", "accepted", "rejected", "inserted", "updated"],
-        ["node:Reader", "3", "2", "1", "2", "0"],
-        ["total", "3", "2", "1", "2", "0"],
+        ["type", "read", "accepted", "rejected", "inserted", "updated", "unchanged"],
+        ["node:Reader", "3", "2", "1", "2", "0", "0"],
+        ["total", "3", "2", "1", "2", "0", "0"],
     ]
     assert "1 row rejected:\n  people.csv:3 (row 2)  node:Reader  @range violation on Reader.age" in shown.out
     assert f"all of them are in out/{head.commit.details['pipeline.run_id']}\n" in shown.out
