@@ -181,9 +181,9 @@ def test_a_frame_changes_the_columns_that_it_has(tmp_path: Path, spark: SparkSes
     register(spark)
     before = graph.entity("node:Reader", "r1")
 
-    def write(rows: list[tuple[str, int]]) -> None:
+    def write(rows: list[tuple[str, int]], mode: str = "update") -> None:
         frame = spark.createDataFrame(rows, "name string, age int")
-        options = {"graph": graph.uri, "type": "Reader", "mode": "update"}
+        options = {"graph": graph.uri, "type": "Reader", "mode": mode}
         frame.write.format("omnigraph").mode("append").options(**options).save()
 
     write([("r1", 60), ("r2", 2)])
@@ -195,6 +195,11 @@ def test_a_frame_changes_the_columns_that_it_has(tmp_path: Path, spark: SparkSes
     with pytest.raises(Exception, match="there is no Reader with the id 'nobody'"):
         write([("nobody", 1)])
     assert graph.snapshot().version == version
+    write([("new", 1)], "append")
+    write([("new", 1)], "merge")
+    assert graph.snapshot().version == version + 1
+    write([("new", 1), ("r1", 61), ("newer", 1)], "merge")
+    assert changed(graph)["node:Reader"] == (1, 1, 0)
 
 
 def test_a_merge_on_spark_names_the_properties_that_it_nulls(tmp_path: Path, spark: SparkSession) -> None:
