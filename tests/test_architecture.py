@@ -329,7 +329,7 @@ def test_a_module_is_a_topic() -> None:
 
 def test_the_code_base_stays_small() -> None:
     assert len(modules()) <= 400
-    assert sum(len((SOURCE / path).read_text().splitlines()) for path, _ in modules()) <= 82_500
+    assert sum(len((SOURCE / path).read_text().splitlines()) for path, _ in modules()) <= 83_200
 
 
 FAMILIES_THAT_SHARE_NAMES: dict[str, str] = {

@@ -100,7 +100,7 @@ class Sink:
     def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Type and write the rows of one task; the first bad row ends the whole write."""
         if self.mode is LoadMode.UPDATE:
-            return WrittenRows((), self.schema_digest, rows=_packed(batches))
+            return WrittenRows((), self.schema_digest, rows=_pack(batches))
         catalog = Catalog.from_json(self.catalog)
         type_ = table_types(catalog)[self.type_key]
         # A frame that was read from the graph has `src` and `dst`; the row kernel calls them `from` and `to`.
@@ -179,7 +179,7 @@ class Sink:
     ) -> PublishedCommit | None:
         """The rows of all tasks as one load, which finds what they change. Two repeats of it make one commit."""
         type_ = table_types(Catalog.from_json(self.catalog))[self.type_key]
-        rows = RowInput(type_.name, "row", lambda _: _numbered(message.rows for message in written))
+        rows = RowInput(type_.name, "row", lambda _: _number_rows(message.rows for message in written))
         with self.graph.open() as opened:
             client = client_of(self.embed[0]) if self.embed else None
             workspace = opened if client is None else replace(opened, embedder=client)
@@ -189,7 +189,7 @@ class Sink:
             return publish_load(workspace, request)
 
 
-def _packed(batches: Iterator[pa.RecordBatch]) -> bytes:
+def _pack(batches: Iterator[pa.RecordBatch]) -> bytes:
     """The rows of one task as an Arrow stream; nothing for no rows."""
     sink, writer = BytesIO(), None
     for batch in batches:
@@ -201,7 +201,7 @@ def _packed(batches: Iterator[pa.RecordBatch]) -> bytes:
     return sink.getvalue()
 
 
-def _numbered(streams: Iterable[bytes]) -> Iterator[Block]:
+def _number_rows(streams: Iterable[bytes]) -> Iterator[Block]:
     first = 1
     for stream in streams:
         for batch in pa.ipc.open_stream(stream):
