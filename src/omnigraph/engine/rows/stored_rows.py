@@ -34,6 +34,7 @@ ReadStored: TypeAlias = Callable[[pa.Array, Sequence[str]], Iterator[pa.Table]]
 _ROWS_PER_LOOKUP: Final = 4_096
 _ADDRESSES_PER_READ: Final = 8_192
 _FIRST_ROWS: Final = 64
+_ROWS_PER_PART: Final = 1 << 16
 _PART_BYTES: Final = 32 << 20
 _OFFSET_BITS: Final = 32
 _REMEDY: Final = (
@@ -42,22 +43,25 @@ _REMEDY: Final = (
 )
 
 
-def stored_parts(table: Table, ids: pa.Array | pa.ChunkedArray, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The stored rows with these ids, in parts of bounded size: `id`, the columns, and row ids."""
+def stored_parts(table: Table, ids: pa.Array, columns: Sequence[str]) -> Iterator[tuple[pa.Array, pa.Table]]:
+    """The stored rows with these ids, in parts of bounded size: the positions of their ids, and rows with `id`, the
+    columns, and row ids."""
     wanted = ids.to_pylist()
     names = list(dict.fromkeys(["id", *columns]))
     if len(wanted) <= _ROWS_PER_LOOKUP:
         # A reader that watches gets batches of few bytes.
-        yield from table.with_watch(lambda _: None).parts_among("id", wanted, names, row_ids=True)
+        for part in table.with_watch(lambda _: None).parts_among("id", wanted, names, row_ids=True):
+            yield pc.index_in(whole_array(part.column("id")), value_set=ids), part
         return
     matches = table.rows_among("id", wanted, ["id"], row_ids=True).sort_by(ROW_ID)
+    positions = pc.index_in(whole_array(matches.column("id")), value_set=ids)  # hashes all ids, so it is done once
     row_ids, start, nbytes, count = row_ids_of(matches), 0, 0, _FIRST_ROWS
     while start < matches.num_rows:
         part = row_ids[start : start + count]
-        rows = table.take(part, names)
-        yield rows.append_column(ROW_ID_FIELD, pa.array(part.view(np.uint64)))
+        rows = table.take(part, names).append_column(ROW_ID_FIELD, pa.array(part.view(np.uint64)))
+        yield positions.slice(start, len(part)), rows
         start, nbytes = start + len(part), nbytes + rows.nbytes
-        count = max(1, min(_ROWS_PER_LOOKUP, start * _PART_BYTES // max(1, nbytes)))
+        count = max(1, min(_ROWS_PER_PART, start * _PART_BYTES // max(1, nbytes)))
 
 
 def read_visible(
@@ -69,7 +73,7 @@ def read_visible(
 ) -> Iterator[pa.Table]:
     """`stored_parts`, of which the author of a write sees some, up to what one process may hold."""
     nbytes = 0
-    for part in stored_parts(table, ids, columns):
+    for _, part in stored_parts(table, ids, columns):
         rows = part if is_visible is None else part.filter(pa.array(is_visible(row_ids_of(part))))
         nbytes += rows.nbytes
         if nbytes > limits.bytes:
@@ -117,9 +121,7 @@ def match_stored(table: Table, type_: TableType, rows: pa.Table, present: pa.Tab
     blobs = {prop.column for prop in type_.property_list if prop.type.is_blob}
     columns = [name for name in rows.column_names if name in table.columns]
     names = {prop.column: prop.name for prop in type_.property_list}
-    ids = whole_array(rows.column("id"))
-    for stored in stored_parts(table, rows.column("id"), columns):
-        at = pc.index_in(stored.column("id"), value_set=ids).combine_chunks()
+    for at, stored in stored_parts(table, whole_array(rows.column("id")), columns):
         mine, numbers = rows.take(at), at.to_numpy()
         match.is_stored[numbers] = True
         match.is_equal[numbers] = equal_rows(table, mine, stored, columns, blobs)

@@ -63,7 +63,8 @@ class TypeChange:
     whose stored blob stays as it is: their cell in `rows` is null and means nothing.
     `replaces` makes `rows` the whole content of the type. `fresh` promises that no id of `rows` is stored yet.
     `kept_ends` marks the rows of stored edges whose ends stay as they are: no rule about ends has to be checked anew.
-    With `columns`, all rows are stored already and only these columns are written; `rows` have what rules need to see.
+    With `columns`, all rows are stored already and only these columns change; `rows` have what rules need to see, or
+    every column, if they are to be written `whole`.
     `counts` says what the rows change, where the write knows better than the store: it compared their values.
     """
 
@@ -76,6 +77,7 @@ class TypeChange:
     kept_ends: NDArray[np.bool_] | None = None
     origin: Origin | None = None
     columns: tuple[str, ...] | None = None
+    whole: bool = False
     counts: ChangeCounts | None = None
 
     @property
@@ -138,9 +140,10 @@ class TypeChange:
 
     def _complete_and_patches(self) -> tuple[pa.Table, list[pa.Table]]:
         """Rows that give all their values, and the others in tables without the columns that they keep."""
-        names = rows_schema(self.type).names if self.columns is None else ["id", *self.columns]
+        columns = None if self.whole else self.columns
+        names = rows_schema(self.type).names if columns is None else ["id", *columns]
         kept = {column: mask for column, mask in self.kept.items() if column in names}
-        is_partial = np.full(self.rows.num_rows, self.columns is not None)
+        is_partial = np.full(self.rows.num_rows, columns is not None)
         for mask in kept.values():
             is_partial |= mask
         if not is_partial.any():

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.load import LoadReceipt, TypeLoaded, encode_piece, file_pieces, require_records
 from omnigraph.engine.blobs import admit_blobs
-from omnigraph.engine.rows.columns import fillable_catalog
+from omnigraph.engine.rows.columns import fillable_catalog, rows_schema
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.decoder import decode, decode_rows
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
@@ -54,6 +54,7 @@ from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query.row_filter import UNRESTRICTED
 from omnigraph.storage.location import Location
+from omnigraph.storage.tables.rows import WIDE_COLUMNS
 
 HOW_TO_CREATE = "pass `from` to create it"
 """What is said of a branch that a load finds missing."""
@@ -273,8 +274,9 @@ class _Load:
             is_visible = None if visibility.is_unrestricted else partial(visibility.visible_rows, typed.type)
             table = txn.root.reader.open(txn.state(typed.type_key))
             read = partial(read_visible, table, self.workspace.limits, is_visible)
-            # Row filters may look at any column.
-            return fill_partial(read, join_repeated(typed), self.vectors.is_computed, whole=is_visible is not None)
+            # Row filters may look at any column, and rows of very many columns are written whole.
+            whole = is_visible is not None or len(rows_schema(typed.type).names) > WIDE_COLUMNS
+            return fill_partial(read, join_repeated(typed), self.vectors.is_computed, whole=whole)
 
         for typed in decoded.by_type.values():
             present = typed.present or pa.table({})
@@ -298,6 +300,7 @@ class _Load:
             kept_ends=filled.kept_ends(),
             origin=Origin(self._unit, typed.lines),
             columns=filled.written,
+            whole=len(rows_schema(typed.type).names) > WIDE_COLUMNS,
         )
 
     def _without_unchanged(
