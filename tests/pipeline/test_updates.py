@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
-from omnigraph.errors import ConstraintError, OmniGraphError
+from omnigraph.api.service.pipeline import StageEvent
+from omnigraph.errors import ConstraintError, OmniGraphError, RowsRejectedError
 from omnigraph.pipeline import BulkInput, load_on_spark, read_pipeline, register, run
 from tests.engine.stored import everything
 from tests.pipeline.library import csv, ndjson, quarantine, records, rejected_rows
@@ -210,3 +211,27 @@ def test_a_merge_on_spark_names_the_properties_that_it_nulls(tmp_path: Path, spa
     local = here.load(file, type="Reader", mode="merge")
     assert spread.nulled == local.nulled == ("Reader.email", "Reader.photo", "Reader.tags")
     assert counts(spread) == counts(local)
+
+
+def test_a_run_beside_another_writer_loses_nothing_and_brings_nothing_back(tmp_path: Path, spark: SparkSession) -> None:
+    _, graph = two_graphs(tmp_path)
+    ndjson(tmp_path / "in/all.ndjson", [{"type": "Reader", "data": {"name": f"r{n}", "age": 70}} for n in (1, 2)])
+    writes = iter(
+        [
+            lambda: graph.load([{"name": "r1", "tags": ["theirs"]}], type="Reader", mode="update"),
+            lambda: graph.mutate('query q() { delete Reader where name = "r2" }'),
+        ]
+    )
+
+    def meanwhile(event: StageEvent) -> None:
+        if (event.stage, event.state) == ("publish", "started"):
+            next(writes)()
+
+    run(records(tmp_path / "in", "update"), graph=graph, spark=spark, progress=meanwhile)
+    first = graph.entity("node:Reader", "r1")
+    assert (first["age"], first["tags"]) == (70, ["theirs"])
+    ndjson(tmp_path / "in/all.ndjson", [{"type": "Reader", "data": {"name": f"r{n}", "age": 71}} for n in (1, 2)])
+    with pytest.raises(RowsRejectedError, match="there is no Reader with the id 'r2'"):
+        run(records(tmp_path / "in", "update"), graph=graph, spark=spark, progress=meanwhile)
+    assert graph.entity("node:Reader", "r1")["age"] == 70
+    assert graph.snapshot().count("node:Reader") == 29
