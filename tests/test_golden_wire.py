@@ -29,7 +29,7 @@ from omnigraph.api.history import (
     EntityCounts,
     EntityImage,
 )
-from omnigraph.api.load import BranchOutcome, LoadReceipt, MutationReceipt
+from omnigraph.api.load import BranchOutcome, LoadReceipt, MutationReceipt, TypeLoaded
 from omnigraph.api.maintenance import (
     CleanupReport,
     MaintenanceReport,
@@ -207,8 +207,16 @@ FORMS: dict[str, Any] = {
     "commit-summary-reclaimed": summary(FIRST, "init", None, None),
     "commit-history": CommitHistory((summary(FIRST, "init", None, {}),), None),
     "commit-history-page": CommitHistory((), 7),
-    "load-receipt": LoadReceipt.of("review", "main", True, LoadMode.MERGE, {"B": 2, "A": 1}, {}, COMMIT),
-    "load-receipt-main": LoadReceipt.of("main", None, False, LoadMode.APPEND, {}, {"Knows": 1}, FIRST),
+    "load-receipt": LoadReceipt.of(
+        "review",
+        "main",
+        True,
+        LoadMode.MERGE,
+        [TypeLoaded("B", 2, 1, 1, 0, 0, ("note",)), TypeLoaded("A", 1, 0, 0, 1, 0)],
+        [],
+        COMMIT,
+    ),
+    "load-receipt-main": LoadReceipt.of("main", None, False, LoadMode.APPEND, [], [TypeLoaded("Knows", 1)], FIRST),
     "mutation-receipt": MutationReceipt("main", "add", 1, 2, "ada", COMMIT),
     "mutation-receipt-nothing": MutationReceipt("main", "add", 0, 0, None, None),
     "mutation-receipt-statement": MutationReceipt(

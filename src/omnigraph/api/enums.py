@@ -53,10 +53,12 @@ class Side(StrEnum):
 
 
 class LoadMode(StrEnum):
-    """What a load does with ids that exist: refuse them, replace those entities, or replace everything."""
+    """What a load does with ids that exist: refuse them, replace those entities, change only the properties that are
+    there, or replace everything. Only `UPDATE` takes no id that does not exist."""
 
     APPEND = "append"
     MERGE = "merge"
+    UPDATE = "update"
     OVERWRITE = "overwrite"
 
 

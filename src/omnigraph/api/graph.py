@@ -684,6 +684,11 @@ class GraphApi(GraphAreas, GraphCalls[Rows, Batches, State, Blob], Generic[Rows,
         per line, as text, bytes, pieces of them, or a path. A remote graph sends them as they are read; an iterator can
         be read only once, so such a load is not repeated when its response is lost.
 
+        `mode` says what happens to ids that exist: `append` refuses them, `merge` replaces those entities as a whole,
+        `update` changes only the properties that a record or a frame has, of entities that exist, and `overwrite`
+        replaces every type that the data mention. The receipt counts what was inserted, updated and unchanged; a load
+        that changes nothing makes no commit.
+
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
         succeeds. `format` and `csv` (a `CsvDialect`) describe a file of rows whose name does not. `embed` computes
         every missing vector whose `@embed` source has a text; those of `on_write=true` are computed in any case.

@@ -218,7 +218,8 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         query: dict[str, Any] = {"branch": target, "base": options.base, "mode": _mode(options.mode)}
         query["embed"] = options.embed or None
         if options.type is not None:
-            content = row_upload(data, options.format, options.csv)
+            is_partial = query["mode"] is LoadMode.UPDATE
+            content = row_upload(data, options.format, options.csv, partial=is_partial)
             asked = parameters.RowsParameters(type=options.type, **query, **content.parameters)
             request = self._request("loadRows", asked)
         elif options.format is not None or options.csv is not None:

@@ -64,6 +64,11 @@ class Sentence(Enum):
         "non-nullable vector property '{property}' has no value, and '{source}' has no text to embed",
     )
     NO_BLOB = (Rule.REQUIRED, "non-nullable blob property '{property}' has no value")
+    NO_IDENTITY = (Rule.REQUIRED, "an update needs {names}, to find what it changes")
+    UNKNOWN_ENTITY = (
+        Rule.KEY,
+        "there is no {type} with the id '{entity_id}'; an update inserts nothing, which the mode merge does",
+    )
     OTHER_KEY = (Rule.KEY, "id {given} does not match its canonical @key id {canonical}")
     NO_SPELLING = (Rule.KEY, "id {given} does not match @key, whose canonical id is {canonical}")
     AMBIGUOUS_ENDPOINT = (Rule.KEY, "ambiguous edge endpoint remap: {given} stands for {known} and {canonical}")

@@ -14,9 +14,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.api.load import LoadReceipt
+from omnigraph.api.load import LoadReceipt, TypeLoaded
 from omnigraph.api.service.pipeline import PipelineReport, Progress
 from omnigraph.engine.rows.kernels.decoder import ends_of
+from omnigraph.engine.rows.kernels.typed_rows import RecordForm
 from omnigraph.engine.workspace import GraphHandle, open_workspace
 from omnigraph.engine.write.change import receipt_of
 from omnigraph.engine.write.load import load_mode
@@ -83,22 +84,24 @@ def load_on_spark(
             # Files without a single byte have no columns, and no rows either.
             sources = {name: source for name, source in sources.items() if columns[name]}
             # A column that is not a property is refused: it would be lost.
-            ends = {name: ends_of(type_, columns[name], source.path) for name, source in sources.items()}
+            form = RecordForm.PARTIAL if pipeline.mode is LoadMode.UPDATE else RecordForm.WHOLE
+            ends = {name: ends_of(type_, columns[name], source.path, form) for name, source in sources.items()}
             mappings = tuple(_mapping(type_, name, columns[name], ends[name]) for name in sources)
             pipeline = replace(pipeline, sources=sources, mappings=mappings)
         report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress, skip_empty=True)
-    loaded = {"node": dict[str, int](), "edge": dict[str, int]()}
-    for counts in report.types:
-        kind, _, name = counts.type_key.partition(":")
-        loaded[kind][name] = counts.accepted
+    loaded = {"node": list[TypeLoaded](), "edge": list[TypeLoaded]()}
+    for each in report.types:
+        kind, _, name = each.type_key.partition(":")
+        counts = (each.accepted, each.inserted, each.updated, each.unchanged, each.deleted)
+        loaded[kind].append(TypeLoaded(name, *counts, each.nulled))
     workspace, commit = graph._workspace, report.commit_id
     return LoadReceipt.of(
         branch=report.branch,
         base_branch=base,
         branch_created=report.branch_created,
         mode=load_mode(report.mode),
-        nodes_loaded=loaded["node"],
-        edges_loaded=loaded["edge"],
+        nodes=loaded["node"],
+        edges=loaded["edge"],
         actor_id=workspace.author(actor),
         commit=None if commit is None else receipt_of(workspace.commit_entry(commit)),
     )
@@ -108,7 +111,8 @@ def _mapping(type_: TableType, source: str, columns: Sequence[str], ends: Sequen
     """Columns become the properties of their names; `ends` are the columns of the ends of an edge."""
     quoted = {column: "`" + column.replace("`", "``") + "`" for column in columns}
     select = {column: text for column, text in quoted.items() if column not in ends}
-    return TypeMapping(type_.name, source, select, *(quoted[end] for end in ends))
+    src, dst = (quoted.get(end) for end in ends) if ends else (None, None)
+    return TypeMapping(type_.name, source, select, src, dst, of_edges=type_.kind == "edge")
 
 
 def write_frame(
@@ -142,7 +146,7 @@ def write_frame(
             state = state if earlier is None else workspace.snapshot(branch, version=earlier.version)
             type_ = state.catalog.type_named(type_name)
         ends = ("src", "dst") if type_.kind == "edge" else ()
-        if not set(ends) <= set(frame.columns):
+        if not set(ends) <= set(frame.columns) and load_mode(mode) is not LoadMode.UPDATE:
             raise BadRequestError(f"rows of the edge type {type_.name} need the columns 'src' and 'dst'")
         source = Source("frame", sql=f"select * from global_temp.{view}")
         pipeline = Pipeline(

@@ -72,7 +72,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TypeMapping:
-    """How rows of a source become entities of a type. `src` and `dst` are there for edges only."""
+    """How rows of a source become entities of a type. `src` and `dst` are there for edges only, and not in every
+    update."""
 
     type_name: str
     source: str
@@ -80,10 +81,12 @@ class TypeMapping:
     src: str | None = None
     dst: str | None = None
     where: str | None = None
+    of_edges: bool = field(default=False, repr=False)
+    """Whether the type is one of edges, where an update leaves out both ends. Fingerprints are made of the rest."""
 
     @property
     def is_edge(self) -> bool:
-        return self.src is not None
+        return self.of_edges or self.src is not None or self.dst is not None
 
     @property
     def type_key(self) -> str:
@@ -92,8 +95,8 @@ class TypeMapping:
     @property
     def columns(self) -> dict[str, str]:
         """Input column of the row kernel -> Spark SQL expression."""
-        ends = {"from": self.src, "to": self.dst} if self.src is not None and self.dst is not None else {}
-        return {**ends, **self.select}
+        ends = {"from": self.src, "to": self.dst}
+        return {**{name: text for name, text in ends.items() if text is not None}, **self.select}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +113,10 @@ class Quality:
     duplicates: Duplicates | None = None
 
     def keeps_last(self, mode: LoadMode, *, keyed: bool) -> bool:
-        """Whether the last row of a repeated id counts. By default a merge takes it; any other mode refuses it."""
+        """Whether the last row of a repeated id counts. By default a merge takes it, and an update the last value of
+        each property; any other mode refuses it."""
         if self.duplicates is None or (self.duplicates is Duplicates.LOAD and not keyed):
-            return mode is LoadMode.MERGE
+            return mode in (LoadMode.MERGE, LoadMode.UPDATE)
         return self.duplicates is Duplicates.LAST
 
 
@@ -176,8 +180,9 @@ def read_pipeline(text: str, *, path: str | None = None, directory: str | None =
         members["version"].report("P007", "this omnigraph reads pipeline files of version 1")
     places: dict[str, Value] = {}
     sources = _sources(members["sources"], places) if "sources" in members else {}
+    mode = members["mode"].choice(LoadMode) if "mode" in members else LoadMode.MERGE
     entries = [(kind, *entry) for kind in ("nodes", "edges") if kind in members for entry in members[kind].entries()]
-    read = [_mapping(kind, key.value, member, sources, places) for kind, key, member in entries]
+    read = [_mapping(kind, key.value, member, sources, places, mode) for kind, key, member in entries]
     mappings = tuple(mapping for mapping in read if mapping is not None)
     pipeline = Pipeline(
         name=_text(members, "name") or (Path(path).stem if path else "pipeline"),
@@ -186,7 +191,7 @@ def read_pipeline(text: str, *, path: str | None = None, directory: str | None =
         graph=_text(members, "graph"),
         branch=_text(members, "branch") or "main",
         base=_text(members, "from"),
-        mode=members["mode"].choice(LoadMode) if "mode" in members else LoadMode.MERGE,
+        mode=mode,
         embed=tuple(_embeds(members["embed"], places)) if "embed" in members else (),
         quality=_quality(members["quality"]) if "quality" in members else Quality(),
         index=members["index"].flag() if "index" in members else False,
@@ -242,10 +247,11 @@ def _option(located: Value) -> str:
 
 
 def _mapping(
-    kind: str, name: str, located: Value, sources: Mapping[str, Source], places: dict[str, Value]
+    kind: str, name: str, located: Value, sources: Mapping[str, Source], places: dict[str, Value], mode: LoadMode
 ) -> TypeMapping | None:
     ends = _ENDS if kind == "edges" else {}
-    parts = located.members(("from", "select", "where", *ends), required=("from", *(ends or ("select",))))
+    needed = ends if mode is not LoadMode.UPDATE else {}
+    parts = located.members(("from", "select", "where", *ends), required=("from", *(needed or ("select",))))
     columns = {key.value: value for key, value in parts["select"].entries()} if "select" in parts else {}
     type_key = f"{kind[:-1]}:{name}"
     places[type_key] = located
@@ -258,9 +264,10 @@ def _mapping(
         parts["from"].report("P011", f"{located.name} reads from '{source}', which is not a source of this file", hint)
     elif source is not None and sources[source].is_graph:
         parts["from"].report("P012", f"'{source}' has format graph: its records name their types and need no mapping")
-    if source is None or not ends.keys() <= parts.keys():
+    if source is None or not needed.keys() <= parts.keys():
         return None
-    return TypeMapping(name, source, select, _text(parts, "src"), _text(parts, "dst"), _text(parts, "where"))
+    src, dst, where = (_text(parts, name) for name in ("src", "dst", "where"))
+    return TypeMapping(name, source, select, src, dst, where, of_edges=kind == "edges")
 
 
 def _embeds(located: Value, places: dict[str, Value]) -> list[EmbedStep]:
@@ -319,6 +326,11 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
                 hint = did_you_mean(column, type_.properties) or ""
                 place = f"{mapping.type_key}.{column}"
                 complaints.add(place, "P014", f"{kind} type {type_.name} has no property '{column}'", hint)
+        if pipeline.mode is LoadMode.UPDATE:
+            _check_identity(mapping, type_, complaints)
+            continue
+        if mapping.is_edge and (mapping.src is None or mapping.dst is None):
+            complaints.add(mapping.type_key, "P006", f"{type_.name} needs 'src' and 'dst' in the mode {pipeline.mode}")
         for name, prop in type_.properties.items():
             is_embedded = prop.is_embedded_on_write or EmbedStep(type_.name, name) in pipeline.embed
             is_optional = prop.type.nullable or prop.default is not None or is_embedded
@@ -332,6 +344,19 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
             message = f"{step.type_name}.{step.property} has no @embed source in the schema"
             complaints.add(f"embed:{step.type_name}.{step.property}", "P016", message)
     complaints.raise_any()
+
+
+def _check_identity(mapping: TypeMapping, type_: TableType, complaints: Complaints) -> None:
+    """An update finds its entities by id or key."""
+    ends = {"src": mapping.src, "dst": mapping.dst}
+    columns = {*mapping.select, *(f"@{end}" for end, text in ends.items() if text is not None)}
+    identity = type_.system_name("id")
+    names = {name if name in type_.properties else f"@{type_.rule_column(name)}" for name in type_.key}
+    if identity not in columns and not (names and names <= columns):
+        wanted = " and ".join([f"'{name}'" for name in type_.key])
+        wanted = f"{wanted}, or '{identity}'" if wanted else f"'{identity}'"
+        message = f"an update of {type_.name} needs {wanted}, and nothing is selected for it"
+        complaints.add(mapping.type_key, "P015", message)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 A version of a branch never changes meaning, so an offset of the stream stays valid across restarts for as long as
 cleanup keeps the commits behind it. The driver only looks at heads; executors read the changes of their commits.
 Options: `graph` (URI), `type`, `branch` (default main); for reads `columns`, `snapshot` and `pushdown`; for streams
-`start`, `types` and `commitsPerBatch`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
+`start`, `types` and `commitsPerBatch`; for writes `mode` (append, merge, update, overwrite), `actor` and `runKey`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from omnigraph.engine.write.load import load_mode
 from omnigraph.engine.write.publish import Intent, already_published
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType, TableType, check_type_names
-from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps
+from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps, touched_steps
 from omnigraph.pipeline.spark.table_frames import TableScan
 from omnigraph.pipeline.spark.tasks import spark_schema
 from omnigraph.pipeline.spark.type_reader import FilteringTypeReader, TypeReader, comparable_columns, type_scan
@@ -76,7 +76,7 @@ class OmnigraphDataSource(ds.DataSource):
             with self._graph().open() as workspace:
                 if already_published(workspace.begin(self._branch(), intent)) is not None:
                     return TypeWriter(None)
-        return TypeWriter(self._sink(overwrite))
+        return TypeWriter(self._sink(overwrite, schema))
 
     def streamReader(self, schema: StructType) -> ds.DataSourceStreamReader:  # noqa: N802
         types = frozenset(filter(None, (t.strip() for t in self.options.get("types", "").split(","))))
@@ -87,15 +87,17 @@ class OmnigraphDataSource(ds.DataSource):
         return ChangeStreamReader(self._graph(), self._branch(), start, types, int(most) if most else None)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ds.DataSourceStreamWriter:  # noqa: N802
-        return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
+        return TypeStreamWriter(self._sink(False, schema), self.options.get("runKey"))
 
-    def _sink(self, overwrite: bool) -> Sink:
+    def _sink(self, overwrite: bool, schema: StructType) -> Sink:
         mode_name = self.options.get("mode")
         mode = LoadMode.OVERWRITE if overwrite else load_mode(mode_name) if mode_name else LoadMode.APPEND
         with self._graph().open() as workspace:
             state = workspace.snapshot(self._branch())
             type_ = state.catalog.type_named(self._option("type"))
             computed = on_write_steps([type_] if isinstance(type_, NodeType) else [])
+            if mode is LoadMode.UPDATE:
+                computed = touched_steps(computed, state.catalog, {(type_.name, name) for name in schema.names})
             return Sink(
                 graph=self._graph(),
                 branch=self._branch(),

@@ -23,6 +23,7 @@ from omnigraph.engine.rows.kernels.source_values import plain_value, plain_value
 from omnigraph.engine.rows.kernels.typed_rows import (
     DecodedInput,
     LostValues,
+    RecordForm,
     RejectedRow,
     Stage,
     TypedRows,
@@ -46,10 +47,11 @@ def decode(
     *,
     limits: Limits = DEFAULT_LIMITS,
     mint: Mint = new_ulids,
+    form: RecordForm = RecordForm.WHOLE,
 ) -> DecodedInput:
     """Typed rows of the whole input, or a ConstraintError for its first violation in stage order, value constraints
     included. Raises ResourceLimitError beyond `limits`. `mint` makes ids for entities that have none."""
-    decoded = _decode(data, catalog, grammar, limits, mint, raises=True)
+    decoded = _decode(data, catalog, grammar, limits, mint, form, raises=True)
     if decoded.rejected:
         types: dict[str, TableType] = {type_.type_key: type_ for type_ in _table_types(catalog)}
         raise first_in_stage_order(decoded.rejected, types).error(grammar.unit)
@@ -63,18 +65,28 @@ def decode_collecting(
     *,
     limits: Limits = DEFAULT_LIMITS,
     mint: Mint = new_ulids,
+    form: RecordForm = RecordForm.WHOLE,
 ) -> DecodedInput:
     """As `decode`, but bad rows are left out and listed in `rejected`. Every row that is left is valid by itself."""
-    return _decode(data, catalog, grammar, limits, mint, raises=False)
+    return _decode(data, catalog, grammar, limits, mint, form, raises=False)
 
 
 def _decode(
-    data: bytes | Iterable[bytes], catalog: Catalog, grammar: Grammar, limits: Limits, mint: Mint, *, raises: bool
+    data: bytes | Iterable[bytes],
+    catalog: Catalog,
+    grammar: Grammar,
+    limits: Limits,
+    mint: Mint,
+    form: RecordForm,
+    *,
+    raises: bool,
 ) -> DecodedInput:
     rejected: list[RejectedRow] = []
     lost = LostValues()
-    envelopes = EnvelopeReader(catalog, grammar, lost)
-    typers = {type_.type_key: RecordTyper(type_, rejected, grammar, mint, lost) for type_ in _table_types(catalog)}
+    envelopes = EnvelopeReader(catalog, grammar, lost, form)
+    typers = {
+        type_.type_key: RecordTyper(type_, rejected, grammar, mint, lost, form=form) for type_ in _table_types(catalog)
+    }
     parts: defaultdict[str, list[TypedRows]] = defaultdict(list)
     for block in (strict_blocks if grammar is Grammar.STRICT else lenient_blocks)(data, limits):
         before = len(rejected)
@@ -107,7 +119,7 @@ def _remap_endpoints(rows: TypedRows, typers: Mapping[str, RecordTyper]) -> Type
             ends = [respelled.get(end, end) for end in table.column(column).to_pylist()]
             index = table.column_names.index(column)
             table = table.set_column(index, table.schema.field(index), pa.array(ends, pa.string()))
-    return TypedRows(edge, table, rows.lines)
+    return TypedRows(edge, table, rows.lines, rows.present)
 
 
 def _without_forbidden(rows: TypedRows, rejected: list[RejectedRow]) -> TypedRows:
@@ -118,7 +130,9 @@ def _without_forbidden(rows: TypedRows, rejected: list[RejectedRow]) -> TypedRow
 
 def _join_rows(parts: Sequence[TypedRows]) -> TypedRows:
     rows = pa.concat_tables([part.rows for part in parts])
-    return TypedRows(parts[0].type, rows, pa.concat_arrays([part.lines for part in parts]))
+    presences = [part.present for part in parts if part.present is not None]
+    present = pa.concat_tables(presences) if presences else None
+    return TypedRows(parts[0].type, rows, pa.concat_arrays([part.lines for part in parts]), present)
 
 
 ENDS: Final = (("from", "to"), ("src", "dst"))
@@ -133,15 +147,20 @@ def end_names(type_: TableType) -> list[tuple[str, str]]:
 _ID: Final = PropertyType(Scalar.STRING)
 
 
-def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -> tuple[str, ...]:
-    """The columns that hold the ends of an edge; none for a node. Refuses columns that are not a property: they would
-    be lost."""
+def ends_of(
+    type_: TableType, columns: Sequence[str], file: str | None = None, form: RecordForm = RecordForm.WHOLE
+) -> tuple[str, ...]:
+    """The columns that hold the ends of an edge; none for a node, or where partial records leave both out. Refuses
+    columns that are not a property: they would be lost."""
     where = "" if file is None else f"{file}: "
     if twice := next((name for name in columns if columns.count(name) > 1), None):
         raise BadRequestError(f"{where}the column '{twice}' is there twice")
     ends: tuple[str, ...] = ()
     if type_.kind == "edge":
-        end_columns = next((pair for pair in end_names(type_) if set(pair) <= set(columns)), None)
+        is_partial = form is RecordForm.PARTIAL
+        needed = any if is_partial else all
+        pairs = (pair for pair in end_names(type_) if needed(name in columns for name in pair))
+        end_columns: tuple[str, ...] | None = next(pairs, () if is_partial else None)
         if end_columns is None:
             raise BadRequestError(
                 f"{where}rows of the edge type {type_.name} need the columns "
@@ -161,11 +180,18 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
 
 
 def decode_rows(
-    type_: TableType, blocks: Iterable[Block], catalog: Catalog, unit: str, limits: Limits, mint: Mint, file: str | None
+    type_: TableType,
+    blocks: Iterable[Block],
+    catalog: Catalog,
+    unit: str,
+    limits: Limits,
+    mint: Mint,
+    file: str | None,
+    form: RecordForm = RecordForm.WHOLE,
 ) -> DecodedInput:
     """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`. Messages say
     `unit` before the number of a row. Raises ResourceLimitError beyond `limits`."""
-    reader = _RowReader(type_, catalog, mint, file)
+    reader = _RowReader(type_, catalog, mint, file, form)
     meter = Meter(limits)
     parts = [TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64()))]
     for block in blocks:
@@ -184,12 +210,13 @@ def decode_rows(
 
 
 class _RowReader:
-    def __init__(self, type_: TableType, catalog: Catalog, mint: Mint, file: str | None) -> None:
+    def __init__(self, type_: TableType, catalog: Catalog, mint: Mint, file: str | None, form: RecordForm) -> None:
         self._type = type_
+        self._form = form
         self._catalog = catalog
         self._node_ids = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else None
         self._file = file
-        self._typer = RecordTyper(type_, rejected=[], mint=mint)
+        self._typer = RecordTyper(type_, rejected=[], mint=mint, form=form)
         self._columns_of_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.rejected = self._typer.rejected
 
@@ -198,11 +225,18 @@ class _RowReader:
             return self._records(block.values, block.positions)
         names = tuple(block.values.schema.names)
         if names not in self._columns_of_ends:
-            self._columns_of_ends[names] = ends_of(self._type, names, self._file)
+            self._columns_of_ends[names] = ends_of(self._type, names, self._file, self._form)
         renamed = dict(zip(self._columns_of_ends[names], ENDS[0], strict=False))
         batch = block.values.rename_columns([renamed.get(name, name) for name in names])
-        mint = self._typer.mint
-        return type_batch(self._type, batch, block.positions, self.rejected, catalog=self._catalog, mint=mint)
+        return type_batch(
+            self._type,
+            batch,
+            block.positions,
+            self.rejected,
+            catalog=self._catalog,
+            mint=self._typer.mint,
+            form=self._form,
+        )
 
     def _records(self, rows: Sequence[object], numbers: Sequence[int]) -> TypedRows:
         records = self._dictionaries(rows, numbers)
@@ -227,21 +261,24 @@ class _RowReader:
         return good
 
     def _take_apart(self, records: Records, node_ids: EdgeEnds) -> Records:
-        """Edges as their properties and their two ends; rows that lack an end are refused."""
-        edges = Records(self._type)
+        """Edges as their properties and their two ends; rows that lack an end are refused, unless they are partial."""
+        edges, is_partial = Records(self._type), self._form is RecordForm.PARTIAL
         for number, record in zip(records.lines, records.members, strict=True):
             names = next((pair for pair in end_names(self._type) if pair[0] in record or pair[1] in record), ENDS[0])
-            if (absent := next((name for name in names if name not in record), None)) is not None:
+            if not is_partial and (absent := next((name for name in names if name not in record), None)) is not None:
                 self._reject(Stage.ENVELOPE, number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
                 continue
             try:
-                ends = node_ids[0].id_of_python(record[names[0]]), node_ids[1].id_of_python(record[names[1]])
+                source, target = (
+                    end.id_of_python(record[name]) if name in record else None
+                    for name, end in zip(names, node_ids, strict=True)
+                )
             except EnvelopeError as error:
                 name = names[ENDS[0].index(str(error.values["name"]))]
                 self._reject(Stage.ENVELOPE, number, name, error.sentence, **{**error.values, "name": name})
                 continue
             rest = {name: value for name, value in record.items() if name not in names}
-            edges.add(number, rest, ends)
+            edges.add(number, rest, (source, target))
         return edges
 
     def _plain(self, records: list[Mapping[str, object]]) -> list[Mapping[str, object]]:
@@ -272,7 +309,7 @@ class _RowReader:
 
     def _without_lone_surrogates(self, records: Records) -> Records:
         whole = Records(self._type)
-        pairs: Sequence[tuple[str, str] | None]
+        pairs: Sequence[tuple[str | None, str | None] | None]
         pairs = list(zip(records.sources, records.targets, strict=True)) or [None] * len(records.lines)
         for line, members, ends in zip(records.lines, records.members, pairs, strict=True):
             values = {**members, **dict(zip(ENDS[0], ends or (), strict=False))}
