@@ -10,6 +10,7 @@ from msgspec import structs
 
 from omnigraph.api import wire
 from omnigraph.api.branches import MergeConflict, MergePreview, MergeResult
+from omnigraph.api.commits import CommitHistory, CommitReceipt, CommitSummary, EntityCounts
 from omnigraph.api.enums import Action, Classification, EntityKind, LoadMode, MergeOutcome, Operation
 from omnigraph.api.history import (
     ChangeBaseline,
@@ -21,12 +22,8 @@ from omnigraph.api.history import (
     ChangeRecord,
     ChangeSet,
     CommitChangesPage,
-    CommitHistory,
-    CommitReceipt,
-    CommitSummary,
     Endpoints,
     EntityChange,
-    EntityCounts,
     EntityImage,
 )
 from omnigraph.api.load import BranchOutcome, LoadReceipt, MutationReceipt
