@@ -98,9 +98,10 @@ def test_a_commit_that_changed_the_schema(tmp_path: Any) -> None:
     with people(tmp_path / "kb") as graph, running({"kb": graph}) as server:
         graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"))
         answer = server.client.get(f"/graphs/kb/commits/{graph.resolve_snapshot('main')}/changes")
-    assert answer.status_code == 409
-    assert answer.json()["change_diff_refusal"]["reason"] == "schema_boundary"
-    assert answer.json()["change_diff_refusal"]["type_name"] == "Person"
+    assert (answer.status_code, answer.json()["changes"]) == (200, [])
+    (change,) = answer.json()["schema_changes"]
+    assert (change["op"], change["change"], change["type"]["name"]) == ("schema_change", "changed", "Person")
+    assert [(step["kind"], step["property_name"]) for step in change["steps"]] == [("add_property", "nick")]
 
 
 def test_an_unknown_commit(server: RunningServer) -> None:

@@ -182,6 +182,7 @@ class PageBudget:
             taken.append(record)
         if changes.schema_changes and start == 0 and (taken or not len(changes)):
             self._bytes -= len(_ENCODER.encode(changes.schema_changes))
+            self._is_empty = False
         return tuple(taken)
 
 
