@@ -310,6 +310,18 @@ def test_events_follow_a_branch(server: RunningServer, graph: Graph, branch: str
     wait_until(lambda: server.recorder.count(server.recorder.metrics.streams) == 0, "the slot is given back")
 
 
+def test_events_go_on_over_a_schema_change(server: RunningServer, graph: Graph, branch: str) -> None:
+    with events(server, f"branch={branch}&type=Person") as stream:
+        stream.next()
+        graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"), branch=branch)
+        (block,) = json.loads(stream.next()["data"])["blocks"]
+        assert [(each["op"], each["type"]["name"]) for each in block["schema_changes"]] == [("schema_change", "Person")]
+        graph.load(person("Later"), mode="merge", branch=branch)
+        (block,) = json.loads(stream.next()["data"])["blocks"]
+        assert list(block) == ["cause", "changes"]
+        assert block["changes"][0]["after"]["properties"]["nick"] is None
+
+
 def test_a_stream_goes_on_where_a_client_was(server: RunningServer, graph: Graph, branch: str) -> None:
     with events(server, f"branch={branch}") as stream:
         last = stream.next()["id"]
