@@ -1,7 +1,8 @@
 """The law of the feed: who applies it to a baseline has the graph, through any changes of data and schema.
 
 A consumer knows a baseline and the feed, and nothing of the graph. Random histories change entities, add, drop, rename
-and re-add types and properties, extend enums, and do the same on a branch that is merged.
+and re-add types and properties, widen, fill and tighten them, extend, narrow and rename the values of enums, give edges
+a key, and do the same on a branch that is merged.
 """
 
 from __future__ import annotations
@@ -134,8 +135,9 @@ def exported(graph: Graph, type_ids: set[str] | None = None) -> dict[tuple[str, 
 # -- Random histories
 
 TYPES, PROPERTIES, IDS = ("A", "B", "C"), ("p", "q"), ("1", "2", "3")
-KINDS = {"number": "I32?", "text": "String?", "enum": "enum({})?"}
-MEMBERS = ("x", "y", "z")
+KINDS = {"number": "I32?", "wide": "I64?", "real": "F64?", "text": "String?", "enum": "enum({})?", "filled": "I32 = 2"}
+NEXT_KINDS = {"number": ("wide", "real", "filled"), "filled": ("number", "wide"), "enum": ("text",)}
+NUMBERS = ("number", "wide", "real", "filled")
 Change: TypeAlias = Callable[["Shape"], None]
 
 
@@ -146,22 +148,27 @@ class Shape:
 
     types: dict[str, dict[str, str]]
     linked: str | None
-    members: int = 2
+    members: tuple[str, ...] = ("x", "y")
+    has_key: bool = False
     hints: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> Shape:
-        return Shape({name: dict(properties) for name, properties in self.types.items()}, self.linked, self.members)
+        return Shape(
+            {name: dict(properties) for name, properties in self.types.items()}, self.linked, self.members, self.has_key
+        )
 
     def text(self) -> str:
         lines = []
         for name, properties in self.types.items():
             lines.append(f"node {name}{self._hint(name)} {{ k: String @key")
             for prop, kind in properties.items():
-                type_ = KINDS[kind].format(", ".join(MEMBERS[: self.members]))
+                renamed = self.hints.get("members", "") if kind == "enum" else ""
+                type_ = KINDS[kind].format(", ".join(self.members)) + renamed
                 lines.append(f"  {prop}: {type_}{self._hint(f'{name}.{prop}')}")
             lines.append("}")
         if self.linked is not None:
-            lines.append(f"edge Link: {self.linked} -> {self.linked} {{ w: I32? }}")
+            key = "@key(@src, @dst)" if self.has_key else ""
+            lines.append(f"edge Link: {self.linked} -> {self.linked} {{ w: I32?  {key} }}")
         return "\n".join(lines)
 
     def _hint(self, path: str) -> str:
@@ -182,11 +189,18 @@ class Shape:
             for prop in properties:
                 yield lambda shape, name=name, prop=prop: shape.drop_property(name, prop)
                 yield lambda shape, name=name, prop=prop: shape.rename_property(name, prop)
+                for kind in NEXT_KINDS.get(properties[prop], ()):
+                    yield lambda shape, name=name, prop=prop, kind=kind: shape.add_property(name, prop, kind)
         for name in absent:
             yield lambda shape, name=name: shape.types.update({name: {"p": "number"}})
         if self.linked is None:
             yield lambda shape: setattr(shape, "linked", next(iter(shape.types)))
-        yield lambda shape: setattr(shape, "members", len(MEMBERS))
+        elif not self.has_key:
+            yield lambda shape: setattr(shape, "has_key", True)
+        if "members" not in self.hints:
+            yield Shape.rename_member
+            yield lambda shape: setattr(shape, "members", (*shape.members, f"m{len(shape.members)}"))
+            yield lambda shape: setattr(shape, "members", shape.members[:2])
 
     def drop_type(self, name: str) -> None:
         if len(self.types) > 1:
@@ -201,6 +215,11 @@ class Shape:
     def add_property(self, name: str, prop: str, kind: str) -> None:
         self.types[name][prop] = kind
         self.hints[f"{name}."] = prop
+
+    def rename_member(self) -> None:
+        old, *rest = self.members
+        self.members = (*rest, f"{old}x")
+        self.hints["members"] = f' @rename_value("{old}", to="{old}x")'
 
     def drop_property(self, name: str, prop: str) -> None:
         del self.types[name][prop]
@@ -271,16 +290,17 @@ class Author:
                     values = {prop: self._value(kind, shape) for prop, kind in properties.items()}
                     records[name, entity_id] = {"type": name, "data": {"k": entity_id, **values}}
                     if shape.linked == name:
-                        data = {"id": entity_id, "w": self._value("number", shape)}
+                        own_id = {} if shape.has_key else {"id": entity_id}
+                        data = {**own_id, "w": self._value("number", shape)}
                         ends = {"from": entity_id, "to": entity_id}
                         records["Link", entity_id] = {"edge": "Link", **ends, "data": data}
         if records:
             self._graph.load("\n".join(map(json.dumps, records.values())), mode="merge", branch=branch)
 
     def _value(self, kind: str, shape: Shape) -> int | str | None:
-        if self._random.random() < 0.3:
+        if self._random.random() < 0.3 and kind != "filled":
             return None
-        return self._random.randint(1, 2) if kind == "number" else self._random.choice(MEMBERS[: shape.members])
+        return self._random.randint(1, 2) if kind in NUMBERS else self._random.choice(shape.members)
 
 
 @contextmanager

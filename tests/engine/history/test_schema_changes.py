@@ -176,7 +176,9 @@ def test_a_wider_number_is_the_same_number(town: Graph) -> None:
     assert equal_values(halves, pa.array([0.5, 0.1], pa.float64())).tolist() == [True, False]
     lists = pa.array([[1, 2], [3]], pa.list_(pa.int32()))
     assert equal_values(lists, pa.array([[1, 2], [4]], pa.list_(pa.int64()))).tolist() == [True, False]
-    assert equal_values(pa.array([1], pa.int32()), pa.array([1.0], pa.float64())).tolist() == [False]
+    assert equal_values(pa.array([1, 2], pa.int32()), pa.array([1, 2.5], pa.float64())).tolist() == [True, False]
+    assert equal_values(pa.array([1], pa.int64()), pa.array([1.0], pa.float64())).tolist() == [False]
+    assert equal_values(pa.array([1], pa.int32()), pa.array(["1"])).tolist() == [False]
 
 
 # Scopes

@@ -165,8 +165,8 @@ _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 
 def equal_values(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> RowMask:
-    """Row by row, whether two columns hold the same values. A property may have got a wider type meanwhile: integers of
-    all widths compare by value, and so do floats. Values of other different types are never the same."""
+    """Row by row, whether two columns hold the same values. A property may have got a wider type meanwhile: its numbers
+    compare by value. Values of other different types are never the same."""
     left, right = whole_array(left), whole_array(right)
     both_null = _mask(pc.and_(pc.is_null(left), pc.is_null(right)))
     if pa.types.is_list(left.type) and pa.types.is_list(right.type):
@@ -183,10 +183,11 @@ def equal_values(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedA
 
 
 def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """A type that holds every value of both, if they are numbers of one kind."""
+    """A type that holds every value of both, if they are numbers and there is one."""
     if pa.types.is_integer(left) and pa.types.is_integer(right):
         return pa.decimal128(20, 0)  # of 64 bits, with and without a sign
-    return pa.float64() if pa.types.is_floating(left) and pa.types.is_floating(right) else None
+    exact = all(pa.types.is_floating(each) or each in (pa.int32(), pa.uint32()) for each in (left, right))
+    return pa.float64() if exact else None
 
 
 def _equal_lists(left: pa.Array, right: pa.Array) -> RowMask:
