@@ -311,7 +311,10 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 MOST_MODULES = 12
 FEWEST_LINES = 40
-CROWDED: dict[str, str] = {"cli/commands": "one module for each group of commands"}
+CROWDED: dict[str, str] = {
+    "api": "one module for each area of the contract; `commits` is below `schema`, and `history` above it",
+    "cli/commands": "one module for each group of commands",
+}
 
 
 def test_a_folder_shows_at_most_twelve_modules() -> None:

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from omnigraph.api import wire
 from omnigraph.api.branches import MergeConflict, MergePreview, MergeResult
-from omnigraph.api.enums import Action, Classification, EntityKind, LoadMode, MergeOutcome, Operation
+from omnigraph.api.commits import CommitHistory, CommitReceipt, CommitSummary, EntityCounts
+from omnigraph.api.enums import Action, Classification, EntityKind, LoadMode, MergeOutcome, Operation, TypeChange
 from omnigraph.api.history import (
     ChangeBaseline,
     ChangeBlock,
@@ -21,13 +22,10 @@ from omnigraph.api.history import (
     ChangeRecord,
     ChangeSet,
     CommitChangesPage,
-    CommitHistory,
-    CommitReceipt,
-    CommitSummary,
     Endpoints,
     EntityChange,
-    EntityCounts,
     EntityImage,
+    SchemaChange,
 )
 from omnigraph.api.load import BranchOutcome, LoadReceipt, MutationReceipt, TypeLoaded
 from omnigraph.api.maintenance import (
@@ -113,6 +111,24 @@ EDGE = ChangeRecord(
     EntityImage({"since": None}, Endpoints("Ada", "Cy")),
 )
 GONE = ChangeRecord(EntityKind.NODE, PERSON, "Ada", Operation.DELETE, before=EntityImage({}))
+DROPPED = SchemaChange(
+    kind=EntityKind.EDGE,
+    type=KNOWS,
+    change=TypeChange.DROPPED,
+    entities=3,
+    steps=(DropType("edge", "Knows", "soft"),),
+    schema_before="old",
+    schema_after="new",
+)
+RENAMED = SchemaChange(
+    kind=EntityKind.NODE,
+    type=PERSON,
+    change=TypeChange.CHANGED,
+    renamed_from="Human",
+    steps=(RenameType("node", "Human", "Person"), DropProperty("node", "Person", "age", "soft")),
+    schema_before="old",
+    schema_after="new",
+)
 CHANGES = (
     EntityChange(EntityKind.NODE, "Person", "Ada", Operation.UPDATE, 7),
     EntityChange(EntityKind.EDGE, "Knows", "E1", Operation.DELETE, 8, ChangedEnds("Ada", "Bob")),
@@ -236,10 +252,13 @@ FORMS: dict[str, Any] = {
     "change-record-edge": EDGE,
     "change-record-delete": GONE,
     "commit-changes-page": CommitChangesPage(CAUSE, (NODE, EDGE), "token"),
+    "commit-changes-page-schema": CommitChangesPage(CAUSE, (NODE,), "token", (DROPPED, RENAMED)),
     "commit-changes-last-page": CommitChangesPage(CAUSE, (), None),
     "change-poll": ChangePoll((ChangeBlock(CAUSE, (NODE,)),), cursor="cursor", caught_up=True),
     "change-poll-page": ChangePoll((ChangeBlock(CAUSE, (GONE,)),), next_page_token="token"),
+    "change-poll-schema": ChangePoll((ChangeBlock(CAUSE, (), (RENAMED,)),), cursor="cursor", caught_up=True),
     "change-poll-empty": ChangePoll((), cursor="cursor", caught_up=False),
+    "schema-change": DROPPED,
     "change-baseline": ChangeBaseline("C2", "cursor"),
     "optimize-report": OPTIMIZED,
     "cleanup-report": CLEANED,

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from omnigraph.api.branches import MergePreview as MergePreview
     from omnigraph.api.branches import MergeResult as MergeResult
     from omnigraph.api.branches import Resolutions as Resolutions
+    from omnigraph.api.commits import CommitHistory as CommitHistory
+    from omnigraph.api.commits import CommitList as CommitList
+    from omnigraph.api.commits import CommitReceipt as CommitReceipt
+    from omnigraph.api.commits import CommitSummary as CommitSummary
     from omnigraph.api.governance import Limits as Limits
     from omnigraph.api.governance import QueryLimits as QueryLimits
     from omnigraph.api.graph import Branch as Branch
@@ -19,10 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.api.history import ChangeScope as ChangeScope
     from omnigraph.api.history import ChangeSet as ChangeSet
     from omnigraph.api.history import CommitChangesPage as CommitChangesPage
-    from omnigraph.api.history import CommitHistory as CommitHistory
-    from omnigraph.api.history import CommitList as CommitList
-    from omnigraph.api.history import CommitReceipt as CommitReceipt
-    from omnigraph.api.history import CommitSummary as CommitSummary
+    from omnigraph.api.history import SchemaChange as SchemaChange
     from omnigraph.api.load import LoadReceipt as LoadReceipt
     from omnigraph.api.load import MutationReceipt as MutationReceipt
     from omnigraph.api.maintenance import CleanupReport as CleanupReport
@@ -84,10 +85,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "api.branches": "MergePreview MergeResult Resolutions",
+    "api.commits": "CommitHistory CommitList CommitReceipt CommitSummary",
     "api.governance": "Limits QueryLimits",
     "api.graph": "Branch GraphApi",
-    "api.history": "ChangeBaseline ChangePoll ChangeRecord ChangeScope ChangeSet CommitChangesPage CommitHistory "
-    "CommitList CommitReceipt CommitSummary",
+    "api.history": "ChangeBaseline ChangePoll ChangeRecord ChangeScope ChangeSet CommitChangesPage SchemaChange",
     "api.load": "LoadReceipt MutationReceipt",
     "api.maintenance": "CleanupReport MaintenancePolicy MaintenanceReport OptimizeReport PendingProperty RepairReport "
     "Retention Verification",

@@ -350,6 +350,21 @@ def test_feeds_and_baselines(ways: dict[str, Api], branch: str) -> None:
     assert baselines == [baselines[0]] * 3
 
 
+def test_a_feed_over_a_schema_change(ways: dict[str, Api], branch: str) -> None:
+    here = ways["embedded"]
+    cursor = here.changes.poll(branch=branch).cursor
+    here.schema.apply(WIDER, branch=branch)
+    commit = here.resolve_snapshot(branch)
+    polled = same(ways, lambda g: g.changes.poll(branch=branch, cursor=cursor))
+    page = same(ways, lambda g: g.changes.page(commit))
+    (change,) = same(ways, lambda g: list(g.changes.of(commit)))
+    assert polled["blocks"] == [{name: page[name] for name in ("cause", "changes", "schema_changes")}]
+    assert page["schema_changes"] == [change]
+    assert (change["op"], change["change"], change["steps"][0]["property_name"]) == ("schema_change", "changed", "nick")
+    records = {way: next(iter(ways[way].changes.of(commit))) for way in WAYS}
+    assert records["remote"] == records["async"] == records["embedded"]
+
+
 # Refusals: the same class, the same words, the same fields
 
 PERSN = ChangeScope.of(types=["Persn"])

@@ -20,6 +20,18 @@ class Operation(StrEnum):
     WIRE_NAME = nonmember("ChangeOpOutput")
 
 
+class TypeChange(StrEnum):
+    """What a schema change did to a type. Each includes those after it: a type that was changed may be renamed too."""
+
+    ADDED = "added"
+    DROPPED = "dropped"
+    CHANGED = "changed"
+    RENAMED = "renamed"
+    RULES = "rules"
+
+    WIRE_NAME = nonmember("TypeChangeOutput")
+
+
 class MergeOutcome(StrEnum):
     ALREADY_UP_TO_DATE = "already_up_to_date"
     FAST_FORWARD = "fast_forward"

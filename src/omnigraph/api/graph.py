@@ -42,6 +42,7 @@ from omnigraph.api.calls import (
     SnapshotApi,
     State,
 )
+from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
 from omnigraph.api.history import (
     EVERYTHING,
     ChangeBaseline,
@@ -50,10 +51,8 @@ from omnigraph.api.history import (
     ChangeScope,
     ChangeSet,
     CommitChangesPage,
-    CommitHistory,
-    CommitList,
-    CommitSummary,
     PollRequest,
+    SchemaChange,
 )
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.queries import BlobCell, ByteWriter, ExportedFile, OperatorProfile, ReadPoint, StoredQueries
@@ -212,8 +211,9 @@ class ChangesArea(_Area):
 
     _NAMES = "of, page, poll, follow, baseline"
 
-    def of(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
-        """Everything that a commit changed relative to its first parent, one change after another."""
+    def of(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[SchemaChange | ChangeRecord]:
+        """Everything that a commit changed relative to its first parent: what it did to types, then the changes of
+        entities, one after another."""
         return self._graph._changes_of(commit_id, scope or EVERYTHING)
 
     def page(
@@ -226,6 +226,7 @@ class ChangesArea(_Area):
         max_bytes: int | None = None,
     ) -> CommitChangesPage:
         """One page of what a commit changed relative to its first parent, with images before and after.
+        `schema_changes` of the first page are what it did to types.
 
         Raises `ChangeFeedGapError` when cleanup has reclaimed the data that it would compare.
         """
@@ -245,6 +246,7 @@ class ChangesArea(_Area):
         wait_ms: int | None = None,
     ) -> ChangePoll:
         """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`.
+        The types of a scope are followed when they are renamed.
 
         With `wait_ms`, a poll that finds nothing waits for a new commit, for at most that long. Raises
         `ChangeFeedGapError` when cleanup has reclaimed the commits that come next: begin again with a baseline.

@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct, field
 
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import Grammar, LoadMode, MergeOutcome
-from omnigraph.api.history import CommitReceipt
 from omnigraph.api.values import count_noun
 from omnigraph.errors import BadRequestError, NotFoundError, RequestShapeError
 

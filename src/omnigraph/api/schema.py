@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from omnigraph.api.history import CommitReceipt
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.maintenance import CleanupReport
 from omnigraph.api.values import count_noun
 from omnigraph.api.wire import LOCAL
@@ -408,7 +408,7 @@ class UnsupportedChange(_Step, frozen=True, tag_field="kind", tag="unsupported_c
         return f"unsupported change on {self.entity}{code}: {self.reason}"
 
 
-SchemaStep: TypeAlias = (
+PossibleStep: TypeAlias = (
     AddType
     | RenameType
     | DropType
@@ -428,8 +428,10 @@ SchemaStep: TypeAlias = (
     | ChangeDefault
     | ChangeMetric
     | ChangeEmbed
-    | UnsupportedChange
 )
+"""A step that can be taken. A record of a schema change has such steps only."""
+
+SchemaStep: TypeAlias = PossibleStep | UnsupportedChange
 
 
 class SchemaPlan(Struct, frozen=True, omit_defaults=True):

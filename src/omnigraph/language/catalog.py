@@ -8,7 +8,7 @@ so a rename moves no data and a re-added name never meets old values.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
@@ -360,6 +360,11 @@ class Catalog(Struct, frozen=True, dict=True):
             if type_ is not None and kind in ("", wanted):
                 return type_
         raise unknown_type(name, self)
+
+    def ids_of(self, names: Collection[str]) -> frozenset[int]:
+        """The identities of the node and edge types with these names."""
+        types: tuple[TableType, ...] = (*self.nodes.values(), *self.edges.values())
+        return frozenset(type_.id for type_ in types if type_.name in names)
 
     def incident_edges(self, node_type: str) -> tuple[EdgeType, ...]:
         """Edge types that touch a node type at either end, in catalog order."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from msgspec import Struct, field, structs
 
 from omnigraph.api import wire
-from omnigraph.api.history import CommitReceipt
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.wire import LOCAL
 from omnigraph.errors import ConstraintRule
 

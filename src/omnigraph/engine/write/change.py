@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.api.history import CommitReceipt
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.engine.rows.columns import as_table_rows, rows_schema
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
