@@ -39,7 +39,7 @@ def offered(line: str) -> list[str]:
         ("query --format ", ["table", "kv", "csv", "ndjson", "jsonl", "json"]),
         ("query --format csv --fo", []),
         ("commit changes x --kind node --ki", ["--kind"]),
-        ("load --mode ", ["append", "merge", "overwrite"]),
+        ("load --mode ", ["append", "merge", "update", "overwrite"]),
         ("blob get ", ["node", "edge"]),
         ("completion ", ["bash", "zsh", "fish"]),
     ],

@@ -68,7 +68,7 @@ def test_every_command_tells_wrong_usage_in_one_way(path: str, cli: Cli) -> None
         ("branch list g.omni more", "Got unexpected extra argument (more); the graph is given with --store"),
         ("load g.omni d.jsonl --mode merge", "Got unexpected extra argument (d.jsonl); data are given with --data"),
         ("query people q.gq", "Got unexpected extra argument(s) (q.gq); a file of queries is given with --query"),
-        ("load g.omni --data d.jsonl", "Missing option '--mode'. Choose from: append, merge, overwrite"),
+        ("load g.omni --data d.jsonl", "Missing option '--mode'. Choose from: append, merge, update, overwrite"),
         ("export g.omni --json", "No such option '--json'."),
     ],
 )

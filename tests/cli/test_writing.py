@@ -56,7 +56,6 @@ def test_load_says_what_it_loaded_and_where(cli: Cli) -> None:
     assert loaded.err == "omnigraph load → g (direct, local)\n"
     assert loaded.lines == [
         "loaded g on branch main with append: 5 entities across 2 node types and 2 edge types",
-        "5 inserted, 0 updated, 0 unchanged",
     ]
 
 

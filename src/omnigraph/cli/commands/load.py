@@ -121,7 +121,7 @@ def load(
     loaded = f"loaded {target.uri} on branch {receipt.branch} with {mode}: {_entities(receipt)}"
     nodes, edges = (len(types) for types in (receipt.nodes_loaded, receipt.edges_loaded))
     lines = [f"{loaded} across {count_noun(nodes, 'node type')} and {count_noun(edges, 'edge type')}"]
-    if receipt.total_entities and receipt.changes:
+    if receipt.mode is not LoadMode.APPEND and receipt.total_entities and receipt.changes:
         lines.append(", ".join(receipt.changes))
     if receipt.branch_created:
         lines.append(f"branch {receipt.branch} created from {receipt.base_branch}")

@@ -100,7 +100,7 @@ class _Proposal:
         return legal
 
     def _head(self) -> Iterator[str]:
-        yield "// Proposed by `omnigraph schema infer`. Check names, keys and types: a graph can't change them later."
+        yield "// Proposed by `omnigraph schema infer`. Check names, keys and types: keys of nodes can't change later."
         if any(column != name for type_ in self._types for column, name in type_.columns.items()):
             yield "// Columns with other names than their properties: rename them before a load, or use a pipeline."
         for name, rows, is_complete in self._tables.files:

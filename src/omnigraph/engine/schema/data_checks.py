@@ -6,7 +6,7 @@ lists what fails. Rows are checked as the change will leave them: with renamed e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -121,20 +121,21 @@ def _value_rules(old: TableType, new: TableType) -> _ValueRules:
             rules.enums[prop.name] = Check(ConstraintRule.ENUM, prop.name, sentence, _UPDATE_FIRST)
         if changes_values(stored, prop):
             changed.add(prop.name)
-    if isinstance(old, NodeType) and isinstance(new, NodeType):
-        names = {prop.id: prop.name for prop in old.property_list}
-        old_names = {prop.name: names.get(prop.id) for prop in new.property_list}
-        is_stored = {prop.name for prop in new.property_list if prop.id in before}
-        for bounds in new.ranges:
-            is_old = replace(bounds, property=old_names.get(bounds.property) or "") in old.ranges
-            if bounds.property in is_stored and (not is_old or bounds.property in changed):
-                sentence = f"every value of {new.name}.{bounds.property} is within its @range"
-                rules.ranges[bounds] = Check(ConstraintRule.RANGE, bounds.property, sentence, _UPDATE_FIRST)
-        for pattern in new.checks:
-            is_old = replace(pattern, property=old_names.get(pattern.property) or "") in old.checks
-            if pattern.property in is_stored and (not is_old or pattern.property in changed):
-                sentence = f"every value of {new.name}.{pattern.property} matches its @check"
-                rules.patterns[pattern] = Check(ConstraintRule.CHECK, pattern.property, sentence, _UPDATE_FIRST)
+    if not isinstance(old, NodeType) or not isinstance(new, NodeType):
+        return rules
+    names = {prop.id: prop.name for prop in old.property_list}
+    stored_names = {prop.name: names[prop.id] for prop in new.property_list if prop.id in names}
+
+    def is_new(rule: RangeRule | CheckRule, accepted: Sequence[RangeRule | CheckRule]) -> bool:
+        name = stored_names.get(rule.property)
+        return name is not None and (rule.property in changed or replace(rule, property=name) not in accepted)
+
+    for bounds in (rule for rule in new.ranges if is_new(rule, old.ranges)):
+        sentence = f"every value of {new.name}.{bounds.property} is within its @range"
+        rules.ranges[bounds] = Check(ConstraintRule.RANGE, bounds.property, sentence, _UPDATE_FIRST)
+    for pattern in (rule for rule in new.checks if is_new(rule, old.checks)):
+        sentence = f"every value of {new.name}.{pattern.property} matches its @check"
+        rules.patterns[pattern] = Check(ConstraintRule.CHECK, pattern.property, sentence, _UPDATE_FIRST)
     return rules
 
 

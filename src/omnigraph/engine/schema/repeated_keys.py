@@ -16,6 +16,7 @@ from omnigraph.api.schema import Dedupe
 from omnigraph.engine.bulk.key_hashes import Hashes, among, frequent_hashes, key_hashes
 from omnigraph.engine.rows.columns import whole_array
 from omnigraph.engine.rows.type_state import TypeState
+from omnigraph.storage.integer_sets import is_member
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, row_ids_of
 
 
@@ -35,9 +36,10 @@ def rows_to_drop(state: TypeState, columns: Sequence[str], keep: Dedupe) -> RowI
     """The row ids of all but the first or the last of the rows that share the values of some columns."""
     alike = rows_alike(state, columns)
     numbered = pa.table({**{name: alike.column(name) for name in columns}, "row": pa.array(row_ids_of(alike))})
-    kept = numbered.group_by(list(columns)).aggregate([("row", "min" if keep == "first" else "max")])
+    chosen = "min" if keep == "first" else "max"
+    kept = numbered.group_by(list(columns)).aggregate([("row", chosen)])
     row_ids = row_ids_of(alike)
-    return row_ids[~np.isin(row_ids, kept.column(f"row_{'min' if keep == 'first' else 'max'}").to_numpy())]
+    return row_ids[~is_member(row_ids, kept.column(f"row_{chosen}").to_numpy())]
 
 
 def _complete(rows: pa.Table, columns: Sequence[str]) -> pa.Table:

@@ -24,6 +24,7 @@ from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.schema.repeated_keys import rows_to_drop
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.schema.migration import fresh_renames
+from omnigraph.storage.integer_sets import distinct, is_member
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable, Staging, Table
 from omnigraph.storage.tables.reader import TableReader
@@ -158,7 +159,7 @@ class TableChange:
         state = TypeState(self.reader, self.new, staged.state)
         dropped = self.repeated
         kept = row_ids_of(state.table.read([], row_ids=True))
-        kept = np.sort(kept[~np.isin(kept, dropped)])
+        kept = np.sort(kept[~is_member(kept, dropped)])
         schema = table_schema(self.new)
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -189,7 +190,7 @@ class TableChange:
 
     def _effect_of(self, rewrite: ColumnRewrite) -> StepEffect:
         addresses = self.table.read([ROW_ADDRESS], filter=rewrite.filter).column(ROW_ADDRESS).to_numpy()
-        fragments = np.unique(addresses >> np.uint64(32)).tolist()
+        fragments = distinct(addresses >> np.uint64(32)).tolist()
         rows = fragment_sizes(self.table)
         size = self._width(rewrite.prop) * sum(rows[fragment] for fragment in fragments)
         return StepEffect.of_rewrite(len(addresses), size, len(fragments))
