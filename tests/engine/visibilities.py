@@ -48,6 +48,8 @@ FILTERS: dict[str, list[tuple[str, Shown]]] = {
         ("people >= 1", _at_least("people", 1)),
         ('name != "a"', lambda e: e["name"] is not None and e["name"] != "a"),
     ],
+    "node:Club": [("rank >= 2", _at_least("rank", 2))],
+    "edge:Backs": [("since >= 1", _at_least("since", 1))],
     "edge:Knows": [
         ("since >= 1", _at_least("since", 1)),
         ("not (since >= 1) or since is null", lambda e: e["since"] is None or e["since"] < 1),
@@ -101,8 +103,12 @@ def visible(
     }
     ids = {key: {e["id"] for e in entities} for key, entities in kept.items()}
     for edge in catalog.edges.values():
-        ends = ids[f"node:{edge.from_type}"], ids[f"node:{edge.to_type}"]
-        kept[edge.type_key] = [e for e in kept[edge.type_key] if e["src"] in ends[0] and e["dst"] in ends[1]]
+        kept[edge.type_key] = [
+            e
+            for e in kept[edge.type_key]
+            if e["src"] in ids[f"node:{e['@src'] or edge.from_type}"]
+            and e["dst"] in ids[f"node:{e['@dst'] or edge.to_type}"]
+        ]
     for key, names in (masked or {}).items():
         kept[key] = [{**entity, **dict.fromkeys(names)} for entity in kept[key]]
     return ReferenceGraph(catalog, kept)

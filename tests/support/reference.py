@@ -9,7 +9,7 @@ from typing import Any
 
 from omnigraph.dates import format_date, format_datetime
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.value_types import EntityType, ListType, PathType, RecordType, ValueType
 from omnigraph.language.types import PropertyType, Scalar
@@ -49,7 +49,7 @@ class ReferenceGraph:
         }
         edges = {
             type_.name: [
-                StoredEdge(each["id"], each["src"], each["dst"], _properties(each))
+                StoredEdge(each["id"], each["src"], each["dst"], _properties(each), (each["@src"], each["@dst"]))
                 for each in self.entities[type_.type_key]
             ]
             for type_ in self.catalog.edges.values()
@@ -88,7 +88,7 @@ class ReferenceGraph:
 
 
 def _properties(stored: Stored) -> Stored:
-    return {name: value for name, value in stored.items() if name not in _SYSTEM}
+    return {name: value for name, value in stored.items() if name.removeprefix("@") not in _SYSTEM}
 
 
 def _entities(snapshot: Snapshot, type_: TableType) -> list[Stored]:
@@ -96,7 +96,14 @@ def _entities(snapshot: Snapshot, type_: TableType) -> list[Stored]:
         prop.column: prop.name for prop in type_.property_list if not prop.type.is_blob
     }
     read = snapshot.scan(type_.type_key, list(columns)).to_pylist()
-    return [{columns[column]: _plain(value) for column, value in row.items()} for row in read]
+    entities = [{columns[column]: _plain(value) for column, value in row.items()} for row in read]
+    if isinstance(type_, EdgeType):
+        names = {str(node.id): node.name for node in snapshot.catalog.nodes.values()}
+        for entity in entities:
+            for end in ("src", "dst"):
+                *tag, entity[end] = entity[end].split("\x1f")
+                entity[f"@{end}"] = names[tag[1]] if tag else None
+    return entities
 
 
 def _plain(value: Any) -> Any:

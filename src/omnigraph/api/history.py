@@ -190,11 +190,13 @@ EVERYTHING = ChangeScope()
 # The net difference of two states
 
 
-class ChangedEnds(Struct, frozen=True):
-    """The nodes that a changed edge connects."""
+class ChangedEnds(Struct, frozen=True, omit_defaults=True):
+    """The nodes that a changed edge connects, with their types where an end is an interface."""
 
     src: str
     dst: str
+    src_type: str | None = None
+    dst_type: str | None = None
 
 
 class EntityChange(Struct, frozen=True, omit_defaults=True):
@@ -306,11 +308,13 @@ class ChangeCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return moment(self.authored_at)
 
 
-class Endpoints(Struct, frozen=True):
-    """The nodes that an edge connects."""
+class Endpoints(Struct, frozen=True, omit_defaults=True):
+    """The nodes that an edge connects, with their types where an end is an interface."""
 
     source: str = field(name="from")
     target: str = field(name="to")
+    source_type: str | None = field(name="from_type", default=None)
+    target_type: str | None = field(name="to_type", default=None)
 
     WIRE_NAME: ClassVar[str] = "ChangeEndpointsOutput"
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.service.pipeline import PipelineReport, Progress
+from omnigraph.engine.rows.end_ids import interface_ends
 from omnigraph.engine.rows.kernels.decoder import ends_of
 from omnigraph.engine.workspace import GraphHandle, open_workspace
 from omnigraph.engine.write.change import receipt_of
@@ -24,7 +25,16 @@ from omnigraph.errors import BadRequestError, ConstraintRule, KeyConflictError, 
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.execution.plan import base_snapshot
 from omnigraph.pipeline.execution.run import require_permission, run
-from omnigraph.pipeline.file import Duplicates, EmbedStep, Pipeline, Quality, Source, SparkSettings, TypeMapping
+from omnigraph.pipeline.file import (
+    END_COLUMNS,
+    Duplicates,
+    EmbedStep,
+    Pipeline,
+    Quality,
+    Source,
+    SparkSettings,
+    TypeMapping,
+)
 from omnigraph.pipeline.sources.source_frames import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
 from omnigraph.storage.identifiers import new_ulid
@@ -104,11 +114,14 @@ def load_on_spark(
     )
 
 
-def _mapping(type_: TableType, source: str, columns: Sequence[str], ends: Sequence[str]) -> TypeMapping:
-    """Columns become the properties of their names; `ends` are the columns of the ends of an edge."""
+def _mapping(type_: TableType, source: str, columns: Sequence[str], ends: Mapping[str, str]) -> TypeMapping:
+    """Columns become the properties of their names; `ends` are the columns of the ends of an edge, as the row kernel
+    calls them."""
     quoted = {column: "`" + column.replace("`", "``") + "`" for column in columns}
     select = {column: text for column, text in quoted.items() if column not in ends}
-    return TypeMapping(type_.name, source, select, *(quoted[end] for end in ends))
+    named = {end: quoted[column] for column, end in ends.items()}
+    source_end, target_end, *types = (named.get(end) for end in END_COLUMNS.values())
+    return TypeMapping(type_.name, source, select, source_end, target_end, None, *types)
 
 
 def write_frame(
@@ -141,9 +154,11 @@ def write_frame(
             earlier = None if run_key is None else state.entry.with_key(run_key)
             state = state if earlier is None else workspace.snapshot(branch, version=earlier.version)
             type_ = state.catalog.type_named(type_name)
-        ends = ("src", "dst") if type_.kind == "edge" else ()
-        if not set(ends) <= set(frame.columns):
+        ends = {"src": "from", "dst": "to"} if type_.kind == "edge" else {}
+        if not ends.keys() <= set(frame.columns):
             raise BadRequestError(f"rows of the edge type {type_.name} need the columns 'src' and 'dst'")
+        types = (f"{end.column}_type" for end in interface_ends(type_))
+        ends |= {name: END_COLUMNS[name] for name in types if name in frame.columns}
         source = Source("frame", sql=f"select * from global_temp.{view}")
         pipeline = Pipeline(
             name=f"{type_.name} from a DataFrame",

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, Property, TableType
+from omnigraph.language.catalog import Catalog, EdgeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.yaml_documents import Flaw, Value, YamlDocument
 
@@ -31,7 +31,10 @@ GRAPH_FORMAT = "graph"
 LANCE_FORMAT = "lance"
 DEFAULT_MAX_REJECTED = 1_000
 _ENDS = {"src": "from", "dst": "to"}
-"""The settings of an edge for its ends, and the columns of the row kernel that they become."""
+_END_TYPES = {"src_type": "from_type", "dst_type": "to_type"}
+END_COLUMNS = {**_ENDS, **_END_TYPES}
+"""The settings of an edge for its ends, and for the types of those that are interfaces, and the columns of the row
+kernel that they become."""
 
 
 class OnError(StrEnum):
@@ -72,7 +75,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TypeMapping:
-    """How rows of a source become entities of a type. `src` and `dst` are there for edges only."""
+    """How rows of a source become entities of a type. `src` and `dst` are there for edges only, `src_type` and
+    `dst_type` for ends that are interfaces."""
 
     type_name: str
     source: str
@@ -80,6 +84,8 @@ class TypeMapping:
     src: str | None = None
     dst: str | None = None
     where: str | None = None
+    src_type: str | None = None
+    dst_type: str | None = None
 
     @property
     def is_edge(self) -> bool:
@@ -93,7 +99,8 @@ class TypeMapping:
     def columns(self) -> dict[str, str]:
         """Input column of the row kernel -> Spark SQL expression."""
         ends = {"from": self.src, "to": self.dst} if self.src is not None and self.dst is not None else {}
-        return {**ends, **self.select}
+        types = {"from_type": self.src_type, "to_type": self.dst_type}
+        return {**ends, **{name: text for name, text in types.items() if text is not None}, **self.select}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +252,13 @@ def _mapping(
     kind: str, name: str, located: Value, sources: Mapping[str, Source], places: dict[str, Value]
 ) -> TypeMapping | None:
     ends = _ENDS if kind == "edges" else {}
-    parts = located.members(("from", "select", "where", *ends), required=("from", *(ends or ("select",))))
+    members = ("from", "select", "where", *(END_COLUMNS if ends else ()))
+    parts = located.members(members, required=("from", *(ends or ("select",))))
     columns = {key.value: value for key, value in parts["select"].entries()} if "select" in parts else {}
     type_key = f"{kind[:-1]}:{name}"
     places[type_key] = located
     places.update({f"{type_key}.{column}": expression for column, expression in columns.items()})
-    places.update({f"{type_key}.{end}": parts[key] for key, end in ends.items() if key in parts})
+    places.update({f"{type_key}.{end}": parts[key] for key, end in END_COLUMNS.items() if key in parts})
     select = {column: expression.text().value or "null" for column, expression in columns.items()}
     source = _text(parts, "from")
     if source is not None and source not in sources:
@@ -260,7 +268,7 @@ def _mapping(
         parts["from"].report("P012", f"'{source}' has format graph: its records name their types and need no mapping")
     if source is None or not ends.keys() <= parts.keys():
         return None
-    return TypeMapping(name, source, select, _text(parts, "src"), _text(parts, "dst"), _text(parts, "where"))
+    return TypeMapping(name, source, select, **{each: _text(parts, each) for each in (*END_COLUMNS, "where")})
 
 
 def _embeds(located: Value, places: dict[str, Value]) -> list[EmbedStep]:
@@ -314,6 +322,8 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
             hint = did_you_mean(mapping.type_name, types) or ""
             complaints.add(mapping.type_key, "P013", f"the schema has no {kind} type '{mapping.type_name}'", hint)
             continue
+        if isinstance(type_, EdgeType):
+            _check_end_types(mapping, type_, complaints)
         for column in mapping.select:
             if column != type_.system_name("id") and column not in type_.properties:
                 hint = did_you_mean(column, type_.properties) or ""
@@ -332,6 +342,20 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
             message = f"{step.type_name}.{step.property} has no @embed source in the schema"
             complaints.add(f"embed:{step.type_name}.{step.property}", "P016", message)
     complaints.raise_any()
+
+
+def _check_end_types(mapping: TypeMapping, edge: EdgeType, complaints: Complaints) -> None:
+    """Spark does not look ids up in several node types: a mapping says what is at an interface."""
+    for end, text in zip(edge.ends, (mapping.src_type, mapping.dst_type), strict=True):
+        setting = f"{end.column}_type"
+        if end.interface is None and text is not None:
+            message = f"'{setting}' is for an end that is an interface, and {edge.name} has a {end.types[0]} there"
+            complaints.add(f"{mapping.type_key}.{end.name}_type", "P014", message, "leave it out")
+        elif end.interface is not None and text is None:
+            named = edge.from_type if end.column == "src" else edge.to_type
+            message = f"{edge.name} needs '{setting}': its end is the interface {named}"
+            example = f"write `{setting}: \"'{end.types[0]}'\"`, or name a column that holds {' or '.join(end.types)}"
+            complaints.add(mapping.type_key, "P015", message, example)
 
 
 @dataclass

@@ -20,7 +20,9 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.plans import object_properties
 from omnigraph.engine.query.properties import Located
 from omnigraph.engine.query.value_columns import compact_lists, list_array, null_mask
+from omnigraph.engine.query.values.stored import located_ids
 from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.engine.rows.end_ids import end_of_column
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import EdgeType, Property, TableType
 from omnigraph.language.query import ir
@@ -238,7 +240,9 @@ class Objects:
         context.properties.load(table, variable, [*system, *stored.values()], rows)
 
         def column(name: str) -> pa.Array:
-            return self._gather(context.properties.locate(table, variable, name, rows))
+            located = context.properties.locate(table, variable, name, rows)
+            end = end_of_column(member, name)
+            return self._gather(located if end is None else located_ids(end, located, context.budget))
 
         def values_of(prop: Property) -> pa.Array:
             type_ = arrow_type(prop.type)

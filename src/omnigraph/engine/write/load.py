@@ -30,7 +30,14 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, Origin, RequestDigest, TypeChange, receipt_of
-from omnigraph.engine.write.constraints import FinalImage, check_constraints, refuse_repeated_ids, taken_id
+from omnigraph.engine.write.constraints import (
+    FinalImage,
+    check_constraints,
+    find_end_types,
+    has_untyped_ends,
+    refuse_repeated_ids,
+    taken_id,
+)
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
@@ -189,6 +196,7 @@ class _Load:
         if not decoded.by_type:
             return None
         mode = self.request.mode
+        decoded, nodes_read = self._find_end_types(txn, decoded, minted)
         change = GraphChange({key: self._type_change(typed, minted) for key, typed in decoded.by_type.items()})
         order = [change.by_type[key] for key in sorted(change.by_type)]
         visibility = AuthorVisibility(txn)
@@ -196,6 +204,7 @@ class _Load:
         visibility.refuse_invisible(change)
         with visibility.redact_conflicts():
             read_set = check_constraints(FinalImage(txn, change), order)
+        read_set = replace(read_set, tables=read_set.tables | (nodes_read - change.by_type.keys()))
         if mode is not LoadMode.MERGE:
             for key, typed in decoded.by_type.items():
                 refuse_repeated_ids(key, typed.rows.column("id"))
@@ -206,6 +215,23 @@ class _Load:
         staged = txn.stage(change.staging_jobs(txn.root.staging))
         details = {_RECEIPT: json.dumps(self.details(decoded))}
         return publish.PublishPlan(staged=staged, read_set=read_set, strict=mode is LoadMode.OVERWRITE, details=details)
+
+    def _find_end_types(
+        self, txn: publish.WriteTxn, decoded: DecodedInput, minted: pa.ChunkedArray
+    ) -> tuple[DecodedInput, frozenset[str]]:
+        """The input with the types of all ends, and the tables that were read for it."""
+        if not any(map(has_untyped_ends, decoded.by_type.values())):
+            return decoded, frozenset()
+        nodes = [typed for typed in decoded.by_type.values() if isinstance(typed.type, NodeType)]
+        image = FinalImage(txn, GraphChange.of(*(self._type_change(typed, minted) for typed in nodes)))
+        by_type = {key: find_end_types(typed, image, self._unit) for key, typed in decoded.by_type.items()}
+        return DecodedInput(by_type, decoded.rejected, decoded.lost), image.read_set().tables
+
+    @property
+    def _unit(self) -> str:
+        """What the numbers of rows count."""
+        source = self.request.input
+        return source.place if isinstance(source, RowInput) else self.request.grammar.unit
 
     def read_input(self, snapshot: Snapshot) -> tuple[DecodedInput, pa.ChunkedArray]:
         """The input typed by the schema of a snapshot, and the ids that were generated for it."""
@@ -249,12 +275,13 @@ class _Load:
 
     def _type_change(self, typed: TypedRows, minted: pa.ChunkedArray) -> TypeChange:
         final = typed if typed.type.key else typed.last_of_each()
-        mode, source = self.request.mode, self.request.input
-        unit = source.place if isinstance(source, RowInput) else self.request.grammar.unit
+        mode = self.request.mode
         known_absent = pc.all(pc.is_in(final.rows.column("id"), value_set=minted)).as_py()
         fresh = mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent))
         replaces = mode is LoadMode.OVERWRITE
-        return TypeChange(typed.type, final.rows, replaces=replaces, fresh=fresh, origin=Origin(unit, final.lines))
+        return TypeChange(
+            typed.type, final.rows, replaces=replaces, fresh=fresh, origin=Origin(self._unit, final.lines)
+        )
 
     def details(self, decoded: DecodedInput) -> dict[str, Any]:
         """The receipt as the commit records it."""

@@ -16,7 +16,8 @@ import pyarrow as pa
 from omnigraph.api.enums import Grammar
 from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_schema
-from omnigraph.engine.rows.kernels.ids import EdgeEnds, EnvelopeError, Mint, edge_ends, new_ulids
+from omnigraph.engine.rows.end_ids import stored_id
+from omnigraph.engine.rows.kernels.ids import EdgeEnds, EndpointIds, EnvelopeError, Mint, edge_ends, new_ulids
 from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, strict_blocks
 from omnigraph.engine.rows.kernels.records import EnvelopeReader, Records, RecordTyper, type_batch
 from omnigraph.engine.rows.kernels.source_values import plain_value, plain_values
@@ -102,11 +103,13 @@ def _remap_endpoints(rows: TypedRows, typers: Mapping[str, RecordTyper]) -> Type
     edge, table = rows.type, rows.rows
     if not isinstance(edge, EdgeType):
         return rows
-    for column, node in (("src", edge.from_type), ("dst", edge.to_type)):
-        if respelled := typers[f"node:{node}"].respelled:
-            ends = [respelled.get(end, end) for end in table.column(column).to_pylist()]
-            index = table.column_names.index(column)
-            table = table.set_column(index, table.schema.field(index), pa.array(ends, pa.string()))
+    for end in edge.ends:
+        for node in end.types:
+            if respelled := typers[f"node:{node}"].respelled:
+                stored = {stored_id(end, node, old): stored_id(end, node, new) for old, new in respelled.items()}
+                ids = [stored.get(node_id, node_id) for node_id in table.column(end.column).to_pylist()]
+                index = table.column_names.index(end.column)
+                table = table.set_column(index, table.schema.field(index), pa.array(ids, pa.string()))
     return TypedRows(edge, table, rows.lines)
 
 
@@ -130,17 +133,23 @@ def end_names(type_: TableType) -> list[tuple[str, str]]:
     return [pair for pair in ENDS if type_.properties.keys().isdisjoint(pair)]
 
 
+def _with_type(end: EndpointIds, record: Mapping[str, object], name: str) -> EndpointIds:
+    """An end as a row gives its type, if it does."""
+    type_name = record.get(name) if end.is_interface else None
+    return end if type_name is None else end.of_type(type_name)
+
+
 _ID: Final = PropertyType(Scalar.STRING)
 
 
-def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -> tuple[str, ...]:
-    """The columns that hold the ends of an edge; none for a node. Refuses columns that are not a property: they would
-    be lost."""
+def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -> dict[str, str]:
+    """What the columns that hold the ends of an edge, and the types of ends that are interfaces, are in a record; none
+    for a node. Refuses columns that are not a property: they would be lost."""
     where = "" if file is None else f"{file}: "
     if twice := next((name for name in columns if columns.count(name) > 1), None):
         raise BadRequestError(f"{where}the column '{twice}' is there twice")
-    ends: tuple[str, ...] = ()
-    if type_.kind == "edge":
+    ends: dict[str, str] = {}
+    if isinstance(type_, EdgeType):
         end_columns = next((pair for pair in end_names(type_) if set(pair) <= set(columns)), None)
         if end_columns is None:
             raise BadRequestError(
@@ -148,7 +157,10 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
                 f"{', or '.join(' and '.join(pair) for pair in end_names(type_))}; "
                 f"there are {', '.join(columns)}"
             )
-        ends = end_columns
+        for column, end in zip(end_columns, type_.ends, strict=True):
+            ends[column] = end.name
+            if end.interface is not None and f"{column}_type" in columns:
+                ends[f"{column}_type"] = f"{end.name}_type"
     columns_of_type = {type_.system_name("id"), *type_.properties}
     unknown = next((column for column in columns if column not in ends and column not in columns_of_type), None)
     if unknown is not None:
@@ -190,7 +202,7 @@ class _RowReader:
         self._node_ids = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else None
         self._file = file
         self._typer = RecordTyper(type_, rejected=[], mint=mint)
-        self._columns_of_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._columns_of_ends: dict[tuple[str, ...], dict[str, str]] = {}
         self.rejected = self._typer.rejected
 
     def read(self, block: Block) -> TypedRows:
@@ -199,7 +211,7 @@ class _RowReader:
         names = tuple(block.values.schema.names)
         if names not in self._columns_of_ends:
             self._columns_of_ends[names] = ends_of(self._type, names, self._file)
-        renamed = dict(zip(self._columns_of_ends[names], ENDS[0], strict=False))
+        renamed = self._columns_of_ends[names]
         batch = block.values.rename_columns([renamed.get(name, name) for name in names])
         mint = self._typer.mint
         return type_batch(self._type, batch, block.positions, self.rejected, catalog=self._catalog, mint=mint)
@@ -235,13 +247,18 @@ class _RowReader:
                 self._reject(Stage.ENVELOPE, number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
                 continue
             try:
-                ends = node_ids[0].id_of_python(record[names[0]]), node_ids[1].id_of_python(record[names[1]])
+                source, target = (
+                    _with_type(end, record, f"{name}_type").id_of_python(record[name])
+                    for end, name in zip(node_ids, names, strict=True)
+                )
             except EnvelopeError as error:
-                name = names[ENDS[0].index(str(error.values["name"]))]
+                end, _, suffix = str(error.values["name"]).partition("_")
+                name = names[ENDS[0].index(end)] + (f"_{suffix}" if suffix else "")
                 self._reject(Stage.ENVELOPE, number, name, error.sentence, **{**error.values, "name": name})
                 continue
-            rest = {name: value for name, value in record.items() if name not in names}
-            edges.add(number, rest, ends)
+            taken = {*names, *(f"{n}_type" for end, n in zip(node_ids, names, strict=True) if end.is_interface)}
+            rest = {name: value for name, value in record.items() if name not in taken}
+            edges.add(number, rest, (source, target))
         return edges
 
     def _plain(self, records: list[Mapping[str, object]]) -> list[Mapping[str, object]]:
