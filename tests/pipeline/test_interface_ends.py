@@ -1,0 +1,113 @@
+"""Edges with an interface at an end on Spark: the type is given, checked and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.errors import BadRequestError, ConstraintError
+from omnigraph.pipeline import read_pipeline, register, run, to_spark, validate, write_frame
+from tests.pipeline.library import ndjson, quarantine, records, rejected_rows
+
+SCHEMA = """
+interface Content { title: String? }
+node Post implements Content { slug: String @key  title: String? }
+node Photo implements Content { slug: String @key  title: String? }
+node Person { name: String @key }
+edge Likes: Person -> Content @card(0..2) { n: I32?  @unique(@src, @dst) }
+"""
+NODES = [
+    {"type": "Post", "data": {"slug": "intro"}},
+    {"type": "Photo", "data": {"slug": "intro"}},
+    {"type": "Photo", "data": {"slug": "sun"}},
+    {"type": "Person", "data": {"name": "ada"}},
+    {"type": "Person", "data": {"name": "bob"}},
+]
+MAPPED = """\
+version: 1
+name: mapped
+mode: append
+sources:
+  likes: {format: json, path: likes.ndjson}
+edges:
+  Likes: {from: likes, src: who, dst: what, dst_type: kind, select: {n: n}}
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with omnigraph.init(tmp_path / "graph", SCHEMA) as graph:
+        graph.load("\n".join(map(json.dumps, NODES)), mode="append")
+        yield graph
+
+
+def liked(graph: Graph) -> list[tuple[str, str, str]]:
+    query = "query q() { match { $p: Person  $p likes $x } return { $p.name as p, $x.@type as t, $x.slug as x } }"
+    return sorted((row["p"], row["t"], row["x"]) for row in graph.query(query))
+
+
+def test_a_mapping_gives_the_type(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:
+    rows = [("ada", "intro", "Photo"), ("ada", "intro", "Post"), ("bob", "sun", "Photo")]
+    ndjson(tmp_path / "likes.ndjson", [{"who": who, "what": what, "kind": kind, "n": 1} for who, what, kind in rows])
+    pipeline = read_pipeline(MAPPED, directory=str(tmp_path))
+    run(pipeline, graph=graph, spark=spark)
+    assert liked(graph) == [("ada", "Photo", "intro"), ("ada", "Post", "intro"), ("bob", "Photo", "sun")]
+    frame = to_spark(graph, "Likes", spark)
+    assert frame.columns == ["id", "src", "dst", "dst_type", "n"]
+    assert sorted(tuple(row) for row in frame.select("src", "dst_type", "dst").collect()) == liked(graph)
+    expected, rows_of_likes = liked(graph), frame.drop("id").localCheckpoint()
+    for write in (_write_with_a_run, _write_with_the_data_source):
+        graph.mutate("query m() { delete Likes where n = 1 }")
+        write(graph, rows_of_likes)
+        assert liked(graph) == expected
+    with pytest.raises(ConstraintError, match="would be orphaned: dst 'sun' not found in Photo"):
+        ndjson(tmp_path / "photos/a.ndjson", [{"type": "Photo", "data": {"slug": "intro"}}])
+        run(records(tmp_path / "photos", "overwrite"), graph=graph, spark=spark)
+
+
+def _write_with_a_run(graph: Graph, frame: DataFrame) -> None:
+    write_frame(graph, frame, "Likes")
+
+
+def _write_with_the_data_source(graph: Graph, frame: DataFrame) -> None:
+    register(frame.sparkSession)
+    frame.write.format("omnigraph").option("graph", graph.uri).option("type", "Likes").mode("append").save()
+
+
+def test_a_mapping_without_the_type_is_refused_before_the_run(tmp_path: Path, graph: Graph) -> None:
+    for old, new, message in (
+        (" dst_type: kind,", "", "Likes needs 'dst_type': its end is the interface Content"),
+        ("dst: what,", "dst: what, src_type: \"'Person'\",", "'src_type' is for an end that is an interface"),
+    ):
+        with pytest.raises(BadRequestError, match=message):
+            validate(read_pipeline(MAPPED.replace(old, new), directory=str(tmp_path)), graph=graph)
+
+
+def test_records_are_checked_by_type(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:
+    def like(source: str, target: str, **rest: str) -> dict[str, object]:
+        return {"edge": "Likes", "from": source, "to": target, **rest, "data": {}}
+
+    given = [
+        like("ada", "intro"),
+        like("ada", "sun", to_type="Post"),
+        like("ada", "intro", to_type="Post"),
+        like("ada", "intro", to_type="Post"),
+        like("bob", "intro", to_type="Photo"),
+        like("bob", "intro", to_type="Foto"),
+        {"type": "Post", "data": {"slug": "new"}},
+        like("bob", "new", to_type="Post"),
+    ]
+    ndjson(tmp_path / "in/a.ndjson", given)
+    report = run(records(tmp_path / "in", "merge", quarantine(tmp_path)), graph=graph, spark=spark)
+    reasons = {row["row"]: row["problems"][0]["reason"] for row in rejected_rows(report.quarantine or "")}
+    assert sorted(reasons) == [1, 2, 4, 6]
+    assert reasons[1] == "'to_type' has to give the type of 'intro' here, one of Photo, Post"
+    assert reasons[2] == "edge Likes: dst 'sun' not found in Content"
+    assert "value '(intro, ada)' held by" in reasons[4]
+    assert liked(graph) == [("ada", "Post", "intro"), ("bob", "Photo", "intro"), ("bob", "Post", "new")]
