@@ -61,7 +61,7 @@ class ReferenceGraph:
             return None
         match type_:
             case EntityType():
-                return self._object(value, next(each for each in type_.members if each.name == value.type))
+                return self._object(value, type_)
             case PathType():
                 return self._path(value, type_)
             case RecordType():
@@ -78,10 +78,15 @@ class ReferenceGraph:
         nodes = [self._json(node, type_.nodes) for node in path.nodes]
         return {"length": len(path.edges), "nodes": nodes, "edges": [self._json(e, type_.edges) for e in path.edges]}
 
-    def _object(self, entity: Entity, type_: TableType) -> Any:
-        """What a bare variable returns: system fields, and every property but blobs and vectors."""
+    def _object(self, entity: Entity, whole: EntityType) -> Any:
+        """What a bare variable returns: system fields, and every property but blobs and vectors. The types of ends are
+        there if one of the types of the variable has an interface at that end."""
+        type_ = next(each for each in whole.members if each.name == entity.type)
         stored = next(each for each in self.entities[type_.type_key] if each["id"] == entity.id)
         ends = {f"@{name}": stored[name] for name in _SYSTEM[1:] if name in stored}
+        for name, interface, end in (("src", "from_interface", "from_type"), ("dst", "to_interface", "to_type")):
+            if any(getattr(each, interface, None) is not None for each in whole.members):
+                ends[f"@{name}_type"] = stored[f"@{name}"] or getattr(type_, end)
         properties = (prop for prop in type_.property_list if not (prop.type.is_blob or prop.type.is_vector))
         shown = {prop.name: self._json(stored[prop.name], prop.type) for prop in properties}
         return {"@id": entity.id, "@type": type_.name, **ends, **shown}

@@ -82,6 +82,8 @@ def plain_id(end: EdgeEnd, stored: str) -> str:
 
 def type_names(end: EdgeEnd, column: Ids) -> Ids:
     """The names of the types of the nodes in the column of an end."""
+    if end.interface is None:
+        return pc.if_else(pc.is_valid(column), end.types[0], pa.scalar(None, pa.string()))
     names = pa.nulls(len(column), pa.string())
     for node in end.types:
         names = pc.if_else(pc.is_valid(ids_of_type(end, node, column)), node, names)
