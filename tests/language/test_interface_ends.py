@@ -95,12 +95,23 @@ def test_a_type_that_is_renamed_meanwhile_is_the_same_type() -> None:
     ]
 
 
+def test_an_end_is_widened_in_the_change_that_implements_the_interface() -> None:
+    assert steps("node Post { slug: String @key } edge E: Post -> Post", NODES + "edge E: Post -> Content") == [
+        "add interface type 'Content'",
+        "add node type 'Person'",
+        "add node type 'Photo'",
+        "change the interfaces of node type 'Post' (+Content)",
+        "add property 'Post.title' (String?) on node 'Post'",
+        "widen the target of edge type 'E' from 'Post' to 'Content'",
+    ]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "fragment"),
     [
         ("edge E: Person -> Person", "edge E: Person -> Content", "Person does not implement Content"),
-        ("edge E: Person -> Content", "edge E: Person -> Post", "declare a new edge type with these ends, fill it"),
-        ("edge E: Person -> Post", "edge E: Person -> Photo", "declare a new edge type with these ends, fill it"),
+        ("edge E: Person -> Content", "edge E: Person -> Post", "declare a new edge type, fill it"),
+        ("edge E: Person -> Post", "edge E: Person -> Photo", "declare a new edge type, fill it"),
     ],
 )
 def test_other_changes_of_ends_are_not_possible(old: str, new: str, fragment: str) -> None:
