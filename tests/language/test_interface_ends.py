@@ -181,6 +181,10 @@ def test_an_end_that_does_not_fit_is_refused() -> None:
         walk("$a: Person  $b: Person  $a likes $b")
 
 
+def test_a_binding_further_down_narrows_the_end() -> None:
+    assert [member.name for member in walk("$p: Person  $p likes $x  $x: Post").destination_members] == ["Post"]
+
+
 def test_a_search_passes_through_the_types_that_it_reaches() -> None:
     assert ways("$a: Person  $a likes{1,2} $b") == {("Person", "out", "Post"), ("Person", "out", "Photo")}
     assert len(ways("$a: Post  $a cites{1,} $b")) == 4
