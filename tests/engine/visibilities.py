@@ -48,8 +48,6 @@ FILTERS: dict[str, list[tuple[str, Shown]]] = {
         ("people >= 1", _at_least("people", 1)),
         ('name != "a"', lambda e: e["name"] is not None and e["name"] != "a"),
     ],
-    "node:Club": [("rank >= 2", _at_least("rank", 2))],
-    "edge:Backs": [("since >= 1", _at_least("since", 1))],
     "edge:Knows": [
         ("since >= 1", _at_least("since", 1)),
         ("not (since >= 1) or since is null", lambda e: e["since"] is None or e["since"] < 1),
@@ -59,6 +57,12 @@ FILTERS: dict[str, list[tuple[str, Shown]]] = {
     "edge:Near": [("km >= 1", _at_least("km", 1)), ("not (km < 1)", _at_least("km", 1))],
 }
 
+
+TITLED_FILTERS: dict[str, list[tuple[str, Shown]]] = {
+    "node:Club": [("rank >= 2", _at_least("rank", 2))],
+    "edge:Backs": [("since >= 1", _at_least("since", 1))],
+}
+"""Those of types that only `MIXED` has: an edge with interfaces at its ends, and one of the types there."""
 
 HIDDEN = {
     "node:Person": ("age", "nick", "tags"),
