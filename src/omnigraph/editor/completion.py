@@ -154,7 +154,7 @@ class _QueryCompletion:
     def _edges(self) -> Iterable[Item]:
         names = {member.name for member in self._members()}
         for edge in self._catalog.edges.values() if self._catalog is not None else ():
-            fits = bool(names & {edge.from_type, edge.to_type})
+            fits = not names.isdisjoint((*edge.source_types, *edge.target_types))
             if fits or not names:
                 yield _edge_item(edge, fits=fits)
         yield from _words(words.OPERATORS)
