@@ -27,7 +27,7 @@ made from the docstrings of the code by `./dev docs`; do not edit it.
 """
 
 GROUPS = {
-    "Opening a graph": ("open", "init", "connect", "connect_async"),
+    "Opening a graph": ("open", "init", "connect", "connect_async", "infer_schema"),
     "The graph": ("GraphApi", "Graph", "Branch", "Snapshot"),
     "A graph behind a server": ("RemoteGraph", "RemoteSnapshot", "AsyncRemoteGraph"),
     "Queries and results": ("queries", "Queries", "Query", "QueryResult", "QueryStream", "ReadOptions"),

@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "language": {"api"},
     "storage": {"language", "api"},
     "engine": {"storage", "language", "api"},
+    "codegen": {"language", "api"},
     "embeddings": {"language", "api"},
     "policy": {"language", "api"},
     "pipeline": {"engine", "embeddings", "storage", "language", "api"},
@@ -310,7 +311,10 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 MOST_MODULES = 12
 FEWEST_LINES = 40
-CROWDED: dict[str, str] = {"cli/commands": "one module for each group of commands"}
+CROWDED: dict[str, str] = {
+    "api": "one module for each area of the contract; `commits` is below `schema`, and `history` above it",
+    "cli/commands": "one module for each group of commands",
+}
 
 
 def test_a_folder_shows_at_most_twelve_modules() -> None:

@@ -17,8 +17,8 @@ import pytest
 import omnigraph.api
 from omnigraph.api import wire
 from omnigraph.api.branches import MergeResult
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.graph import GraphApi
-from omnigraph.api.history import CommitReceipt
 from omnigraph.api.maintenance import CleanupReport, MaintenanceReport, OptimizeReport, TableOptimized
 
 MODULES = [module.name for module in pkgutil.walk_packages(omnigraph.api.__path__, "omnigraph.api.")]

@@ -36,6 +36,7 @@ DOCUMENTS = (
     "docs/user/embeddings.md",
     "docs/user/install.md",
     "docs/user/modelling.md",
+    "docs/user/codegen.md",
     "docs/user/backup-and-restore.md",
     "docs/user/upgrade.md",
     "docs/user/schema-evolution.md",

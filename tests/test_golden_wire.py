@@ -10,7 +10,8 @@ from msgspec import structs
 
 from omnigraph.api import wire
 from omnigraph.api.branches import MergeConflict, MergePreview, MergeResult
-from omnigraph.api.enums import Action, Classification, EntityKind, LoadMode, MergeOutcome, Operation
+from omnigraph.api.commits import CommitHistory, CommitReceipt, CommitSummary, EntityCounts
+from omnigraph.api.enums import Action, Classification, EntityKind, LoadMode, MergeOutcome, Operation, TypeChange
 from omnigraph.api.history import (
     ChangeBaseline,
     ChangeBlock,
@@ -21,15 +22,12 @@ from omnigraph.api.history import (
     ChangeRecord,
     ChangeSet,
     CommitChangesPage,
-    CommitHistory,
-    CommitReceipt,
-    CommitSummary,
     Endpoints,
     EntityChange,
-    EntityCounts,
     EntityImage,
+    SchemaChange,
 )
-from omnigraph.api.load import BranchOutcome, LoadReceipt, MutationReceipt
+from omnigraph.api.load import BranchOutcome, LoadReceipt, MutationReceipt, TypeLoaded
 from omnigraph.api.maintenance import (
     CleanupReport,
     MaintenanceReport,
@@ -47,14 +45,28 @@ from omnigraph.api.schema import (
     AddProperty,
     AddType,
     AnnotationOutput,
+    Breakage,
+    ChangeCardinality,
+    ChangeDefault,
+    ChangeEmbed,
+    ChangeInterfaces,
+    ChangeMetric,
+    ChangePropertyType,
+    CheckOutput,
     Constraint,
+    DropConstraint,
     DropProperty,
     DropType,
+    EmbedOutput,
     ExtendEnum,
+    NarrowEnum,
+    RangeOutput,
+    RenameEnumValue,
     RenameProperty,
     RenameType,
     SchemaApplied,
     SchemaPlan,
+    StepEffect,
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
@@ -99,6 +111,24 @@ EDGE = ChangeRecord(
     EntityImage({"since": None}, Endpoints("Ada", "Cy")),
 )
 GONE = ChangeRecord(EntityKind.NODE, PERSON, "Ada", Operation.DELETE, before=EntityImage({}))
+DROPPED = SchemaChange(
+    kind=EntityKind.EDGE,
+    type=KNOWS,
+    change=TypeChange.DROPPED,
+    entities=3,
+    steps=(DropType("edge", "Knows", "soft"),),
+    schema_before="old",
+    schema_after="new",
+)
+RENAMED = SchemaChange(
+    kind=EntityKind.NODE,
+    type=PERSON,
+    change=TypeChange.CHANGED,
+    renamed_from="Human",
+    steps=(RenameType("node", "Human", "Person"), DropProperty("node", "Person", "age", "soft")),
+    schema_before="old",
+    schema_after="new",
+)
 CHANGES = (
     EntityChange(EntityKind.NODE, "Person", "Ada", Operation.UPDATE, 7),
     EntityChange(EntityKind.EDGE, "Knows", "E1", Operation.DELETE, 8, ChangedEnds("Ada", "Bob")),
@@ -133,10 +163,24 @@ STEPS = (
     UpdatePropertyMetadata("node", "B", "q", ()),
     DropProperty("node", "B", "l", "soft"),
     AddConstraint("node", "B", Constraint(index=("p", "q"))),
+    DropConstraint("node", "B", Constraint(unique=("p",)), effect=StepEffect()),
+    AddConstraint("node", "B", Constraint(range=RangeOutput("n", 1, None)), effect=StepEffect(checks=("a",))),
+    AddConstraint("node", "B", Constraint(check=CheckOutput("p", '^"x"$')), effect=StepEffect(offences=("b", "c"))),
+    AddConstraint("edge", "E", Constraint(key=("@src", "@dst")), effect=StepEffect(False, rows=3, bytes=9, files=1)),
+    ChangeCardinality("edge", "E", "0..", "0..5"),
+    ChangeInterfaces("node", "B", ("Named",), ()),
+    ChangePropertyType("node", "B", "n", *map(type_output, (PropertyType(Scalar.I32), PropertyType(Scalar.I64)))),
+    NarrowEnum("node", "B", "e", ("a",)),
+    RenameEnumValue("node", "B", "e", "c", "d"),
+    ChangeDefault("node", "B", "n", None, 3, effect=StepEffect(needs_format=3)),
+    ChangeDefault("node", "B", "l", (1, 2), None),
+    ChangeMetric("node", "B", "v", "l2", "cosine"),
+    ChangeEmbed("node", "B", "v", None, EmbedOutput("p", "m")),
+    AddProperty("node", "B", "stock", type_output(PropertyType(Scalar.I32)), 0),
     UnsupportedChange("schema", "no step covers it"),
     UnsupportedChange("node:B.q", "the type", CODE.value, CODE.tier.value),
 )
-PLAN = SchemaPlan(False, STEPS)
+PLAN = SchemaPlan(False, STEPS, breaks=(Breakage("stored_query", "names", "gone (T6)"),))
 OPERATION = QueryOperation(
     (
         ValueShape(name="name", kind="string", nullable=False),
@@ -179,8 +223,16 @@ FORMS: dict[str, Any] = {
     "commit-summary-reclaimed": summary(FIRST, "init", None, None),
     "commit-history": CommitHistory((summary(FIRST, "init", None, {}),), None),
     "commit-history-page": CommitHistory((), 7),
-    "load-receipt": LoadReceipt.of("review", "main", True, LoadMode.MERGE, {"B": 2, "A": 1}, {}, COMMIT),
-    "load-receipt-main": LoadReceipt.of("main", None, False, LoadMode.APPEND, {}, {"Knows": 1}, FIRST),
+    "load-receipt": LoadReceipt.of(
+        "review",
+        "main",
+        True,
+        LoadMode.MERGE,
+        [TypeLoaded("B", 2, 1, 1, 0, 0, ("note",)), TypeLoaded("A", 1, 0, 0, 1, 0)],
+        [],
+        COMMIT,
+    ),
+    "load-receipt-main": LoadReceipt.of("main", None, False, LoadMode.APPEND, [], [TypeLoaded("Knows", 1)], FIRST),
     "mutation-receipt": MutationReceipt("main", "add", 1, 2, "ada", COMMIT),
     "mutation-receipt-nothing": MutationReceipt("main", "add", 0, 0, None, None),
     "mutation-receipt-statement": MutationReceipt(
@@ -200,10 +252,13 @@ FORMS: dict[str, Any] = {
     "change-record-edge": EDGE,
     "change-record-delete": GONE,
     "commit-changes-page": CommitChangesPage(CAUSE, (NODE, EDGE), "token"),
+    "commit-changes-page-schema": CommitChangesPage(CAUSE, (NODE,), "token", (DROPPED, RENAMED)),
     "commit-changes-last-page": CommitChangesPage(CAUSE, (), None),
     "change-poll": ChangePoll((ChangeBlock(CAUSE, (NODE,)),), cursor="cursor", caught_up=True),
     "change-poll-page": ChangePoll((ChangeBlock(CAUSE, (GONE,)),), next_page_token="token"),
+    "change-poll-schema": ChangePoll((ChangeBlock(CAUSE, (), (RENAMED,)),), cursor="cursor", caught_up=True),
     "change-poll-empty": ChangePoll((), cursor="cursor", caught_up=False),
+    "schema-change": DROPPED,
     "change-baseline": ChangeBaseline("C2", "cursor"),
     "optimize-report": OPTIMIZED,
     "cleanup-report": CLEANED,

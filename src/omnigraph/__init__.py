@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from omnigraph.api.branches import MergePreview as MergePreview
     from omnigraph.api.branches import MergeResult as MergeResult
     from omnigraph.api.branches import Resolutions as Resolutions
+    from omnigraph.api.commits import CommitHistory as CommitHistory
+    from omnigraph.api.commits import CommitList as CommitList
+    from omnigraph.api.commits import CommitReceipt as CommitReceipt
+    from omnigraph.api.commits import CommitSummary as CommitSummary
     from omnigraph.api.governance import Limits as Limits
     from omnigraph.api.governance import QueryLimits as QueryLimits
     from omnigraph.api.graph import Branch as Branch
@@ -19,10 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.api.history import ChangeScope as ChangeScope
     from omnigraph.api.history import ChangeSet as ChangeSet
     from omnigraph.api.history import CommitChangesPage as CommitChangesPage
-    from omnigraph.api.history import CommitHistory as CommitHistory
-    from omnigraph.api.history import CommitList as CommitList
-    from omnigraph.api.history import CommitReceipt as CommitReceipt
-    from omnigraph.api.history import CommitSummary as CommitSummary
+    from omnigraph.api.history import SchemaChange as SchemaChange
     from omnigraph.api.load import LoadReceipt as LoadReceipt
     from omnigraph.api.load import MutationReceipt as MutationReceipt
     from omnigraph.api.maintenance import CleanupReport as CleanupReport
@@ -34,11 +35,14 @@ if TYPE_CHECKING:
     from omnigraph.api.maintenance import Retention as Retention
     from omnigraph.api.maintenance import Verification as Verification
     from omnigraph.api.queries import ExportedFile as ExportedFile
+    from omnigraph.api.schema import ProposedType as ProposedType
     from omnigraph.api.schema import SchemaApplied as SchemaApplied
     from omnigraph.api.schema import SchemaPlan as SchemaPlan
+    from omnigraph.api.schema import SchemaProposal as SchemaProposal
     from omnigraph.client import AsyncRemoteGraph as AsyncRemoteGraph
     from omnigraph.client import RemoteGraph as RemoteGraph
     from omnigraph.client import RemoteSnapshot as RemoteSnapshot
+    from omnigraph.engine.infer.proposal import infer_schema as infer_schema
     from omnigraph.engine.query.read import ReadOptions as ReadOptions
     from omnigraph.engine.query.result import QueryResult as QueryResult
     from omnigraph.engine.query.result import QueryStream as QueryStream
@@ -81,16 +85,17 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "api.branches": "MergePreview MergeResult Resolutions",
+    "api.commits": "CommitHistory CommitList CommitReceipt CommitSummary",
     "api.governance": "Limits QueryLimits",
     "api.graph": "Branch GraphApi",
-    "api.history": "ChangeBaseline ChangePoll ChangeRecord ChangeScope ChangeSet CommitChangesPage CommitHistory "
-    "CommitList CommitReceipt CommitSummary",
+    "api.history": "ChangeBaseline ChangePoll ChangeRecord ChangeScope ChangeSet CommitChangesPage SchemaChange",
     "api.load": "LoadReceipt MutationReceipt",
     "api.maintenance": "CleanupReport MaintenancePolicy MaintenanceReport OptimizeReport PendingProperty RepairReport "
     "Retention Verification",
     "api.queries": "ExportedFile",
-    "api.schema": "SchemaApplied SchemaPlan",
+    "api.schema": "ProposedType SchemaApplied SchemaPlan SchemaProposal",
     "client": "AsyncRemoteGraph RemoteGraph RemoteSnapshot",
+    "engine.infer.proposal": "infer_schema",
     "engine.query.read": "ReadOptions",
     "engine.query.result": "QueryResult QueryStream",
     "engine.query.search.embedder": "DocumentEmbedder Embedder",

@@ -442,15 +442,17 @@ class CommitHasNoParentError(ConflictError):
 
 
 class ChangeSchemaBoundaryError(ConflictError):
-    """A commit that changed the shape of a type: the images before and after it are not comparable."""
+    """A commit that changed the schema of a type that a Spark stream reads.
+
+    Feeds go on over such a commit with a `SchemaChange`. Servers before 0.10 end them with this error.
+    """
 
     reason: ClassVar[str] = "schema_boundary"
 
-    def __init__(self, graph_commit_id: str, type_name: str) -> None:
-        super().__init__(
-            f"commit {graph_commit_id} changed the schema of {type_name}, so it has no entity changes; "
-            f"take a new baseline, or start after:{graph_commit_id} once the consumer has migrated"
-        )
+    def __init__(self, graph_commit_id: str, type_name: str, remedy: str | None = None) -> None:
+        if remedy is None:
+            remedy = f"take a new baseline, or start after:{graph_commit_id} once the consumer has migrated"
+        super().__init__(f"commit {graph_commit_id} changed the schema of {type_name}; {remedy}")
         self.graph_commit_id, self.type_name = graph_commit_id, type_name
 
 

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from omnigraph.api import branches, history, maintenance
 from omnigraph.api.calls import Author, Call, GraphCalls, LoadInput, LoadOptions, SnapshotApi
+from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary, required_commit
 from omnigraph.api.enums import Dates, Grammar, PolicyAction
 from omnigraph.api.governance import Gate, Limits
 from omnigraph.api.graph import Branch, GraphApi, follow
@@ -314,7 +315,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         from omnigraph.engine.write.mutation import MutationRequest, mutate
 
         target, actor = MAIN if branch is None else branch, self._workspace.author(author.actor)
-        required = None if if_commit is None else history.required_commit(if_commit, "if_commit")
+        required = None if if_commit is None else required_commit(if_commit, "if_commit")
         key, reading = author.idempotency_key, self._read_options
         request = MutationRequest(*call, target, required, actor, key, stored=stored, reading=reading)
         return mutate(self._workspace_for(PolicyAction.CHANGE, target), request)
@@ -407,22 +408,24 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     ) -> history.ChangeSet:
         return diff_of(self._workspace, before, after, filter or history.EVERYTHING)
 
-    def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> history.CommitList:
+    def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitList:
         return receipts(self._workspace_for(PolicyAction.READ, branch), branch, limit=limit, before=before)
 
     def commit_history(
         self, branch: str = MAIN, *, limit: int = 100, before: int | None = None, exact: bool = True
-    ) -> history.CommitHistory:
+    ) -> CommitHistory:
         workspace = self._workspace_for(PolicyAction.READ, branch)
         return summaries(workspace, branch, limit=limit, before=before, exact=exact)
 
-    def describe_commit(self, commit_id: str) -> history.CommitSummary:
+    def describe_commit(self, commit_id: str) -> CommitSummary:
         return summary(self.snapshot(snapshot=commit_id))
 
     # Changes
 
-    def _changes_of(self, commit_id: str, scope: history.ChangeScope) -> Iterator[history.ChangeRecord]:
-        return changes_of_types(self.snapshot(snapshot=commit_id), scope).records()
+    def _changes_of(
+        self, commit_id: str, scope: history.ChangeScope
+    ) -> Iterator[history.SchemaChange | history.ChangeRecord]:
+        return iter(changes_of_types(self.snapshot(snapshot=commit_id), scope))
 
     def _changes_page(
         self,

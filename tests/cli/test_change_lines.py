@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from omnigraph.api.enums import EntityKind, Operation
-from omnigraph.api.history import ChangeBlock, ChangeCause, ChangedType, ChangeRecord, Endpoints, EntityImage
-from omnigraph.cli.printing.history import block_lines, change_lines, feed_lines
+from omnigraph.api.enums import EntityKind, Operation, TypeChange
+from omnigraph.api.history import (
+    ChangeBlock,
+    ChangeCause,
+    ChangedType,
+    ChangeRecord,
+    Endpoints,
+    EntityImage,
+    SchemaChange,
+)
+from omnigraph.api.schema import RenameType
+from omnigraph.cli.printing.history import block_lines, change_lines, change_style, feed_lines, schema_change_lines
 
 CAUSE = ChangeCause(
     graph_commit_id="C2",
@@ -65,6 +74,31 @@ def test_a_block_begins_with_its_cause() -> None:
         "authored_at: 2023-11-14T22:13:20.123Z",
     ]
     assert "merged_parent: C9" in list(block_lines(structs.replace(CAUSE, merged_parent_commit_id="C9"), []))
+
+
+def schema_change(what: TypeChange, **facts: Any) -> SchemaChange:
+    digests = {"schema_before": "a", "schema_after": "b"}
+    return SchemaChange(kind=EntityKind.NODE, type=ChangedType("t1", "T"), change=what, **facts, **digests)
+
+
+@pytest.mark.parametrize(
+    ("record", "lines"),
+    [
+        (
+            schema_change(TypeChange.CHANGED, renamed_from="S", steps=(RenameType("node", "S", "T"),)),
+            ["schema node T changed, was S", "  rename node type 'S' -> 'T'"],
+        ),
+        (schema_change(TypeChange.DROPPED, entities=1), ["schema node T dropped, with 1 entity"]),
+        (schema_change(TypeChange.DROPPED, entities=2), ["schema node T dropped, with 2 entities"]),
+        (schema_change(TypeChange.ADDED), ["schema node T added"]),
+    ],
+)
+def test_a_schema_change(record: SchemaChange, lines: list[str]) -> None:
+    assert list(schema_change_lines(record)) == lines
+    insert = change("insert", after={})
+    block = ChangeBlock(CAUSE, (insert,), (record,))
+    assert list(block_lines(CAUSE, block))[5:] == [*lines, *change_lines(insert)]
+    assert change_style(lines[0]) == "bold cyan"
 
 
 def test_a_feed_separates_its_blocks() -> None:

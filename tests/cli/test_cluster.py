@@ -162,6 +162,7 @@ def test_a_plan_for_review_shows_steps_and_lines(applied: ClusterFiles) -> None:
         "      as query.kb.add",
         "  ~ Update schema.kb",
         "      add property 'Person.email' (String?) on node 'Person'",
+        "          metadata only",
     ]
     assert [style(line) for line in lines[:8]] == [
         "bold", "yellow", "yellow", "cyan", "dim", "dim", "red", "green",

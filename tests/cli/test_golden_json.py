@@ -135,7 +135,9 @@ def test_loads(told: Told, graph: str) -> None:
     load = ["--data", "more.jsonl", "--json", "--quiet"]
     told("load.json", "load", graph, *load, "--mode", "merge")
     told("load-new-branch.json", "load", graph, *load, "--mode", "append", "--branch", "b", "--from", "main", code=1)
+    Path("more.jsonl").write_text('{"type":"City","data":{"name":"Oslo"}}\n')
     told("load-from.json", "load", graph, *load, "--mode", "merge", "--branch", "b", "--from", "main", "--as", "me")
+    Path("more.jsonl").write_text('{"type":"City","data":{"name":"Bern"}}\n')
     told("ingest.json", "ingest", graph, *load, "--branch", "b")
 
 

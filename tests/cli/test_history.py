@@ -316,6 +316,25 @@ def test_a_feed_goes_on_from_its_cursor(cli: Cli, g: str) -> None:
     assert cli(*poll, "--start", "now", "--cursor", "x").code == 2
 
 
+def test_a_feed_goes_on_over_a_schema_change(cli: Cli, g: str) -> None:
+    newest = cli("commit", "list", g, "--json").json["commits"][0]["graph_commit_id"]
+    poll = ["changes", "poll", "--uri", g, "--start", f"after:{newest}"]
+    schema = cli("schema", "show", g).out
+    Path("wider.pg").write_text(schema.replace("age: I32?", "age: I32?  nick: String?"))
+    assert cli("schema", "apply", "--schema", "wider.pg", g).code == 0
+    commit = mutate(cli, g, "add", {"name": "Cy"})
+    lines = cli(*poll).lines
+    shown = lines.index("schema node Person changed")
+    assert lines[shown + 1] == "  add property 'Person.nick' (String?) on node 'Person'"
+    assert lines.index("insert node Person Cy") > shown
+    wider, data = cli(*poll, "--json").json["blocks"]
+    assert [each["change"] for each in wider["schema_changes"]] == ["changed"]
+    assert (data["cause"]["graph_commit_id"], list(data)) == (commit, ["cause", "changes"])
+    changed = wider["cause"]["graph_commit_id"]
+    assert cli("commit", "changes", changed, "--uri", g).lines[-2:] == lines[shown : shown + 2]
+    assert cli("commit", "changes", changed, "--uri", g, "--json").json["schema_changes"] == wider["schema_changes"]
+
+
 def test_a_feed_for_people(cli: Cli, g: str) -> None:
     quiet = cli("changes", "poll", "--uri", g).lines
     assert quiet[:2] == ["(no new commits)", ""]

@@ -14,7 +14,8 @@ import pytest
 
 from omnigraph.api import wire
 from omnigraph.api.branches import BranchCreated, BranchDeleted, BranchList, MergePreview, MergeResult, SnapshotListing
-from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeSet, CommitChangesPage, CommitList, CommitSummary
+from omnigraph.api.commits import CommitList, CommitSummary
+from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeSet, CommitChangesPage
 from omnigraph.api.load import LoadOutput, LoadReceipt, MutationReceipt
 from omnigraph.api.maintenance import CleanupReport, OptimizeReport, RepairReport
 from omnigraph.api.queries import BlobDescription, ReadOutput

@@ -54,7 +54,10 @@ def test_load_says_what_it_loaded_and_where(cli: Cli) -> None:
     loaded = cli("load", "g", "--data", "d.jsonl", "--mode", "append")
     assert loaded.code == 0
     assert loaded.err == "omnigraph load → g (direct, local)\n"
-    assert loaded.lines == ["loaded g on branch main with append: 5 entities across 2 node types and 2 edge types"]
+    assert loaded.lines == [
+        "loaded g on branch main with append: 5 entities across 2 node types and 2 edge types",
+        "5 inserted, 0 updated, 0 unchanged",
+    ]
 
 
 def test_load_reports_json(cli: Cli, g: str) -> None:
@@ -68,12 +71,16 @@ def test_load_reports_json(cli: Cli, g: str) -> None:
         "nodes",
         "edges",
         "total_entities",
+        "inserted",
+        "updated",
+        "unchanged",
+        "deleted",
         "commit",
     ]
     assert loaded.json["uri"] == g
     assert loaded.json["nodes"] == [
-        {"name": "City", "entities_loaded": 1},
-        {"name": "Person", "entities_loaded": 2},
+        {"name": "City", "entities_loaded": 1, "inserted": 0, "updated": 0, "unchanged": 1, "deleted": 0},
+        {"name": "Person", "entities_loaded": 2, "inserted": 0, "updated": 0, "unchanged": 2, "deleted": 0},
     ]
     assert loaded.json["commit"]["graph_manifest_version"] == 3
     assert loaded.json["commit"]["actor_id"] == "me"

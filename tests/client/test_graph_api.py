@@ -229,6 +229,20 @@ def test_loads(g: Api, branch: str, tmp_path: Path) -> None:
     file = tmp_path / "records.jsonl"
     file.write_text(person("Hal"))
     assert g.load(file, mode="append", branch=branch).total_entities == 1  # type: ignore[arg-type]
+    ages = [{"name": "Dan", "age": 50}, {"name": "Eve"}]
+    updated = g.load(ages, type="Person", mode="update", branch=branch)
+    assert (updated.inserted, updated.updated, updated.unchanged) == (0, 1, 1)
+    for same in (pa.table({"name": ["Dan"], "age": [50]}), b"name,age\nDan,50\n"):
+        data = io.BytesIO(same) if isinstance(same, bytes) else same
+        more = {"format": "csv"} if isinstance(same, bytes) else {}
+        kept = g.load(data, type="Person", mode="update", branch=branch, **more)
+        assert (kept.commit, kept.unchanged) == (None, 1)
+    merged = g.load([{"name": "Dan"}], type="Person", mode="merge", branch=branch)
+    assert merged.nulled == ("Person.age",)
+    with pytest.raises(ConstraintError, match="no Person with the id 'Nobody'"):
+        g.load('{"type": "Person", "data": {"name": "Nobody"}}', mode="update", branch=branch)
+    with pytest.raises(BadRequestError, match="strict records only"):
+        g.load_lenient(person("Dan"), mode="update", branch=branch)
     created = g.load(person("Ida"), mode="append", branch=f"{branch}-2", base=branch)
     assert (created.branch_created, created.base_branch) == (True, branch)
     assert g.load("", mode="merge", branch=branch).commit is None
@@ -334,6 +348,21 @@ def test_feeds_and_baselines(ways: dict[str, Api], branch: str) -> None:
         baselines.append((out.getvalue(), baseline))
         assert [json.loads(line)["data"]["name"] for line in out.getvalue().splitlines()][-1] == "Mia"
     assert baselines == [baselines[0]] * 3
+
+
+def test_a_feed_over_a_schema_change(ways: dict[str, Api], branch: str) -> None:
+    here = ways["embedded"]
+    cursor = here.changes.poll(branch=branch).cursor
+    here.schema.apply(WIDER, branch=branch)
+    commit = here.resolve_snapshot(branch)
+    polled = same(ways, lambda g: g.changes.poll(branch=branch, cursor=cursor))
+    page = same(ways, lambda g: g.changes.page(commit))
+    (change,) = same(ways, lambda g: list(g.changes.of(commit)))
+    assert polled["blocks"] == [{name: page[name] for name in ("cause", "changes", "schema_changes")}]
+    assert page["schema_changes"] == [change]
+    assert (change["op"], change["change"], change["steps"][0]["property_name"]) == ("schema_change", "changed", "nick")
+    records = {way: next(iter(ways[way].changes.of(commit))) for way in WAYS}
+    assert records["remote"] == records["async"] == records["embedded"]
 
 
 # Refusals: the same class, the same words, the same fields

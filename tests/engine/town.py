@@ -54,10 +54,11 @@ def lives(entity_id: str, source: str, target: str) -> str:
 
 
 def put(graph: Graph, branch: str, *records: str) -> str | None:
-    """Upsert these entities as one commit; its id."""
+    """Upsert these entities as one commit; its id, or that of the head where it has them already."""
     if not records:
         return None
-    return graph.load("\n".join(records), mode="merge", branch=branch).commit.graph_commit_id
+    graph.load("\n".join(records), mode="merge", branch=branch)
+    return graph.snapshot(branch).commit_id
 
 
 def drop(graph: Graph, branch: str, type_name: str, name: str) -> None:

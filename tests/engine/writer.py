@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from omnigraph import Graph
@@ -45,7 +46,7 @@ def main() -> None:
     for line in sys.stdin:
         uri, method, arguments, options = json.loads(line)
         try:
-            receipt = getattr(open_graph(uri), method)(*arguments, **options)
+            receipt = attrgetter(method)(open_graph(uri))(*arguments, **options)
             commit = getattr(receipt, "commit", None)
             answer = {"commit": None if commit is None else commit.graph_commit_id}
         except OmniGraphError as error:

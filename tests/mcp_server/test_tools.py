@@ -123,6 +123,7 @@ def test_a_state_is_read_by_its_own_schema(library: omnigraph.Graph) -> None:
     library.create_branch("work")
     tags = "node Tag { name: String @key @index  since: Date? }  edge Tagged: Book -> Tag"
     library.schema.apply(f"{library.schema.show()}\n{tags}", branch="work")
+    widened = library.resolve_snapshot("work")
     loaded = library.load(record("Tag", name="ocean", since="2020-01-02"), mode="merge", branch="work").commit
     tagged = library.mutate('query tag() { insert Tagged { from: "1", to: "ocean" } }', branch="work").commit
     assert loaded is not None
@@ -139,6 +140,9 @@ def test_a_state_is_read_by_its_own_schema(library: omnigraph.Graph) -> None:
         assert (await agent.call("search", type="Tag", text="ocean", **then))["hits"][0]["id"] == "ocean"
         around = await agent.call("neighbours", type="Tag", id="ocean", **then)
         assert [each["id"] for each in around["neighbours"]] == ["1"]
+        added, _ = (await agent.call("commit_changes", commit=widened))["changes"]
+        assert (added["op"], added["type"], added["change"]) == ("schema_change", "Tag", "added")
+        assert added["steps"] == ["add node type 'Tag'"]
         (change,) = (await agent.call("commit_changes", commit=loaded.id))["changes"]
         assert (
             "did you mean 'Book'" in (await agent.refused("commit_changes", commit=loaded.id, types=["Bok"]))["error"]

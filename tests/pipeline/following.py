@@ -20,10 +20,10 @@ from tests.support.waiting import GIVE_UP
 NOTES = "node Note { text: String }"
 
 
-def follow(spark: SparkSession, library: str, notes: str, checkpoint: str) -> None:
+def follow(spark: SparkSession, library: str, notes: str, checkpoint: str, **options: str) -> None:
     """Copy the name of every reader that there is by now, a commit of the library per micro-batch."""
     register(spark)
-    changes: Any = spark.readStream.format("omnigraph").option("graph", library).option("commitsPerBatch", "1")
+    changes: Any = spark.readStream.format("omnigraph").options(graph=library, commitsPerBatch="1", **options)
     names = changes.load().where("type = 'Reader'").selectExpr("id as text")
     stream = names.writeStream.format("omnigraph").options(graph=notes, type="Note", checkpointLocation=checkpoint)
     query = stream.trigger(availableNow=True).start()

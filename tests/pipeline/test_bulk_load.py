@@ -147,7 +147,7 @@ def test_a_file_of_rows_means_the_same_to_both_engines(
         assert (told["branch_created"], told["commit"], graph.snapshot("new").version) == (True, None, version)
         refused(capsys, graph, *empty, mode="overwrite")  # a loan would end in nothing
         no_edges = ["--data", str(no_loans), "--type", "Borrowed", "--engine", engine]
-        assert load(capsys, graph, *no_edges, mode="overwrite")["edges"] == [{"name": "Borrowed", "entities_loaded": 0}]
-        assert load(capsys, graph, *empty, mode="overwrite")["nodes"] == [{"name": "Reader", "entities_loaded": 0}]
+        assert load(capsys, graph, *no_edges, mode="overwrite")["edges"][0]["entities_loaded"] == 0
+        assert load(capsys, graph, *empty, mode="overwrite")["nodes"][0]["entities_loaded"] == 0
     assert everything(there) == everything(here)
     assert here.snapshot().count("node:Reader") == 0

@@ -40,9 +40,9 @@ def test_a_run_tells_its_stages_its_counts_its_bad_rows_and_its_commit(
     assert [line.split() for line in shown.out.splitlines()[:5]] == [
         ["nightly", "→", "g,", "branch", "main,", "mode", "merge"],
         [],
-        ["type", "read", "accepted", "rejected", "inserted", "updated"],
-        ["node:Reader", "3", "2", "1", "2", "0"],
-        ["total", "3", "2", "1", "2", "0"],
+        ["type", "read", "accepted", "rejected", "inserted", "updated", "unchanged"],
+        ["node:Reader", "3", "2", "1", "2", "0", "0"],
+        ["total", "3", "2", "1", "2", "0", "0"],
     ]
     assert "1 row rejected:\n  people.csv:3 (row 2)  node:Reader  @range violation on Reader.age" in shown.out
     assert f"all of them are in out/{head.commit.details['pipeline.run_id']}\n" in shown.out
@@ -54,7 +54,7 @@ def test_a_run_tells_its_stages_its_counts_its_bad_rows_and_its_commit(
     *stages, report = map(json.loads, capsys.readouterr().out.splitlines())
     assert [stage["stage"] for stage in stages] == ["start", "read", "write", "stage", "check", "quarantine", "publish"]
     assert all(stage["state"] == "done" and stage["seconds"] >= 0 for stage in stages)
-    assert (report["types"][0]["updated"], report["rejected_samples"][0]["row"]) == (2, 2)
+    assert (report["types"][0]["unchanged"], report["rejected_samples"][0]["row"]) == (2, 2)
 
     assert command(["pipeline", "explain", "p.yaml"]) == 0
     explained = capsys.readouterr().out

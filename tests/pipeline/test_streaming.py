@@ -1,4 +1,4 @@
-"""Streams survive what kills them: every change arrives once, and a micro-batch is one commit."""
+"""Streams survive what kills or stops them: every change arrives once, and a micro-batch is one commit."""
 
 from __future__ import annotations
 
@@ -9,19 +9,84 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from omnigraph import Graph
 from omnigraph.engine.write.publish import Intent, PublishPlan
+from omnigraph.errors import BadRequestError, ChangeSchemaBoundaryError
+from omnigraph.pipeline.spark.datasource import CommitRange, OmnigraphDataSource
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW
 from tests.engine.stored import rows
 from tests.pipeline.following import NOTES, follow
-from tests.pipeline.library import book, library, reader
+from tests.pipeline.library import SCHEMA, book, library, reader
 from tests.support.log_entries import list_commits
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 
+WIDER = SCHEMA.replace("age: I32?", "age: I32?  nick: String?")
 READERS = ["ann", "bob", "cid", "dan"]
+
+
+def changes_between(graph: Graph, first: int, **options: str) -> list[tuple[str, str, str]]:
+    """What a stream with these options delivers of the commits from a version on, as a task of Spark reads it."""
+    stream = OmnigraphDataSource({"graph": graph.uri, **options}).streamReader(StructType())
+    rows_read = stream.read(CommitRange(first, graph.snapshot().version))
+    return [(row[4], row[6], row[7]) for row in rows_read]
+
+
+def test_a_stream_stops_at_a_schema_change_and_goes_on_when_it_was_accepted(tmp_path: Path) -> None:
+    graph = library(tmp_path / "graph")
+    graph.load(json.dumps(reader("ann")), mode="append")
+    graph.schema.apply(WIDER)
+    commit = graph.resolve_snapshot()
+    graph.load(json.dumps(book("1")), mode="append")
+    graph.load(json.dumps(reader("bob", nick="b")), mode="append")
+    remedy = f"add property 'Reader.nick'.*schemaChanges=until:{commit}"
+    with pytest.raises(ChangeSchemaBoundaryError, match=f"commit {commit} changed the schema of Reader; .*{remedy}"):
+        changes_between(graph, 2)
+    assert changes_between(graph, 2, types="Book") == [("insert", "Book", "1")]
+    everything = [("insert", "Reader", "ann"), ("insert", "Book", "1"), ("insert", "Reader", "bob")]
+    assert changes_between(graph, 2, schemaChanges=f"until:{commit}") == everything
+    assert changes_between(graph, 2, schemaChanges="ignore") == everything
+    for option, message in (("maybe", "stop, ignore or until"), ("until:nothing", "not a commit id")):
+        with pytest.raises(BadRequestError, match=message):
+            changes_between(graph, 2, schemaChanges=option)
+
+
+def test_a_stream_of_some_types_finds_them_by_the_names_of_today(tmp_path: Path) -> None:
+    """A batch that is repeated under a new name has the commits before the rename too. Rules and new types, and types
+    that are gone, stop nothing."""
+    graph = library(tmp_path / "graph")
+    graph.load(json.dumps(reader("ann")), mode="append")
+    members = SCHEMA.replace("Reader", "Member")
+    graph.schema.apply(members.replace("node Member {", 'node Member @rename_from("Reader") {'))
+    commit = graph.resolve_snapshot()
+    graph.schema.apply(members + "node Shelf { name: String @key }")
+    graph.load(json.dumps({"type": "Member", "data": {"name": "bob"}}), mode="append")
+    with pytest.raises(ChangeSchemaBoundaryError, match="rename node type 'Reader' -> 'Member'"):
+        changes_between(graph, 2, types="Reader")
+    accepted = {"schemaChanges": f"until:{commit}"}
+    inserts = [("insert", "Reader", "ann"), ("insert", "Member", "bob")]
+    assert changes_between(graph, 2, types="Member", **accepted) == inserts
+    assert changes_between(graph, 2, types="Reader", **accepted) == inserts[:1]
+
+
+def test_a_query_that_was_stopped_by_a_schema_change_goes_on_from_its_checkpoint(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    graph, notes, checkpoint = library(tmp_path / "graph"), Graph.init(tmp_path / "notes", NOTES), tmp_path / "stream"
+    graph.load(json.dumps(reader("ann")), mode="append")
+    graph.schema.apply(WIDER)
+    commit = graph.resolve_snapshot()
+    graph.load(json.dumps(reader("bob")), mode="append")
+    with pytest.raises(StreamingQueryException, match=f"schemaChanges=until:{commit}"):
+        follow(spark, graph.uri, notes.uri, str(checkpoint))
+    assert versions(checkpoint) == [2, 3]
+    follow(spark, graph.uri, notes.uri, str(checkpoint), schemaChanges=f"until:{commit}")
+    assert sorted(note["text"] for note in rows(notes, "node:Note").values()) == ["ann", "bob"]
 
 
 def stream_until_killed(graph: Graph, notes: Graph, checkpoint: Path, commits: int) -> None:

@@ -200,7 +200,9 @@ def test_results_are_shown_in_a_line_or_a_few(graph: omnigraph.Graph, tmp_path: 
     assert commit is not None
     assert repr(changed) == f"<rename on 'work': changed 1 node, 0 edges, commit {commit.id}>"
     assert repr(commit) == f"<commit {commit.id}, version 5 of work by ada, {commit.created:%Y-%m-%d %H:%M:%S}Z>"
-    assert repr(shown[-1]).startswith("<loaded 1 Book into 'main' by append, commit ")
+    assert repr(shown[-1]).startswith(
+        "<loaded 1 Book into 'main' by append: 1 inserted, 0 updated, 0 unchanged, commit "
+    )
     assert repr(graph.maintenance.verify()).endswith(": clean>")
     assert repr(graph.changes.page(commit.id)) == f"<1 change of commit {commit.id}, the last page>"
     [exported, *_] = graph.export_files(tmp_path / "out", format="csv", types=["Book"])

@@ -98,9 +98,10 @@ def test_a_commit_that_changed_the_schema(tmp_path: Any) -> None:
     with people(tmp_path / "kb") as graph, running({"kb": graph}) as server:
         graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"))
         answer = server.client.get(f"/graphs/kb/commits/{graph.resolve_snapshot('main')}/changes")
-    assert answer.status_code == 409
-    assert answer.json()["change_diff_refusal"]["reason"] == "schema_boundary"
-    assert answer.json()["change_diff_refusal"]["type_name"] == "Person"
+    assert (answer.status_code, answer.json()["changes"]) == (200, [])
+    (change,) = answer.json()["schema_changes"]
+    assert (change["op"], change["change"], change["type"]["name"]) == ("schema_change", "changed", "Person")
+    assert [(step["kind"], step["property_name"]) for step in change["steps"]] == [("add_property", "nick")]
 
 
 def test_an_unknown_commit(server: RunningServer) -> None:
@@ -307,6 +308,18 @@ def test_events_follow_a_branch(server: RunningServer, graph: Graph, branch: str
             assert event["id"] == told["cursor"]
             assert [change["id"] for block in told["blocks"] for change in block["changes"]] == [name]
     wait_until(lambda: server.recorder.count(server.recorder.metrics.streams) == 0, "the slot is given back")
+
+
+def test_events_go_on_over_a_schema_change(server: RunningServer, graph: Graph, branch: str) -> None:
+    with events(server, f"branch={branch}&type=Person") as stream:
+        stream.next()
+        graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"), branch=branch)
+        (block,) = json.loads(stream.next()["data"])["blocks"]
+        assert [(each["op"], each["type"]["name"]) for each in block["schema_changes"]] == [("schema_change", "Person")]
+        graph.load(person("Later"), mode="merge", branch=branch)
+        (block,) = json.loads(stream.next()["data"])["blocks"]
+        assert list(block) == ["cause", "changes"]
+        assert block["changes"][0]["after"]["properties"]["nick"] is None
 
 
 def test_a_stream_goes_on_where_a_client_was(server: RunningServer, graph: Graph, branch: str) -> None:

@@ -59,13 +59,18 @@ def test_rows_come_as_arrow_csv_and_lines(server: RunningServer, graph: Graph) -
             assert answer.status_code == 400
             continue
         assert answer.status_code == 200, answer.text
-        assert answer.json()["nodes"] == [{"name": "Person", "entities_loaded": 1}]
+        (loaded,) = answer.json()["nodes"]
+        assert (loaded["name"], loaded["entities_loaded"], loaded["updated"], loaded["deleted"]) == ("Person", 1, 0, 0)
+        if loaded["unchanged"]:
+            assert (loaded["inserted"], answer.json()["commit"]) == (0, None)
+            continue
         assert answer.headers["Omnigraph-Commit"] == answer.json()["commit"]["graph_commit_id"]
         assert "uri" not in answer.json()
     names = {row["name"] for row in graph.query("query q() { match { $p: Person } return { $p.name as name } }")}
     assert names >= {"Rita", "Rolf", "Ruth", "Rosa"}
     edges = sent(server, '{"from": "Rita", "to": "Rolf"}', "application/x-ndjson", type="Knows", mode="append")
-    assert edges.json()["edges"] == [{"name": "Knows", "entities_loaded": 1}]
+    counts = {"inserted": 1, "updated": 0, "unchanged": 0, "deleted": 0}
+    assert edges.json()["edges"] == [{"name": "Knows", "entities_loaded": 1, **counts}]
     told = server.client.get("/graphs/kb/count", params={"type": "Person"}).json()
     assert told == {"entity_kind": "node", "type_name": "Person", "entity_count": graph.at().count("Person")}
 

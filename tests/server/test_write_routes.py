@@ -302,9 +302,9 @@ def test_a_repeat_is_answered_whatever_became_of_the_schema(server: RunningServe
     scored = "query scored($name: String) { insert Person { name: $name, score: 3.0 } }"
     asked: list[tuple[str, dict[str, Any]]] = [
         ("mutate", {"query": scored, "params": {"name": "K"}}),
-        ("load", {"data": person("K", score=3)}),
-        ("load", {"data": person("K", score=3), "grammar": "lenient"}),
-        ("ingest", {"data": person("K", score=3)}),
+        ("load", {"data": person("K", score=4)}),
+        ("load", {"data": person("K", score=5), "grammar": "lenient"}),
+        ("ingest", {"data": person("K", score=6)}),
         ("schema/apply", {"schema_source": SCHEMA + "node Extra { name: String @key }"}),
     ]
 
@@ -316,7 +316,7 @@ def test_a_repeat_is_answered_whatever_became_of_the_schema(server: RunningServe
         return answer
 
     def load_lines() -> list[dict[str, Any]]:
-        bodies = {"ndjson?": person("K", score=3), "rows?type=Person&": json.dumps({"name": "K", "score": 3})}
+        bodies = {"ndjson?": person("K", score=7), "rows?type=Person&": json.dumps({"name": "K", "score": 8})}
         return [
             server.client.post(
                 f"/graphs/kb/load/{path}branch={branch}",
@@ -455,6 +455,7 @@ def test_a_whole_load(server: RunningServer, graph: Graph, branch: str, path: st
     told = post(server, path, {"data": data, "branch": branch, "from": "main", **grammar}).json()
     commit = told.pop("commit")
     lost = {"values_nulled": 1, "values_dropped": 1} if lenient else {}
+    no_others = {"updated": 0, "unchanged": 0, "deleted": 0}
     assert told == {
         **lost,
         "uri": "/graphs/kb",
@@ -462,9 +463,11 @@ def test_a_whole_load(server: RunningServer, graph: Graph, branch: str, path: st
         "base_branch": "main",
         "branch_created": False,
         "mode": "merge",
-        "nodes": [{"name": "Person", "entities_loaded": 2}],
-        "edges": [{"name": "Knows", "entities_loaded": 1}],
+        "nodes": [{"name": "Person", "entities_loaded": 2, "inserted": 2, **no_others}],
+        "edges": [{"name": "Knows", "entities_loaded": 1, "inserted": 1, **no_others}],
         "total_entities": 3,
+        "inserted": 3,
+        **no_others,
         "actor_id": None,
     }
     assert commit["graph_commit_id"] == graph.resolve_snapshot(branch)

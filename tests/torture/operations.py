@@ -241,13 +241,11 @@ EXPECTED: dict[str, tuple[type[errors.OmniGraphError], ...]] = {
     "changes": (
         *_RECLAIMED,
         errors.ChangeFeedGapError,
-        errors.ChangeSchemaBoundaryError,
         errors.CommitHasNoParentError,
     ),
     "poll": (
         *_MISSING,
         errors.ChangeFeedGapError,
-        errors.ChangeSchemaBoundaryError,
         errors.ChangeCursorRejectedError,
     ),
 }

@@ -12,8 +12,9 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Struct, field
 
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import ConflictKind, EntityKind, MergeOutcome, Side
-from omnigraph.api.history import CommitReceipt, EntityChange, counts_by_type
+from omnigraph.api.history import EntityChange, counts_by_type
 from omnigraph.api.values import count_noun
 from omnigraph.api.wire import LOCAL
 from omnigraph.errors import BadRequestError, ConstraintRule

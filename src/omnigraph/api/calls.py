@@ -22,7 +22,15 @@ from omnigraph.api.branches import (
     SnapshotListing,
 )
 from omnigraph.api.enums import Integers
-from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope, CommitChangesPage, PollRequest
+from omnigraph.api.history import (
+    ChangeBaseline,
+    ChangePoll,
+    ChangeRecord,
+    ChangeScope,
+    CommitChangesPage,
+    PollRequest,
+    SchemaChange,
+)
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.queries import BlobCell, BlobValue, ByteWriter, ExportedFile, OperatorProfile, ReadPoint
 from omnigraph.api.queries import QueryRows as QueryRows
@@ -223,7 +231,7 @@ class GraphCalls(StorageCalls, ABC, Generic[Rows, Batches, State, Blob]):
 
     # Changes
     @abstractmethod
-    def _changes_of(self, commit_id: str, scope: ChangeScope) -> Iterator[ChangeRecord]: ...
+    def _changes_of(self, commit_id: str, scope: ChangeScope) -> Iterator[SchemaChange | ChangeRecord]: ...
     @abstractmethod
     def _changes_page(
         self, commit_id: str, scope: ChangeScope, page_token: str | None, max_changes: int | None, max_bytes: int | None

@@ -20,6 +20,18 @@ class Operation(StrEnum):
     WIRE_NAME = nonmember("ChangeOpOutput")
 
 
+class TypeChange(StrEnum):
+    """What a schema change did to a type. Each includes those after it: a type that was changed may be renamed too."""
+
+    ADDED = "added"
+    DROPPED = "dropped"
+    CHANGED = "changed"
+    RENAMED = "renamed"
+    RULES = "rules"
+
+    WIRE_NAME = nonmember("TypeChangeOutput")
+
+
 class MergeOutcome(StrEnum):
     ALREADY_UP_TO_DATE = "already_up_to_date"
     FAST_FORWARD = "fast_forward"
@@ -53,10 +65,12 @@ class Side(StrEnum):
 
 
 class LoadMode(StrEnum):
-    """What a load does with ids that exist: refuse them, replace those entities, or replace everything."""
+    """What a load does with ids that exist: refuse them, replace those entities, change only the properties that are
+    there, or replace everything. Only `UPDATE` takes no id that does not exist."""
 
     APPEND = "append"
     MERGE = "merge"
+    UPDATE = "update"
     OVERWRITE = "overwrite"
 
 
@@ -108,6 +122,20 @@ class Integers(StrEnum):
 
     NATIVE = "native"
     JS_SAFE = "js-safe"
+
+
+class CodeLanguage(StrEnum):
+    """A language that typed code is generated in."""
+
+    PYTHON = "python"
+    TYPESCRIPT = "typescript"
+
+
+class CodeStyle(StrEnum):
+    """What the classes of a generated Python module are."""
+
+    DATACLASS = "dataclass"
+    PYDANTIC = "pydantic"
 
 
 class FileFormat(StrEnum):

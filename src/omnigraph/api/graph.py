@@ -42,6 +42,7 @@ from omnigraph.api.calls import (
     SnapshotApi,
     State,
 )
+from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
 from omnigraph.api.history import (
     EVERYTHING,
     ChangeBaseline,
@@ -50,10 +51,8 @@ from omnigraph.api.history import (
     ChangeScope,
     ChangeSet,
     CommitChangesPage,
-    CommitHistory,
-    CommitList,
-    CommitSummary,
     PollRequest,
+    SchemaChange,
 )
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.queries import BlobCell, ByteWriter, ExportedFile, OperatorProfile, ReadPoint, StoredQueries
@@ -212,8 +211,9 @@ class ChangesArea(_Area):
 
     _NAMES = "of, page, poll, follow, baseline"
 
-    def of(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
-        """Everything that a commit changed relative to its first parent, one change after another."""
+    def of(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[SchemaChange | ChangeRecord]:
+        """Everything that a commit changed relative to its first parent: what it did to types, then the changes of
+        entities, one after another."""
         return self._graph._changes_of(commit_id, scope or EVERYTHING)
 
     def page(
@@ -226,6 +226,7 @@ class ChangesArea(_Area):
         max_bytes: int | None = None,
     ) -> CommitChangesPage:
         """One page of what a commit changed relative to its first parent, with images before and after.
+        `schema_changes` of the first page are what it did to types.
 
         Raises `ChangeFeedGapError` when cleanup has reclaimed the data that it would compare.
         """
@@ -245,6 +246,7 @@ class ChangesArea(_Area):
         wait_ms: int | None = None,
     ) -> ChangePoll:
         """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`.
+        The types of a scope are followed when they are renamed.
 
         With `wait_ms`, a poll that finds nothing waits for a new commit, for at most that long. Raises
         `ChangeFeedGapError` when cleanup has reclaimed the commits that come next: begin again with a baseline.
@@ -683,6 +685,11 @@ class GraphApi(GraphAreas, GraphCalls[Rows, Batches, State, Blob], Generic[Rows,
         `from` and `to`, or `src` and `dst`, are the ends of an edge. Without it they are graph records, one JSON object
         per line, as text, bytes, pieces of them, or a path. A remote graph sends them as they are read; an iterator can
         be read only once, so such a load is not repeated when its response is lost.
+
+        `mode` says what happens to ids that exist: `append` refuses them, `merge` replaces those entities as a whole,
+        `update` changes only the properties that a record or a frame has, of entities that exist, and `overwrite`
+        replaces every type that the data mention. The receipt counts what was inserted, updated and unchanged; a load
+        that changes nothing makes no commit.
 
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
         succeeds. `format` and `csv` (a `CsvDialect`) describe a file of rows whose name does not. `embed` computes

@@ -1,4 +1,4 @@
-"""Commits and changes: receipts and summaries of commits, the difference of two states, and the change feed.
+"""Changes: the difference of two states, the changes of a commit, and the change feed.
 
 The engine makes them, and every client sees the same shapes. Nothing here reads a graph.
 """
@@ -6,143 +6,17 @@ The engine makes them, and every client sees the same shapes. Nothing here reads
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
-from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Final
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
+from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
-from omnigraph.api.enums import EntityKind, Operation
+from omnigraph.api.commits import moment
+from omnigraph.api.enums import EntityKind, Operation, TypeChange
+from omnigraph.api.schema import PossibleStep
 from omnigraph.api.values import count_noun
 from omnigraph.errors import BadRequestError
-
-_NOT_IN_AN_ID: Final = frozenset('"*,')
-_MOST_SHOWN: Final = 10
-
-
-def shorten(text: str, length: int) -> str:
-    """The beginning of a text, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= length else f"{line[: length - 1]}…"
-
-
-def moment(micros: int) -> datetime:
-    """Microseconds since 1970 as a time of UTC, to the microsecond."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
-
-
-def required_commit(text: str, what: str) -> str:
-    """The one commit that a write requires its branch to be at. What HTTP has besides, `*`, lists and weak tags, would
-    require something else."""
-    commit = text.strip()
-    is_text = commit.isascii() and commit.isprintable() and _NOT_IN_AN_ID.isdisjoint(commit)
-    if not commit or not is_text or commit.startswith("W/"):
-        raise BadRequestError(f"{what} must hold one commit id and nothing else")
-    return commit
-
-
-class CommitReceipt(Struct, frozen=True):
-    """A commit. `graph_branch` is None on main; `created_at` counts microseconds since 1970."""
-
-    graph_commit_id: str
-    graph_branch: str | None
-    graph_manifest_version: int
-    parent_commit_id: str | None
-    merged_parent_commit_id: str | None
-    actor_id: str | None
-    created_at: int
-
-    WIRE_NAME: ClassVar[str] = "CommitOutput"
-
-    def __repr__(self) -> str:
-        return f"<commit {self._facts()}>"
-
-    def _facts(self) -> str:
-        by = "" if self.actor_id is None else f" by {self.actor_id}"
-        where = self.graph_branch or "main"
-        return f"{self.id}, version {self.version} of {where}{by}, {self.created:%Y-%m-%d %H:%M:%S}Z"
-
-    @property
-    def id(self) -> str:
-        """The id of the commit."""
-        return self.graph_commit_id
-
-    @property
-    def commit_id(self) -> str:
-        """The same as `id`."""
-        return self.graph_commit_id
-
-    @property
-    def created(self) -> datetime:
-        """When the commit was made, as `created_at` counts it."""
-        return moment(self.created_at)
-
-    @property
-    def version(self) -> int:
-        """The version of the graph that the commit made on its branch."""
-        return self.graph_manifest_version
-
-
-class EntityCounts(Struct, frozen=True):
-    """How many entities of one type a commit inserted, updated and deleted."""
-
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-
-
-class CommitSummary(CommitReceipt, frozen=True):
-    """A commit with what it did. `changes`, by type key, is None when cleanup has reclaimed what would be counted."""
-
-    kind: str
-    message: str | None
-    changes: dict[str, EntityCounts] | None
-
-    WIRE_NAME: ClassVar[str] = "CommitSummaryOutput"
-
-    def __repr__(self) -> str:
-        every = (self.changes or {}).values()
-        sums = [sum(getattr(counts, name) for counts in every) for name in ("inserted", "updated", "deleted")]
-        counts = "" if self.changes is None else " +{} ~{} -{}".format(*sums)
-        message = "" if self.message is None else f" {shorten(self.message, 60)!r}"
-        return f"<{self.kind} {self._facts()}{counts}{message}>"
-
-    @property
-    def commit(self) -> CommitReceipt:
-        """The commit without what it did."""
-        return CommitReceipt(*(getattr(self, name) for name in CommitReceipt.__struct_fields__))
-
-
-def _commit_lines(listed: CommitList | CommitHistory) -> str:
-    """Some commits for a person, one per line."""
-    commits, next_version = listed.commits, listed.next_version
-    shown = [f"  {commit!r}" for commit in commits[:_MOST_SHOWN]]
-    hidden = len(commits) - len(shown)
-    more = [f"  … {hidden} more"] if hidden else []
-    older = "" if next_version is None else f"; older ones: before={next_version}"
-    return "\n".join([f"<{count_noun(len(commits), 'commit')}{older}>", *shown, *more])
-
-
-class CommitList(Struct, frozen=True, omit_defaults=True):
-    """Commits, newest first. `next_version` continues the listing; None at the beginning of history."""
-
-    commits: tuple[CommitReceipt, ...]
-    next_version: int | None = None
-
-    WIRE_NAME: ClassVar[str] = "CommitListOutput"
-
-    __repr__ = _commit_lines
-
-
-class CommitHistory(Struct, frozen=True, omit_defaults=True):
-    """As `CommitList`, with what each commit did."""
-
-    commits: tuple[CommitSummary, ...]
-    next_version: int | None = None
-
-    WIRE_NAME: ClassVar[str] = "CommitHistoryOutput"
-
-    __repr__ = _commit_lines
 
 
 class ChangeScope(Struct, frozen=True, omit_defaults=True):
@@ -365,13 +239,62 @@ class ChangeRecord(Struct, frozen=True, omit_defaults=True):
         return self.type.name
 
 
-class ChangeBlock(Struct, frozen=True):
-    """Changes of one commit: all of them, or the part that a page had room for."""
+class SchemaChange(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="op", tag="schema_change"):
+    """What a commit did to a type. It comes before the commit's entity changes, whose `before` has the old form and
+    whose `after` has the new one.
+
+    To apply it: forget all entities of a dropped type, or let those of any other have the new names, without the
+    dropped properties and with null for the new ones. Then apply the entity changes. Digests identify the accepted
+    schemas of the commit's first parent and of the commit.
+    """
+
+    kind: EntityKind
+    type: ChangedType
+    """By the name that the type has in the commit; a dropped one by its last."""
+    change: TypeChange
+    renamed_from: str | None = None
+    entities: int | None = None
+    """Of a dropped type, how many entities went with it. A restricted actor does not learn it."""
+    steps: tuple[PossibleStep, ...] = ()
+    schema_before: str
+    schema_after: str
+
+    WIRE_NAME: ClassVar[str] = "SchemaChangeOutput"
+
+    @property
+    def op(self) -> str:
+        """`schema_change`, where a `ChangeRecord` has its operation."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def type_name(self) -> str:
+        return self.type.name
+
+    @property
+    def name_before(self) -> str | None:
+        """The name in the commit's first parent; None for a new type."""
+        return None if self.change is TypeChange.ADDED else self.renamed_from or self.type.name
+
+    @property
+    def name_after(self) -> str | None:
+        """The name in the commit; None for a dropped type."""
+        return None if self.change is TypeChange.DROPPED else self.type.name
+
+
+class ChangeBlock(Struct, frozen=True, omit_defaults=True):
+    """Changes of one commit: all of them, or the part that a page had room for. Changes of the schema are in the first
+    part."""
 
     cause: ChangeCause
     changes: tuple[ChangeRecord, ...]
+    schema_changes: tuple[SchemaChange, ...] = ()
 
     WIRE_NAME: ClassVar[str] = "ChangeBlockOutput"
+
+    def __iter__(self) -> Iterator[SchemaChange | ChangeRecord]:
+        """The changes in the order in which they are applied."""
+        yield from self.schema_changes
+        yield from self.changes
 
 
 class CommitChangesPage(Struct, frozen=True, omit_defaults=True):
@@ -380,17 +303,34 @@ class CommitChangesPage(Struct, frozen=True, omit_defaults=True):
     cause: ChangeCause
     changes: tuple[ChangeRecord, ...]
     next_page_token: str | None = None
+    schema_changes: tuple[SchemaChange, ...] = ()
 
     WIRE_NAME: ClassVar[str] = "CommitChangesOutput"
 
+    def __iter__(self) -> Iterator[SchemaChange | ChangeRecord]:
+        yield from self.schema_changes
+        yield from self.changes
+
     def __repr__(self) -> str:
         state = "the last page" if self.next_page_token is None else "more to come"
-        return f"<{count_noun(len(self.changes), 'change')} of commit {self.cause.graph_commit_id}, {state}>"
+        return f"<{_sizes(self)} of commit {self.cause.graph_commit_id}, {state}>"
 
     @property
     def block(self) -> ChangeBlock:
         """The page as a block of the change feed."""
-        return ChangeBlock(self.cause, self.changes)
+        return ChangeBlock(self.cause, self.changes, self.schema_changes)
+
+    def followed_by(self, page: CommitChangesPage) -> CommitChangesPage:
+        """Two pages as one."""
+        schema_changes = (*self.schema_changes, *page.schema_changes)
+        return CommitChangesPage(page.cause, (*self.changes, *page.changes), page.next_page_token, schema_changes)
+
+
+def _sizes(*parts: ChangeBlock | CommitChangesPage) -> str:
+    """How much they hold, for a person."""
+    changes = count_noun(sum(len(part.changes) for part in parts), "change")
+    schema_changes = sum(len(part.schema_changes) for part in parts)
+    return f"{changes} and {count_noun(schema_changes, 'schema change')}" if schema_changes else changes
 
 
 class PollRequest(Struct, frozen=True, omit_defaults=True):
@@ -417,15 +357,16 @@ class ChangePoll(Struct, frozen=True, omit_defaults=True):
     WIRE_NAME: ClassVar[str] = "ChangeFeedOutput"
 
     def __repr__(self) -> str:
-        changes = sum(len(block.changes) for block in self.blocks)
         state = "caught up" if self.caught_up else "more to come"
-        return f"<{count_noun(changes, 'change')} of {count_noun(len(self.blocks), 'commit')}, {state}>"
+        return f"<{_sizes(*self.blocks)} of {count_noun(len(self.blocks), 'commit')}, {state}>"
 
     def followed_by(self, page: ChangePoll) -> ChangePoll:
         """Two pages as one; a commit that was split over them is one block again."""
         blocks, more = self.blocks, page.blocks
         if blocks and more and blocks[-1].cause == more[0].cause:
-            whole = ChangeBlock(more[0].cause, (*blocks[-1].changes, *more[0].changes))
+            last, rest = blocks[-1], more[0]
+            schema_changes = (*last.schema_changes, *rest.schema_changes)
+            whole = ChangeBlock(last.cause, (*last.changes, *rest.changes), schema_changes)
             blocks, more = (*blocks[:-1], whole), more[1:]
         return ChangePoll((*blocks, *more), page.next_page_token, page.cursor, page.caught_up)
 

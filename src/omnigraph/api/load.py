@@ -11,7 +11,7 @@ import bz2
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct, field
 
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import Grammar, LoadMode, MergeOutcome
-from omnigraph.api.history import CommitReceipt
 from omnigraph.api.values import count_noun
 from omnigraph.errors import BadRequestError, NotFoundError, RequestShapeError
 
@@ -28,11 +28,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class TypeLoaded(Struct, frozen=True):
-    """How many records of one declared type a load took."""
+class TypeLoaded(Struct, frozen=True, omit_defaults=True):
+    """How many records of one declared type a load took, and what they did.
+
+    A record is `inserted`, `updated`, or `unchanged` where its entity had these values already; of records that a later
+    one of the same id replaced, only that one counts. `deleted` are entities that an overwrite removed. All four are
+    None in the receipt of an older version. `nulled` names the properties that existing entities lost in a merge,
+    because their records left them out.
+    """
 
     name: str
     entities_loaded: int
+    inserted: int | None = None
+    updated: int | None = None
+    unchanged: int | None = None
+    deleted: int | None = None
+    nulled: tuple[str, ...] = ()
 
     WIRE_NAME: ClassVar[str] = "GraphBatchDeclarationOutput"
 
@@ -40,7 +51,8 @@ class TypeLoaded(Struct, frozen=True):
 class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A load that ran. Counts are input records per declared type, sorted by name. `uri` is set on request.
 
-    `commit` is None where there was nothing to load.
+    `inserted`, `updated`, `unchanged` and `deleted` are the sums over all types; see `TypeLoaded`. `commit` is None
+    where there was nothing to load, or where nothing changed.
 
     `values_nulled` and `values_dropped` are there in the lenient grammar only: values of a wrong type that became null,
     and members that were left out because the type does not have them or a later one of the same name replaced them.
@@ -54,6 +66,10 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[TypeLoaded, ...]
     edges: tuple[TypeLoaded, ...]
     total_entities: int
+    inserted: int | None = None
+    updated: int | None = None
+    unchanged: int | None = None
+    deleted: int | None = None
     actor_id: str | None
     commit: CommitReceipt | None
     replayed: bool = False
@@ -67,7 +83,8 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
         made = f" (new, from '{self.base_branch}')" if self.branch_created else ""
         commit = "" if self.commit is None else f", commit {self.commit.id}"
         loaded = f"loaded {types or 'nothing'} into '{self.branch}'{made} by {self.mode.value}"
-        return f"<{loaded}{commit}{', replayed' if self.replayed else ''}>"
+        done = f": {', '.join(self.changes)}" if self.changes else ""
+        return f"<{loaded}{done}{commit}{', replayed' if self.replayed else ''}>"
 
     @classmethod
     def of(
@@ -76,8 +93,8 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
         base_branch: str | None,
         branch_created: bool,
         mode: LoadMode,
-        nodes_loaded: Mapping[str, int],
-        edges_loaded: Mapping[str, int],
+        nodes: Sequence[TypeLoaded],
+        edges: Sequence[TypeLoaded],
         commit: CommitReceipt | None,
         replayed: bool = False,
         values_nulled: int | None = None,
@@ -85,14 +102,19 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
         actor_id: str | None = None,
     ) -> LoadReceipt:
         """`actor_id` is for a load without a commit; otherwise the commit tells it."""
+        types = (*nodes, *edges)
         return cls(
             branch=branch,
             base_branch=base_branch,
             branch_created=branch_created,
             mode=mode,
-            nodes=_loaded_types(nodes_loaded),
-            edges=_loaded_types(edges_loaded),
-            total_entities=sum(nodes_loaded.values()) + sum(edges_loaded.values()),
+            nodes=tuple(sorted(nodes, key=lambda each: each.name)),
+            edges=tuple(sorted(edges, key=lambda each: each.name)),
+            total_entities=sum(each.entities_loaded for each in types),
+            inserted=_total([each.inserted for each in types]),
+            updated=_total([each.updated for each in types]),
+            unchanged=_total([each.unchanged for each in types]),
+            deleted=_total([each.deleted for each in types]),
             actor_id=actor_id if commit is None else commit.actor_id,
             commit=commit,
             replayed=replayed,
@@ -110,9 +132,29 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """How many records of each edge type were loaded."""
         return {each.name: each.entities_loaded for each in self.edges}
 
+    @property
+    def nulled(self) -> tuple[str, ...]:
+        """The properties, as `Type.property`, that existing entities lost because their records left them out."""
+        return tuple(f"{each.name}.{name}" for each in (*self.nodes, *self.edges) for name in each.nulled)
 
-def _loaded_types(counts: Mapping[str, int]) -> tuple[TypeLoaded, ...]:
-    return tuple(TypeLoaded(name, count) for name, count in sorted(counts.items()))
+    @property
+    def changes(self) -> list[str]:
+        """What the records did, each as a number and a word; nothing in the receipt of an older version."""
+        if self.inserted is None:
+            return []
+        deleted = [f"{self.deleted:,} deleted"] if self.deleted else []
+        return [
+            f"{self.inserted:,} inserted",
+            f"{self.updated or 0:,} updated",
+            f"{self.unchanged or 0:,} unchanged",
+            *deleted,
+        ]
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    """The sum of some counts; None when one is not known."""
+    numbers = [count for count in counts if count is not None]
+    return sum(numbers) if len(numbers) == len(counts) else None
 
 
 class LoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -126,6 +168,10 @@ class LoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[TypeLoaded, ...]
     edges: tuple[TypeLoaded, ...]
     total_entities: int
+    inserted: int | None = None
+    updated: int | None = None
+    unchanged: int | None = None
+    deleted: int | None = None
     commit: CommitReceipt | None
 
     @classmethod
@@ -156,6 +202,10 @@ class GraphBatchLoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True
     nodes: tuple[TypeLoaded, ...]
     edges: tuple[TypeLoaded, ...]
     total_entities: int
+    inserted: int | None = None
+    updated: int | None = None
+    unchanged: int | None = None
+    deleted: int | None = None
     actor_id: str | None
     commit: CommitReceipt | None
     replayed: bool = False

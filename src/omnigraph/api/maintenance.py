@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Final, TypeAlias
 
 from msgspec import Struct, field
 
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import Action, Classification
-from omnigraph.api.history import CommitReceipt
 from omnigraph.api.values import count_noun
 from omnigraph.api.wire import LOCAL
 from omnigraph.errors import BadRequestError

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Prot
 
 from msgspec import Meta, Struct, field, structs
 
+from omnigraph.api.commits import shorten
 from omnigraph.api.enums import Dates, Integers
-from omnigraph.api.history import shorten
 from omnigraph.api.values import Columns, count_noun, html_table, render_column, text_table
 from omnigraph.errors import BadRequestError
 

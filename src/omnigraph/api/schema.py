@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from omnigraph.api.history import CommitReceipt
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.maintenance import CleanupReport
 from omnigraph.api.values import count_noun
 from omnigraph.api.wire import LOCAL
@@ -128,11 +128,12 @@ class EmbedOutput(Struct, frozen=True):
 class StepEffect(Struct, frozen=True, omit_defaults=True):
     """What a step does to the tables and to those who use them.
 
-    `rows`, `bytes` and `files` count what is written again; a step that writes nothing again changes metadata only.
-    `bytes` is an estimate. `checks` say what must hold for the stored rows, `offences` name the first rows for which it
+    `rows`, `bytes` and `files` count what is written again, unless the step changes metadata only. `bytes` is an
+    estimate. `checks` say what must hold for the stored rows, `offences` name the first rows for which it
     does not: the plan can't be applied then. `needs_format` is set where older releases refuse the graph afterwards.
     """
 
+    metadata_only: bool = field(default_factory=lambda: True)  # a factory, so that it is always on the wire
     rows: int = 0
     bytes: int = 0
     files: int = 0
@@ -140,10 +141,15 @@ class StepEffect(Struct, frozen=True, omit_defaults=True):
     offences: tuple[str, ...] = ()
     needs_format: int | None = None
 
+    @classmethod
+    def of_rewrite(cls, rows: int, nbytes: float, files: int) -> StepEffect:
+        """The effect of writing rows again."""
+        return cls(False, rows, int(nbytes), files) if files else cls()
+
     def lines(self) -> list[str]:
         """As text, below the line of the step."""
         work = "metadata only"
-        if self.files:
+        if not self.metadata_only:
             size = f"{self.bytes} bytes" if self.bytes < 10_000 else f"{self.bytes / 2**20:,.1f} MiB"
             work = f"rewrites {count_noun(self.rows, 'row')} in {count_noun(self.files, 'file')}, about {size}"
         lines = [work, *(f"checks that {check}" for check in self.checks), *(f"fails: {o}" for o in self.offences)]
@@ -415,7 +421,7 @@ class UnsupportedChange(_Step, frozen=True, tag_field="kind", tag="unsupported_c
         return f"unsupported change on {self.entity}{code}: {self.reason}"
 
 
-SchemaStep: TypeAlias = (
+PossibleStep: TypeAlias = (
     AddType
     | RenameType
     | DropType
@@ -436,8 +442,10 @@ SchemaStep: TypeAlias = (
     | ChangeMetric
     | ChangeEmbed
     | WidenEndpoint
-    | UnsupportedChange
 )
+"""A step that can be taken. A record of a schema change has such steps only."""
+
+SchemaStep: TypeAlias = PossibleStep | UnsupportedChange
 
 
 class SchemaPlan(Struct, frozen=True, omit_defaults=True):
@@ -553,3 +561,25 @@ def _owner(step: _PropertyStep | RenameProperty | AddConstraint | DropConstraint
 
 def _annotation_names(annotations: tuple[AnnotationOutput, ...]) -> str:
     return ", ".join(f"@{annotation.name}" for annotation in annotations) or "removed"
+
+
+class ProposedType(Struct, frozen=True):
+    """A type of a proposed schema: what it was read from, and the property that each column became. Columns that no
+    property can hold, and the ends of edges, are not among them."""
+
+    name: str
+    kind: Literal["node", "edge"]
+    files: tuple[str, ...]
+    rows: int
+    key: str | None
+    columns: dict[str, str]
+
+
+class SchemaProposal(Struct, frozen=True):
+    """A schema that fits some files or frames; `schema` is its text."""
+
+    schema: str
+    types: tuple[ProposedType, ...]
+
+    def __str__(self) -> str:
+        return self.schema

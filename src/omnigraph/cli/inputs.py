@@ -51,6 +51,15 @@ def read_source(path: Path) -> str:
         raise BadRequestError(f"can't read '{path}': {error.strerror}") from error
 
 
+def write_source(path: Path, text: str) -> None:
+    """Write a text to a file, and make the directories above it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8"))
+    except OSError as error:
+        raise BadRequestError(f"can't write '{path}': {error.strerror}") from error
+
+
 def json_object(text: str, where: str, what: str) -> dict[str, Any]:
     """The object in a text; an empty one for null. Errors say `where` it came from and `what` it should be."""
     try:

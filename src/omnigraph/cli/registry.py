@@ -77,7 +77,7 @@ FAMILIES: Final = {
     "commit": "Show the history of a graph.",
     "changes": "Follow a branch, commit by commit.",
     "blob": "Read blob properties.",
-    "schema": "Show, plan and apply schemas.",
+    "schema": "Show, plan, apply and propose schemas.",
     "pipeline": "Load bulk data on Spark.",
     "cluster": "Describe a cluster in files, plan, apply. A new cluster begins with import.",
     "graphs": "List the graphs of a server.",
@@ -194,6 +194,11 @@ _ROWS: Final = (
          details="It changes nothing. A plan that can't be applied is still shown, with exit code 0."),
     _row("schema apply", "schema.apply", "Change the schema, and the data with it, in one commit", _WRITE,
          "omnigraph schema apply --store team.omni --schema schema.pg --allow-data-loss"),
+    _row("schema infer", "schema.infer", "Propose a schema for files of data", _LOCAL,
+         "omnigraph schema infer data/team.jsonl --output proposed.pg",
+         "omnigraph schema infer --type Colleague=data/people.csv --sample 1000",
+         details="It reads csv, tsv, parquet, arrow, ndjson and jsonl files, which may be compressed. A file is a type;"
+                 " graph records name theirs. Comments in the text say what was decided and why."),
     _row("pipeline run", "pipeline.run", "Run a pipeline as one commit", _PIPELINE_RUN,
          "omnigraph pipeline run ingest.yaml", "omnigraph pipeline run ingest.yaml --dry-run --json"),
     _row("pipeline validate", "pipeline.validate",
@@ -218,6 +223,12 @@ _ROWS: Final = (
          "omnigraph lint --schema schema.pg", "omnigraph lint --query queries/team.gq --schema schema.pg",
          "omnigraph lint --store team.omni --query queries/team.gq --json",
          details="It reports every error with its code and position, and what each query reads, writes and returns."),
+    _row("codegen", "codegen.codegen", "Write typed Python or TypeScript for a schema and its queries", _READ,
+         "omnigraph codegen --schema schema.pg --query queries --output team.py",
+         "omnigraph codegen --schema schema.pg --query queries --output team.py --style pydantic",
+         "omnigraph codegen --store team.omni --query queries/team.gq --output team.ts",
+         details="One class for each type and one function for each query, with the types of its parameters and of its"
+                 " rows. Without --schema, the accepted schema of the addressed graph is used."),
     _row("embed", "embed.embed", "Add the vectors of their texts to graph records, from file to file", _LOCAL,
          "omnigraph embed --input data/team.jsonl --output embedded.jsonl --spec embed.json",
          details="The environment names the provider. A failed run can be repeated: vectors that were paid for "

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from omnigraph.api.calls import Call
 from omnigraph.api.graph import GraphApi, follow, next_poll
-from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope, PollRequest
+from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope, PollRequest, SchemaChange
 from omnigraph.api.queries import BlobCell, ByteWriter, ReadPoint
 from omnigraph.api.service.routes import Media
 from omnigraph.client import streams
@@ -90,15 +90,15 @@ class RemoteGraph(
 
         return blocks()
 
-    def _changes_of(self, commit_id: str, scope: ChangeScope) -> Iterator[ChangeRecord]:
+    def _changes_of(self, commit_id: str, scope: ChangeScope) -> Iterator[SchemaChange | ChangeRecord]:
         first = self._changes_page(commit_id, scope, None, None, None)
 
-        def records() -> Iterator[ChangeRecord]:
+        def records() -> Iterator[SchemaChange | ChangeRecord]:
             page = first
-            yield from page.changes
+            yield from page
             while page.next_page_token is not None:
                 page = self._changes_page(commit_id, scope, page.next_page_token, None, None)
-                yield from page.changes
+                yield from page
 
         return records()
 
@@ -226,11 +226,11 @@ class AsyncRemoteGraph(RemoteOperations):
                 yield lines.feed(chunk)
             lines.finish()
 
-    async def _changes_of(self, commit_id: str, scope: ChangeScope) -> AsyncIterator[ChangeRecord]:
+    async def _changes_of(self, commit_id: str, scope: ChangeScope) -> AsyncIterator[SchemaChange | ChangeRecord]:
         page_token: str | None = None
         while True:
             page = await _coroutine(self._changes_page(commit_id, scope, page_token, None, None))
-            for change in page.changes:
+            for change in page:
                 yield change
             page_token = page.next_page_token
             if page_token is None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from omnigraph.api import branches, history
 from omnigraph.api.calls import Author, Call, GraphCalls, LoadInput, LoadOptions, SnapshotApi, StorageCalls
+from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary, required_commit
 from omnigraph.api.enums import EntityKind, LoadMode
 from omnigraph.api.graph import MAIN, Branch, GraphAreas
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
@@ -156,7 +157,7 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     def _version(self, point: ReadPoint) -> Steps[int]:
         commit_id = yield from self._find_commit(point)
         reply = yield self._request("getCommit", commit_id=commit_id)
-        return reply.decode(history.CommitReceipt).graph_manifest_version
+        return reply.decode(CommitReceipt).graph_manifest_version
 
     def _find_commit(self, point: ReadPoint) -> Steps[str]:
         """Every read of a state names its commit; the read of the schema is the cheapest."""
@@ -218,7 +219,8 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         query: dict[str, Any] = {"branch": target, "base": options.base, "mode": _mode(options.mode)}
         query["embed"] = options.embed or None
         if options.type is not None:
-            content = row_upload(data, options.format, options.csv)
+            is_partial = query["mode"] is LoadMode.UPDATE
+            content = row_upload(data, options.format, options.csv, partial=is_partial)
             asked = parameters.RowsParameters(type=options.type, **query, **content.parameters)
             request = self._request("loadRows", asked)
         elif options.format is not None or options.csv is not None:
@@ -330,20 +332,20 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
         return (yield self._request("previewMerge", body=body)).decode(branches.MergePreview)
 
     @operation
-    def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> Steps[history.CommitList]:
+    def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> Steps[CommitList]:
         asked = parameters.CommitsParameters(branch, limit, before)
-        return (yield self._request("listCommits", asked)).decode(history.CommitList)
+        return (yield self._request("listCommits", asked)).decode(CommitList)
 
     @operation
     def commit_history(
         self, branch: str = MAIN, *, limit: int = 100, before: int | None = None, exact: bool = True
-    ) -> Steps[history.CommitHistory]:
+    ) -> Steps[CommitHistory]:
         asked = parameters.HistoryParameters(branch, limit, before, exact)
-        return (yield self._request("getHistory", asked)).decode(history.CommitHistory)
+        return (yield self._request("getHistory", asked)).decode(CommitHistory)
 
     @operation
-    def describe_commit(self, commit_id: str) -> Steps[history.CommitSummary]:
-        return (yield self._request("getCommitSummary", commit_id=commit_id)).decode(history.CommitSummary)
+    def describe_commit(self, commit_id: str) -> Steps[CommitSummary]:
+        return (yield self._request("getCommitSummary", commit_id=commit_id)).decode(CommitSummary)
 
     @operation
     def diff(self, before: Any, after: Any, filter: history.ChangeScope | None = None) -> Steps[history.ChangeSet]:
@@ -429,7 +431,7 @@ def _commit(reply: Reply) -> str:
 
 
 def _if_commit(request: Request, if_commit: str) -> Request:
-    return request.with_headers({IF_COMMIT_HEADER: history.required_commit(if_commit, "if_commit")})
+    return request.with_headers({IF_COMMIT_HEADER: required_commit(if_commit, "if_commit")})
 
 
 def _mode(text: str) -> LoadMode:

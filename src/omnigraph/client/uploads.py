@@ -33,15 +33,17 @@ _ONE_TYPE: Final = "rows that hold bytes need values of one type in every column
 Row = dict[str, Any]
 
 
-def sent_records(records: load.GivenRecords) -> load.GivenBatches | load.GivenRecords:
-    """The rows as columns if they hold bytes, else as they are. An iterator is asked for its first rows only."""
+def sent_records(records: load.GivenRecords, *, partial: bool = False) -> load.GivenBatches | load.GivenRecords:
+    """The rows as columns if they hold bytes, else as they are. An iterator is asked for its first rows only. A column
+    has a value, or a null, for every row, so `partial` rows that go as columns need the same members."""
+    check = _check_partial_rows if partial else _check_rows
     if not records.once:
-        return _columns(lambda: _check_rows(records.rows)) if any(map(_holds_bytes, records.rows)) else records
+        return _columns(lambda: check(records.rows)) if any(map(_holds_bytes, records.rows)) else records
     rest, first = iter(records.rows), list[object]()
     for row in islice(rest, _PEEKED_ROWS):
         first.append(row)
         if _holds_bytes(row):
-            return _columns(load.Spooled(_check_rows(chain(first, rest))).__iter__)
+            return _columns(load.Spooled(check(chain(first, rest))).__iter__)
     return load.GivenRecords(chain(first, rest), once=True)
 
 
@@ -143,6 +145,16 @@ def _check_rows(rows: Iterable[object]) -> Iterator[Row]:
         yield plain
 
 
+def _check_partial_rows(rows: Iterable[object]) -> Iterator[Row]:
+    names: set[str] | None = None
+    for number, row in enumerate(_check_rows(rows), 1):
+        names = set(row) if names is None else names
+        if other := sorted(names ^ row.keys()):
+            reason = f"rows that hold bytes have the same members in an update; '{other[0]}' is not in every row"
+            raise _refusal(number, None, f"{reason}: load the others apart")
+        yield row
+
+
 def _blocks(rows: Iterable[Any]) -> Iterator[tuple[int, list[Row]]]:
     """Rows of a bounded size together, with the number of the first."""
     block, size, first = list[Row](), 0, 1
@@ -193,8 +205,8 @@ def record_upload(data: str | bytes | os.PathLike[str] | Iterable[str | bytes]) 
     return Upload(pieces, once=not isinstance(data, _KEPT))
 
 
-def row_upload(data: Any, format: str | None, csv: Any) -> Upload:
-    """Rows of one type. The server finds out how a file without columns is written."""
+def row_upload(data: Any, format: str | None, csv: Any, *, partial: bool = False) -> Upload:
+    """Rows of one type, `partial` ones of an update. The server finds out how a file without columns is written."""
     if isinstance(data, str | os.PathLike):
         return _file(os.fspath(data), format, csv)
     if hasattr(data, "read") and not isinstance(data, Mapping):
@@ -202,7 +214,7 @@ def row_upload(data: Any, format: str | None, csv: Any) -> Upload:
     if format is not None or csv is not None:
         raise BadRequestError("format and csv say how a file is written; this input is not a file")
     rows = load.given_rows(data)
-    sent = sent_records(rows) if isinstance(rows, load.GivenRecords) else rows
+    sent = sent_records(rows, partial=partial) if isinstance(rows, load.GivenRecords) else rows
     if isinstance(sent, load.GivenRecords):
         return Upload(lambda: lines(sent.rows), Media.NDJSON, once=sent.once)
     return Upload(lambda: _arrow_stream(sent), Media.ARROW, once=sent.once)

@@ -7,6 +7,7 @@ and never changes; it reads the same rows for as long as cleanup keeps its versi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, Self
 
@@ -47,8 +48,24 @@ class Snapshot:
     @cached_property
     def visibility(self) -> Visibility:
         """The visibility of this snapshot, bound to its own schema. Queries, entities and exports apply it."""
-        visibility = self.resources.visibility if self.unbound_visibility is None else self.unbound_visibility
+        visibility = self._visibility
         return visibility if visibility.is_unrestricted else visibility.on(self.catalog)
+
+    @cached_property
+    def rule_visibility(self) -> Visibility:
+        """As `visibility`, by nothing but the rules: what they can't name, because it was dropped since, is not
+        restricted. For the schema of this snapshot; its rows are read by `visibility`."""
+        visibility = self._visibility
+        return visibility if visibility.is_unrestricted else replace(visibility, schema=None).on(self.catalog)
+
+    @property
+    def visibility_digest(self) -> str:
+        """Equal for readers who see the same of every state."""
+        return self._visibility.digest
+
+    @property
+    def _visibility(self) -> Visibility:
+        return self.resources.visibility if self.unbound_visibility is None else self.unbound_visibility
 
     @property
     def commit_id(self) -> str:

@@ -8,7 +8,7 @@ so a rename moves no data and a re-added name never meets old values.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
@@ -260,6 +260,11 @@ class _Table(_Declared):
         return f"@{column}" if column in self.properties else column
 
     @property
+    def shown_properties(self) -> tuple[Property, ...]:
+        """The properties that an entity shows where a query returns it: all but blobs and vectors."""
+        return tuple(prop for prop in self.property_list if not (prop.type.is_blob or prop.type.is_vector))
+
+    @property
     def label(self) -> str | None:
         """The name that `@label` gives the type in openCypher."""
         return next((annotation.value for annotation in self.annotations if annotation.name == "label"), None)
@@ -433,6 +438,11 @@ class Catalog(Struct, frozen=True, dict=True):
             if type_ is not None and kind in ("", wanted):
                 return type_
         raise unknown_type(name, self)
+
+    def ids_of(self, names: Collection[str]) -> frozenset[int]:
+        """The identities of the node and edge types with these names."""
+        types: tuple[TableType, ...] = (*self.nodes.values(), *self.edges.values())
+        return frozenset(type_.id for type_ in types if type_.name in names)
 
     def incident_edges(self, node_type: str) -> tuple[EdgeType, ...]:
         """Edge types that touch a node type at either end, in catalog order."""

@@ -39,6 +39,10 @@ class Sentence(Enum):
     NO_NODE_KEY = (Rule.RECORD, "'{name}' must be a string, the id of a {node}, or a value of its key: {reason}")
     NO_END_TYPE = (Rule.RECORD, "'{name}' has to give the type of '{node_id}' here, one of {types}")
     OTHER_END_TYPE = (Rule.RECORD, "'{name}' must be one of {types}, got {value}{suggestion}")
+    END_TYPE_ALONE = (
+        Rule.RECORD,
+        "'{name}' is the type of a node, and '{end}' does not say which; give both, or neither",
+    )
     NO_ROW = (Rule.RECORD, "expected the properties of a {type} by name, got {shape}")
     MALFORMED_ROW = (Rule.RECORD, "the record is malformed: {reason}")
     UNKNOWN_FIELD = (Rule.FIELD, "unknown input field '{name}'{suggestion}")
@@ -66,6 +70,11 @@ class Sentence(Enum):
         "non-nullable vector property '{property}' has no value, and '{source}' has no text to embed",
     )
     NO_BLOB = (Rule.REQUIRED, "non-nullable blob property '{property}' has no value")
+    NO_IDENTITY = (Rule.REQUIRED, "an update needs {names}, to find what it changes")
+    UNKNOWN_ENTITY = (
+        Rule.KEY,
+        "there is no {type} with the id '{entity_id}'; an update inserts nothing, which the mode merge does",
+    )
     OTHER_KEY = (Rule.KEY, "id {given} does not match its canonical @key id {canonical}")
     NO_SPELLING = (Rule.KEY, "id {given} does not match @key, whose canonical id is {canonical}")
     AMBIGUOUS_ENDPOINT = (Rule.KEY, "ambiguous edge endpoint remap: {given} stands for {known} and {canonical}")

@@ -14,10 +14,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.api.load import LoadReceipt
+from omnigraph.api.load import LoadReceipt, TypeLoaded
 from omnigraph.api.service.pipeline import PipelineReport, Progress
 from omnigraph.engine.rows.end_ids import interface_ends
 from omnigraph.engine.rows.kernels.decoder import ends_of
+from omnigraph.engine.rows.kernels.typed_rows import RecordForm
 from omnigraph.engine.workspace import GraphHandle, open_workspace
 from omnigraph.engine.write.change import receipt_of
 from omnigraph.engine.write.load import load_mode
@@ -93,22 +94,24 @@ def load_on_spark(
             # Files without a single byte have no columns, and no rows either.
             sources = {name: source for name, source in sources.items() if columns[name]}
             # A column that is not a property is refused: it would be lost.
-            ends = {name: ends_of(type_, columns[name], source.path) for name, source in sources.items()}
+            form = RecordForm.PARTIAL if pipeline.mode is LoadMode.UPDATE else RecordForm.WHOLE
+            ends = {name: ends_of(type_, columns[name], source.path, form) for name, source in sources.items()}
             mappings = tuple(_mapping(type_, name, columns[name], ends[name]) for name in sources)
             pipeline = replace(pipeline, sources=sources, mappings=mappings)
         report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress, skip_empty=True)
-    loaded = {"node": dict[str, int](), "edge": dict[str, int]()}
-    for counts in report.types:
-        kind, _, name = counts.type_key.partition(":")
-        loaded[kind][name] = counts.accepted
+    loaded = {"node": list[TypeLoaded](), "edge": list[TypeLoaded]()}
+    for each in report.types:
+        kind, _, name = each.type_key.partition(":")
+        counts = (each.accepted, each.inserted, each.updated, each.unchanged, each.deleted)
+        loaded[kind].append(TypeLoaded(name, *counts, each.nulled))
     workspace, commit = graph._workspace, report.commit_id
     return LoadReceipt.of(
         branch=report.branch,
         base_branch=base,
         branch_created=report.branch_created,
         mode=load_mode(report.mode),
-        nodes_loaded=loaded["node"],
-        edges_loaded=loaded["edge"],
+        nodes=loaded["node"],
+        edges=loaded["edge"],
         actor_id=workspace.author(actor),
         commit=None if commit is None else receipt_of(workspace.commit_entry(commit)),
     )
@@ -120,8 +123,8 @@ def _mapping(type_: TableType, source: str, columns: Sequence[str], ends: Mappin
     quoted = {column: "`" + column.replace("`", "``") + "`" for column in columns}
     select = {column: text for column, text in quoted.items() if column not in ends}
     named = {end: quoted[column] for column, end in ends.items()}
-    source_end, target_end, *types = (named.get(end) for end in END_COLUMNS.values())
-    return TypeMapping(type_.name, source, select, source_end, target_end, None, *types)
+    texts = {setting: named.get(end) for setting, end in END_COLUMNS.items()}
+    return TypeMapping(type_.name, source, select, **texts, of_edges=type_.kind == "edge")
 
 
 def write_frame(
@@ -155,10 +158,10 @@ def write_frame(
             state = state if earlier is None else workspace.snapshot(branch, version=earlier.version)
             type_ = state.catalog.type_named(type_name)
         ends = {"src": "from", "dst": "to"} if type_.kind == "edge" else {}
-        if not ends.keys() <= set(frame.columns):
+        if not ends.keys() <= set(frame.columns) and load_mode(mode) is not LoadMode.UPDATE:
             raise BadRequestError(f"rows of the edge type {type_.name} need the columns 'src' and 'dst'")
-        types = (f"{end.column}_type" for end in interface_ends(type_))
-        ends |= {name: END_COLUMNS[name] for name in types if name in frame.columns}
+        ends |= {name: END_COLUMNS[name] for name in (f"{end.column}_type" for end in interface_ends(type_))}
+        ends = {name: end for name, end in ends.items() if name in frame.columns}
         source = Source("frame", sql=f"select * from global_temp.{view}")
         pipeline = Pipeline(
             name=f"{type_.name} from a DataFrame",

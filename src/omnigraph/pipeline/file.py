@@ -75,8 +75,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TypeMapping:
-    """How rows of a source become entities of a type. `src` and `dst` are there for edges only, `src_type` and
-    `dst_type` for ends that are interfaces."""
+    """How rows of a source become entities of a type. `src` and `dst` are there for edges only, and not in every
+    update; `src_type` and `dst_type` are beside ends that are interfaces."""
 
     type_name: str
     source: str
@@ -84,12 +84,14 @@ class TypeMapping:
     src: str | None = None
     dst: str | None = None
     where: str | None = None
-    src_type: str | None = None
-    dst_type: str | None = None
+    src_type: str | None = field(default=None, repr=False)
+    dst_type: str | None = field(default=None, repr=False)
+    of_edges: bool = field(default=False, repr=False)
+    """Whether the type is one of edges, where an update leaves out both ends."""
 
     @property
     def is_edge(self) -> bool:
-        return self.src is not None
+        return self.of_edges or self.src is not None or self.dst is not None
 
     @property
     def type_key(self) -> str:
@@ -98,9 +100,8 @@ class TypeMapping:
     @property
     def columns(self) -> dict[str, str]:
         """Input column of the row kernel -> Spark SQL expression."""
-        ends = {"from": self.src, "to": self.dst} if self.src is not None and self.dst is not None else {}
-        types = {"from_type": self.src_type, "to_type": self.dst_type}
-        return {**ends, **{name: text for name, text in types.items() if text is not None}, **self.select}
+        ends = zip(END_COLUMNS.values(), (self.src, self.dst, self.src_type, self.dst_type), strict=True)
+        return {**{name: text for name, text in ends if text is not None}, **self.select}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +118,10 @@ class Quality:
     duplicates: Duplicates | None = None
 
     def keeps_last(self, mode: LoadMode, *, keyed: bool) -> bool:
-        """Whether the last row of a repeated id counts. By default a merge takes it; any other mode refuses it."""
+        """Whether the last row of a repeated id counts. By default a merge takes it, and an update the last value of
+        each property; any other mode refuses it."""
         if self.duplicates is None or (self.duplicates is Duplicates.LOAD and not keyed):
-            return mode is LoadMode.MERGE
+            return mode in (LoadMode.MERGE, LoadMode.UPDATE)
         return self.duplicates is Duplicates.LAST
 
 
@@ -183,8 +185,9 @@ def read_pipeline(text: str, *, path: str | None = None, directory: str | None =
         members["version"].report("P007", "this omnigraph reads pipeline files of version 1")
     places: dict[str, Value] = {}
     sources = _sources(members["sources"], places) if "sources" in members else {}
+    mode = members["mode"].choice(LoadMode) if "mode" in members else LoadMode.MERGE
     entries = [(kind, *entry) for kind in ("nodes", "edges") if kind in members for entry in members[kind].entries()]
-    read = [_mapping(kind, key.value, member, sources, places) for kind, key, member in entries]
+    read = [_mapping(kind, key.value, member, sources, places, mode) for kind, key, member in entries]
     mappings = tuple(mapping for mapping in read if mapping is not None)
     pipeline = Pipeline(
         name=_text(members, "name") or (Path(path).stem if path else "pipeline"),
@@ -193,7 +196,7 @@ def read_pipeline(text: str, *, path: str | None = None, directory: str | None =
         graph=_text(members, "graph"),
         branch=_text(members, "branch") or "main",
         base=_text(members, "from"),
-        mode=members["mode"].choice(LoadMode) if "mode" in members else LoadMode.MERGE,
+        mode=mode,
         embed=tuple(_embeds(members["embed"], places)) if "embed" in members else (),
         quality=_quality(members["quality"]) if "quality" in members else Quality(),
         index=members["index"].flag() if "index" in members else False,
@@ -249,11 +252,12 @@ def _option(located: Value) -> str:
 
 
 def _mapping(
-    kind: str, name: str, located: Value, sources: Mapping[str, Source], places: dict[str, Value]
+    kind: str, name: str, located: Value, sources: Mapping[str, Source], places: dict[str, Value], mode: LoadMode
 ) -> TypeMapping | None:
     ends = _ENDS if kind == "edges" else {}
+    needed = ends if mode is not LoadMode.UPDATE else {}
     members = ("from", "select", "where", *(END_COLUMNS if ends else ()))
-    parts = located.members(members, required=("from", *(ends or ("select",))))
+    parts = located.members(members, required=("from", *(needed or ("select",))))
     columns = {key.value: value for key, value in parts["select"].entries()} if "select" in parts else {}
     type_key = f"{kind[:-1]}:{name}"
     places[type_key] = located
@@ -266,9 +270,10 @@ def _mapping(
         parts["from"].report("P011", f"{located.name} reads from '{source}', which is not a source of this file", hint)
     elif source is not None and sources[source].is_graph:
         parts["from"].report("P012", f"'{source}' has format graph: its records name their types and need no mapping")
-    if source is None or not ends.keys() <= parts.keys():
+    if source is None or not needed.keys() <= parts.keys():
         return None
-    return TypeMapping(name, source, select, **{each: _text(parts, each) for each in (*END_COLUMNS, "where")})
+    texts = {each: _text(parts, each) for each in (*END_COLUMNS, "where")}
+    return TypeMapping(name, source, select, **texts, of_edges=kind == "edges")
 
 
 def _embeds(located: Value, places: dict[str, Value]) -> list[EmbedStep]:
@@ -329,6 +334,11 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
                 hint = did_you_mean(column, type_.properties) or ""
                 place = f"{mapping.type_key}.{column}"
                 complaints.add(place, "P014", f"{kind} type {type_.name} has no property '{column}'", hint)
+        if pipeline.mode is LoadMode.UPDATE:
+            _check_identity(mapping, type_, complaints)
+            continue
+        if mapping.is_edge and (mapping.src is None or mapping.dst is None):
+            complaints.add(mapping.type_key, "P006", f"{type_.name} needs 'src' and 'dst' in the mode {pipeline.mode}")
         for name, prop in type_.properties.items():
             is_embedded = prop.is_embedded_on_write or EmbedStep(type_.name, name) in pipeline.embed
             is_optional = prop.type.nullable or prop.default is not None or is_embedded
@@ -346,16 +356,33 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
 
 def _check_end_types(mapping: TypeMapping, edge: EdgeType, complaints: Complaints) -> None:
     """Spark does not look ids up in several node types: a mapping says what is at an interface."""
-    for end, text in zip(edge.ends, (mapping.src_type, mapping.dst_type), strict=True):
+    ends = ((mapping.src, mapping.src_type), (mapping.dst, mapping.dst_type))
+    for end, (node_id, text) in zip(edge.ends, ends, strict=True):
         setting = f"{end.column}_type"
         if end.interface is None and text is not None:
             message = f"'{setting}' is for an end that is an interface, and {edge.name} has a {end.types[0]} there"
             complaints.add(f"{mapping.type_key}.{end.name}_type", "P014", message, "leave it out")
-        elif end.interface is not None and text is None:
+        elif text is not None and node_id is None:
+            message = f"'{setting}' is the type of a node, and '{end.column}' does not say which"
+            complaints.add(f"{mapping.type_key}.{end.name}_type", "P015", message, "give both, or neither")
+        elif end.interface is not None and node_id is not None and text is None:
             named = edge.from_type if end.column == "src" else edge.to_type
             message = f"{edge.name} needs '{setting}': its end is the interface {named}"
             example = f"write `{setting}: \"'{end.types[0]}'\"`, or name a column that holds {' or '.join(end.types)}"
             complaints.add(mapping.type_key, "P015", message, example)
+
+
+def _check_identity(mapping: TypeMapping, type_: TableType, complaints: Complaints) -> None:
+    """An update finds its entities by id or key."""
+    ends = {"src": mapping.src, "dst": mapping.dst}
+    columns = {*mapping.select, *(f"@{end}" for end, text in ends.items() if text is not None)}
+    identity = type_.system_name("id")
+    names = {name if name in type_.properties else f"@{type_.rule_column(name)}" for name in type_.key}
+    if identity not in columns and not (names and names <= columns):
+        wanted = " and ".join([f"'{name}'" for name in type_.key])
+        wanted = f"{wanted}, or '{identity}'" if wanted else f"'{identity}'"
+        message = f"an update of {type_.name} needs {wanted}, and nothing is selected for it"
+        complaints.add(mapping.type_key, "P015", message)
 
 
 @dataclass

@@ -18,10 +18,11 @@ from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.api.enums import Operation
 from omnigraph.api.history import ChangeRecord, ChangeScope, EntityImage
+from omnigraph.api.schema import AddProperty
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.history.changes import CommitPosition, diff_page, unseal
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import ChangeCursorRejectedError, ChangeSchemaBoundaryError, PolicyError
+from omnigraph.errors import ChangeCursorRejectedError, PolicyError
 from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, TypeVisibility, visibility_of
 from tests.engine.query_graphs import SOCIAL, social_graph
 from tests.engine.visibilities import Chosen, drawn_filters, drawn_masks, visibility_on
@@ -242,20 +243,42 @@ def test_rules_hold_for_states_from_before_they_were_made(staff: Graph) -> None:
     assert visible.diff(visible.snapshot(version=old), visible.snapshot()).changes == ()
 
 
-def test_a_type_that_is_gone_is_only_in_the_way_of_those_who_saw_some_of_it(staff: Graph) -> None:
-    staff.schema.apply(SCHEMA.replace("node Vault { code: String @key }\n", ""), allow_data_loss=True)
+def dropped_types(graph: Graph, commit: str) -> list[tuple[str, str, int | None]]:
+    page = graph.changes.page(commit)
+    assert page.changes == ()
+    return [(change.type_name, change.change, change.entities) for change in page.schema_changes]
+
+
+def test_a_dropped_type_is_only_recorded_for_those_who_saw_some_of_it(staff: Graph) -> None:
+    staff.schema.apply(SCHEMA.replace("node Vault { code: String @key }\n", ""))
     commit = staff.resolve_snapshot()
-    with pytest.raises(ChangeSchemaBoundaryError):
-        staff.changes.page(commit)
+    vaults = staff.snapshot(version=2).count("node:Vault")
+    assert dropped_types(staff, commit) == [("Vault", "dropped", vaults)]
+    person, past = staff.catalog.type_named("node:Person"), staff.snapshot(version=2).catalog
+    masked = TypeVisibility(person, EVERY_ROW, frozenset({"salary"}))
+    assert dropped_types(staff._restricted_to(visibility_of([masked])), commit) == [("Vault", "dropped", None)]
+    without_vaults = visibility_of([TypeVisibility(past.type_named("node:Vault"), NO_ROW), masked])
+    assert dropped_types(staff._restricted_to(without_vaults), commit) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "steps"),
+    [
+        (SCHEMA.replace("salary: I32?", 'pay: I32? @rename_from("salary")'), None),
+        (SCHEMA.replace("salary: I32?", 'pay: I32? @rename_from("salary")  grade: I32?'), ["grade"]),
+    ],
+    ids=["nothing else", "and another property"],
+)
+def test_a_masked_property_is_not_named(staff: Graph, schema: str, steps: list[str] | None) -> None:
+    staff.schema.apply(schema)
     person = staff.catalog.type_named("node:Person")
-    past = staff.snapshot(version=2).catalog
-    visibility = visibility_of(
-        [
-            TypeVisibility(past.type_named("node:Vault"), NO_ROW),
-            TypeVisibility(person, EVERY_ROW, frozenset({"salary"})),
-        ]
-    )
-    assert staff._restricted_to(visibility).changes.page(commit).changes == ()
+    masked = visibility_of([TypeVisibility(person, EVERY_ROW, frozenset({"pay"}))], staff.catalog)
+    changes = staff._restricted_to(masked).changes.page(staff.resolve_snapshot()).schema_changes
+    names = [[step.property_name for step in change.steps if isinstance(step, AddProperty)] for change in changes]
+    assert names == ([] if steps is None else [steps])
+    assert b"salary" not in wire.encode(changes)
+    assert b"pay" not in wire.encode(changes)
+    assert b"salary" in wire.encode(staff.changes.page(staff.resolve_snapshot()))
 
 
 def test_the_clock_is_read_once_per_difference(staff: Graph) -> None:

@@ -49,8 +49,8 @@ class History:
         if step in ("load", "overwrite"):
             rows = {f"k{chance.randrange(8)}": f"t{seed}-{i}" for i in range(chance.randint(1, 4))}
             lines = [book(isbn, title=title) for isbn, title in rows.items()]
-            receipt = graph.load("\n".join(lines), mode="overwrite" if step == "overwrite" else "merge", branch=branch)
-            self.was[receipt.commit.graph_commit_id] = rows if step == "overwrite" else {**now, **rows}
+            graph.load("\n".join(lines), mode="overwrite" if step == "overwrite" else "merge", branch=branch)
+            self.was[graph.snapshot(branch).commit_id] = rows if step == "overwrite" else {**now, **rows}
         elif step == "delete" and now:
             victims = chance.sample(sorted(now), 1)
 

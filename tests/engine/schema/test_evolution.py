@@ -109,7 +109,7 @@ def test_a_plan_says_what_its_first_step_writes_and_checks(
     assert effect is not None
     assert (effect.rows, effect.files, effect.checks) == (expected.rows, expected.files, expected.checks)
     assert (effect.offences, effect.needs_format) == ((), expected.needs_format)
-    assert (effect.bytes > 0) == (effect.files > 0)
+    assert (effect.bytes > 0, effect.metadata_only) == (effect.files > 0, effect.files == 0)
 
 
 OFFENCES: list[tuple[tuple[str, str], ConstraintRule, str, str]] = [

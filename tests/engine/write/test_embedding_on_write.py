@@ -298,3 +298,29 @@ def test_a_repeated_request_computes_nothing(graph: Graph, toy: Toy) -> None:
     assert toy.asked == [["tides"]]
     with pytest.raises(IdempotencyKeyReusedError):
         load(graph, {"title": "a", "blurb": "tides"}, mode="append", idempotency_key="k", embed=True)
+
+
+def test_an_update_computes_the_vectors_of_texts_that_change(graph: Graph, toy: Toy) -> None:
+    load(graph, {"title": "a", "blurb": "tides"}, {"title": "b", "blurb": "moon"}, {"title": "c", "blurb": "sun"})
+    toy.asked.clear()
+    load(graph, {"title": "a", "year": 1}, {"title": "b", "blurb": "moon"}, mode="update")
+    assert toy.asked == []
+    load(
+        graph,
+        {"title": "a", "blurb": "storms"},
+        {"title": "b", "year": 2},
+        {"title": "c", "blurb": None},
+        mode="update",
+    )
+    assert toy.asked == [["storms"]]
+    assert vectors(graph) == {"a": [6, 1], "b": [4, 1], "c": None}
+    load(graph, {"title": "b", "blurb": "moons", "vec": [0.5, 0.5]}, mode="update")
+    assert vectors(graph)["b"] == [0.5, 0.5]
+
+
+def test_an_update_leaves_no_vector_behind_that_the_schema_wants(graph: Graph) -> None:
+    graph.load([{"name": "n", "text": "abc"}], type="Note", mode="append")
+    with pytest.raises(ConstraintError, match="'text' has no text to embed"):
+        graph.load([{"name": "n", "text": None}], type="Note", mode="update")
+    graph.load([{"name": "n", "text": "abcd"}], type="Note", mode="update")
+    assert vectors(graph, "Note", "gist") == {"n": [4, 1]}

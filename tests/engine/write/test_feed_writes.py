@@ -533,7 +533,7 @@ def meanwhile(graph: Graph, trace: Trace, other: OtherProcess) -> Meanwhile:
     ("mine", "theirs"),
     [
         (("title_all", {"t": "x"}), ("print", {"i": "b9"})),
-        (("title_all", {"t": "x"}), ("free", {"i": "b1"})),
+        (("title_all", {"t": "x"}), ("free", {"i": "b2"})),
         (("write_off", {}), ("free", {"i": "b2"})),
     ],
 )

@@ -478,8 +478,20 @@ def test_nothing_matched_is_no_commit(graph: Graph, body: str) -> None:
     assert graph.snapshot().commit_id == before
 
 
-def test_an_update_to_equal_values_is_still_a_commit(graph: Graph) -> None:
-    assert run(graph, 'update Curator set { name: "Ines" } where badge = "k7"').commit is not None
+def test_an_update_to_equal_values_is_still_a_commit_that_writes_nothing(graph: Graph) -> None:
+    tables = graph.snapshot().entry.tables
+    receipt = run(graph, 'update Curator set { name: "Ines" } where badge = "k7"')
+    assert (receipt.affected_nodes, graph.snapshot().commit_id) == (1, receipt.commit.id)
+    assert graph.snapshot().entry.tables == tables
+    assert graph.snapshot().entry.commit.changes == {}
+
+
+def test_an_update_of_some_equal_values_writes_and_counts_the_others(graph: Graph) -> None:
+    run(graph, 'insert Memo { text: "a" } insert Memo { text: "b" }')
+    receipt = run(graph, 'update Memo set { text: "a" } where text != ""')
+    assert receipt.affected_nodes == len(rows(graph, "node:Memo"))
+    changed = graph.snapshot().entry.commit.changes["node:Memo"].updated
+    assert changed == len(graph.changes.page(receipt.commit.id).block.changes) == receipt.affected_nodes - 1
 
 
 def test_making_and_removing_do_not_mix(graph: Graph) -> None:

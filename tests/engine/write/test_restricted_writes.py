@@ -108,10 +108,11 @@ def writes(draw: Any) -> tuple[str, str]:
                     f"update Person set {{ active: true }} where {where}"
                 ),
                 "",
+                "update",
             ]
         )
     )
-    return (f"query q() {{ {statement} }}", "") if statement else ("", load)
+    return (statement, load) if statement in ("", "update") else (f"query q() {{ {statement} }}", "")
 
 
 def written(graph: Graph, branch: str, write: tuple[str, str]) -> object:
@@ -119,9 +120,10 @@ def written(graph: Graph, branch: str, write: tuple[str, str]) -> object:
     mutation, records = write
     try:
         if records:
-            return graph.load(records, mode="merge", branch=branch).nodes_loaded
-        receipt = graph.mutate(mutation, branch=branch)
-        return receipt.affected_nodes, receipt.affected_edges
+            receipt = graph.load(records, mode=mutation or "merge", branch=branch)
+            return receipt.inserted, receipt.updated, receipt.unchanged
+        changed = graph.mutate(mutation, branch=branch)
+        return changed.affected_nodes, changed.affected_edges
     except OmniGraphError as error:
         return error
 

@@ -84,6 +84,35 @@ def test_a_one_edge_insert_waits_for_few_answers_and_reads_no_edges(s3_server: S
         assert len(set(probes)) == 1, "both endpoint types are asked at the same time"
 
 
+ONE_LOAD = {
+    "an append": ("append", {"name": "new$", "note": "x"}, 8, 7),
+    "a merge of a new row": ("merge", {"name": "new$", "note": "x"}, 8, 7),
+    "a merge of a changed row": ("merge", {"name": "t$", "note": "x"}, 13, 11),
+    "a merge of a row that is stored": ("merge", {"name": "t$", "note": "n"}, 4, 4),
+    "an update": ("update", {"name": "t$", "note": "x"}, 13, 11),
+    "an update of a row that is stored": ("update", {"name": "t$", "note": "n"}, 4, 4),
+}
+"""A load of the row that `$` numbers, and the most requests and rounds that it takes."""
+
+
+@pytest.mark.parametrize("case", ONE_LOAD)
+def test_a_load_of_one_row_costs_one_read_of_what_is_stored(s3_server: S3Server, s3_place: Place, case: str) -> None:
+    mode, row, most_requests, most_rounds = ONE_LOAD[case]
+    graph = Graph.init(s3_place.uri, "node Tag { name: String @key  note: String?  more: String? }")
+    graph.load(lines(*(node("Tag", name=f"t{i}", note="n") for i in range(50))), mode="append")
+
+    def write(number: int) -> None:
+        made = {name: value.replace("$", str(number)) for name, value in row.items()}
+        receipt = graph.load(lines(node("Tag", **made)), mode=mode)
+        assert (receipt.commit is None) == ("stored" in case)
+
+    settled(graph, s3_server, partial(write, 0))
+    logs = [waited_for(graph, s3_server, partial(write, number)) for number in range(1, 6)]
+    plain = sorted(logs, key=len)[:3]
+    assert max(len(log) for log in plain) <= most_requests, [log.lines() for log in plain]
+    assert max(log.serial_rounds() for log in plain) <= most_rounds, [log.lines() for log in plain]
+
+
 ONE_ROW = {
     "an update of a node": ('update Tag set { note: "x" } where name = "t$"', 11, 10),
     "a delete of a node": ('delete Tag where name = "t$"', 15, 11),

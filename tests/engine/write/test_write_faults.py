@@ -34,6 +34,10 @@ WRITES: dict[str, Callable[[Graph], object]] = {
     "load onto a new branch": lambda graph: graph.load(
         lines(node("Memo", id="m", text="t")), mode="append", branch="side", base="main"
     ),
+    "update by load": lambda graph: graph.load(
+        lines(node("Curator", badge="k1", email="e"), node("Exhibit", accession=1, wing="w", title="x")),
+        mode="update",
+    ),
     "insert and update": lambda graph: graph.mutate(
         """query it() { insert Curator { badge: "k2", name: "b" } insert Guards { from: "k2", to: "[\\"1\\",\\"w\\"]" }
                         update Exhibit set { title: "x" } where wing = "w" }"""

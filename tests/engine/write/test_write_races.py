@@ -31,7 +31,7 @@ from tests.engine.writer import OtherProcess
 
 SCHEMA = """
 node Reader { card: String @key  email: String?  name: String?  seen: DateTime?  @unique(email) }
-node Book { isbn: String @key }
+node Book { isbn: String @key  title: String? }
 edge Borrowed: Reader -> Book
 edge Owns: Reader -> Book @card(0..1)
 """
@@ -45,6 +45,7 @@ START = lines(
 QUERIES = """
 query borrow($r: String, $b: String) { insert Borrowed { from: $r, to: $b } }
 query own($r: String, $b: String) { insert Owns { from: $r, to: $b } }
+query mail($r: String, $e: String) { update Reader set { email: $e } where card = $r }
 query rename($r: String, $n: String) { update Reader set { name: $n } where card = $r }
 query join($r: String, $e: String?) { insert Reader { card: $r, email: $e, seen: now() } }
 query leave($r: String) { delete Reader where card = $r }
@@ -173,6 +174,20 @@ LOST: list[tuple[str, Write, Write, type[OmniGraphError], str]] = [
         "graph_head:main",
     ),
     (
+        "an update of a node that is deleted",
+        load("update", node("Reader", card="r1", name="mine")),
+        mutation("leave", r="r1"),
+        BadRequestError,
+        "no Reader with the id 'r1'",
+    ),
+    (
+        "an update to a value that is taken",
+        load("update", node("Reader", card="r1", email="e")),
+        mutation("mail", r="r2", e="e"),
+        BadRequestError,
+        "@unique violation",
+    ),
+    (
         "a delete and an edge to what it deletes",
         mutation("write_off", b="b1"),
         mutation("borrow", r="r1", b="b1"),
@@ -257,6 +272,12 @@ RETRIED: list[tuple[str, Write, Write]] = [
     ("appends of two keys", load("append", node("Reader", card="a")), load("append", node("Reader", card="b"))),
     ("inserts into one type", mutation("print", b="b3"), mutation("print", b="b4")),
     ("upserts of one key", mutation("join", r="r1", e="mine"), mutation("join", r="r1", e="theirs")),
+    ("updates of two properties", load("update", node("Reader", card="r1", name="m")), mutation("mail", r="r1", e="t")),
+    (
+        "an update that finds one of its types as it is, which another writer changes",
+        load("update", node("Reader", card="r1", name="one"), node("Book", isbn="b1", title="new")),
+        mutation("rename", r="r1", n="theirs"),
+    ),
     ("parallel edges", mutation("borrow", r="r1", b="b1"), mutation("borrow", r="r1", b="b1")),
 ]
 
@@ -275,6 +296,39 @@ def test_of_two_upserts_the_last_publisher_wins(graph: Graph, interrupt: Interru
     interrupt(mutation("join", r="r1", e="theirs"))
     perform(graph, mutation("join", r="r1", e="mine"))
     assert rows(graph, "node:Reader")["r1"]["email"] == "mine"
+
+
+def test_two_updates_of_one_row_are_both_kept(graph: Graph, interrupt: Interrupt) -> None:
+    interrupt(load("update", node("Reader", card="r1", email="theirs"), node("Reader", card="r2", name="theirs")))
+    receipt = perform(
+        graph, load("update", node("Reader", card="r1", name="mine"), node("Reader", card="r2", email="m"))
+    )
+    readers = rows(graph, "node:Reader")
+    assert [(readers[card]["name"], readers[card]["email"]) for card in ("r1", "r2")] == [
+        ("mine", "theirs"),
+        ("theirs", "m"),
+    ]
+    assert receipt.updated == 2
+
+
+@pytest.mark.parametrize("mode", ["update", "merge"])
+def test_a_load_that_finds_its_values_written_by_another_makes_no_commit(
+    graph: Graph, interrupt: Interrupt, mode: str
+) -> None:
+    interrupt(load("merge", node("Reader", card="r1", name="same")))
+    receipt = perform(graph, load(mode, node("Reader", card="r1", name="same")))
+    assert (receipt.commit, receipt.unchanged, graph.snapshot().version) == (None, 1, 3)
+
+
+def test_an_update_is_read_again_by_a_schema_that_changed(
+    graph: Graph, interruption: Interruption, processes: tuple[OtherProcess, OtherProcess]
+) -> None:
+    renamed = SCHEMA.replace("name: String?", 'called: String? @rename_from("name")')
+    interruption.at("publish.before", lambda: processes[0].do(graph.uri, "schema.apply", renamed))
+    with pytest.raises(BadRequestError, match="unknown input field 'name'"):
+        perform(graph, load("update", node("Reader", card="r1", name="mine")))
+    perform(graph, load("update", node("Reader", card="r1", called="mine")))
+    assert graph.entity("node:Reader", "r1")["called"] == "mine"
 
 
 def test_now_stays_the_instant_of_the_request(graph: Graph, interrupt: Interrupt, interruption: Interruption) -> None:

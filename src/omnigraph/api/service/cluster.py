@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation, Severity, StatusKind
-from omnigraph.api.history import CommitReceipt
 from omnigraph.api.queries import ParamDescriptor, StoredQueries
 from omnigraph.api.schema import SchemaPlan
 from omnigraph.api.wire import LOCAL

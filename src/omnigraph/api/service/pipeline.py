@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from msgspec import Struct, field, structs
 
 from omnigraph.api import wire
-from omnigraph.api.history import CommitReceipt
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.wire import LOCAL
 from omnigraph.errors import ConstraintRule
 
@@ -47,7 +47,9 @@ class SparkStarted(Struct, frozen=True):
 
 
 class TypeCounts(Struct, frozen=True, kw_only=True):
-    """Rows of one type. `superseded` rows had a later row with their id in the same input."""
+    """Rows of one type. `superseded` rows had a later row with their id in the same input. `unchanged` ones say what is
+    stored already. `nulled` names the properties that existing entities lost in a merge, because nothing was selected
+    for them or their records left them out."""
 
     type_key: str
     read: int = 0
@@ -56,7 +58,9 @@ class TypeCounts(Struct, frozen=True, kw_only=True):
     superseded: int = 0
     inserted: int = 0
     updated: int = 0
+    unchanged: int = 0
     deleted: int = 0
+    nulled: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "accepted", self.read - self.rejected)
@@ -189,7 +193,7 @@ def display_path(path: str) -> str:
 
 def _table(types: tuple[TypeCounts, ...]) -> Iterator[str]:
     """A row per type and their sum. A count that is zero for every type may have no column."""
-    columns = ["read", "accepted", "rejected", "inserted", "updated"]
+    columns = ["read", "accepted", "rejected", "inserted", "updated", "unchanged"]
     columns += [name for name in ("deleted", "superseded") if any(getattr(t, name) for t in types)]
     rows = [(t.type_key, *(f"{getattr(t, name):,}" for name in columns)) for t in types]
     total = ("total", *(f"{sum(getattr(t, name) for t in types):,}" for name in columns))

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from omnigraph.api import branches, history, queries
+from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
@@ -188,14 +189,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     ).forms(SchemaPlan, request=SchemaPlanRequest),
     _get("/branches", "listBranches", "The names of all branches", "branches").forms(branches.BranchList),
     _get("/commits", "listCommits", "The history of a branch, newest first", "commits").forms(
-        history.CommitList, parameters=http.CommitsParameters
+        CommitList, parameters=http.CommitsParameters
     ),
-    _get("/commits/{commit_id}", "getCommit", "One commit", "commits").forms(history.CommitReceipt),
+    _get("/commits/{commit_id}", "getCommit", "One commit", "commits").forms(CommitReceipt),
     _get(
         "/commits/{commit_id}/summary", "getCommitSummary", "One commit, with how many entities it changed", "commits"
-    ).forms(history.CommitSummary),
+    ).forms(CommitSummary),
     _get("/history", "getHistory", "The history of a branch, with what each commit did", "commits").forms(
-        history.CommitHistory, parameters=http.HistoryParameters
+        CommitHistory, parameters=http.HistoryParameters
     ),
     _get("/commits/{commit_id}/changes", "getCommitChanges", "What a commit changed", "changes").forms(
         history.CommitChangesPage, parameters=http.CommitChangesParameters, errors=http.ChangeErrorOutput

@@ -25,8 +25,9 @@ from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
+    from omnigraph.api.commits import CommitSummary
     from omnigraph.api.graph import GraphApi
-    from omnigraph.api.history import ChangeScope, CommitSummary
+    from omnigraph.api.history import ChangeScope
 
 
 commit_argument = click.argument("commit_id", help="The commit.", metavar="ID")
@@ -38,7 +39,7 @@ commit_argument = click.argument("commit_id", help="The commit.", metavar="ID")
 @params.json_option
 def list_(invocation: Invocation, branch: str, limit: int | None, dag: bool) -> None:
     params.at_most_one(("--dag", dag), ("--json", invocation.json))
-    from omnigraph.api.history import CommitList
+    from omnigraph.api.commits import CommitList
 
     with invocation.open() as graph:
         if dag:
@@ -84,14 +85,12 @@ def _commit_lines(shown: CommitSummary) -> Iterator[str]:
 def changes(
     invocation: Invocation, commit_id: str, limit: int | None, page_token: str | None, scope: ChangeScope
 ) -> None:
-    from omnigraph.api.history import CommitChangesPage
-
     with invocation.open() as graph, working("comparing states"):
         shown = graph.changes.page(commit_id, scope=scope, page_token=page_token, max_changes=limit)
         while page_token is None and (following := shown.next_page_token) is not None:
             page = graph.changes.page(commit_id, scope=scope, page_token=following, max_changes=limit)
-            shown = CommitChangesPage(shown.cause, (*shown.changes, *page.changes), page.next_page_token)
-    invocation.print(shown, history.block_lines(shown.cause, shown.changes), history.change_style)
+            shown = shown.followed_by(page)
+    invocation.print(shown, history.block_lines(shown.cause, shown), history.change_style)
     if shown.next_page_token is not None and not invocation.json:
         print_lines(["", f"next_page_token: {shown.next_page_token}"])
 

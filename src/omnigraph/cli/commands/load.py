@@ -54,7 +54,8 @@ _PIECE_BYTES = 1 << 20
     "--mode",
     LoadMode,
     required=True,
-    help="append refuses existing ids, merge replaces those entities, overwrite replaces whole types.",
+    help="append refuses existing ids, merge replaces those entities, update changes only the given properties of "
+    "entities that exist, overwrite replaces whole types.",
 )
 @data_option
 @branch_option
@@ -108,12 +109,20 @@ def load(
         with open_graph(target) as graph:
             receipt = _load_stored(graph, inputs, type_name, engine, where)
     if receipt.commit is None:
-        print_note("the data hold no records: no commit was made")
+        reason = "the graph has these values already" if receipt.total_entities else "the data hold no records"
+        print_note(f"{reason}: no commit was made")
+    if receipt.nulled:
+        print_note(
+            f"existing entities lost values that their records leave out: {', '.join(receipt.nulled)}; "
+            "to change only what the records have, use --mode update"
+        )
     from omnigraph.api.load import LoadOutput
 
     loaded = f"loaded {target.uri} on branch {receipt.branch} with {mode}: {_entities(receipt)}"
     nodes, edges = (len(types) for types in (receipt.nodes_loaded, receipt.edges_loaded))
     lines = [f"{loaded} across {count_noun(nodes, 'node type')} and {count_noun(edges, 'edge type')}"]
+    if receipt.total_entities and receipt.changes:
+        lines.append(", ".join(receipt.changes))
     if receipt.branch_created:
         lines.append(f"branch {receipt.branch} created from {receipt.base_branch}")
     invocation.print(LoadOutput.of(target.uri, receipt), lines)

@@ -40,7 +40,7 @@ file_argument = click.argument(
 
 @file_argument
 @click.option("--branch", help="The branch, instead of the one in the file.", metavar="NAME")
-@click.option("--mode", help="append, merge or overwrite, instead of the mode in the file.", metavar="MODE")
+@click.option("--mode", help="append, merge, update or overwrite, instead of the mode in the file.", metavar="MODE")
 @click.option("--dry-run", is_flag=True, help="Do everything except publish.")
 @click.option("--force", is_flag=True, help="Run even if this input was loaded before.")
 @click.option("--run-key", help="The name of the run: a second run of this name loads nothing.", metavar="KEY")

@@ -1,8 +1,12 @@
-"""The `schema` commands show, plan and apply the schema of a graph; `init` creates a graph from a schema file."""
+"""The `schema` commands show, plan and apply the schema of a graph, and propose one for files; `init` creates a graph
+from a schema file.
+"""
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +14,23 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from omnigraph.api.load import without_compression
 from omnigraph.api.schema import Dedupe
 from omnigraph.api.values import count_noun
-from omnigraph.cli.inputs import read_source
-from omnigraph.cli.params import branch_option, file_option, json_option, read_point_options
+from omnigraph.cli.inputs import STDIN, read_source, write_source
+from omnigraph.cli.params import (
+    UsageError,
+    branch_option,
+    choice_option,
+    file_option,
+    json_option,
+    read_point_options,
+    repeatable_option,
+)
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, refuse_inside_cluster
+from omnigraph.errors import ConflictError
 from omnigraph.process import PROCESS
 
 if TYPE_CHECKING:
@@ -29,7 +43,7 @@ _ANY_GRAPH = "graph"
 def files_option(name: str, parameter: str, help: str) -> Callable[[Any], Any]:
     """Files that something relies on the schema in."""
     path = click.Path(path_type=Path, exists=True)
-    return click.option(name, parameter, type=path, multiple=True, help=help, metavar="FILE")
+    return repeatable_option(name, parameter, type=path, help=help, metavar="FILE")
 
 
 dedupe_option = click.option(
@@ -37,6 +51,15 @@ dedupe_option = click.option(
     type=click.Choice(["first", "last"]),
     help="Where an edge type gets a key: which of several edges with equal keys stays.",
 )
+
+
+class RowFileFormat(StrEnum):
+    """How files of rows are written, as a load in this process reads them."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    NDJSON = "ndjson"
 
 
 @read_point_options
@@ -57,9 +80,9 @@ def show(invocation: Invocation, point: dict[str, Any]) -> None:
 @branch_option
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard drops: history is purged with them.")
 @dedupe_option
-@files_option("--query", "queries", "Report which queries of this .gq file, or of the files in a directory, break.")
-@files_option("--policy", "policies", "Report whether this policy bundle breaks.")
-@files_option("--pipeline", "pipelines", "Report whether this pipeline file breaks.")
+@files_option("--query", "queries", "Report which queries of this .gq file, or of the files in a directory, break")
+@files_option("--policy", "policies", "Report whether this policy bundle breaks")
+@files_option("--pipeline", "pipelines", "Report whether this pipeline file breaks")
 @json_option
 def plan(
     invocation: Invocation,
@@ -144,6 +167,74 @@ def apply(invocation: Invocation, desired: Path, branch: str, allow_data_loss: b
     ]
     lines += [f"- {step.line()}" for step in applied.steps] or ["no schema changes"]
     invocation.print(invocation.name_graph(applied), lines)
+
+
+@click.argument("files", nargs=-1, help="Files of rows or of graph records.", metavar="[FILE]...")
+@repeatable_option("--type", "types", help="A file whose type has this name", metavar="NAME=FILE")
+@repeatable_option(
+    "--edge", "edges", help="A file of edges of this type, between these types", metavar="NAME:FROM:TO=FILE"
+)
+@click.option("--sample", type=click.IntRange(min=1), help="Read the first N rows of each file.", metavar="N")
+@choice_option("--format", RowFileFormat, help="The format of the files, if their names do not show it.")
+@click.option("--delimiter", help="The delimiter of CSV rows: ; or \\t.", metavar="C")
+@click.option("--encoding", help="The encoding of CSV files.", metavar="NAME")
+@file_option("--output", help="The .pg file to write; stdout by default.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@json_option
+def infer(
+    invocation: Invocation,
+    files: tuple[str, ...],
+    types: tuple[str, ...],
+    edges: tuple[str, ...],
+    sample: int | None,
+    format: RowFileFormat | None,
+    delimiter: str | None,
+    encoding: str | None,
+    output: Path | None,
+    force: bool,
+) -> None:
+    if output is not None and not force and os.path.exists(output):
+        raise ConflictError(f"'{output}' exists; choose another --output, or pass --force")
+    from omnigraph.engine.infer.inputs import Source
+    from omnigraph.engine.infer.proposal import propose_schema
+    from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+
+    def source(file: str, name: str | None = None, ends: tuple[str, str] | None = None) -> Source:
+        if delimiter is None and encoding is None:
+            return Source(file, name, ends)
+        usual = "\t" if without_compression(file).lower().endswith(".tsv") else ","
+        dialect = CsvDialect((delimiter or usual).replace("\\t", "\t"), encoding=encoding or "utf-8")
+        return Source(file, name, ends, dialect)
+
+    sources = [source(file) for file in files] + [source(file, name) for name, file in _named_files("--type", types)]
+    for name, file in _named_files("--edge", edges):
+        parts = name.split(":")
+        if len(parts) != 3:
+            raise UsageError(f"--edge takes NAME:FROM:TO=FILE, not '{name}={file}'")
+        sources.append(source(file, parts[0], (parts[1], parts[2])))
+    if not sources:
+        raise UsageError("name the files to infer a schema from")
+    if any(each.data == str(STDIN) for each in sources):
+        raise UsageError("stdin (-) has no name to tell its format; write the data to a file")
+    with working("reading the files"):
+        proposal = propose_schema(sources, sample=sample, format=None if format is None else format.value)
+    if output is not None:
+        write_source(output, proposal.schema)
+        kinds = [each.kind for each in proposal.types]
+        counts = f"{count_noun(kinds.count('node'), 'node type')} and {count_noun(kinds.count('edge'), 'edge type')}"
+        invocation.print(proposal, [f"{output} written: {counts} from {count_noun(len(sources), 'file')}"])
+    elif invocation.json:
+        print_json(proposal)
+    else:
+        print_text(proposal.schema)
+
+
+def _named_files(option: str, values: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for value in values:
+        name, assigned, file = value.partition("=")
+        if not assigned or not name or not file:
+            raise UsageError(f"{option} takes NAME=FILE, not '{value}'")
+        yield name, file
 
 
 @file_option("--schema", required=True, help="The schema, a .pg file.")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from omnigraph.cli.inputs import STDIN, read_source
+from omnigraph.cli.inputs import STDIN, read_source, write_source
 from omnigraph.cli.params import UsageError, choice_option, file_option, json_option
 from omnigraph.cli.printing.output import report_style, unified_diff_style
 from omnigraph.cli.target import Invocation
@@ -58,17 +58,14 @@ class _Outcome:
 @choice_option("--language", Language, help="The language of stdin; guessed when omitted.")
 @click.option("--json", is_flag=True, help="Print the outcome per file as JSON.")
 def fmt(invocation: Invocation, paths: tuple[Path, ...], check: bool, diff: bool, language: Language | None) -> None:
-    outcomes = [_format(path, language) for path in _sources(paths)]
+    outcomes = [_format(path, language) for path in source_paths(paths, ".pg", ".gq")]
     for outcome in outcomes:
         if outcome.error is not None:
             print(f"Error: {outcome.error}", file=sys.stderr)
         elif outcome.path == STDIN and not (check or diff or invocation.json):
             sys.stdout.write(outcome.after)
         elif outcome.changed and not (check or diff) and outcome.path != STDIN:
-            try:
-                outcome.path.write_bytes(outcome.after.encode("utf-8"))
-            except OSError as error:
-                raise BadRequestError(f"can't write '{outcome.path}': {error.strerror}") from error
+            write_source(outcome.path, outcome.after)
     lines = _lines(outcomes, check=check, diff=diff)
     invocation.print(_report(outcomes), lines, unified_diff_style if diff else report_style)
     failed = any(outcome.error is not None for outcome in outcomes)
@@ -96,10 +93,11 @@ def _lines(outcomes: list[_Outcome], *, check: bool, diff: bool) -> Iterator[str
             yield f"formatted {outcome.path}"
 
 
-def _sources(paths: Sequence[Path]) -> Iterator[Path]:
+def source_paths(paths: Sequence[Path], *suffixes: str) -> Iterator[Path]:
+    """The files that are named, and those with one of the endings below directories that are."""
     for path in paths:
         if path != STDIN and os.path.isdir(path):
-            yield from sorted(file for file in path.rglob("*") if file.suffix in (".pg", ".gq") and file.is_file())
+            yield from sorted(file for file in path.rglob("*") if file.suffix in suffixes and file.is_file())
         else:
             yield path
 

@@ -81,7 +81,11 @@ def _steps(change: reports.ClusterChange, *, for_review: bool) -> list[str]:
     if change.migration is None:
         return []
     if for_review:
-        return [f"      {step.line()}" for step in change.migration.steps] or ["      no steps: only its text changes"]
+        lines = []
+        for step in change.migration.steps:
+            effect = step.effect.lines() if step.effect is not None else []
+            lines += [f"      {step.line()}", *(f"          {line}" for line in effect)]
+        return lines or ["      no steps: only its text changes"]
     from omnigraph.api import wire
 
     steps = map(wire.to_builtins, change.migration.steps)

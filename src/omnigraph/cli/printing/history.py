@@ -19,22 +19,15 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.enums import EntityKind, Operation
-from omnigraph.api.values import one_line
+from omnigraph.api.values import count_noun, one_line
 from omnigraph.cli.printing.output import style_by
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.api.branches import BranchHead
+    from omnigraph.api.commits import CommitReceipt, CommitSummary, EntityCounts
     from omnigraph.api.graph import GraphApi
-    from omnigraph.api.history import (
-        ChangeBlock,
-        ChangeCause,
-        ChangeRecord,
-        CommitReceipt,
-        CommitSummary,
-        EntityChange,
-        EntityCounts,
-    )
+    from omnigraph.api.history import ChangeBlock, ChangeCause, ChangeRecord, EntityChange, SchemaChange
 
 
 _MARKS = re.compile(r"^[*|/\\_ ]*")
@@ -177,7 +170,7 @@ def branch_heads(graph: GraphApi, names: Sequence[str]) -> list[BranchHead]:
 
 
 def head_lines(heads: Sequence[BranchHead]) -> Iterator[str]:
-    from omnigraph.api.history import moment
+    from omnigraph.api.commits import moment
 
     wide = max((len(head.name) for head in heads), default=0)
     for head in heads:
@@ -251,12 +244,14 @@ def feed_lines(blocks: Iterable[ChangeBlock]) -> Iterator[str]:
     for number, block in enumerate(blocks, start=1):
         if number > 1:
             yield ""
-        yield from block_lines(block.cause, block.changes)
+        yield from block_lines(block.cause, block)
     if not number:
         yield "(no new commits)"
 
 
-def block_lines(cause: ChangeCause, changes: Iterable[ChangeRecord]) -> Iterator[str]:
+def block_lines(cause: ChangeCause, changes: Iterable[SchemaChange | ChangeRecord]) -> Iterator[str]:
+    from omnigraph.api.history import SchemaChange
+
     facts = {
         "commit": cause.graph_commit_id,
         "branch": cause.authored_branch,
@@ -267,7 +262,15 @@ def block_lines(cause: ChangeCause, changes: Iterable[ChangeRecord]) -> Iterator
     yield from (f"{label}: {value}" for label, value in facts.items() if value is not None)
     yield f"authored_at: {cause.authored.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"
     for change in changes:
-        yield from change_lines(change)
+        yield from schema_change_lines(change) if isinstance(change, SchemaChange) else change_lines(change)
+
+
+def schema_change_lines(change: SchemaChange) -> Iterator[str]:
+    """What a commit did to a type, and the steps."""
+    was = "" if change.renamed_from is None else f", was {change.renamed_from}"
+    entities = "" if change.entities is None else f", with {count_noun(change.entities, 'entity', 'entities')}"
+    yield f"schema {change.kind} {change.type_name} {change.change}{was}{entities}"
+    yield from (f"  {step.line()}" for step in change.steps)
 
 
 def change_lines(change: ChangeRecord) -> Iterator[str]:
@@ -291,7 +294,7 @@ def change_lines(change: ChangeRecord) -> Iterator[str]:
 
 def change_style(line: str) -> str:
     word = line.split(" ", 1)[0]
-    operations = {"insert": "bold green", "update": "bold yellow", "delete": "bold red"}
+    operations = {"schema": "bold cyan", "insert": "bold green", "update": "bold yellow", "delete": "bold red"}
     properties = {"  + ": "green", "  - ": "red"}
     return operations.get(word) or properties.get(line[:4]) or ("dim" if word.endswith(":") else "")
 

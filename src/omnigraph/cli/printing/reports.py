@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from omnigraph.api.enums import CodeLanguage
+
 
 class FormattedFile(Struct, frozen=True, omit_defaults=True):
     path: str
@@ -18,6 +20,16 @@ class FormatReport(Struct, frozen=True):
 
     files: tuple[FormattedFile, ...]
     changed: int
+
+
+class GeneratedCode(Struct, frozen=True):
+    """What `codegen --json` prints. `changed` says that the file was written, or, with --check, is out of date."""
+
+    path: str
+    language: CodeLanguage
+    types: int
+    queries: int
+    changed: bool
 
 
 class ListedProfile(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import TypeAlias
 
-from omnigraph.api.history import CommitReceipt
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.service import cluster
 from omnigraph.cluster import state_ledger
 from omnigraph.cluster.command_run import CommandRun, as_warnings

@@ -57,6 +57,7 @@ class RemoteTable(TableAddress):
         return cls(location.child(state.path), state.version, dict(location.options))
 
 
+_ROWS_LOOKED_AT: Final = 8_192
 _MOST_PLACES: Final = 100_000_000
 
 
@@ -125,6 +126,51 @@ class EntityRecords:
         row_ids = row_ids_of(entities.table.read([], row_ids=True, fragments=fragments))
         for rows in entity_batches(entities, row_ids if offsets is None else row_ids[offsets]):
             yield from zip(rows.column("id").to_pylist(), record_lines(self.type, rows, self.dates), strict=True)
+
+
+def row_ids_at(records: EntityRecords, fragment: int, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The row ids of some rows of one fragment, by their addresses."""
+    from omnigraph.storage.integer_sets import find_positions
+    from omnigraph.storage.tables import TableReader
+    from omnigraph.storage.tables.rows import ROW_ADDRESS, row_ids_of
+
+    table = TableReader(records.location).open(records.state)
+    rows = table.read([ROW_ADDRESS], row_ids=True, fragments=[fragment]).sort_by(ROW_ADDRESS)
+    at, _ = find_positions(rows.column(ROW_ADDRESS).to_numpy().astype("int64"), addresses)
+    return row_ids_of(rows)[at]
+
+
+def equal_rows_at(
+    new: EntityRecords, new_rows: NDArray[np.int64], stored: EntityRecords, stored_rows: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Row by row, whether two versions of a table hold the same values in the rows with these ids."""
+    from omnigraph.engine.history.diff import equal_entities
+    from omnigraph.engine.rows.columns import equal_values
+    from omnigraph.engine.rows.type_state import TypeState
+    from omnigraph.storage.tables import TableReader
+
+    left, right = (TypeState(TableReader(each.location), each.type, each.state) for each in (new, stored))
+    same = equal_entities(left, new_rows, right, stored_rows)
+    if ends := left.keys[1:]:
+        mine, others = left.table.take(new_rows, ends), right.table.take(stored_rows, ends)
+        for end in ends:
+            same &= equal_values(mine.column(end), others.column(end))
+    return same
+
+
+def columns_with_values(records: EntityRecords, row_ids: NDArray[np.int64], columns: Sequence[str]) -> list[str]:
+    """Those of some columns that any of these rows has a value in."""
+    from omnigraph.storage.tables import TableReader
+
+    table = TableReader(records.location).open(records.state)
+    left, filled = list(columns), list[str]()
+    for start in range(0, len(row_ids), _ROWS_LOOKED_AT):
+        if not left:
+            break
+        rows = table.take(row_ids[start : start + _ROWS_LOOKED_AT], left)
+        filled += [name for name in left if rows.column(name).null_count < rows.num_rows]
+        left = [name for name in left if name not in filled]
+    return sorted(filled)
 
 
 def admitted_blobs(

@@ -8,15 +8,25 @@ type in this process with the constraint stage, for a sink that has no data plan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.engine.bulk.executor import PLACE, RemoteTable, by_fragment
+from omnigraph.engine.bulk.executor import (
+    OFFSET_BITS,
+    PLACE,
+    EntityRecords,
+    RemoteTable,
+    by_fragment,
+    equal_rows_at,
+    row_ids_at,
+)
 from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.rows.columns import column_of, table_schema
 from omnigraph.engine.workspace import Workspace
@@ -31,7 +41,7 @@ from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.files import StagedFiles
 from omnigraph.storage.tables.fragments import FragmentStaging, delete_rows, fragments_of, scan_fragments
-from omnigraph.storage.tables.rows import ROW_ADDRESS
+from omnigraph.storage.tables.rows import ROW_ADDRESS, row_ids_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,8 @@ class IncomingType:
     fragments: dict[int, WrittenFragment]
     replaces: bool
     updated: int = 0
+    unchanged: int = 0
+    nulled: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -156,9 +168,14 @@ class StagedRun:
     def note_updated(self, key: str, updated: int) -> None:
         self.by_key[key] = replace(self.by_key[key], updated=updated)
 
+    def note_unchanged(self, key: str, unchanged: int, nulled: Iterable[str]) -> None:
+        """How many incoming rows were stored already, and the properties that stored entities lose."""
+        self.by_key[key] = replace(self.by_key[key], unchanged=unchanged, nulled=tuple(sorted(nulled)))
+
     def newest_versions(self) -> dict[str, StagedTable]:
-        """What to publish: the newest version of each type."""
-        return {key: StagedTable(t.current, t.changes) for key, t in sorted(self.by_key.items())}
+        """What to publish: the newest version of each type, unless all of its rows were stored already."""
+        types = {key: t for key, t in sorted(self.by_key.items()) if not t.unchanged or t.changes != ChangeCounts()}
+        return {key: StagedTable(t.current, t.changes) for key, t in types.items()}
 
     def read_set(self) -> ReadSet:
         """Node tables that endpoints were looked up in, and edges of replaced nodes. Written tables need no mention."""
@@ -166,7 +183,7 @@ class StagedRun:
         nodes = {f"node:{name}" for edge in edges for end in edge.ends for name in end.types}
         replaced = [t.type.name for t in self.types("node") if t.replaces]
         touched = {edge.type_key for name in replaced for edge in self.catalog.incident_edges(name)}
-        return ReadSet(tables=frozenset((nodes | touched) - self.by_key.keys()))
+        return ReadSet(tables=frozenset((nodes | touched | self.by_key.keys()) - self.newest_versions().keys()))
 
 
 def last_number(txn: WriteTxn, prefix: str) -> int | None:
@@ -210,7 +227,8 @@ class FrameCommit:
     mode: LoadMode
     fragments: Sequence[str]
 
-    def prepare(self, txn: WriteTxn) -> PublishPlan:
+    def prepare(self, txn: WriteTxn) -> PublishPlan | None:
+        """The plan; None for a merge of rows that are all stored as they are."""
         mode, key, limit = self.mode, self.type.type_key, txn.resources.limits.rows
         replaces = mode is LoadMode.OVERWRITE
         base, staging = txn.state(key), FragmentStaging(txn.root.reader, txn.root.trace)
@@ -229,18 +247,36 @@ class FrameCommit:
         if mode is not LoadMode.MERGE:
             refuse_repeated_ids(key, rows.column("id"))
         replaced: list[int] = []
+        unchanged = 0
         if not replaces:
             table = txn.root.reader.open(base)
-            stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS])
+            stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS], row_ids=True)
             if stored.num_rows and mode is LoadMode.APPEND:
                 raise taken_id(key, min(stored.column("id").to_pylist()))
-            replaced = stored.column(ROW_ADDRESS).to_pylist()
+            places = rows.column(PLACE).take(pc.index_in(stored.column("id"), value_set=rows.column("id"))).to_numpy()
+            same = self._equal_rows(txn, staged, places, stored)
+            superseded += places[same].tolist()
+            unchanged = int(same.sum())
+            if unchanged == rows.num_rows:
+                return None
+            replaced = stored.column(ROW_ADDRESS).filter(pa.array(~same)).to_pylist()
         gone = by_fragment([*superseded, *replaced])
         remaining = {fragment: delete_rows(incoming.remote, fragment, offsets) for fragment, offsets in gone.items()}
         final = staging.without_rows(staged, remaining)
         updated, deleted = len(replaced), base.rows if replaces else 0
-        counts = ChangeCounts(inserted=rows.num_rows - updated, updated=updated, deleted=deleted)
+        counts = ChangeCounts(inserted=rows.num_rows - updated - unchanged, updated=updated, deleted=deleted)
         return PublishPlan(staged={key: StagedTable(final.state, counts)}, read_set=read_set)
+
+    def _equal_rows(
+        self, txn: WriteTxn, staged: TableState, places: NDArray[np.int64], stored: pa.Table
+    ) -> NDArray[np.bool_]:
+        """Which incoming rows, by their places, say what the stored rows of the same ids say."""
+        new = EntityRecords.of(txn.snapshot, self.type, staged)
+        row_ids = np.empty(len(places), np.int64)
+        for fragment in by_fragment(places.tolist()):
+            here = places >> OFFSET_BITS == fragment
+            row_ids[here] = row_ids_at(new, fragment, places[here])
+        return equal_rows_at(new, row_ids, EntityRecords.of(txn.snapshot, self.type), row_ids_of(stored))
 
 
 def _row_indices(incoming: PinnedTable, type_: TableType) -> pa.Table:

@@ -1,9 +1,9 @@
 """The changes of one commit, and of two states, a page at a time.
 
 The sequence of a commit's changes never varies: nodes before edges, then type id, then entity id. So a page token
-holds positions and no ids of entities. Tokens are stateless, sealed with a checksum and bound to the graph, the ref
-generation and the scope; a token that does not fit is rejected with the reason. `history.feed` reads the same
-sequences commit after commit.
+holds positions and no ids of entities. Records of what the commit did to the schema come before it (`schema_changes`).
+Tokens are stateless, sealed with a checksum and bound to the graph, the ref generation and the scope; a token that does
+not fit is rejected with the reason. `history.feed` reads the same sequences commit after commit.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from omnigraph import errors
 from omnigraph.api import history
 from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.history.diff import EARLIER, OP, TypeDelta, TypePair, deltas, diff, paired_types
-from omnigraph.engine.query.visibility import visible_count
+from omnigraph.engine.history.diff import EARLIER, OP, Selection, TypeDelta, TypePair, deltas, diff, paired_types
+from omnigraph.engine.history.schema_changes import schema_changes as schema_changes_of
 from omnigraph.engine.rows.export_form import end_columns, property_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
@@ -43,14 +43,16 @@ MAX_ENCODED = 4_096
 _CHECKSUM_BYTES = 16
 
 
-class CommitPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="commit_page"):
-    """Inside the changes of one commit: so many of them were delivered."""
+class CommitPosition(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="commit_page"):
+    """Inside the changes of one commit: so many of them were delivered. `types` are the ids of selected types that the
+    scope does not name as they are called there."""
 
     token: int
     graph: str
     commit: str
     scope: str
     delivered: int
+    types: tuple[int, ...] = ()
 
 
 class DiffPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="diff_page"):
@@ -64,7 +66,7 @@ class DiffPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="diff_page
     delivered: int
 
 
-class _FeedPosition(msgspec.Struct, frozen=True):
+class _FeedPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     token: int
     graph: str
     branch: str
@@ -73,17 +75,21 @@ class _FeedPosition(msgspec.Struct, frozen=True):
     version: int
 
 
-class FeedCursor(_FeedPosition, frozen=True, tag_field="kind", tag="feed_cursor"):
-    """After a complete commit of a branch."""
+class FeedCursor(_FeedPosition, frozen=True, omit_defaults=True, tag_field="kind", tag="feed_cursor"):
+    """After a complete commit of a branch. `types` are the ids of selected types that got another name than those of
+    the scope."""
 
     commit: str
+    types: tuple[int, ...] = ()
 
 
-class FeedPosition(_FeedPosition, frozen=True, tag_field="kind", tag="feed_page"):
-    """Inside a commit of a branch, on the way to the head that the poll captured when it began."""
+class FeedPosition(_FeedPosition, frozen=True, omit_defaults=True, tag_field="kind", tag="feed_page"):
+    """Inside a commit of a branch, on the way to the head that the poll captured when it began. `types` are as of the
+    commit before."""
 
     delivered: int
     cut: int
+    types: tuple[int, ...] = ()
 
 
 class _Header(msgspec.Struct):
@@ -163,7 +169,8 @@ class PageBudget:
         self._is_empty = True
 
     def take(self, changes: CommitChanges, start: int) -> tuple[history.ChangeRecord, ...]:
-        """As many changes as the page has room for, from number `start` on."""
+        """As many changes as the page has room for, from number `start` on. Records of schema changes come with the
+        first one, and leave less room for what follows the commit."""
         taken = []
         for record in changes.records(start):
             size = len(_ENCODER.encode(record))
@@ -173,6 +180,9 @@ class PageBudget:
             self._bytes -= size
             self._is_empty = False
             taken.append(record)
+        if changes.schema_changes and start == 0 and (taken or not len(changes)):
+            self._bytes -= len(_ENCODER.encode(changes.schema_changes))
+            self._is_empty = False
         return tuple(taken)
 
 
@@ -187,9 +197,16 @@ def checked_limit(resource: str, requested: int | None, default: int, most: int)
 
 
 class CommitChanges:
-    """The changes of one commit that a scope selects, in their fixed order. Images are read as they are asked for."""
+    """The changes of one commit that a scope selects, in their fixed order: first `schema_changes`, then those of
+    entities, whose images are read as they are asked for. `selection` selects the same types in later commits."""
 
-    def __init__(self, entry: LogEntry, deltas: list[TypeDelta]) -> None:
+    def __init__(
+        self,
+        entry: LogEntry,
+        deltas: list[TypeDelta],
+        selection: Selection,
+        schema_changes: tuple[history.SchemaChange, ...],
+    ) -> None:
         receipt = receipt_of(entry)
         self.cause = history.ChangeCause(
             graph_commit_id=entry.commit.id,
@@ -199,13 +216,23 @@ class CommitChanges:
             actor_id=entry.commit.actor,
             authored_at=entry.commit.authored_at,
         )
+        self.selection = selection
+        self.schema_changes = schema_changes
         self._deltas = deltas
 
     def __len__(self) -> int:
         return sum(map(len, self._deltas))
 
+    def __iter__(self) -> Iterator[history.SchemaChange | history.ChangeRecord]:
+        yield from self.schema_changes
+        yield from self.records()
+
+    def schema_changes_at(self, start: int) -> tuple[history.SchemaChange, ...]:
+        """Those of the part that begins with change number `start`."""
+        return self.schema_changes if start == 0 else ()
+
     def records(self, start: int = 0) -> Iterator[history.ChangeRecord]:
-        """The changes from number `start` on."""
+        """The changes of entities from number `start` on."""
         try:
             for delta in self._deltas:
                 if start < len(delta):
@@ -215,21 +242,29 @@ class CommitChanges:
             raise errors.ChangeFeedGapError(self.cause.graph_commit_id) from error
 
 
-def changes_of(after: Snapshot, scope: history.ChangeScope) -> CommitChanges:
+def changes_of(after: Snapshot, selection: Selection) -> CommitChanges:
     """The changes of a commit since its first parent, or the typed reason why they are not known."""
     # The pages of a large commit share one comparison.
-    recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope, after.visibility))
+    types = (sorted(selection.ids), selection.joins) if selection.scope.types else ()
+    question = digest_of(selection.scope, after.visibility), after.visibility_digest, types
+    recent, key = after.resources.comparisons, (after.commit_id, repr(question))
     if isinstance(cached := recent.get(key), CommitChanges):
         return cached
     before = parent_of(after)
+    changes_schema = before.entry.schema != after.entry.schema
+    schema_changes: tuple[history.SchemaChange, ...] = ()
+    following = selection
+    if changes_schema:
+        selected = list(selection.select(paired_types(before, after)))
+        schema_changes, following = schema_changes_of(before, after, selected), selection.following(selected)
     try:
-        _refuse_schema_boundary(before, after, scope)
         sequence = sorted(
-            deltas(before, after, scope), key=lambda delta: (delta.pair.type.kind != "node", delta.pair.newest.lifetime)
+            deltas(before, after, selection, are_recorded=changes_schema),
+            key=lambda delta: (delta.pair.type.kind != "node", delta.pair.newest.lifetime),
         )
     except errors.HistoricalVersionReclaimedError as error:
         raise errors.ChangeFeedGapError(after.commit_id) from error
-    changes = CommitChanges(after.entry, sequence)
+    changes = CommitChanges(after.entry, sequence, following, schema_changes)
     if not after.visibility.reads_the_clock:
         recent[key] = changes
     return changes
@@ -237,15 +272,23 @@ def changes_of(after: Snapshot, scope: history.ChangeScope) -> CommitChanges:
 
 def changes_of_types(after: Snapshot, scope: history.ChangeScope) -> CommitChanges:
     """The same for a caller that names types: a type that neither the commit nor the branch has is refused."""
-    try:
+    return changes_of(after, selection_of(after, scope))
+
+
+def selection_of(after: Snapshot, scope: history.ChangeScope) -> Selection:
+    """The types that a scope names in a single commit. A name that neither the commit nor its parent has is that of a
+    type at the head of the branch, which may have had another one then."""
+    with suppress(errors.BadRequestError):
         check_type_names(scope.types, after.catalog)
-    except errors.BadRequestError:
-        # The commit may have removed the type, or the branch got it later.
-        catalogs = [after.catalog, parent_of(after).catalog]
-        with suppress(errors.BranchNotFoundError):
-            catalogs.append(after.root.catalog(after.root.branches.head(after.branch).entry.schema))
-        check_type_names(scope.types, *catalogs)
-    return changes_of(after, scope)
+        return Selection(scope)
+    # The commit may have removed or renamed the type, or the branch did it later.
+    catalogs, ids = [after.catalog, parent_of(after).catalog], frozenset[int]()
+    with suppress(errors.BranchNotFoundError):
+        head = after.root.catalog(after.root.branches.head(after.branch).entry.schema)
+        ids = head.ids_of([name for name in scope.types if not any(each.ids_of([name]) for each in catalogs)])
+        catalogs.append(head)
+    check_type_names(scope.types, *catalogs)
+    return Selection(scope, ids)
 
 
 def commit_changes_page(
@@ -265,13 +308,15 @@ def commit_changes_page(
             raise errors.ChangeCursorRejectedError("it does not match this graph and commit")
         if position.scope != selected:
             raise errors.ChangeCursorRejectedError("it was made for a different filter scope")
-        start = position.delivered
-    changes = changes_of_types(state, scope)
+        start, selection = position.delivered, Selection(scope, frozenset(position.types))
+    else:
+        selection = selection_of(state, scope)
+    changes = changes_of(state, selection)
     taken = budget.take(changes, start)
     end, token = start + len(taken), None
     if end < len(changes):
-        token = seal(CommitPosition(TOKEN_VERSION, graph, commit, selected, end))
-    return history.CommitChangesPage(changes.cause, taken, token)
+        token = seal(CommitPosition(TOKEN_VERSION, graph, commit, selected, end, tuple(sorted(selection.ids))))
+    return history.CommitChangesPage(changes.cause, taken, token, changes.schema_changes_at(start))
 
 
 def parent_of(state: Snapshot) -> Snapshot:
@@ -283,32 +328,6 @@ def parent_of(state: Snapshot) -> Snapshot:
     if not isinstance(parent, LogEntry):
         raise errors.IntegrityError(slot_path(link.branch_id, link.version), "the entry of a commit is missing")
     return state.at(parent)
-
-
-def _refuse_schema_boundary(before: Snapshot, after: Snapshot, scope: history.ChangeScope) -> None:
-    """Two images are comparable only while the shape of every type, and the set of types in use, stay the same. Types
-    that the scope does not select do not matter: no image of them is shown."""
-    if before.entry.schema == after.entry.schema:
-        return
-    for pair in paired_types(before, after):
-        if not scope.selects_type(pair.type.kind, pair.type.name):
-            continue
-        if pair.before is None or pair.after is None:
-            differs = visible_count(before if pair.after is None else after, pair.type) > 0
-        else:
-            differs = _shape(pair.before) != _shape(pair.after)
-        if differs:
-            raise errors.ChangeSchemaBoundaryError(after.commit_id, pair.type.name)
-
-
-def _shape(state: TypeState) -> set[tuple[object, ...]]:
-    """What an image is made of: which properties there are and what their values can be; enum members do not count."""
-    shape: set[tuple[object, ...]] = set()
-    for prop in state.type.property_list:
-        kind = prop.type
-        dimension = kind.dimension if kind.is_vector else None
-        shape.add((prop.column, kind.scalar, kind.list, kind.nullable, dimension))
-    return shape
 
 
 def _records(pair: TypePair, rows: pa.Table) -> Iterator[history.ChangeRecord]:

@@ -14,8 +14,8 @@ from typing import Final
 
 from msgspec import structs
 
+from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary, EntityCounts
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.history import CommitHistory, CommitList, CommitReceipt, CommitSummary, EntityCounts
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import parent_of
 from omnigraph.engine.history.diff import deltas

@@ -2,20 +2,23 @@
 
 `type_delta` is shared by diffs, merges and change images. It reads only rows that the two table versions do not share
 and then compares values, so compaction changes nothing. Types pair by lifetime: a rename is not a change, a drop and
-re-create is another type. For a restricted reader an entity exists on a side only if its row is visible there, so
-an update can make an entity, and the edges at it, appear or vanish.
+re-create is another type. Diffs and merges read the older side as the newer one declares it, so a change of the schema
+alone changes no entity. Where a record of it comes first (`schema_changes`), every value that differs counts, and
+dropped properties and types do not. For a restricted reader an entity exists on a side only if its row is visible
+there, so an update can make an entity, and the edges at it, appear or vanish.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.api.history import EVERYTHING, ChangedEnds, ChangeScope, ChangeSet, EntityChange
@@ -44,10 +47,21 @@ _Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 @dataclass(frozen=True)
 class TypePair:
-    """One lifetime of a type at two moments; None where it does not exist then."""
+    """One lifetime of a type at two moments; None where it does not exist then. `is_recorded` says that a record tells
+    the reader which properties were dropped, so that their values make no difference."""
 
     before: TypeState | None
     after: TypeState | None
+    is_recorded: bool = False
+
+    @cached_property
+    def compared(self) -> TypeState | None:
+        """The earlier state with the values that make a difference."""
+        if not self.is_recorded or self.before is None or self.after is None:
+            return self.before
+        kept = {prop.id for prop in self.after.type.property_list}
+        properties = tuple(prop for prop in self.before.type.property_list if prop.id in kept)
+        return replace(self.before, type=structs.replace(self.before.type, property_list=properties))
 
     @property
     def newest(self) -> TypeState:
@@ -72,7 +86,7 @@ class TypePair:
 
     @property
     def unchanged(self) -> bool:
-        return self.before is not None and self.after is not None and self.before.same_content(self.after)
+        return self.compared is not None and self.after is not None and self.compared.same_content(self.after)
 
 
 EARLIER: Final = "earlier"
@@ -96,11 +110,47 @@ class TypeDelta:
         return int(self.rows.num_rows)
 
 
-def paired_types(before: Snapshot, after: Snapshot) -> list[TypePair]:
+@dataclass(frozen=True)
+class Selection:
+    """The types that a scope selects in a commit: those that have one of its names before or after it, and those with
+    some ids. The ids are of types that had one of the names in earlier commits, or will have.
+
+    Where commits are read one after another (`joins`), a type that gets one of the names is new to the reader: all of
+    its entities are inserted.
+    """
+
+    scope: ChangeScope
+    ids: frozenset[int] = frozenset()
+    joins: bool = False
+
+    def select(self, pairs: Iterable[TypePair]) -> Iterator[TypePair]:
+        """The selected ones of these types, each as the reader has to see it."""
+        names = self.scope.types
+        for pair in pairs:
+            if self.scope.kinds and pair.type.kind not in self.scope.kinds:
+                continue
+            was_selected = pair.before is not None and (pair.type.id in self.ids or pair.before.type.name in names)
+            if not names or was_selected:
+                yield pair
+            elif pair.after is not None and (pair.type.id in self.ids or pair.after.type.name in names):
+                yield replace(pair, before=None) if self.joins else pair
+
+    def following(self, selected: Iterable[TypePair]) -> Selection:
+        """The selection of the next commit, after one that selected these types: they stay selected by another name."""
+        if not self.scope.types:
+            return self
+        states = (pair.after for pair in selected if pair.after is not None)
+        return replace(self, ids=frozenset(each.type.id for each in states if each.type.name not in self.scope.types))
+
+
+ALL_TYPES: Final = Selection(EVERYTHING)
+
+
+def paired_types(before: Snapshot, after: Snapshot, *, are_recorded: bool = False) -> list[TypePair]:
     """Every type of either state, by type key; where a name has had two lives, the older one comes first."""
     old = {state.lifetime: state for state in TypeState.all_of(before).values()}
     new = {state.lifetime: state for state in TypeState.all_of(after).values()}
-    pairs = [TypePair(old.get(lifetime), new.get(lifetime)) for lifetime in {**old, **new}]
+    pairs = [TypePair(old.get(lifetime), new.get(lifetime), are_recorded) for lifetime in {**old, **new}]
     return sorted(pairs, key=lambda pair: (pair.type.type_key, pair.after is not None))
 
 
@@ -111,7 +161,7 @@ def type_delta(pair: TypePair) -> TypeDelta:
 
 def unshared_rows(pair: TypePair) -> tuple[pa.Table, pa.Table]:
     """The system columns and row ids of the rows that only one of two versions holds at their address, per version."""
-    before, after = pair.before, pair.after
+    before, after = pair.compared, pair.after
     if before is None or after is None:
         keys = pair.newest.keys_of_all()
         none = keys.slice(0, 0)
@@ -165,13 +215,13 @@ def equal_entities(left: TypeState, left_rows: RowIds, right: TypeState, right_r
 
 def _equal_rows(pair: TypePair, old: pa.Table, new: pa.Table) -> RowMask:
     same = np.ones(new.num_rows, np.bool_)
-    if pair.before is None or pair.after is None:
+    if pair.compared is None or pair.after is None:
         return same
     for end in pair.after.keys[1:]:
         same &= equal_values(old.column(end), new.column(end))
     # Rows whose endpoints moved are known to differ; only the others are read.
     open_ = np.flatnonzero(same)
-    before, after = pair.comparable
+    before, after = (pair.compared, pair.after) if pair.is_recorded else pair.comparable
     same[open_] = equal_entities(before, row_ids_of(old)[open_], after, row_ids_of(new)[open_])
     return same
 
@@ -209,15 +259,20 @@ def no_rows(state: TypeState) -> pa.Table:
     return pa.schema([*fields, ROW_ID_FIELD]).empty_table()
 
 
-def deltas(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> Iterator[TypeDelta]:
-    """The selected changes of the selected types that may differ, by type key."""
+def deltas(
+    before: Snapshot, after: Snapshot, selection: Selection = ALL_TYPES, *, are_recorded: bool = False
+) -> Iterator[TypeDelta]:
+    """The selected changes of the selected types that may differ, by type key. Where changes of the schema are
+    recorded, the record of a dropped type stands for its entities."""
     restricted = not (before.visibility.is_unrestricted and after.visibility.is_unrestricted)
-    visible = _VisibleStates(before, after)
-    for pair in visible.pairs:
-        if scope.selects_type(pair.type.kind, pair.type.name) and (restricted or not pair.unchanged):
+    visible, ops = _VisibleStates(before, after, are_recorded), selection.scope.ops
+    for pair in selection.select(visible.pairs):
+        if are_recorded and pair.after is None:
+            continue
+        if restricted or not pair.unchanged:
             delta = visible.rows(pair).delta if restricted else type_delta(pair)
-            if scope.ops:
-                wanted = pa.array([op.value for op in scope.ops], pa.string())
+            if ops:
+                wanted = pa.array([op.value for op in ops], pa.string())
                 delta = TypeDelta(pair, delta.rows.filter(pc.is_in(delta.rows.column(OP), value_set=wanted)))
             yield delta
 
@@ -251,22 +306,22 @@ class _VisibleRows:
 class _VisibleStates:
     """Two states, each with its own visibility, at one moment."""
 
-    def __init__(self, before: Snapshot, after: Snapshot) -> None:
+    def __init__(self, before: Snapshot, after: Snapshot, are_recorded: bool) -> None:
         self._states = before, after
         self._now = now_micros() // 1000
-        self.pairs = paired_types(before, after)
-        self._known: dict[str, _VisibleRows] = {}
+        self.pairs = paired_types(before, after, are_recorded=are_recorded)
+        self._known: dict[tuple[str, bool], _VisibleRows] = {}
 
     def rows(self, pair: TypePair) -> _VisibleRows:
-        lifetime = pair.newest.lifetime
-        if lifetime not in self._known:
+        key = pair.newest.lifetime, pair.before is None
+        if key not in self._known:
             tables = self._candidates(pair)
             masks = [
                 visible_entities(state, side.type, row_ids_of(rows), self._now) if side else np.zeros(0, dtype=bool)
                 for state, side, rows in zip(self._states, (pair.before, pair.after), tables, strict=True)
             ]
-            self._known[lifetime] = _VisibleRows(pair, *tables, *masks)
-        return self._known[lifetime]
+            self._known[key] = _VisibleRows(pair, *tables, *masks)
+        return self._known[key]
 
     def _candidates(self, pair: TypePair) -> tuple[pa.Table, pa.Table]:
         """The rows of either side that may make a difference."""
@@ -332,7 +387,7 @@ def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> 
         check_type_names(scope.types, before.catalog, after.catalog)
     changes: list[EntityChange] = []
     try:
-        for delta in deltas(before, after, scope):
+        for delta in deltas(before, after, Selection(scope)):
             changes += entity_changes(delta, published_in(before), published_in(after))
     except HistoricalVersionReclaimedError as error:
         in_before = any(state.version == error.dataset_version_id for state in before.entry.tables.values())

@@ -2,6 +2,9 @@
 
 A poll captures the head and walks towards it. It returns a cursor after a complete commit and a page token inside
 one; nothing is kept between polls. A baseline is an export together with the cursor that continues it.
+
+A name in a scope means a type: one that has it where the feed begins, or gets it on the way. From then on the feed
+keeps to the type, whatever it is called later; a cursor has the ids of types that are called otherwise where it points.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from omnigraph.engine.history.changes import (
     seal,
     unseal,
 )
+from omnigraph.engine.history.diff import Selection
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import (
@@ -34,7 +38,6 @@ from omnigraph.errors import (
     BranchNotFoundError,
     ChangeCursorRejectedError,
     ChangeFeedGapError,
-    ChangeSchemaBoundaryError,
 )
 from omnigraph.language.catalog import check_type_names
 from omnigraph.storage.identifiers import version_in
@@ -50,11 +53,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 class _Position(NamedTuple):
-    """Where a poll goes on: `delivered` changes of the commit `version` are done, and it goes no further than `cut`."""
+    """Where a poll goes on: `delivered` changes of the commit `version` are done, and it goes no further than `cut`.
+    `selection` are the types that it is about from there on."""
 
     version: int
     delivered: int
     cut: int
+    selection: Selection
 
 
 def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
@@ -65,9 +70,10 @@ def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
     commits = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
     head = workspace.head(request.branch)
     position = _beginning_of(workspace, head, request)
-    _check_types(workspace.root, head, request.scope, position)
+    if request.cursor is None and request.page_token is None:
+        _check_types(workspace.root, head, request.scope, position)
     try:
-        return _walk(workspace, head, request.scope, position, room, commits)
+        return _walk(workspace, head, position, room, commits)
     except ChangeFeedGapError as gap:
         raise ChangeFeedGapError(gap.first_unreadable_commit_id, request.cursor) from gap
 
@@ -101,36 +107,36 @@ def begin_baseline(workspace: Workspace, branch: str, scope: ChangeScope) -> Cap
     head = workspace.head(branch)
     if scope.types:
         check_type_names(scope.types, workspace.root.catalog(head.entry.schema))
-    record = ChangeBaseline(head.entry.commit.id, _cursor(workspace.root, head, scope, head.entry))
+    record = ChangeBaseline(head.entry.commit.id, _cursor(workspace.root, head, Selection(scope), head.entry))
     return CapturedBaseline(Snapshot(workspace, head.ref.branch, head.entry), scope, record)
 
 
-def _walk(
-    workspace: Workspace, head: BranchHead, scope: ChangeScope, position: _Position, room: PageBudget, commits: int
-) -> ChangePoll:
+def _walk(workspace: Workspace, head: BranchHead, position: _Position, room: PageBudget, commits: int) -> ChangePoll:
     """One poll: commits are taken while they fit."""
-    root, ref, cut = workspace.root, head.ref, position.cut
+    root, ref, cut, selection = workspace.root, head.ref, position.cut, position.selection
     blocks: list[ChangeBlock] = []
     last, delivered = position.version - 1, position.delivered
     for entry in log_walk.in_order(root, ref, range(position.version, min(cut, last + commits) + 1), _ENTRIES_AT_ONCE):
         try:
-            changes = changes_of(Snapshot(workspace, entry.branch, entry), scope)
+            changes = changes_of(Snapshot(workspace, entry.branch, entry), selection)
             taken = room.take(changes, delivered)
-        except (ChangeFeedGapError, ChangeSchemaBoundaryError):
+        except ChangeFeedGapError:
             # The poll ends before a commit that can't be read; the next poll begins with it and says so.
             if not blocks:
                 raise
             break
         if not taken and delivered < len(changes):
             break
-        blocks.append(ChangeBlock(changes.cause, taken))
+        blocks.append(ChangeBlock(changes.cause, taken, changes.schema_changes_at(delivered)))
         delivered += len(taken)
         if delivered < len(changes):
-            bound = root.identity.graph_id, ref.branch, ref.branch_id, digest_of(scope, workspace.visibility)
-            token = seal(FeedPosition(TOKEN_VERSION, *bound, entry.version, delivered, cut))
+            scope = digest_of(selection.scope, workspace.visibility)
+            bound = root.identity.graph_id, ref.branch, ref.branch_id, scope
+            types = tuple(sorted(selection.ids))
+            token = seal(FeedPosition(TOKEN_VERSION, *bound, entry.version, delivered, cut, types))
             return ChangePoll(tuple(blocks), next_page_token=token)
-        last, delivered = entry.version, 0
-    cursor = _cursor(root, head, scope, log_walk.at_versions(root, ref, [last])[0])
+        last, delivered, selection = entry.version, 0, changes.selection
+    cursor = _cursor(root, head, selection, log_walk.at_versions(root, ref, [last])[0])
     return ChangePoll(tuple(blocks), cursor=cursor, caught_up=last == cut and _is_head(root, ref, cut))
 
 
@@ -147,25 +153,29 @@ def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) 
     if request.page_token is not None:
         position = unseal(request.page_token, FeedPosition)
         _refuse_foreign(root, head, digest_of(request.scope, workspace.visibility), position)
-        return _Position(position.version, position.delivered, position.cut)
+        selection = Selection(request.scope, frozenset(position.types), joins=True)
+        return _Position(position.version, position.delivered, position.cut, selection)
+    selection = Selection(request.scope, joins=True)
     if request.cursor is not None:
         cursor = unseal(request.cursor, FeedCursor)
         # A cursor points behind a whole commit, so it stays valid when rules change.
         _refuse_foreign(root, head, digest_of(request.scope), cursor)
-        return _Position(_version_on_chain(root, head, cursor.commit) + 1, 0, newest)
+        selection = Selection(request.scope, frozenset(cursor.types), joins=True)
+        return _Position(_version_on_chain(root, head, cursor.commit) + 1, 0, newest, selection)
     start = _NOW if request.start is None else request.start
     if start == _NOW:
-        return _Position(newest + 1, 0, newest)
+        return _Position(newest + 1, 0, newest, selection)
     if start == _BEGINNING:
         # The first commit of the graph has no parent and therefore no block.
-        return _Position(2, 0, newest)
+        return _Position(2, 0, newest, selection)
     if start.startswith(_AFTER):
-        return _Position(_version_on_chain(root, head, start.removeprefix(_AFTER)) + 1, 0, newest)
+        return _Position(_version_on_chain(root, head, start.removeprefix(_AFTER)) + 1, 0, newest, selection)
     raise BadRequestError(f"unknown start '{start}'; use now, beginning or after:<commit id>")
 
 
 def _check_types(root: GraphRoot, head: BranchHead, scope: ChangeScope, position: _Position) -> None:
-    """Types are those of the head. One that is gone by now may still have changes where the poll begins."""
+    """Types are those of the head. One that is gone by now may still have changes where the feed begins. Cursors and
+    tokens have the names that were checked then: a type may be dropped, or renamed, while its feed is read."""
     if not scope.types:
         return
     now = root.catalog(head.entry.schema)
@@ -197,6 +207,7 @@ def _refuse_foreign(root: GraphRoot, head: BranchHead, selected: str, token: Fee
         raise ChangeCursorRejectedError("it was made for a different filter scope")
 
 
-def _cursor(root: GraphRoot, head: BranchHead, scope: ChangeScope, entry: LogEntry) -> str:
-    bound = root.identity.graph_id, head.ref.branch, head.ref.branch_id, digest_of(scope)
-    return seal(FeedCursor(TOKEN_VERSION, *bound, entry.version, entry.commit.id))
+def _cursor(root: GraphRoot, head: BranchHead, selection: Selection, entry: LogEntry) -> str:
+    bound = root.identity.graph_id, head.ref.branch, head.ref.branch_id, digest_of(selection.scope)
+    types = tuple(sorted(selection.ids))
+    return seal(FeedCursor(TOKEN_VERSION, *bound, entry.version, entry.commit.id, types))

@@ -17,7 +17,6 @@ from omnigraph.api.queries import json_rows, rendering_parts
 from omnigraph.api.values import OTHER_PROPERTIES, compact_json
 from omnigraph.engine.query.bindings import Indices
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.plans import object_properties
 from omnigraph.engine.query.properties import Located
 from omnigraph.engine.query.value_columns import compact_lists, list_array, null_mask
 from omnigraph.engine.rows.columns import arrow_type
@@ -100,7 +99,7 @@ def _common_properties(type_: EntityType) -> tuple[Property, ...]:
     first, *others = type_.members
     return tuple(
         prop
-        for prop in object_properties(first)
+        for prop in first.shown_properties
         if not others or prop.name != _OTHERS.name
         if all(_has_same(other, prop) for other in others)
     )
@@ -240,7 +239,7 @@ class Objects:
         """The objects of entities of one type, in the form that `type_` has."""
         context, table = self._context, self._context.table(member)
         system = list(member.system_columns)
-        shown = {prop.name: prop for prop in object_properties(member)}
+        shown = {prop.name: prop for prop in member.shown_properties}
         masked = context.visibility.of(member).masked
         stored = {
             name: prop.column

@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 
 from omnigraph.engine.query.bindings import output_variable
-from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction, MetaField
 from omnigraph.language.query.value_types import EntityType, is_scalar
@@ -31,11 +30,6 @@ def reads(values: Iterable[ir.Value]) -> Needed:
         names.update(ir.variables_of(value))
         names.update(output_variable(part.index) for part in ir.walk(value) if isinstance(part, ir.OutputValue))
     return frozenset(names)
-
-
-def object_properties(type_: TableType) -> tuple[Property, ...]:
-    """The properties of a type that an entity shows where it is returned."""
-    return tuple(prop for prop in type_.property_list if not (prop.type.is_blob or prop.type.is_vector))
 
 
 def _parts(part: object) -> Iterator[Struct]:
@@ -75,7 +69,7 @@ def _object_values(entity: ir.EntityValue) -> Iterator[ir.Value]:
     yield from (ir.MetaValue(entity.variable, entity.type.members, field) for field in fields)
     if len(entity.type.members) == 1:
         owner = entity.type.members[0]
-        yield from (ir.PropertyValue(entity.variable, owner, prop) for prop in object_properties(owner))
+        yield from (ir.PropertyValue(entity.variable, owner, prop) for prop in owner.shown_properties)
 
 
 class Step(NamedTuple):

@@ -165,16 +165,29 @@ _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 
 def equal_values(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> RowMask:
-    """Row by row, whether two columns hold the same values. Values of different types are never the same."""
+    """Row by row, whether two columns hold the same values. A property may have got a wider type meanwhile: its numbers
+    compare by value. Values of other different types are never the same."""
     left, right = whole_array(left), whole_array(right)
     both_null = _mask(pc.and_(pc.is_null(left), pc.is_null(right)))
+    if pa.types.is_list(left.type) and pa.types.is_list(right.type):
+        return both_null | _equal_lists(left, right)
     if left.type != right.type:
-        return both_null
-    if pa.types.is_list(left.type) or pa.types.is_fixed_size_list(left.type):
+        if (common := _common_type(left.type, right.type)) is None:
+            return both_null
+        left, right = left.cast(common), right.cast(common)
+    if pa.types.is_fixed_size_list(left.type):
         return both_null | _equal_lists(left, right)
     if (bits := _BITS.get(left.type)) is not None:
         left, right = left.view(bits), right.view(bits)
     return both_null | _mask(pc.fill_null(pc.equal(left, right), False))
+
+
+def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """A type that holds every value of both, if they are numbers and there is one."""
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        return pa.decimal128(20, 0)  # of 64 bits, with and without a sign
+    exact = all(pa.types.is_floating(each) or each in (pa.int32(), pa.uint32()) for each in (left, right))
+    return pa.float64() if exact else None
 
 
 def _equal_lists(left: pa.Array, right: pa.Array) -> RowMask:

@@ -145,7 +145,7 @@ class TypeState:
             elif field.name not in names:
                 columns.append(self.absent(field.name, len(row_ids)))
             elif field.type == BLOB_CELL:
-                columns.append(self._blob_cells(field.name, row_ids, stored.column(field.name)))
+                columns.append(blob_cells(self.table, field.name, row_ids, stored.column(field.name)))
             else:
                 columns.append(self.carry(field.name, stored.column(field.name)).cast(field.type))
         return pa.table(columns, schema=schema)
@@ -176,12 +176,14 @@ class TypeState:
             start, nbytes = start + rows.num_rows, nbytes + rows.nbytes
             count = max(1, min(size, start * _BATCH_BYTES // max(1, nbytes)))
 
-    def _blob_cells(self, column: str, row_ids: RowIds, descriptors: pa.ChunkedArray) -> pa.Array:
-        described = BlobDescriptors.of(descriptors)
-        data: list[bytes | None] = [None] * len(row_ids)
-        held = np.flatnonzero(described.managed)
-        for row, content in zip(held.tolist(), self.table.blobs(column, row_ids[held]), strict=True):
-            data[row] = content.read()
-        uri = pc.if_else(pa.array(described.external), described.uri.combine_chunks(), pa.scalar(None, pa.string()))
-        cells, missing = [pa.array(data, pa.large_binary()), uri.cast(pa.string())], pa.array(~described.valid)
-        return pa.StructArray.from_arrays(cells, fields=list(BLOB_CELL), mask=missing)
+
+def blob_cells(table: Table, column: str, row_ids: RowIds, descriptors: pa.ChunkedArray) -> pa.Array:
+    """The blobs of some rows, read where their bytes are the graph's own, as cells of rows."""
+    described = BlobDescriptors.of(descriptors)
+    data: list[bytes | None] = [None] * len(row_ids)
+    held = np.flatnonzero(described.managed)
+    for row, content in zip(held.tolist(), table.blobs(column, row_ids[held]), strict=True):
+        data[row] = content.read()
+    uri = pc.if_else(pa.array(described.external), described.uri.combine_chunks(), pa.scalar(None, pa.string()))
+    cells, missing = [pa.array(data, pa.large_binary()), uri.cast(pa.string())], pa.array(~described.valid)
+    return pa.StructArray.from_arrays(cells, fields=list(BLOB_CELL), mask=missing)

@@ -41,7 +41,7 @@ def plan_schema(workspace: Workspace, request: SchemaApplyRequest) -> SchemaPlan
     impossible plan is not an error."""
     state = workspace.snapshot(request.branch)
     evolution = _evolve(state, request)
-    if not state.visibility.is_unrestricted:
+    if not evolution.plan.supported or not state.visibility.is_unrestricted:
         return evolution.plan  # effects count rows, and offences name them
     return _add_effects(state, evolution, request.dedupe)
 
@@ -51,7 +51,7 @@ def _evolve(state: Snapshot, request: SchemaApplyRequest) -> Evolution:
 
 
 def _add_effects(state: Snapshot, evolution: Evolution, dedupe: Dedupe | None) -> SchemaPlan:
-    changes = changed_tables(state, evolution.catalog, dedupe) if evolution.plan.supported else {}
+    changes = changed_tables(state, evolution.catalog, dedupe)
     checks = {key: run_checks(change) for key, change in changes.items()}
     return with_effects(evolution, state.catalog.format, changes, checks)
 

@@ -181,7 +181,7 @@ class TableChange:
         if any(each.id == prop.id for each in self.computed):
             width = self._width(prop) if prop.id in self._before else absent_column(prop, 1).nbytes
             files = len(fragment_sizes(self.table))
-            return StepEffect(rows=self.state.rows, bytes=int(width * self.state.rows), files=files)
+            return StepEffect.of_rewrite(self.state.rows, width * self.state.rows, files)
         for rewrite in self.rewrites:
             if rewrite.prop.id == prop.id:
                 return self._effect_of(rewrite)
@@ -192,7 +192,7 @@ class TableChange:
         fragments = np.unique(addresses >> np.uint64(32)).tolist()
         rows = fragment_sizes(self.table)
         size = self._width(rewrite.prop) * sum(rows[fragment] for fragment in fragments)
-        return StepEffect(rows=len(addresses), bytes=int(size), files=len(fragments))
+        return StepEffect.of_rewrite(len(addresses), size, len(fragments))
 
     @property
     def effect_of_key(self) -> StepEffect:
@@ -201,7 +201,9 @@ class TableChange:
         names = [*self.new.system_columns, *(prop.column for prop in self.old.property_list if not prop.type.is_blob)]
         sample = self.table.read([name for name in names if name in self.table.columns], limit=_SAMPLED_ROWS)
         rows = self.state.rows - dropped
-        return StepEffect(rows=rows, bytes=int(sample.nbytes / max(1, sample.num_rows) * rows), files=min(1, rows))
+        return StepEffect(
+            False, rows=rows, bytes=int(sample.nbytes / max(1, sample.num_rows) * rows), files=min(1, rows)
+        )
 
     def _width(self, prop: Property) -> float:
         """The bytes of one value of a stored property, by a sample."""

@@ -6,7 +6,7 @@ or leave a row that its author could not see, is refused as a whole. An unrestri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -66,6 +66,12 @@ class AuthorVisibility:
     def _refuse_masked(self, type_: TableType, name: str) -> None:
         if name in self._masked_properties(type_):
             raise PolicyError(f"policy: '{type_.name}.{name}' is hidden from you; leave it out")
+
+    def refuse_masked_columns(self, type_: TableType, columns: Collection[str]) -> None:
+        """Partial rows may not have a masked property."""
+        for prop in type_.property_list:
+            if prop.column in columns:
+                self._refuse_masked(type_, prop.name)
 
     def refuse_partial_rows(self, types: Sequence[TableType]) -> None:
         """Refuse whole rows of types with masked properties."""

@@ -8,9 +8,9 @@ The digest distinguishes a repeat of a request from another request with the sam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -18,16 +18,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.api.history import CommitReceipt
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.engine.rows.columns import as_table_rows, rows_schema
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.integer_sets import distinct
-from omnigraph.storage.models import LogEntry, TableState
+from omnigraph.storage.models import ChangeCounts, LogEntry, TableState
 from omnigraph.storage.tables import StagedTable, Staging
 
 StagingJob: TypeAlias = Callable[[TableState], StagedTable]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """What the rows of one type did to it. `unchanged` rows say what was stored already. `nulled` are the properties
+    that stored entities lost because their records left them out."""
+
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    deleted: int = 0
+    nulled: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> ChangeCounts:
+        return ChangeCounts(self.inserted, self.updated, self.deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +63,9 @@ class TypeChange:
     whose stored blob stays as it is: their cell in `rows` is null and means nothing.
     `replaces` makes `rows` the whole content of the type. `fresh` promises that no id of `rows` is stored yet.
     `kept_ends` marks the rows of stored edges whose ends stay as they are: no rule about ends has to be checked anew.
+    With `columns`, all rows are stored already and only these columns change; `rows` have what rules need to see, or
+    every column, if they are to be written `whole`.
+    `counts` says what the rows change, where the write knows better than the store: it compared their values.
     """
 
     type: TableType
@@ -57,6 +76,9 @@ class TypeChange:
     kept: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     kept_ends: NDArray[np.bool_] | None = None
     origin: Origin | None = None
+    columns: tuple[str, ...] | None = None
+    whole: bool = False
+    counts: ChangeCounts | None = None
 
     @property
     def type_key(self) -> str:
@@ -88,6 +110,17 @@ class TypeChange:
         """The number of a row's place in the input."""
         return None if self.origin is None else int(self.origin.numbers[row].as_py())
 
+    def filter(self, keep: NDArray[np.bool_]) -> TypeChange:
+        """The change without some of its rows."""
+        mask, origin = pa.array(keep), self.origin
+        return replace(
+            self,
+            rows=self.rows.filter(mask),
+            kept={column: kept[keep] for column, kept in self.kept.items()},
+            kept_ends=None if self.kept_ends is None else self.kept_ends[keep],
+            origin=None if origin is None else Origin(origin.unit, origin.numbers.filter(mask)),
+        )
+
     @classmethod
     def removal(cls, type_: TableType, ids: frozenset[str]) -> TypeChange:
         return cls(type_, rows_schema(type_).empty_table(), deleted=ids)
@@ -98,24 +131,53 @@ class TypeChange:
         def stage(base: TableState) -> StagedTable:
             if self.replaces or self.fresh:
                 write = staging.overwrite if self.replaces else staging.append
-                return write(base, as_table_rows(self.type, self.rows))
-            return staging.change(base, *self._complete_and_patches(), self.deleted)
+                staged = write(base, as_table_rows(self.type, self.rows))
+            else:
+                staged = staging.change(base, *self._complete_and_patches(), self.deleted)
+            return staged if self.counts is None else replace(staged, changes=self.counts)
 
         return stage
 
     def _complete_and_patches(self) -> tuple[pa.Table, list[pa.Table]]:
-        """Rows that give all their blobs, and the others by which blobs they keep, without those columns."""
-        columns = list(self.kept)
-        pattern = np.zeros(self.rows.num_rows, np.int64)
-        for bit, kept in enumerate(self.kept.values()):
-            pattern |= kept.astype(np.int64) << bit
-        patches = []
-        for bits in distinct(pattern[pattern > 0]):
-            dropped = [column for bit, column in enumerate(columns) if bits >> bit & 1]
-            patch = self.rows.filter(pa.array(pattern == bits)).drop_columns(dropped)
-            patches.append(as_table_rows(self.type, patch))
-        complete = self.rows.filter(pa.array(pattern == 0)) if patches else self.rows
-        return as_table_rows(self.type, complete), patches
+        """Rows that give all their values, and the others in tables without the columns that they keep."""
+        columns = None if self.whole else self.columns
+        names = rows_schema(self.type).names if columns is None else ["id", *columns]
+        kept = {column: mask for column, mask in self.kept.items() if column in names}
+        is_partial = np.full(self.rows.num_rows, columns is not None)
+        for mask in kept.values():
+            is_partial |= mask
+        if not is_partial.any():
+            return as_table_rows(self.type, self.rows), []
+        patches = [
+            as_table_rows(self.type, self.rows.filter(pa.array(chosen)).select(columns))
+            for chosen, columns in _by_kept_blobs(is_partial, kept, names)
+        ]
+        return as_table_rows(self.type, self.rows.filter(pa.array(~is_partial))), patches
+
+
+_MOST_BITS: Final = 62
+
+
+def _by_kept_blobs(
+    rows: NDArray[np.bool_], kept: Mapping[str, NDArray[np.bool_]], names: list[str]
+) -> Iterator[tuple[NDArray[np.bool_], list[str]]]:
+    """Groups of rows, each with the columns that it writes: by which blobs they keep, or, when that would be more
+    groups, all rows without blobs and then the rows of each blob."""
+    pattern = np.zeros(len(rows), np.int64)
+    for bit, mask in enumerate(kept.values()):
+        pattern |= mask.astype(np.int64) << min(bit, _MOST_BITS)
+    patterns = distinct(pattern[rows])
+    if len(patterns) <= len(kept) + 1 and len(kept) <= _MOST_BITS:
+        for bits in patterns:
+            dropped = [column for bit, column in enumerate(kept) if bits >> bit & 1]
+            yield rows & (pattern == bits), [name for name in names if name not in dropped]
+        return
+    plain = [name for name in names if name not in kept]
+    if len(plain) > 1:
+        yield rows, plain
+    for column, mask in kept.items():
+        if (rows & ~mask).any():
+            yield rows & ~mask, ["id", column]
 
 
 @dataclass(frozen=True)
@@ -174,6 +236,12 @@ class RequestDigest:
                 self._hash.update(msgspec.json.encode([name, len(array)]))
                 self._add(array)
         self._hash.update(msgspec.json.encode(["rows", rows.num_rows]))
+
+    def add_presence(self, present: pa.Table) -> None:
+        """Which columns the rows have become part of the digest: a null clears a value, and no column keeps it."""
+        for name, column in zip(present.column_names, present.columns, strict=True):
+            self._hash.update(msgspec.json.encode([name, "present"]))
+            self._hash.update(np.packbits(column.to_numpy()).tobytes())
 
     def _add(self, array: pa.Array) -> None:
         """The values of a column. What lies in memory below a null is not looked at."""

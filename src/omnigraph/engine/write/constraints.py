@@ -396,8 +396,10 @@ def find_end_types(typed: TypedRows, image: FinalImage, unit: str) -> TypedRows:
         column = pc.coalesce(resolved, rows.column(end.column).combine_chunks())
         rows = rows.set_column(index, rows.schema.field(index), column)
     if edge.key:
-        rows = rows.set_column(0, rows.schema.field(0), key_ids(edge, rows))
-    return TypedRows(edge, rows, typed.lines)
+        # A partial record may name its edge by the id alone.
+        named = pc.coalesce(key_ids(edge, rows), rows.column("id").combine_chunks())
+        rows = rows.set_column(0, rows.schema.field(0), named)
+    return TypedRows(edge, rows, typed.lines, typed.present)
 
 
 def _ids_without_type(typed: TypedRows, end: EdgeEnd) -> pa.Array:

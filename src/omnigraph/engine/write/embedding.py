@@ -122,6 +122,8 @@ class OnWriteVectors:
         for prop in change.type.property_list:
             if prop.embed is None or not self.is_computed(prop):
                 continue
+            if change.columns is not None and prop.column not in change.columns:
+                continue
             source = change.type.properties[prop.embed.property]
             where = without_vector(change.rows, source.column, prop.column)
             if not prop.type.nullable:

@@ -150,8 +150,9 @@ class _Mutation:
         executed = (_Deletes if plan.only_deletes else _InsertsAndUpdates)(context, plan.statements)
         executed.run()
         change = executed.change()
-        if not change.by_type:
-            return None
+        nodes, edges = executed.affected_nodes, executed.affected_edges
+        if not nodes and not edges:
+            return None  # what matched is a commit, even if it had the assigned values already
         visibility.refuse_invisible(change)
         order = sorted(change.by_type.values(), key=lambda each: (each.type.kind == "edge", each.type_key))
         for each in order:
@@ -162,7 +163,6 @@ class _Mutation:
             checked = check_constraints(FinalImage(txn, change), order)
         change = admit_blobs(txn.resources, change)
         change = self.vectors.fill(change, txn.snapshot.catalog)
-        nodes, edges = executed.affected_nodes, executed.affected_edges
         receipt = {"query": plan.name, "affected_nodes": nodes, "affected_edges": edges}
         return publish.PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
@@ -288,7 +288,9 @@ class _InsertsAndUpdates:
         self._flush_inserts()
 
     def change(self) -> GraphChange:
-        return GraphChange({key: pending.change() for key, pending in self._pending.items() if len(pending)})
+        changes = {key: pending.change() for key, pending in self._pending.items() if len(pending)}
+        self.tables_read |= changes.keys()
+        return GraphChange({key: change for key, change in changes.items() if change.rows.num_rows})
 
     def _count(self, type_: TableType, entities: int) -> None:
         if type_.kind == "node":

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from omnigraph.api.governance import Limits
 from omnigraph.engine.query.value_columns import repeat
-from omnigraph.engine.rows.columns import EPOCH_TYPES, arrow_type, rows_schema
+from omnigraph.engine.rows.columns import EPOCH_TYPES, arrow_type, equal_values, rows_schema
 from omnigraph.engine.rows.kernels.records import Records, RecordTyper
 from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, TypedRows
 from omnigraph.engine.write.change import Origin, TypeChange
@@ -36,6 +36,7 @@ STATEMENT: Final = "statement"
 _ROWS_PER_BLOCK: Final = 1 << 16
 _STATEMENT_COLUMN: Final = "#statement"
 _STORED_COLUMN: Final = "#stored"
+_CHANGED_COLUMN: Final = "#changed"
 _REMEDY: Final = "change fewer at a time, or use the Spark pipeline"
 
 
@@ -98,7 +99,7 @@ def type_assigned(
     them, where that is known."""
     # Reduced to what the update assigns, so that the rules of these values apply and no others.
     reduced = msgspec.structs.replace(type_, property_list=tuple(properties), key=())
-    ends = [""] * (len(records) if type_.kind == "edge" else 0)
+    ends: list[str | None] = [""] * (len(records) if type_.kind == "edge" else 0)
     rejected: list[RejectedRow] = []
     typed = RecordTyper(reduced, rejected).read(Records(reduced, list(range(len(records))), records, ends, ends))
     refuse_first(with_fields(row, line=statement, entity_id=None if ids is None else ids[row.line]) for row in rejected)
@@ -163,6 +164,7 @@ class PendingRows:
         marks = [
             *(pa.field(_keep_column(name), pa.bool_()) for name in self._blobs),
             pa.field(_STORED_COLUMN, pa.bool_()),
+            pa.field(_CHANGED_COLUMN, pa.bool_()),
             pa.field(_STATEMENT_COLUMN, pa.int64()),
         ]
         self._marked_schema = pa.schema([*self._schema, *marks])
@@ -240,7 +242,10 @@ class PendingRows:
         return self._parts[0]
 
     def change(self) -> TypeChange:
+        """What is written. A stored row that was assigned the values that it has is left out."""
         rows = self.together()
+        if rows.num_rows:
+            rows = rows.filter(rows.column(_CHANGED_COLUMN))
         kept_ends = rows.column(_STORED_COLUMN).to_numpy() if self.type.kind == "edge" else None
         return TypeChange(
             self.type,
@@ -288,10 +293,15 @@ class PendingRows:
         all."""
         count = matched.num_rows
         columns = dict(zip(matched.column_names, matched.columns, strict=True))
+        changed = matched.column(_CHANGED_COLUMN).to_numpy()
         for name, values in assigned.items():
             columns[name] = values if len(values) == count else values.take(pa.array(np.zeros(count, np.int64)))
-            if _keep_column(name) in columns:
+            is_blob = _keep_column(name) in columns
+            # The stored cell of a blob is not known here.
+            changed = changed | (True if is_blob else ~equal_values(columns[name], matched.column(name)))
+            if is_blob:
                 columns[_keep_column(name)] = pa.array(np.zeros(count, np.bool_))
+        columns[_CHANGED_COLUMN] = pa.array(changed, pa.bool_())
         columns[_STATEMENT_COLUMN] = pa.array(np.full(count, statements)) if isinstance(statements, int) else statements
         self._all_new = self._all_new and not pc.any(columns[_STORED_COLUMN], min_count=0).as_py()
         self._write(pa.table(columns, schema=self._marked_schema))
@@ -324,6 +334,7 @@ class PendingRows:
             for field in self._schema
         ]
         marks = [pa.array(np.full(rows.num_rows, stored)) for _ in (*self._blobs, _STORED_COLUMN)]
+        marks.append(pa.array(np.full(rows.num_rows, not stored)))
         return pa.table([*columns, *marks, statements.cast(pa.int64())], schema=self._marked_schema)
 
 

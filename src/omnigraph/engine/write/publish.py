@@ -245,18 +245,25 @@ def commit(
             plan = prepare(txn)
         if plan is None:
             return None
-        # A retried write that finds nothing left to do still publishes, empty: its first attempt had work.
-        again = None if strict else lambda newer: prepare(newer) or PublishPlan(staged={})
-        return _publish(txn, plan, again, ticket)
+        return _publish(txn, plan, None if strict else prepare, ticket)
 
 
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
     """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
     with QueueTicket(txn.root.writer_queue, txn.ref.branch) as ticket:
-        return _publish(txn, plan, prepare_again, ticket)
+        published = _publish(txn, plan, prepare_again, ticket)
+    if published is None:
+        raise AssertionError("a plan that is made again is a plan")
+    return published
 
 
-def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, ticket: QueueTicket) -> PublishedCommit:
+def _publish(
+    txn: WriteTxn,
+    plan: PublishPlan,
+    prepare_again: Callable[[WriteTxn], PublishPlan | None] | None,
+    ticket: QueueTicket,
+) -> PublishedCommit | None:
+    """None when another writer was faster, and nothing is left to do on its head."""
     root, head, began = txn.root, txn.base, txn.began
     give_up_at = time.monotonic() + RETRY_SECONDS
     for attempt in itertools.count(1):
@@ -288,7 +295,9 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, ti
             raise ReadSetChangedError(head_name, txn.base.commit.id, moved.base.commit.id)
         else:
             txn, head = moved, moved.base
-            plan = prepare_again(txn)
+            if (again := prepare_again(txn)) is None:
+                return None
+            plan = again
     raise AssertionError("unreachable")
 
 

@@ -12,8 +12,9 @@ from msgspec import Meta
 
 from omnigraph.api import wire
 from omnigraph.api.branches import NO_RESOLUTIONS, Resolutions
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import EntityKind
-from omnigraph.api.history import ChangeRecord, ChangeScope, CommitReceipt
+from omnigraph.api.history import ChangeRecord, ChangeScope, SchemaChange
 from omnigraph.api.queries import ReadPoint
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
@@ -179,15 +180,19 @@ def _commit_members(commit: CommitReceipt) -> dict[str, Any]:
 def commit_changes(
     call: Toolcall, *, commit: Annotated[str, Meta(min_length=1, description="A commit id.")], types: _Types = None
 ) -> Result:
-    """What a commit inserted, updated and deleted, with the values before and after."""
+    """What a commit did to types, and what it inserted, updated and deleted, with the values before and after."""
     commit = commit.strip()
     catalog = PinnedPoint(ReadPoint(snapshot=commit)).catalog(call.graph)
     changes = call.graph.changes.of(commit, scope=ChangeScope.of(types=types))
     return call.page({"commit": commit}, "changes", (_change(each, catalog) for each in changes))
 
 
-def _change(change: ChangeRecord, catalog: Catalog) -> dict[str, Any]:
+def _change(change: SchemaChange | ChangeRecord, catalog: Catalog) -> dict[str, Any]:
     """A change with values as a reader wants them, where the type is still known."""
+    if isinstance(change, SchemaChange):
+        digests = ("schema_before", "schema_after")
+        own = {name: value for name, value in wire.to_builtins(change).items() if name not in digests}
+        return {**own, "type": change.type_name, "steps": [step.line() for step in change.steps]}
     members: dict[str, Any] = {"op": change.op, "kind": change.kind, "type": change.type_name, "id": change.id}
     types: Mapping[str, TableType] = catalog.nodes if change.kind == EntityKind.NODE else catalog.edges
     type_ = types.get(change.type_name)

@@ -47,12 +47,27 @@ class Lane:
         return _HASHES if self.hashed else self.scan.transport_schema
 
 
-def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schema: pa.Schema) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class SentRows:
+    """Rows that tasks have packed into cells for `buckets` buckets already: a frame per lane, with the columns of
+    `CELL_COLUMNS`, and the schema of their rows."""
+
+    frames: Mapping[str, DataFrame]
+    schema: pa.Schema
+    buckets: int
+
+
+CELL_COLUMNS: Final = ("bucket", "rows")
+
+
+def exchange(
+    spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schema: pa.Schema, also: SentRows | None = None
+) -> DataFrame:
     """The rows that `receive` returns for each bucket. It gets a table per lane."""
     sendings = [(number, group) for number, lane in enumerate(lanes) for group in lane.scan.groups()]
-    if not sendings:
+    if not sendings and also is None:
         return spark.createDataFrame([], spark_schema(schema))
-    buckets = bucket_count(lanes)
+    buckets = bucket_count(lanes) if also is None else also.buckets
     tasks = math.ceil(buckets / _BUCKETS_PER_TASK)
 
     def send(number: int) -> Iterator[pa.RecordBatch]:
@@ -61,20 +76,26 @@ def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schem
             yield _pack_cells(lanes[lane], rows, lane, buckets)
 
     schemas = [lane.schema for lane in lanes]
+    names = [lane.name for lane in lanes]
+    if also is not None:
+        schemas += [also.schema] * len(also.frames)
+        names += also.frames
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         cells: dict[int, list[list[pa.RecordBatch]]] = {}
         for batch in batches:
             numbers = (batch.column(name).to_pylist() for name in ("bucket", "lane"))
             for bucket, lane, cell in zip(*numbers, batch.column("rows"), strict=True):
-                parts = cells.setdefault(bucket, [[] for _ in lanes])
+                parts = cells.setdefault(bucket, [[] for _ in names])
                 parts[lane].append(pa.ipc.read_record_batch(cell.as_buffer(), schemas[lane]))
         while cells:
             _, parts = cells.popitem()
             tables = [pa.Table.from_batches(*part).combine_chunks() for part in zip(parts, schemas, strict=True)]
-            yield from receive({lane.name: table for lane, table in zip(lanes, tables, strict=True)})
+            yield from receive(dict(zip(names, tables, strict=True)))
 
     sent = on_executors(spark, len(sendings), send, spark_schema(_CELLS))
+    for lane, frame in enumerate([] if also is None else also.frames.values(), start=len(lanes)):
+        sent = sent.unionByName(frame.select(*CELL_COLUMNS, F.lit(lane).alias("lane")))
     # A repartition by number is never split or rebalanced by the planner: a bucket is always whole.
     return map_batches(sent.repartitionById(tasks, F.col("bucket") % tasks), unpack, spark_schema(schema))
 
@@ -82,6 +103,19 @@ def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schem
 def bucket_count(lanes: Sequence[Lane]) -> int:
     rows = sum(lane.scan.table.rows for lane in lanes)
     return min(max(1, math.ceil(rows / _ROWS_PER_BUCKET)), _MOST_BUCKETS)
+
+
+def cells_of(batch: pa.RecordBatch, key: Sequence[str], buckets: int) -> list[tuple[int, pa.Buffer]]:
+    """Rows with a whole key as cells, each with its bucket."""
+    chosen = buckets_of(key_hashes([batch.column(name) for name in key]), buckets)
+    order = np.argsort(chosen, kind="stable")
+    ordered = pa.record_batch([column.take(pa.array(order)) for column in batch.columns], batch.schema)
+    counts = np.bincount(chosen, minlength=buckets)
+    starts = np.cumsum(counts) - counts
+    return [
+        (bucket, ordered.slice(starts[bucket], counts[bucket]).serialize())
+        for bucket in np.flatnonzero(counts).tolist()
+    ]
 
 
 def _pack_cells(lane: Lane, rows: pa.Table, number: int, buckets: int) -> pa.RecordBatch:

@@ -61,8 +61,30 @@ class CheckSequence:
         for key in self._replacing:
             # Rejected rows no longer replace anything.
             met = self._met_ids(key).violations(None) if self.rejected_by_type[key] else self._met[key]
-            replaced = met.where(F.col(ROLE.name) == REPLACED).select(PLACE)
-            self.tables.note_updated(key, self.tables.take_out(key, replaced))
+            replaced = met.where(F.col(ROLE.name) == REPLACED).select("id", PLACE)
+            if self.pipeline.mode is LoadMode.MERGE:
+                replaced = self._without_unchanged(key, met, replaced)
+            self.tables.note_updated(key, self.tables.take_out(key, replaced.select(PLACE)))
+
+    def _without_unchanged(self, key: str, met: DataFrame, replaced: DataFrame) -> DataFrame:
+        """Take out incoming rows that are stored with the same values. The stored rows that the others replace."""
+        taken = met.where(F.col(ROLE.name) == TAKEN).select("id", F.col(PLACE).alias("new"))
+        pairs = taken.join(replaced.withColumnRenamed(PLACE, "stored"), "id")
+        compared = self.keep(self.tables.unchanged_rows(key, pairs, self._left_out(key)))
+        nulled = {row[0] for row in compared.where("nulled is not null").select("nulled").distinct().collect()}
+        same = compared.where("nulled is null")
+        unchanged = self.tables.take_out(key, same.select(F.col("new").alias(PLACE)))
+        names = {prop.column: prop.name for prop in self.tables.by_key[key].type.property_list}
+        self.tables.note_unchanged(key, unchanged, [names[column] for column in nulled])
+        return replaced.join(same.select(F.col("stored").alias(PLACE)), PLACE, "left_anti") if unchanged else replaced
+
+    def _left_out(self, key: str) -> list[str]:
+        """The columns that no mapping of a type selects. What graph records leave out is not known here."""
+        mappings = [mapping for mapping in self.pipeline.mappings if mapping.type_key == key]
+        if any(source.is_graph for source in self.pipeline.sources.values()):
+            return []
+        selected = {name for mapping in mappings for name in mapping.select}
+        return [prop.column for prop in self.tables.by_key[key].type.property_list if prop.name not in selected]
 
     def _is_keyed(self, key: str) -> bool:
         return bool(self.tables.by_key[key].type.key)
@@ -72,7 +94,8 @@ class CheckSequence:
         graph_sources = any(source.is_graph for source in self.pipeline.sources.values())
         identity = self.tables.by_key[key].type.system_name("id")
         chosen = any(identity in m.select for m in self.pipeline.mappings if m.type_key == key)
-        return self._is_keyed(key) or graph_sources or chosen
+        is_update = self.pipeline.mode is LoadMode.UPDATE
+        return is_update or self._is_keyed(key) or graph_sources or chosen
 
     def _keeps_last(self, key: str) -> bool:
         return self.pipeline.quality.keeps_last(self.pipeline.mode, keyed=self._is_keyed(key))

@@ -7,7 +7,7 @@ client batches texts, retries, and stores vectors, so a task that Spark runs aga
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -68,6 +68,11 @@ def fill_vectors(steps: Sequence[EmbedTask], type_: TableType, rows: pa.Table) -
     return pa.table(rows.columns, schema=rows_schema(type_)) if steps else rows
 
 
+def client_of(task: EmbedTask) -> EmbeddingClient:
+    """The client that computes these vectors."""
+    return _client(task.config, task.variables)
+
+
 @lru_cache(maxsize=4)
 def _client(config: EmbeddingConfig, variables: tuple[tuple[str, str], ...]) -> EmbeddingClient:
     """One client for all batches of a worker: it keeps its connection, its model and what it learned."""
@@ -107,6 +112,16 @@ def steps_of(pipeline: Pipeline, catalog: Catalog) -> list[EmbedStep]:
     written = {mapping.type_name for mapping in pipeline.mappings if not mapping.is_edge}
     nodes = [node for name, node in catalog.nodes.items() if any_type or name in written]
     return list(dict.fromkeys([*pipeline.embed, *on_write_steps(nodes)]))
+
+
+def touched_steps(steps: Sequence[EmbedStep], catalog: Catalog, selected: Set[tuple[str, str]]) -> list[EmbedStep]:
+    """The vectors that an update of some properties concerns; each is named with its type."""
+    pairs = [(step, catalog.nodes[step.type_name].properties[step.property].embed) for step in steps]
+    return [
+        step
+        for step, embed in pairs
+        if embed and {(step.type_name, step.property), (step.type_name, embed.property)} & selected
+    ]
 
 
 def on_write_steps(nodes: Sequence[NodeType]) -> list[EmbedStep]:

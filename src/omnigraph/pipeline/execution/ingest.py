@@ -24,7 +24,7 @@ from omnigraph.language.violations import Sentence
 if TYPE_CHECKING:
     from omnigraph.engine.bulk.executor import RemoteTable
     from omnigraph.engine.rows.kernels.ids import Mint
-    from omnigraph.engine.rows.kernels.typed_rows import RejectedRow
+    from omnigraph.engine.rows.kernels.typed_rows import RecordForm, RejectedRow, TypedRows
     from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
     from omnigraph.language.catalog import Catalog
     from omnigraph.pipeline.execution.embedding import EmbedTask
@@ -41,7 +41,11 @@ FLAW_COLUMN: Final = "#flaw"
 TEXT_COLUMN: Final = "#text"
 INTERNAL_COLUMNS: Final = (ROW_COLUMN, CORRUPT_COLUMN, FLAW_COLUMN)
 
-FRAGMENT, REJECTED, TALLY = "fragment", "rejected", "tally"
+FRAGMENT, REJECTED, TALLY, CELL = "fragment", "rejected", "tally", "cell"
+"""What an outcome reports. A `cell` holds partial rows for a bucket of ids, to be filled by `updates`."""
+
+PRESENT: Final = "#present:"
+"""Before the name of a column: whether a partial row has it."""
 
 OUTCOME_SCHEMA: Final = pa.schema(
     [
@@ -56,6 +60,7 @@ OUTCOME_SCHEMA: Final = pa.schema(
         ("id", pa.string()),
         ("problems", pa.string()),
         ("record", pa.string()),
+        ("order", pa.int64()),
     ]
 )
 
@@ -86,6 +91,8 @@ class IngestTask:
     stop_beyond: int | None = None
     external_blobs: ExternalBlobPolicy | None = None
     embed: Mapping[str, tuple[EmbedTask, ...]] = field(default_factory=dict)
+    buckets: Mapping[str, int] | None = None
+    """Of an update: by type key, the buckets that its partial rows go to, to be filled from the stored ones."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _Ingest(self).run(batches)
@@ -147,7 +154,15 @@ class _Ingest:
         numbers = _numbers(batch)
         loose = batch.drop_columns([ROW_COLUMN])
         rejected: list[RejectedRow] = []
-        typed = type_batch(type_, loose, pa.array(numbers), rejected, catalog=self._readable, mint=self._mint(numbers))
+        typed = type_batch(
+            type_,
+            loose,
+            pa.array(numbers),
+            rejected,
+            catalog=self._readable,
+            mint=self._mint(numbers),
+            form=self._form,
+        )
 
         def record_of(number: int) -> str:
             return loose_record(type_, loose, int(np.flatnonzero(numbers == number)[0]))
@@ -155,7 +170,13 @@ class _Ingest:
         rejected += (unclear := ends_without_type(typed))
         typed = typed.without(row.line for row in unclear)
         self._reject(rejected, record_of)
-        yield type_.type_key, typed.rows, typed.lines.to_numpy(zero_copy_only=False), record_of
+        yield type_.type_key, _with_presence(typed), typed.lines.to_numpy(zero_copy_only=False), record_of
+
+    @property
+    def _form(self) -> RecordForm:
+        from omnigraph.engine.rows.kernels.typed_rows import RecordForm
+
+        return RecordForm.WHOLE if self._task.buckets is None else RecordForm.PARTIAL
 
     def _without_corrupt(self, type_key: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows that the file reader could not split into columns are rejected as a whole."""
@@ -178,7 +199,7 @@ class _Ingest:
 
         numbers = _numbers(batch)
         texts = [unwrapped(text) for text in batch.column(TEXT_COLUMN).to_pylist()]
-        decoded = decode_collecting(b"\n".join(texts), self._readable, mint=self._mint(numbers))
+        decoded = decode_collecting(b"\n".join(texts), self._readable, mint=self._mint(numbers), form=self._form)
 
         def record_of(number: int) -> str:
             return texts[int(np.flatnonzero(numbers == number)[0])].decode(errors="backslashreplace")
@@ -189,7 +210,8 @@ class _Ingest:
         for key, typed in decoded.by_type.items():
             typed = typed.without(row.line for row in unclear[key])
             if len(typed):
-                yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1], record_of
+                lines = typed.lines.to_numpy(zero_copy_only=False)
+                yield key, _with_presence(typed), numbers[lines - 1], record_of
 
     def _mint(self, numbers: Numbers) -> Mint:
         """Ids for entities that have none: fresh to the graph, and the same whenever this batch is read again."""
@@ -232,7 +254,8 @@ class _Ingest:
 
     def _take(self, key: str, rows: pa.Table, numbers: Numbers, record_of: RecordOf) -> None:
         """Keep rows to be written, but for those without a blob that the policy admits, or without a text to embed."""
-        type_, steps = self._types[key], self._task.embed.get(key, ())
+        is_partial = self._task.buckets is not None
+        type_, steps = self._types[key], () if is_partial else self._task.embed.get(key, ())
         if any(prop.type.is_blob for prop in type_.property_list):
             from omnigraph.engine.bulk.executor import admitted_blobs
             from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
@@ -268,6 +291,9 @@ class _Ingest:
         from omnigraph.storage.tables.fragments import write_new_fragments
 
         buffer, type_ = self._buffers.pop(key), self._types[key]
+        if self._task.buckets is not None:
+            self._send(key, buffer, self._task.buckets[key])
+            return
         rows = as_table_rows(type_, pa.concat_tables(buffer.parts))
         numbers = np.concatenate(buffer.numbers)
         table, replaces = self._task.tables[key], self._task.replaces
@@ -275,6 +301,24 @@ class _Ingest:
             here, numbers = np.split(numbers, [int(json.loads(text)["physical_rows"])])
             written = {"first": int(here[0]), "rows": len(here), "fragment": text, "positions": packed_positions(here)}
             self._outcomes.append({"kind": FRAGMENT, "type": key, **written})
+
+    def _send(self, key: str, buffer: _Buffer, buckets: int) -> None:
+        """Partial rows as cells for buckets of ids."""
+        from omnigraph.pipeline.checks.candidate_keys import cells_of
+
+        rows = pa.concat_tables(buffer.parts).append_column(ROW_COLUMN, pa.array(np.concatenate(buffer.numbers)))
+        (batch,) = rows.combine_chunks().to_batches()
+        for bucket, cell in cells_of(batch, ["id"], buckets):
+            self._outcomes.append({"kind": CELL, "type": key, "first": bucket, "positions": cell.to_pybytes()})
+
+
+def _with_presence(typed: TypedRows) -> pa.Table:
+    """Rows beside what partial ones have."""
+    rows = typed.rows
+    if typed.present is not None:
+        for name in typed.present.column_names:
+            rows = rows.append_column(f"{PRESENT}{name}", typed.present.column(name))
+    return rows
 
 
 MALFORMED_RECORD: Final = Sentence.MALFORMED_ROW.text(reason="it does not have the columns of its file")

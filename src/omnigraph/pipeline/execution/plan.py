@@ -113,7 +113,11 @@ def _steps(model: Pipeline, state: Snapshot) -> Iterator[PipelineStep]:
 def _rules(model: Pipeline, key: str, type_: TableType) -> Iterator[str]:
     if type_.key:
         duplicates = "last" if model.quality.keeps_last(model.mode, keyed=True) else "reject"
-        stored = {LoadMode.APPEND: ", refuse stored ids", LoadMode.MERGE: ", replace stored ids"}.get(model.mode, "")
+        stored = {
+            LoadMode.APPEND: ", refuse stored ids",
+            LoadMode.MERGE: ", replace stored ids",
+            LoadMode.UPDATE: ", find stored ids",
+        }.get(model.mode, "")
         yield f"check {key}: repeated ids ({duplicates}){stored}"
     for members in type_.uniques:
         yield f"check {key}: @unique({', '.join(members)})"

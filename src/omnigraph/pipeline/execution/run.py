@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -20,28 +21,31 @@ from msgspec import structs
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.conf import RuntimeConfig
 
 from omnigraph.api import wire
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.service.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.engine.bulk.executor import RemoteTable
+from omnigraph.engine.bulk.executor import EntityRecords, RemoteTable
+from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.workspace import GraphHandle, Workspace, open_workspace
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.errors import BranchNotFoundError
-from omnigraph.language.catalog import TableType
+from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
 from omnigraph.pipeline.execution import report
-from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
+from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of, touched_steps
 from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.execution.plan import target_of
 from omnigraph.pipeline.execution.report import SAMPLES, Stages, rejected_by_kernels, samples
 from omnigraph.pipeline.execution.staged_tables import IncomingTables, index_tables
-from omnigraph.pipeline.file import OnError, Pipeline, TypeMapping, check_against, load_pipeline
+from omnigraph.pipeline.execution.updates import FILLED, FillTask, bucket_counts, filled_outcomes
+from omnigraph.pipeline.file import EmbedStep, OnError, Pipeline, TypeMapping, check_against, load_pipeline
 from omnigraph.pipeline.sources.fingerprints import DigestCache, Digests
 from omnigraph.pipeline.sources.source_frames import RowIndex, SourceFrames, hadoop_uri, spark_errors
 from omnigraph.pipeline.spark.session import session_of_run, spark_session, ui_url
@@ -110,6 +114,10 @@ class Ingested:
 
     fragments: WrittenFragments
     outcomes: dict[tuple[int, str], DataFrame] = field(default_factory=dict)
+    cells: dict[str, dict[int, DataFrame]] = field(default_factory=dict)
+    """Of an update: by type key, the outcomes with partial rows of the type, by the order of their inputs."""
+    unchanged: Counter[str] = field(default_factory=Counter)
+    superseded: Counter[str] = field(default_factory=Counter)
     counts: dict[str, TypeCounts] = field(default_factory=dict)
     rejected: int = 0
 
@@ -120,17 +128,41 @@ class Ingested:
     def add(self, outcomes: DataFrame, order: int, source: str) -> None:
         """Run the job of a source, and take in the reports of its tasks."""
         self.outcomes[order, source] = outcomes
-        metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")
-        for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
+        for row in _metadata(outcomes, FRAGMENT, TALLY):
             if row["kind"] == FRAGMENT:
                 fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
                 self.fragments.add(fragment)
                 continue
+            self.cells.setdefault(row["type"], {})[order] = outcomes
             rejected = row["rejected"]
             counts = self.counts.get(row["type"], TypeCounts(type_key=row["type"]))
             changed = {"read": counts.read + row["rows"] + rejected, "rejected": counts.rejected + rejected}
             self.counts[row["type"]] = structs.replace(counts, **changed)
             self.rejected += rejected
+
+    def add_filled(self, filled: DataFrame, sources: Sequence[str]) -> None:
+        """Run the job that fills the partial rows of a type, and take in the reports of its tasks. `sources` are those
+        of the inputs, in order; what becomes of their partial rows comes after all of them."""
+        for row in _metadata(filled, FRAGMENT, FILLED):
+            if row["kind"] == FRAGMENT:
+                order = row["order"]
+                place = (sources[order], len(sources) + order, row["first"], row["rows"])
+                self.fragments.add(WrittenFragment(row["type"], *place, row["fragment"]))
+                continue
+            counts = self.counts[row["type"]]
+            self.counts[row["type"]] = structs.replace(counts, rejected=counts.rejected + row["rejected"])
+            self.rejected += row["rejected"]
+            self.unchanged[row["type"]] += row["rows"]
+            self.superseded[row["type"]] += row["first"]
+        for order, source in enumerate(sources):
+            here, frame = (len(sources) + order, source), filled.where(F.col("order") == order)
+            of_other_types = self.outcomes.get(here)
+            self.outcomes[here] = frame if of_other_types is None else of_other_types.unionByName(frame)
+
+
+def _metadata(outcomes: DataFrame, *kinds: str) -> list[Row]:
+    columns = ("kind", "type", "first", "rows", "rejected", "fragment", "order")
+    return outcomes.where(F.col("kind").isin(*kinds)).select(*columns).collect()
 
 
 def _size_batches(conf: RuntimeConfig, types: Iterable[TableType]) -> None:
@@ -262,11 +294,17 @@ class _Run:
             "pipeline.rejected": str(self.rejected_total),
             "pipeline.sources": json.dumps(sorted(self.model.sources)),
         }
-        return PublishPlan(staged=tables.newest_versions(), read_set=tables.read_set(), strict=replaces, details=facts)
+        staged, read_set = tables.newest_versions(), tables.read_set()
+        # What is stored of a type without changes is relied on.
+        read_set = replace(read_set, tables=read_set.tables | (ingested.unchanged.keys() - staged.keys()))
+        return PublishPlan(staged=staged, read_set=read_set, strict=replaces, details=facts)
 
     def _ingest(self, txn: WriteTxn) -> Ingested:
         """Typed fragments of every source; the same for every attempt that meets the same tables."""
-        tables = (txn.base.schema, *sorted(state.path for state in txn.base.tables.values()))
+        is_update = self.model.mode is LoadMode.UPDATE
+        states = txn.base.tables.values()
+        # What an update writes is made of the stored rows of one version.
+        tables = (txn.base.schema, *sorted(f"{s.path} {s.version if is_update else ''}" for s in states))
         if tables in self._ingested:
             return self._ingested[tables]
         ingested = self._ingested[tables] = Ingested(WrittenFragments(txn))
@@ -281,9 +319,41 @@ class _Run:
                     if too_many is None:
                         raise
                     raise too_many from None
+        if is_update:
+            self._fill(txn, ingested)
         if ingested.rejected:
             self._refuse_now(ingested.rejected, ingested.rejections())
         return ingested
+
+    def _fill(self, txn: WriteTxn, ingested: Ingested) -> None:
+        """Fill the partial rows of an update from the stored ones."""
+        catalog, quality = txn.snapshot.catalog, self.model.quality
+        types, sources = table_types(catalog), [source for _, source, _ in self._inputs()]
+        vectors = embed_tasks(self._embed_steps(catalog), catalog, self.embedding)
+        for key, cells in sorted(ingested.cells.items()):
+            if key not in types:
+                continue
+            type_, state = types[key], txn.state(key)
+            task = FillTask(
+                type=type_,
+                stored=EntityRecords.of(txn.snapshot, type_),
+                table=RemoteTable.of(txn.resources, state),
+                keeps_last=quality.keeps_last(self.model.mode, keyed=bool(type_.key)),
+                most_rejected=quality.max_rejected if quality.on_error is OnError.QUARANTINE else SAMPLES,
+                embed=vectors.get(key, ()),
+            )
+            with self.stages.stage("write", f"{key} beside what is stored"):
+                stored = PinnedTable.of(txn.resources, state)
+                filled = filled_outcomes(self.spark, stored, task, cells, bucket_counts(txn)[key])
+                ingested.add_filled(self._keep(filled), sources)
+
+    def _embed_steps(self, catalog: Catalog) -> list[EmbedStep]:
+        """The vectors that the run computes; an update only those whose texts or vectors it may write."""
+        steps = steps_of(self.model, catalog)
+        if self.model.mode is not LoadMode.UPDATE or any(each.is_graph for each in self.model.sources.values()):
+            return steps
+        selected = {(m.type_name, name) for m in self.model.mappings if not m.is_edge for name in m.select}
+        return touched_steps(steps, catalog, selected)
 
     def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
         """The inputs to ingest: a label, a source, and its mapping, which graph records do not need. Of a source that
@@ -311,7 +381,8 @@ class _Run:
             most_rejected=quality.max_rejected if quarantine else SAMPLES,
             stop_beyond=quality.max_rejected if quarantine else None,
             external_blobs=self.workspace.external_blobs,
-            embed=embed_tasks(steps_of(self.model, catalog), catalog, self.embedding),
+            embed=embed_tasks(self._embed_steps(catalog), catalog, self.embedding),
+            buckets=bucket_counts(txn) if self.model.mode is LoadMode.UPDATE else None,
         )
         if not self._weighed_by_user:
             types = table_types(catalog)
@@ -353,6 +424,9 @@ class _Run:
         """Pipeline and contents of its input as one key. None when some input has no files to look at."""
         digests = Digests(self.spark, DigestCache.of_user(os.environ))
         parts = [self.model.name, self.model.mode.value, repr(self.model.mappings), repr(self.model.embed)]
+        # Mappings without types of ends have the fingerprints of earlier releases.
+        if any(map(any, types := [(mapping.src_type, mapping.dst_type) for mapping in self.model.mappings])):
+            parts.append(repr(types))
         for name in self.model.sources:
             fingerprint = self.frames.fingerprint(name, digests)
             if fingerprint is None:
@@ -392,7 +466,11 @@ def _final_counts(ingested: Ingested, checked: CheckSequence, tables: IncomingTa
     for key in sorted({*ingested.counts, *tables.by_key}):
         counts = ingested.counts.get(key, TypeCounts(type_key=key))
         rejected, superseded = (by_type.get(key, 0) for by_type in (checked.rejected_by_type, checked.superseded))
+        superseded += ingested.superseded[key]
         changes = structs.asdict(tables.by_key[key].changes if key in tables.by_key else ChangeCounts())
         counts = structs.replace(counts, rejected=counts.rejected + rejected, superseded=superseded, **changes)
+        same = tables.by_key[key].unchanged if key in tables.by_key else 0
+        nulled = tables.by_key[key].nulled if key in tables.by_key else ()
+        counts = structs.replace(counts, unchanged=ingested.unchanged[key] + same, nulled=nulled)
         final.append(structs.replace(counts, type_key=key or "(no type)"))
     return tuple(final)

@@ -13,7 +13,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, by_fragment
+from omnigraph.engine.bulk.executor import (
+    OFFSET_BITS,
+    PLACE,
+    EntityRecords,
+    by_fragment,
+    columns_with_values,
+    equal_rows_at,
+    row_ids_at,
+)
 from omnigraph.engine.bulk.jobs import IndexBuild, IndexedVersions, TablesToIndex
 from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.bulk.staged_run import StagedRun
@@ -25,6 +33,7 @@ from omnigraph.pipeline.spark.tasks import spark_schema, texts_of
 Columns: TypeAlias = Sequence[str] | Mapping[str, str]
 """Columns of a table, with other names for them where it is a mapping."""
 
+_UNCHANGED = pa.schema([("new", pa.int64()), ("stored", pa.int64()), ("nulled", pa.string())])
 _REMAINING = pa.schema([("fragment", pa.int64()), ("remaining", pa.string()), ("deleted", pa.int64())])
 
 
@@ -65,6 +74,38 @@ class IncomingTables(StagedRun):
         if remaining:
             self.without_rows(key, {row["fragment"]: row["remaining"] for row in remaining})
         return sum(row["deleted"] for row in remaining)
+
+    def unchanged_rows(self, key: str, pairs: DataFrame, left_out: Sequence[str]) -> DataFrame:
+        """Of places of incoming rows (`new`) and of those that they would replace (`stored`), the pairs that hold the
+        same values; and a row for each column of `left_out` (`nulled`) that a stored row of the others has."""
+        incoming, snapshot = self.by_key[key], self.txn.snapshot
+        stored = EntityRecords.of(snapshot, incoming.type)
+        new = EntityRecords.of(snapshot, incoming.type, incoming.all_rows)
+
+        def locate(group: pa.Table) -> pa.Table:
+            places = group.column("stored").to_numpy()
+            row_ids = row_ids_at(stored, int(places[0]) >> OFFSET_BITS, places)
+            return group.append_column("stored_row", pa.array(row_ids))
+
+        def compare(group: pa.Table) -> pa.Table:
+            places, stored_rows = group.column("new").to_numpy(), group.column("stored_row").to_numpy()
+            same = equal_rows_at(new, row_ids_at(new, int(places[0]) >> OFFSET_BITS, places), stored, stored_rows)
+            lost = columns_with_values(stored, stored_rows[~same], left_out)
+            pairs = group.filter(pa.array(same)).select(["new", "stored"])
+            nothing = pa.nulls(pairs.num_rows, pa.string())
+            return pa.concat_tables(
+                [
+                    pairs.append_column("nulled", nothing).cast(_UNCHANGED),
+                    pa.table([pa.nulls(len(lost)), pa.nulls(len(lost)), lost], _UNCHANGED.names).cast(_UNCHANGED),
+                ]
+            )
+
+        pairs_schema = spark_schema(
+            pa.schema([("new", pa.int64()), ("stored", pa.int64()), ("stored_row", pa.int64())])
+        )
+        by_stored = pairs.select("new", "stored").groupBy(F.shiftright("stored", OFFSET_BITS))
+        located = by_stored.applyInArrow(locate, pairs_schema)
+        return located.groupBy(F.shiftright("new", OFFSET_BITS)).applyInArrow(compare, spark_schema(_UNCHANGED))
 
 
 def _scan(table: PinnedTable, columns: Columns) -> TableScan:

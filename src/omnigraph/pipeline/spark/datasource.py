@@ -3,12 +3,14 @@
 A version of a branch never changes meaning, so an offset of the stream stays valid across restarts for as long as
 cleanup keeps the commits behind it. The driver only looks at heads; executors read the changes of their commits.
 Options: `graph` (URI), `type`, `branch` (default main); for reads `columns`, `snapshot` and `pushdown`; for streams
-`start`, `types` and `commitsPerBatch`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
+`start`, `types`, `commitsPerBatch` and `schemaChanges` (stop, ignore, until:<commit id>); for writes `mode` (append,
+merge, update, overwrite), `actor` and `runKey`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,17 +21,19 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from omnigraph.api.enums import LoadMode
+from omnigraph.api.enums import LoadMode, TypeChange
 from omnigraph.api.history import ChangeScope
 from omnigraph.engine.bulk.executor import RemoteTable
 from omnigraph.engine.bulk.staged_run import GraphAddress
-from omnigraph.engine.history.changes import changes_of
-from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.history import log_walk
+from omnigraph.engine.history.changes import CommitChanges, changes_of, selection_of
+from omnigraph.engine.history.diff import Selection
+from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.load import load_mode
 from omnigraph.engine.write.publish import Intent, already_published
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, ChangeSchemaBoundaryError
 from omnigraph.language.catalog import NodeType, TableType, check_type_names
-from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps
+from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps, touched_steps
 from omnigraph.pipeline.spark.table_frames import TableScan
 from omnigraph.pipeline.spark.tasks import spark_schema
 from omnigraph.pipeline.spark.type_reader import FilteringTypeReader, TypeReader, comparable_columns, type_scan
@@ -42,6 +46,10 @@ CHANGES_SCHEMA: Final = (
 )
 
 _AFTER: Final = "after:"
+_UNTIL: Final = "until:"
+_ACCEPTED_VERSIONS: Final = {"stop": 0, "ignore": math.inf}
+_STOPPING: Final = frozenset({TypeChange.DROPPED, TypeChange.CHANGED, TypeChange.RENAMED})
+"""Changes after which a query that reads images, or names types, may mean something else."""
 # A long history must not become as many tasks.
 _MOST_TASKS: Final = 64
 
@@ -76,7 +84,7 @@ class OmnigraphDataSource(ds.DataSource):
             with self._graph().open() as workspace:
                 if already_published(workspace.begin(self._branch(), intent)) is not None:
                     return TypeWriter(None)
-        return TypeWriter(self._sink(overwrite))
+        return TypeWriter(self._sink(overwrite, schema))
 
     def streamReader(self, schema: StructType) -> ds.DataSourceStreamReader:  # noqa: N802
         types = frozenset(filter(None, (t.strip() for t in self.options.get("types", "").split(","))))
@@ -84,18 +92,34 @@ class OmnigraphDataSource(ds.DataSource):
         most = self.options.get("commitsPerBatch")
         if most is not None and not (most.isdecimal() and int(most)):
             raise BadRequestError(f"option commitsPerBatch is a whole number above 0, not '{most}'")
-        return ChangeStreamReader(self._graph(), self._branch(), start, types, int(most) if most else None)
+        accepted = self._accepted_version(self.options.get("schemaChanges", "stop"))
+        return ChangeStreamReader(self._graph(), self._branch(), start, types, int(most) if most else None, accepted)
+
+    def _accepted_version(self, option: str) -> float:
+        """The last version whose schema change the query is made for."""
+        if option in _ACCEPTED_VERSIONS:
+            return _ACCEPTED_VERSIONS[option]
+        if not option.startswith(_UNTIL):
+            raise BadRequestError(f"option schemaChanges is stop, ignore or until:<commit id>, not '{option}'")
+        commit, branch = option.removeprefix(_UNTIL), self._branch()
+        with self._graph().open() as workspace:
+            newest = workspace.snapshot(branch).version
+            if not log_walk.is_on_line(workspace.root, branch, newest, commit):
+                raise BadRequestError(f"option schemaChanges: commit '{commit}' is not in the history of '{branch}'")
+            return workspace.commit_entry(commit).version
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ds.DataSourceStreamWriter:  # noqa: N802
-        return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
+        return TypeStreamWriter(self._sink(False, schema), self.options.get("runKey"))
 
-    def _sink(self, overwrite: bool) -> Sink:
+    def _sink(self, overwrite: bool, schema: StructType) -> Sink:
         mode_name = self.options.get("mode")
         mode = LoadMode.OVERWRITE if overwrite else load_mode(mode_name) if mode_name else LoadMode.APPEND
         with self._graph().open() as workspace:
             state = workspace.snapshot(self._branch())
             type_ = state.catalog.type_named(self._option("type"))
             computed = on_write_steps([type_] if isinstance(type_, NodeType) else [])
+            if mode is LoadMode.UPDATE:
+                computed = touched_steps(computed, state.catalog, {(type_.name, name) for name in schema.names})
             return Sink(
                 graph=self._graph(),
                 branch=self._branch(),
@@ -140,13 +164,19 @@ class CommitRange(ds.InputPartition):
 @dataclass(eq=False)
 class ChangeStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Commits after the start, in order, at most `commits` in a micro-batch. `start` is beginning (default), now, or
-    after:<commit id>."""
+    after:<commit id>.
+
+    Rows have no place for records of schema changes, and a query that runs can't be changed. So a batch fails at a
+    commit that changed, renamed or dropped a type of the stream after version `accepted`; its offsets stay, and a query
+    that was restarted for the new schema repeats it.
+    """
 
     graph: GraphAddress
     branch: str
     start: str
     types: frozenset[str]
     commits: int | None = None
+    accepted: float = 0
     _end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -182,15 +212,19 @@ class ChangeStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: ds.InputPartition) -> Iterator[tuple[Any, ...]]:
         if not isinstance(partition, CommitRange):
             return
+        scope = ChangeScope.of(types=self.types)
         with self.graph.open() as workspace:
             for version in range(partition.first, partition.last + 1):
-                yield from self._changes(workspace, version)
+                state = workspace.snapshot(self.branch, version=version)
+                changes = changes_of(state, _selection(state, scope))
+                if version > self.accepted:
+                    _refuse_schema_changes(changes)
+                yield from self._rows(state, changes)
 
-    def _changes(self, workspace: Workspace, version: int) -> Iterator[tuple[Any, ...]]:
-        state = workspace.snapshot(self.branch, version=version)
+    def _rows(self, state: Snapshot, changes: CommitChanges) -> Iterator[tuple[Any, ...]]:
         commit = state.entry.commit
         cause = (commit.id, state.entry.version, datetime.fromtimestamp(commit.authored_at / 1e6, UTC), commit.actor)
-        for change in changes_of(state, ChangeScope.of(types=self.types)).records():
+        for change in changes.records():
             image = change.after or change.before
             ends = image.endpoints if image is not None else None
             between = (None, None) if ends is None else (ends.source, ends.target)
@@ -203,6 +237,23 @@ class ChangeStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _newest(self) -> int:
         with self.graph.open() as workspace:
             return workspace.snapshot(self.branch).version
+
+
+def _selection(state: Snapshot, scope: ChangeScope) -> Selection:
+    """The types of a stream. One that was dropped meanwhile has no more changes."""
+    try:
+        return selection_of(state, scope)
+    except BadRequestError:
+        return Selection(scope)
+
+
+def _refuse_schema_changes(changes: CommitChanges) -> None:
+    for change in changes.schema_changes:
+        if change.change in _STOPPING:
+            commit, steps = changes.cause.graph_commit_id, "; ".join(step.line() for step in change.steps)
+            restart = f"restart it with the same checkpoint and the option schemaChanges={_UNTIL}{commit}"
+            remedy = f"make the query of this stream fit the new schema ({steps or change.change}), then {restart}"
+            raise ChangeSchemaBoundaryError(commit, change.type_name, remedy)
 
 
 def _image(image: Any) -> str | None:

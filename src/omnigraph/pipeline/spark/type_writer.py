@@ -9,9 +9,10 @@ the text of an exception: a writer adds the fields of its error as a note, and `
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from omnigraph.engine.bulk.staged_run import FrameCommit, GraphAddress, last_num
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.rows.columns import as_table_rows, fillable, table_schema
 from omnigraph.engine.rows.end_ids import interface_ends
+from omnigraph.engine.rows.kernels.ndjson import Block
 from omnigraph.engine.rows.kernels.records import type_batch
 from omnigraph.engine.rows.kernels.typed_rows import (
     RejectedRow,
@@ -34,10 +36,12 @@ from omnigraph.engine.rows.kernels.typed_rows import (
     first_in_stage_order,
 )
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
+from omnigraph.engine.write.load import LoadRequest, publish_load
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.write.row_input import RowInput
 from omnigraph.errors import BadRequestError, ConflictError, ConstraintError, ConstraintRule, KeyConflictError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.pipeline.execution.embedding import EmbedTask, fill_vectors
+from omnigraph.pipeline.execution.embedding import EmbedTask, client_of, fill_vectors
 
 _MARK: Final = "omnigraph error: "
 _CONSTRAINT: Final = ("rule", "type_key", "property", "entity_id", "line")
@@ -72,11 +76,17 @@ _FLUSH_ROWS = 1 << 20
 
 @dataclass
 class WrittenRows(WriterCommitMessage):
-    """The fragments of one task, in order, and their schema. `stream` names the stream it belongs to."""
+    """The fragments of one task, in order, and their schema. `stream` names the stream it belongs to. The `rows` of an
+    update are not written: the committing process needs them beside what is stored then."""
 
     fragments: tuple[str, ...]
     schema: str
     stream: str | None = None
+    rows: bytes = b""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.fragments and not self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,8 @@ class Sink:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Type and write the rows of one task; the first bad row ends the whole write."""
+        if self.mode is LoadMode.UPDATE:
+            return WrittenRows((), self.schema_digest, rows=_pack(batches))
         catalog = Catalog.from_json(self.catalog)
         type_ = table_types(catalog)[self.type_key]
         # A frame that was read from the graph has `src` and `dst`; the row kernel calls them `from` and `to`.
@@ -148,9 +160,11 @@ class Sink:
         self, messages: Sequence[WriterCommitMessage | None], key: str | None, *, unless: Callable[[WriteTxn], bool]
     ) -> PublishedCommit | None:
         """One commit for everything the tasks wrote, or none when `unless` finds that it was made before."""
-        written = [message for message in messages if isinstance(message, WrittenRows) and message.fragments]
+        written = [message for message in messages if isinstance(message, WrittenRows) and not message.is_empty]
         if not written and self.mode is not LoadMode.OVERWRITE:
             return None
+        if self.mode is LoadMode.UPDATE:
+            return self._publish_update(written, key, unless)
         with self.graph.open() as workspace:
             intent = Intent(kind="pipeline", actor=self.actor, message="DataFrame write", idempotency_key=key)
             fragments = [text for message in written for text in message.fragments]
@@ -167,6 +181,40 @@ class Sink:
                 return commit.prepare(txn)
 
             return workspace.commit(self.branch, prepare, intent, strict=self.mode is LoadMode.OVERWRITE)
+
+    def _publish_update(
+        self, written: Sequence[WrittenRows], key: str | None, unless: Callable[[WriteTxn], bool]
+    ) -> PublishedCommit | None:
+        """The rows of all tasks as one load, which finds what they change. Two repeats of it make one commit."""
+        type_ = table_types(Catalog.from_json(self.catalog))[self.type_key]
+        rows = RowInput(type_.name, "row", lambda _: _number_rows(message.rows for message in written))
+        with self.graph.open() as opened:
+            client = client_of(self.embed[0]) if self.embed else None
+            workspace = opened if client is None else replace(opened, embedder=client)
+            if unless(workspace.begin(self.branch, Intent(kind="pipeline", actor=self.actor))):
+                return None
+            request = LoadRequest(rows, self.mode, self.branch, actor=self.actor, idempotency_key=key)
+            return publish_load(workspace, request)
+
+
+def _pack(batches: Iterator[pa.RecordBatch]) -> bytes:
+    """The rows of one task as an Arrow stream; nothing for no rows."""
+    sink, writer = BytesIO(), None
+    for batch in batches:
+        if batch.num_rows:
+            writer = writer or pa.ipc.new_stream(sink, batch.schema)
+            writer.write_batch(batch)
+    if writer is not None:
+        writer.close()
+    return sink.getvalue()
+
+
+def _number_rows(streams: Iterable[bytes]) -> Iterator[Block]:
+    first = 1
+    for stream in streams:
+        for batch in pa.ipc.open_stream(stream):
+            yield Block(pa.array(np.arange(first, first + batch.num_rows)), batch)
+            first += batch.num_rows
 
 
 class TypeWriter(DataSourceArrowWriter):
@@ -203,7 +251,7 @@ class TypeStreamWriter(DataSourceStreamArrowWriter):
             return replace(self._sink.write(iterator), stream=self._stream or query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
-        streams = {m.stream for m in messages if isinstance(m, WrittenRows) and m.fragments}
+        streams = {m.stream for m in messages if isinstance(m, WrittenRows) and not m.is_empty}
         if not streams:
             return
         stream = streams.pop()

@@ -17,8 +17,9 @@ import msgspec
 
 from omnigraph.api import wire
 from omnigraph.api.branches import NO_RESOLUTIONS, BranchList, EntityCount, MergePreviewRequest
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import Dates, EntityKind, PolicyAction
-from omnigraph.api.history import ChangeBaselineRecord, ChangeBaselineRequest, CommitReceipt
+from omnigraph.api.history import ChangeBaselineRecord, ChangeBaselineRequest
 from omnigraph.api.queries import (
     LONGEST_READ,
     BlobCell,

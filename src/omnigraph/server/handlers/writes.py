@@ -15,8 +15,8 @@ import msgspec
 from omnigraph import errors
 from omnigraph.api.branches import NO_RESOLUTIONS, BranchCreateRequest, BranchMergeRequest
 from omnigraph.api.calls import Author
+from omnigraph.api.commits import required_commit
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
-from omnigraph.api.history import required_commit
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest
 from omnigraph.api.queries import InvokeStoredQueryRequest, QueryRequest, ReadPoint, require_branch, require_kind
 from omnigraph.api.schema import SchemaApplyRequest

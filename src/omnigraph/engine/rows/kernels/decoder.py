@@ -8,7 +8,7 @@ that is raised is the first in stage order. In rows of one type, columns are nam
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.api.enums import Grammar
 from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_schema
-from omnigraph.engine.rows.end_ids import stored_id
+from omnigraph.engine.rows.end_ids import interface_ends, stored_id
 from omnigraph.engine.rows.kernels.ids import EdgeEnds, EndpointIds, EnvelopeError, Mint, edge_ends, new_ulids
 from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, strict_blocks
 from omnigraph.engine.rows.kernels.records import EnvelopeReader, Records, RecordTyper, type_batch
@@ -24,6 +24,7 @@ from omnigraph.engine.rows.kernels.source_values import plain_value, plain_value
 from omnigraph.engine.rows.kernels.typed_rows import (
     DecodedInput,
     LostValues,
+    RecordForm,
     RejectedRow,
     Stage,
     TypedRows,
@@ -47,10 +48,11 @@ def decode(
     *,
     limits: Limits = DEFAULT_LIMITS,
     mint: Mint = new_ulids,
+    form: RecordForm = RecordForm.WHOLE,
 ) -> DecodedInput:
     """Typed rows of the whole input, or a ConstraintError for its first violation in stage order, value constraints
     included. Raises ResourceLimitError beyond `limits`. `mint` makes ids for entities that have none."""
-    decoded = _decode(data, catalog, grammar, limits, mint, raises=True)
+    decoded = _decode(data, catalog, grammar, limits, mint, form, raises=True)
     if decoded.rejected:
         types: dict[str, TableType] = {type_.type_key: type_ for type_ in _table_types(catalog)}
         raise first_in_stage_order(decoded.rejected, types).error(grammar.unit)
@@ -64,18 +66,28 @@ def decode_collecting(
     *,
     limits: Limits = DEFAULT_LIMITS,
     mint: Mint = new_ulids,
+    form: RecordForm = RecordForm.WHOLE,
 ) -> DecodedInput:
     """As `decode`, but bad rows are left out and listed in `rejected`. Every row that is left is valid by itself."""
-    return _decode(data, catalog, grammar, limits, mint, raises=False)
+    return _decode(data, catalog, grammar, limits, mint, form, raises=False)
 
 
 def _decode(
-    data: bytes | Iterable[bytes], catalog: Catalog, grammar: Grammar, limits: Limits, mint: Mint, *, raises: bool
+    data: bytes | Iterable[bytes],
+    catalog: Catalog,
+    grammar: Grammar,
+    limits: Limits,
+    mint: Mint,
+    form: RecordForm,
+    *,
+    raises: bool,
 ) -> DecodedInput:
     rejected: list[RejectedRow] = []
     lost = LostValues()
-    envelopes = EnvelopeReader(catalog, grammar, lost)
-    typers = {type_.type_key: RecordTyper(type_, rejected, grammar, mint, lost) for type_ in _table_types(catalog)}
+    envelopes = EnvelopeReader(catalog, grammar, lost, form)
+    typers = {
+        type_.type_key: RecordTyper(type_, rejected, grammar, mint, lost, form=form) for type_ in _table_types(catalog)
+    }
     parts: defaultdict[str, list[TypedRows]] = defaultdict(list)
     for block in (strict_blocks if grammar is Grammar.STRICT else lenient_blocks)(data, limits):
         before = len(rejected)
@@ -110,7 +122,7 @@ def _remap_endpoints(rows: TypedRows, typers: Mapping[str, RecordTyper]) -> Type
                 ids = [stored.get(node_id, node_id) for node_id in table.column(end.column).to_pylist()]
                 index = table.column_names.index(end.column)
                 table = table.set_column(index, table.schema.field(index), pa.array(ids, pa.string()))
-    return TypedRows(edge, table, rows.lines)
+    return TypedRows(edge, table, rows.lines, rows.present)
 
 
 def _without_forbidden(rows: TypedRows, rejected: list[RejectedRow]) -> TypedRows:
@@ -121,7 +133,9 @@ def _without_forbidden(rows: TypedRows, rejected: list[RejectedRow]) -> TypedRow
 
 def _join_rows(parts: Sequence[TypedRows]) -> TypedRows:
     rows = pa.concat_tables([part.rows for part in parts])
-    return TypedRows(parts[0].type, rows, pa.concat_arrays([part.lines for part in parts]))
+    presences = [part.present for part in parts if part.present is not None]
+    present = pa.concat_tables(presences) if presences else None
+    return TypedRows(parts[0].type, rows, pa.concat_arrays([part.lines for part in parts]), present)
 
 
 ENDS: Final = (("from", "to"), ("src", "dst"))
@@ -133,34 +147,57 @@ def end_names(type_: TableType) -> list[tuple[str, str]]:
     return [pair for pair in ENDS if type_.properties.keys().isdisjoint(pair)]
 
 
-def _with_type(end: EndpointIds, record: Mapping[str, object], name: str) -> EndpointIds:
-    """An end as a row gives its type, if it does."""
-    type_name = record.get(name) if end.is_interface else None
-    return end if type_name is None else end.of_type(type_name)
+def _row_end(end: EndpointIds, record: Mapping[str, object], name: str) -> str | None:
+    """The end that a row calls `name`, with its type if the row gives one; None where a partial row leaves it out."""
+    type_name = record.get(f"{name}_type") if end.is_interface else None
+    if name not in record and type_name is not None:
+        raise end.type_alone()
+    return (end if type_name is None else end.of_type(type_name)).id_of_python(record[name]) if name in record else None
+
+
+def _names_in(type_: TableType, names: Collection[str]) -> tuple[str, ...]:
+    """What a record calls the ends of an edge, if it has one of them, or the type of one."""
+    columns = [end.column for end in interface_ends(type_)]
+    for pair in end_names(type_):
+        types = [f"{name}_type" for name, column in zip(pair, ENDS[1], strict=True) if column in columns]
+        if any(name in names for name in (*pair, *types)):
+            return pair
+    return ()
 
 
 _ID: Final = PropertyType(Scalar.STRING)
 
 
-def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -> dict[str, str]:
+def ends_of(
+    type_: TableType, columns: Sequence[str], file: str | None = None, form: RecordForm = RecordForm.WHOLE
+) -> dict[str, str]:
     """What the columns that hold the ends of an edge, and the types of ends that are interfaces, are in a record; none
-    for a node. Refuses columns that are not a property: they would be lost."""
+    for a node, or where partial records leave both out. Refuses columns that are not a property: they would be lost."""
     where = "" if file is None else f"{file}: "
     if twice := next((name for name in columns if columns.count(name) > 1), None):
         raise BadRequestError(f"{where}the column '{twice}' is there twice")
     ends: dict[str, str] = {}
     if isinstance(type_, EdgeType):
-        end_columns = next((pair for pair in end_names(type_) if set(pair) <= set(columns)), None)
+        end_columns: tuple[str, ...] | None
+        if form is RecordForm.PARTIAL:
+            end_columns = _names_in(type_, columns)
+        else:
+            end_columns = next((pair for pair in end_names(type_) if set(pair) <= set(columns)), None)
         if end_columns is None:
             raise BadRequestError(
                 f"{where}rows of the edge type {type_.name} need the columns "
                 f"{', or '.join(' and '.join(pair) for pair in end_names(type_))}; "
                 f"there are {', '.join(columns)}"
             )
-        for column, end in zip(end_columns, type_.ends, strict=True):
-            ends[column] = end.name
-            if end.interface is not None and f"{column}_type" in columns:
-                ends[f"{column}_type"] = f"{end.name}_type"
+        for column, end in zip(end_columns, type_.ends, strict=False):
+            type_column = f"{column}_type"
+            if column in columns:
+                ends[column] = end.name
+            if end.interface is not None and type_column in columns:
+                if column not in columns:
+                    reason = Sentence.END_TYPE_ALONE.text(name=type_column, end=column)
+                    raise BadRequestError(f"{where}{reason}")
+                ends[type_column] = f"{end.name}_type"
     columns_of_type = {type_.system_name("id"), *type_.properties}
     unknown = next((column for column in columns if column not in ends and column not in columns_of_type), None)
     if unknown is not None:
@@ -173,11 +210,18 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
 
 
 def decode_rows(
-    type_: TableType, blocks: Iterable[Block], catalog: Catalog, unit: str, limits: Limits, mint: Mint, file: str | None
+    type_: TableType,
+    blocks: Iterable[Block],
+    catalog: Catalog,
+    unit: str,
+    limits: Limits,
+    mint: Mint,
+    file: str | None,
+    form: RecordForm = RecordForm.WHOLE,
 ) -> DecodedInput:
     """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`. Messages say
     `unit` before the number of a row. Raises ResourceLimitError beyond `limits`."""
-    reader = _RowReader(type_, catalog, mint, file)
+    reader = _RowReader(type_, catalog, mint, file, form)
     meter = Meter(limits)
     parts = [TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64()))]
     for block in blocks:
@@ -196,12 +240,13 @@ def decode_rows(
 
 
 class _RowReader:
-    def __init__(self, type_: TableType, catalog: Catalog, mint: Mint, file: str | None) -> None:
+    def __init__(self, type_: TableType, catalog: Catalog, mint: Mint, file: str | None, form: RecordForm) -> None:
         self._type = type_
+        self._form = form
         self._catalog = catalog
         self._node_ids = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else None
         self._file = file
-        self._typer = RecordTyper(type_, rejected=[], mint=mint)
+        self._typer = RecordTyper(type_, rejected=[], mint=mint, form=form)
         self._columns_of_ends: dict[tuple[str, ...], dict[str, str]] = {}
         self.rejected = self._typer.rejected
 
@@ -210,11 +255,18 @@ class _RowReader:
             return self._records(block.values, block.positions)
         names = tuple(block.values.schema.names)
         if names not in self._columns_of_ends:
-            self._columns_of_ends[names] = ends_of(self._type, names, self._file)
+            self._columns_of_ends[names] = ends_of(self._type, names, self._file, self._form)
         renamed = self._columns_of_ends[names]
         batch = block.values.rename_columns([renamed.get(name, name) for name in names])
-        mint = self._typer.mint
-        return type_batch(self._type, batch, block.positions, self.rejected, catalog=self._catalog, mint=mint)
+        return type_batch(
+            self._type,
+            batch,
+            block.positions,
+            self.rejected,
+            catalog=self._catalog,
+            mint=self._typer.mint,
+            form=self._form,
+        )
 
     def _records(self, rows: Sequence[object], numbers: Sequence[int]) -> TypedRows:
         records = self._dictionaries(rows, numbers)
@@ -239,18 +291,15 @@ class _RowReader:
         return good
 
     def _take_apart(self, records: Records, node_ids: EdgeEnds) -> Records:
-        """Edges as their properties and their two ends; rows that lack an end are refused."""
-        edges = Records(self._type)
+        """Edges as their properties and their two ends; rows that lack an end are refused, unless they are partial."""
+        edges, is_partial = Records(self._type), self._form is RecordForm.PARTIAL
         for number, record in zip(records.lines, records.members, strict=True):
-            names = next((pair for pair in end_names(self._type) if pair[0] in record or pair[1] in record), ENDS[0])
-            if (absent := next((name for name in names if name not in record), None)) is not None:
+            names = _names_in(self._type, record) or ENDS[0]
+            if not is_partial and (absent := next((name for name in names if name not in record), None)) is not None:
                 self._reject(Stage.ENVELOPE, number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
                 continue
             try:
-                source, target = (
-                    _with_type(end, record, f"{name}_type").id_of_python(record[name])
-                    for end, name in zip(node_ids, names, strict=True)
-                )
+                source, target = (_row_end(end, record, name) for end, name in zip(node_ids, names, strict=True))
             except EnvelopeError as error:
                 end, _, suffix = str(error.values["name"]).partition("_")
                 name = names[ENDS[0].index(end)] + (f"_{suffix}" if suffix else "")
@@ -289,7 +338,7 @@ class _RowReader:
 
     def _without_lone_surrogates(self, records: Records) -> Records:
         whole = Records(self._type)
-        pairs: Sequence[tuple[str, str] | None]
+        pairs: Sequence[tuple[str | None, str | None] | None]
         pairs = list(zip(records.sources, records.targets, strict=True)) or [None] * len(records.lines)
         for line, members, ends in zip(records.lines, records.members, pairs, strict=True):
             values = {**members, **dict(zip(ENDS[0], ends or (), strict=False))}

@@ -204,6 +204,10 @@ class EndpointIds:
             return self
         raise other_end_type(self.name, (self._node.name,), name)
 
+    def type_alone(self) -> EnvelopeError:
+        """The error about a type that is given without the id of a node."""
+        return EnvelopeError(Sentence.END_TYPE_ALONE, name=f"{self.name}_type", end=self.name)
+
     def id_of(self, value: object) -> str:
         """The id that a value of JSON or of a query names; raises EnvelopeError."""
         return self._store(self._plain_id(value))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.api.enums import Grammar
-from omnigraph.engine.rows.columns import rows_schema, whole_array
+from omnigraph.engine.rows.columns import arrow_type, rows_schema, whole_array
 from omnigraph.engine.rows.end_ids import interface_ends
 from omnigraph.engine.rows.kernels.coerce import Column, absent_values, coerce, default_value
 from omnigraph.engine.rows.kernels.ids import (
@@ -34,7 +34,14 @@ from omnigraph.engine.rows.kernels.ids import (
 )
 from omnigraph.engine.rows.kernels.ndjson import Block, PlainEdge, PlainNode
 from omnigraph.engine.rows.kernels.source_values import coerce_arrow
-from omnigraph.engine.rows.kernels.typed_rows import LostValues, RejectedRow, Stage, TypedRows, forbidden_values
+from omnigraph.engine.rows.kernels.typed_rows import (
+    LostValues,
+    RecordForm,
+    RejectedRow,
+    Stage,
+    TypedRows,
+    forbidden_values,
+)
 from omnigraph.errors import BadRequestError, ConstraintRule
 from omnigraph.language.catalog import Catalog, EdgeType, Property, TableType
 from omnigraph.language.source import did_you_mean
@@ -51,16 +58,18 @@ _EDGE_MEMBERS: Final = frozenset({"edge", "id", "from", "to", "data"})
 
 @dataclass(slots=True)
 class Records:
-    """Records of one type in input order. Nodes have no endpoints; those of edges are ids. The id of a record is among
-    its members, as `system_name` calls it."""
+    """Records of one type in input order. Nodes have no endpoints; those of edges are ids, or None where a partial
+    record leaves one out. The id of a record is among its members, as `system_name` calls it."""
 
     type: TableType
     lines: list[int] = field(default_factory=list)
     members: list[Mapping[str, object]] = field(default_factory=list)
-    sources: list[str] = field(default_factory=list)
-    targets: list[str] = field(default_factory=list)
+    sources: list[str | None] = field(default_factory=list)
+    targets: list[str | None] = field(default_factory=list)
 
-    def add(self, line: int, members: Mapping[str, object], endpoints: tuple[str, str] | None = None) -> None:
+    def add(
+        self, line: int, members: Mapping[str, object], endpoints: tuple[str | None, str | None] | None = None
+    ) -> None:
         self.lines.append(line)
         self.members.append(members)
         if endpoints is not None:
@@ -68,15 +77,18 @@ class Records:
             self.targets.append(endpoints[1])
 
     @property
-    def endpoints(self) -> tuple[list[str], ...]:
+    def endpoints(self) -> tuple[list[str | None], ...]:
         return (self.sources, self.targets) if self.type.kind == "edge" else ()
 
 
 class EnvelopeReader:
     """Sorts the values of a block into records by type. Members that the lenient grammar leaves out are counted."""
 
-    def __init__(self, catalog: Catalog, grammar: Grammar, lost: LostValues) -> None:
+    def __init__(
+        self, catalog: Catalog, grammar: Grammar, lost: LostValues, form: RecordForm = RecordForm.WHOLE
+    ) -> None:
         self._catalog = catalog
+        self._is_partial = form is RecordForm.PARTIAL
         self._lost = lost
         self._strict = grammar is Grammar.STRICT
         self._not_json = Sentence.NOT_STRICT_JSON if self._strict else Sentence.NOT_JSON
@@ -133,15 +145,19 @@ class EnvelopeReader:
         edge = self._catalog.edge_named(name)
         if edge is None:
             raise self._unknown("edge", name)
-        for end in ("from", "to"):
-            if end not in value:
-                raise EnvelopeError(Sentence.NO_NODE_ID, name=end, shape="nothing")
-        source, target = (
-            end.of_type(value[f"{end.name}_type"]) if end.is_interface and f"{end.name}_type" in value else end
-            for end in self._ends[edge.name]
-        )
-        ends = source.id_of(value["from"]), target.id_of(value["to"])
-        edges[edge.name].add(at, self._members(value, edge), ends)
+        source, target = (self._end_of(value, end) for end in self._ends[edge.name])
+        edges[edge.name].add(at, self._members(value, edge), (source, target))
+
+    def _end_of(self, value: dict[str, object], end: EndpointIds) -> str | None:
+        type_name = f"{end.name}_type"
+        has_type = end.is_interface and type_name in value
+        if end.name in value:
+            return (end.of_type(value[type_name]) if has_type else end).id_of(value[end.name])
+        if not self._is_partial:
+            raise EnvelopeError(Sentence.NO_NODE_ID, name=end.name, shape="nothing")
+        if has_type:
+            raise end.type_alone()
+        return None
 
     def _check_members(self, value: dict[str, object]) -> None:
         for name in value:
@@ -192,6 +208,7 @@ def type_batch(
     *,
     catalog: Catalog,
     mint: Mint = new_ulids,
+    form: RecordForm = RecordForm.WHOLE,
 ) -> TypedRows:
     """Loosely typed Arrow columns by property name (plus `id`, or `@id`, and `from` and `to` for edges) to typed rows.
 
@@ -209,24 +226,34 @@ def type_batch(
         ):
             raise BadRequestError(f"{type_.type_key}: {_unknown_field(type_, name)[1]}")
     explicit = _id_column(batch.column(identity), type_) if identity in names else None
-    endpoints = [_endpoint_column(batch, end, checked) for end in ends]
+    presence = _Presence(form, batch.num_rows)
+    endpoints = [_endpoint_column(batch, end, checked, presence) for end in ends]
     columns = [
-        checked.column(prop, coerce_arrow(prop.type, batch.column(prop.name)) if prop.name in names else None)
+        checked.column(
+            prop,
+            coerce_arrow(prop.type, batch.column(prop.name)) if prop.name in names else None,
+            presence.note(prop.column, prop.name in names),
+        )
         for prop in type_.property_list
     ]
-    ids = RecordTyper(type_, rejected, mint=mint).ids([*endpoints, *columns], explicit, checked)
+    ids = RecordTyper(type_, rejected, mint=mint, form=form).ids([*endpoints, *columns], explicit, checked)
     rows = pa.table([ids, *endpoints, *columns], schema=rows_schema(type_))
     for violation in forbidden_values(type_, rows):
         if violation.row not in checked.rejected_rows:
             checked.reject(violation.row, violation.stage(), violation.property, violation.rule, violation.reason)
-    return checked.accept(rows, explicit)
+    return checked.accept(rows, explicit, presence)
 
 
-def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedRows) -> pa.Array:
+def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedRows, presence: _Presence) -> pa.Array:
     name, type_key = end.name, checked.type.type_key
-    if name not in batch.schema.names:
-        raise BadRequestError(f"{type_key}: the input has no '{name}' column")
+    presence.note(_COLUMNS_OF_ENDS[name], name in batch.schema.names)
     type_name = f"{name}_type"
+    if name not in batch.schema.names:
+        if presence.form is not RecordForm.PARTIAL:
+            raise BadRequestError(f"{type_key}: the input has no '{name}' column")
+        if end.is_interface and type_name in batch.schema.names:
+            raise BadRequestError(f"{type_key}: {end.type_alone()}")
+        return pa.nulls(batch.num_rows, pa.string())
     try:
         if end.is_interface and type_name in batch.schema.names:
             column = _typed_endpoints(end, batch.column(name), batch.column(type_name), checked)
@@ -303,6 +330,7 @@ class RecordTyper:
     mint: Mint = new_ulids
     lost: LostValues = field(default_factory=LostValues)
     respelled: dict[str, str] = field(default_factory=dict)
+    form: RecordForm = RecordForm.WHOLE
 
     def read(self, block: Records) -> TypedRows:
         """JSON-like members by property name (plus `id`, or `@id`) as typed rows; bad ones go to `rejected`."""
@@ -313,18 +341,22 @@ class RecordTyper:
             self._leave_out(unknown, records, checked)
         explicit = pa.array(self._explicit_ids(records, checked), pa.string()) if identity in names else None
         is_uniform = sum(map(len, records)) == len(names) * len(records)
+        presence = _Presence(self.form, len(records))
         columns = []
         for prop in self.type_.property_list:
-            column = None
+            column, noted = None, presence.note(prop.column, False)
             if (name := prop.name) in names:
-                default = default_value(prop)
+                default = default_value(prop) if self.form is not RecordForm.PARTIAL else None
                 values = list(map(itemgetter(name), records)) if is_uniform else [r.get(name, default) for r in records]
                 column = coerce(prop.type, values, self.grammar)
                 self.lost.nulled += column.nulled
-            columns.append(checked.column(prop, column))
+                noted = presence.note(prop.column, True if is_uniform else [name in record for record in records])
+            columns.append(checked.column(prop, column, noted))
         ends = [pa.array(end, pa.string()) for end in block.endpoints]
+        for end, nodes in zip(_COLUMNS_OF_ENDS.values(), block.endpoints, strict=False):
+            presence.note(end, [node is not None for node in nodes])
         ids = self.ids([*ends, *columns], explicit, checked)
-        return checked.accept(pa.table([ids, *ends, *columns], schema=rows_schema(self.type_)), explicit)
+        return checked.accept(pa.table([ids, *ends, *columns], schema=rows_schema(self.type_)), explicit, presence)
 
     def _leave_out(self, unknown: set[str], records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> None:
         """Refuse members that the type does not have; the lenient grammar drops them."""
@@ -354,6 +386,8 @@ class RecordTyper:
 
     def ids(self, columns: list[pa.Array], explicit: pa.Array | None, checked: _CheckedRows) -> pa.Array:
         """Derived from the key where there is one, else the explicit ones, else fresh. `columns` are all but the id."""
+        if self.form is RecordForm.PARTIAL:
+            return self._ids_of_stored(columns, explicit, checked)
         if self.type_.key:
             return self._key_ids(columns, explicit, checked)
         if explicit is None:
@@ -361,6 +395,18 @@ class RecordTyper:
         if not explicit.null_count:
             return explicit
         return pc.replace_with_mask(explicit, explicit.is_null(), self.mint(explicit.null_count))
+
+    def _ids_of_stored(self, columns: list[pa.Array], explicit: pa.Array | None, checked: _CheckedRows) -> pa.Array:
+        """The ids that partial records name, each by its whole key or as it is."""
+        ids = pa.nulls(len(checked.lines), pa.string()) if explicit is None else explicit
+        if self.type_.key:
+            ids = pc.coalesce(self._key_ids(columns, explicit, checked), ids)
+        names = " and ".join(f"'{name}'" for name in self.type_.key)
+        identity = self.type_.system_name("id")
+        for row in Column(ids).null_rows():
+            wanted = f"{names}, or '{identity}'" if names else f"'{identity}'"
+            checked.refuse(row, Stage.KEYS, "id", Sentence.NO_IDENTITY, names=wanted)
+        return ids
 
     def _key_ids(self, columns: list[pa.Array], explicit: pa.Array | None, checked: _CheckedRows) -> pa.Array:
         typed = pa.table(columns, names=rows_schema(self.type_).names[1:])
@@ -398,6 +444,29 @@ class RecordTyper:
         checked.refuse(row, Stage.KEYS, "id", sentence, **texts)
 
 
+class _Presence:
+    """Which columns the records of a block have, if their form asks for it."""
+
+    def __init__(self, form: RecordForm, count: int) -> None:
+        self.form = form
+        self._count = count
+        self._columns: dict[str, NDArray[np.bool_]] = {}
+
+    def note(self, column: str, present: bool | Sequence[bool]) -> NDArray[np.bool_] | None:
+        """Which rows have a column, where a null of the others means nothing."""
+        if self.form is RecordForm.WHOLE:
+            return None
+        noted = np.full(self._count, present) if isinstance(present, bool) else np.array(present, np.bool_)
+        self._columns[column] = noted
+        return noted if self.form is RecordForm.PARTIAL else None
+
+    def table(self, columns: Sequence[str]) -> pa.Table | None:
+        return None if self.form is RecordForm.WHOLE else pa.table({name: self._columns[name] for name in columns})
+
+
+_COLUMNS_OF_ENDS: Final = {"from": "src", "to": "dst"}
+
+
 class _CheckedRows:
     """One block of rows under check: collects its rejections and cuts the rejected rows out at the end."""
 
@@ -415,22 +484,25 @@ class _CheckedRows:
         self.rejected_rows.add(row)
         self._found.append((row, stage, name, rule, reason))
 
-    def column(self, prop: Property, column: Column | None) -> pa.Array:
+    def column(self, prop: Property, column: Column | None, present: NDArray[np.bool_] | None = None) -> pa.Array:
         """The values of a property, those of absent ones when there is no column; rows whose value can't be stored are
-        refused."""
+        refused. Of partial records, `present` tells which have the property, and absent values mean nothing."""
         if column is None:
-            column = Column(absent_values(prop, len(self.lines)))
+            count = len(self.lines)
+            column = Column(absent_values(prop, count) if present is None else pa.nulls(count, arrow_type(prop.type)))
         for row, reason in column.unfit.items():
             self.refuse(row, Stage.VALUES, prop.name, Sentence.WRONG_VALUE, property=prop.name, reason=reason)
         if not prop.type.nullable:
             for row in column.null_rows():
-                self.refuse(row, Stage.VALUES, prop.name, missing_value(self.type, prop), property=prop.name)
+                if present is None or present[row]:
+                    self.refuse(row, Stage.VALUES, prop.name, missing_value(self.type, prop), property=prop.name)
         return column.array
 
-    def accept(self, rows: pa.Table, explicit: pa.Array | None) -> TypedRows:
+    def accept(self, rows: pa.Table, explicit: pa.Array | None, presence: _Presence) -> TypedRows:
         """The rows that broke no rule; of their ids, `explicit` were given."""
+        typed = TypedRows(self.type, rows, self.lines, presence.table(rows.column_names[1:]))
         if not self.rejected_rows:
-            return TypedRows(self.type, rows, self.lines)
+            return typed
         # An id that was generated for a rejected row names nothing.
         ids = rows.column("id") if self.type.key else explicit
         for row, stage, name, rule, reason in self._found:
@@ -439,8 +511,7 @@ class _CheckedRows:
             self._report.append(RejectedRow(line, self.type.type_key, name, reason, stage, rule, entity_id))
         keep = np.ones(len(self.lines), np.bool_)
         keep[list(self.rejected_rows)] = False
-        mask = pa.array(keep)
-        return TypedRows(self.type, rows.filter(mask), self.lines.filter(mask))
+        return typed.filter(pa.array(keep))
 
 
 def missing_value(type_: TableType, prop: Property) -> Sentence:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
 
 import numpy as np
 import pyarrow as pa
@@ -89,13 +89,28 @@ def first_in_stage_order(rejected: Iterable[RejectedRow], types: Mapping[str, Ta
     return min(rejected, key=order)
 
 
+class RecordForm(Enum):
+    """What a record says about the properties that it leaves out.
+
+    They have their default, or are null, in a `WHOLE` record. `NOTED` is the same, and remembers which they were. A
+    `PARTIAL` record names a stored entity, by key or id, and leaves them as they are; the ends of an edge can be left
+    out as well.
+    """
+
+    WHOLE = auto()
+    NOTED = auto()
+    PARTIAL = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class TypedRows:
-    """Accepted rows of one type in `columns.rows_schema` order, and the input position of each."""
+    """Accepted rows of one type in `columns.rows_schema` order, and the input position of each. Unless records are
+    `WHOLE`, `present` tells of every column but `id` whether the record of a row has it."""
 
     type: TableType
     rows: pa.Table
     lines: pa.Array
+    present: pa.Table | None = None
 
     @property
     def type_key(self) -> str:
@@ -114,18 +129,23 @@ class TypedRows:
         return self.take(last)
 
     def take(self, rows: pa.Array) -> TypedRows:
-        return TypedRows(self.type, self.rows.take(rows), self.lines.take(rows))
+        present = None if self.present is None else self.present.take(rows)
+        return TypedRows(self.type, self.rows.take(rows), self.lines.take(rows), present)
 
     def slice(self, start: int, count: int) -> TypedRows:
-        return TypedRows(self.type, self.rows.slice(start, count), self.lines.slice(start, count))
+        present = None if self.present is None else self.present.slice(start, count)
+        return TypedRows(self.type, self.rows.slice(start, count), self.lines.slice(start, count), present)
+
+    def filter(self, keep: pa.Array) -> TypedRows:
+        present = None if self.present is None else self.present.filter(keep)
+        return TypedRows(self.type, self.rows.filter(keep), self.lines.filter(keep), present)
 
     def without(self, lines: Iterable[int]) -> TypedRows:
         """The rows that stand on none of these lines."""
         dropped = np.fromiter(set(lines), np.int64)
         if not len(dropped):
             return self
-        keep = pa.array(~is_member(self.lines.to_numpy(zero_copy_only=False), dropped))
-        return TypedRows(self.type, self.rows.filter(keep), self.lines.filter(keep))
+        return self.filter(pa.array(~is_member(self.lines.to_numpy(zero_copy_only=False), dropped)))
 
 
 @dataclass(slots=True)

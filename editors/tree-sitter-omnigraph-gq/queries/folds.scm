@@ -1,0 +1,17 @@
+[
+  (query)
+  (match)
+  (return)
+  (order)
+  (optional)
+  (negation)
+  (exists)
+  (aggregate_block)
+  (each)
+  (case)
+  (enclosed_read)
+  (insert)
+  (update)
+  (update_variable)
+  (comment)
+] @fold

@@ -1,0 +1,6 @@
+[
+  (interface_declaration)
+  (node_declaration)
+  (edge_declaration)
+  (comment)
+] @fold

@@ -1,0 +1,7 @@
+[
+  (interface_body)
+  (body)
+  (enum_type)
+] @indent.begin
+
+["}" ")"] @indent.branch @indent.end

@@ -1,0 +1,1 @@
+"""Typed Python and TypeScript from schemas and queries (`omnigraph codegen`)."""

@@ -1,0 +1,1 @@
+"""Schemas proposed for files and frames (`omnigraph schema infer`, `omnigraph.infer_schema`)."""
