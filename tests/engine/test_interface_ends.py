@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.errors import ConstraintError, MergeConflictsError
+from omnigraph.errors import BadRequestError, ConstraintError, MergeConflictsError
 
 SCHEMA = """
 interface Content { title: String? }
@@ -241,6 +241,75 @@ def test_edges_as_values_show_plain_ids(full: Graph) -> None:
     assert row["e"] == {"@id": "c1", "@type": "Cites", **ends, "n": None}
 
 
+# ---- updates --------------------------------------------------------------------------------------------
+
+
+def update(graph: Graph, *records: str) -> Any:
+    return graph.load("\n".join(records), mode="update")
+
+
+def test_an_update_leaves_ends_gives_one_or_gives_both(full: Graph) -> None:
+    before = full.entity("edge:Cites", "c1")
+    record = {"edge": "Cites", "id": "c1", "data": {"n": 4}}
+    assert update(full, json.dumps(record)).updated == 1
+    assert full.entity("edge:Cites", "c1") == {**before, "n": 4}
+    update(full, json.dumps({"edge": "Cites", "id": "c1", "to": "intro", "to_type": "Photo"}))
+    update(full, json.dumps({"edge": "Cites", "id": "c1", "from": "end"}))
+    moved = {"src": "end", "src_type": "Post", "dst": "intro", "dst_type": "Photo", "n": 4}
+    assert full.entity("edge:Cites", "c1") == {"id": "c1", **moved}
+    receipt = update(full, json.dumps({"edge": "Cites", "id": "c1", "from": "end", "to": "intro", "to_type": "Photo"}))
+    assert (receipt.updated, receipt.unchanged, receipt.commit) == (0, 1, None)
+
+
+@pytest.mark.parametrize("form", [pa.Table.from_pylist, list], ids=["arrow", "dictionaries"])
+def test_rows_of_an_update_have_the_columns_that_change(full: Graph, form: Any) -> None:
+    full.load(form([{"id": "l1", "dst": "intro", "dst_type": "Photo"}]), type="Likes", mode="update")
+    full.load(form([{"id": "l2", "to": "end"}]), type="Likes", mode="update")
+    full.load(form([{"id": "l2", "at": "2031-05-04T10:00:00Z"}]), type="Likes", mode="update")
+    assert liked(full) == [("ada", "Photo", "intro"), ("ada", "Post", "end")]
+    with pytest.raises((BadRequestError, ConstraintError), match="'dst_type' is the type of a node, and 'dst' does"):
+        full.load(form([{"id": "l2", "dst_type": "Photo"}]), type="Likes", mode="update")
+
+
+def test_an_update_finds_an_edge_by_its_ends(full: Graph) -> None:
+    full.load(edge("Pins", "bob", "sun"), mode="append")
+    update(
+        full, edge("Pins", "bob", "sun", data={"n": 5}), edge("Pins", "bob", "intro", to_type="Photo", data={"n": 6})
+    )
+    pins = {
+        row["id"]: row["n"]
+        for row in full.query("query q() { match { $p: Person $p $e:pins $x } return { $e.@id as id, $e.n as n } }")
+    }
+    assert pins == {'["bob",["Photo","sun"]]': 5, '["bob",["Photo","intro"]]': 6}
+    update(full, json.dumps({"edge": "Pins", "id": '["bob",["Photo","sun"]]', "to": "sun", "data": {"n": 7}}))
+    assert full.entity("edge:Pins", '["bob",["Photo","sun"]]')["n"] == 7
+    with pytest.raises(ConstraintError, match=r"no Pins with the id '\[\"bob\",\[\"Post\",\"intro\"\]\]'"):
+        update(full, edge("Pins", "bob", "intro", to_type="Post"))
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"to_type": "Photo"}, "'to_type' is the type of a node, and 'to' does not say which; give both, or neither"),
+        ({"to": "intro"}, "'intro' is ambiguous, several types have a node with that id: Photo, Post"),
+        ({"to": "moon"}, "dst 'moon' not found in Content"),
+        ({"to": "sun", "to_type": "Post"}, "dst 'sun' not found in Post"),
+        ({"to": "sun", "to_type": "Person"}, "'to_type' must be one of Photo, Post"),
+    ],
+)
+def test_an_update_refuses_ends_as_other_loads_do(full: Graph, record: dict[str, str], message: str) -> None:
+    known = {"type": "Post", "data": {"slug": "intro", "title": "new"}}
+    with pytest.raises(ConstraintError, match=message) as caught:
+        update(full, json.dumps(known), json.dumps({"edge": "Likes", "id": "l1", **record}))
+    assert caught.value.line == 2
+
+
+def test_an_update_does_not_take_its_own_unknown_nodes_for_ends(full: Graph) -> None:
+    unknown = json.dumps({"type": "Post", "data": {"slug": "moon"}})
+    with pytest.raises(ConstraintError, match="dst 'moon' not found in Content"):
+        update(full, unknown, json.dumps({"edge": "Likes", "id": "l1", "to": "moon"}))
+
+
 # ---- branches -------------------------------------------------------------------------------------------
 
 
@@ -341,6 +410,19 @@ def test_a_type_with_edges_keeps_its_interface(full: Graph) -> None:
     full.schema.apply(SCHEMA)
     full.load('{"type":"Photo","data":{"slug":"sun"}}\n' + edge("Likes", "bob", "sun"), mode="merge")
     assert liked(full) == [("ada", "Post", "intro"), ("bob", "Photo", "sun")]
+
+
+def test_the_feed_records_a_widening_and_names_types_from_then_on(narrow: Graph) -> None:
+    narrow.schema.apply(SCHEMA)
+    page = narrow.changes.page(narrow.resolve_snapshot())
+    steps = {each.type_name: [(step.kind, step.end) for step in each.steps] for each in page.schema_changes}
+    assert steps == {"Likes": [("widen_endpoint", "target")], "Pins": [("widen_endpoint", "target")]}
+    assert {each.change for each in page.schema_changes} == {"changed"}
+    assert page.changes == ()
+    receipt = update(narrow, json.dumps({"edge": "Likes", "id": "l1", "to": "intro", "to_type": "Photo"}))
+    (moved,) = narrow.changes.page(receipt.commit.id).changes
+    ends = [image.endpoints for image in (moved.before, moved.after) if image is not None]
+    assert list(map(str, ends)) == ["ada -> intro (Post)", "ada -> intro (Photo)"]
 
 
 def test_an_id_that_looks_like_a_tag_stands_in_the_way_of_widening(narrow: Graph) -> None:

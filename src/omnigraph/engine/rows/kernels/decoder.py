@@ -302,8 +302,10 @@ class _RowReader:
                 source, target = (_row_end(end, record, name) for end, name in zip(node_ids, names, strict=True))
             except EnvelopeError as error:
                 end, _, suffix = str(error.values["name"]).partition("_")
-                name = names[ENDS[0].index(end)] + (f"_{suffix}" if suffix else "")
-                self._reject(Stage.ENVELOPE, number, name, error.sentence, **{**error.values, "name": name})
+                own = names[ENDS[0].index(end)]
+                name = own + (f"_{suffix}" if suffix else "")
+                values = {**error.values, "name": name, "end": own}
+                self._reject(Stage.ENVELOPE, number, name, error.sentence, **values)
                 continue
             taken = {*names, *(f"{n}_type" for end, n in zip(node_ids, names, strict=True) if end.is_interface)}
             rest = {name: value for name, value in record.items() if name not in taken}

@@ -97,7 +97,8 @@ def key_ids(type_: TableType, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         for end in ends:
             at = columns.index(end.column)
             members[at] = _end_members(end, texts[at])
-        return pa.array([None if None in parts else composite_id(parts) for parts in zip(*members, strict=True)])
+        rows = zip(*members, strict=True)
+        return pa.array([None if None in parts else composite_id(parts) for parts in rows], pa.string())
     if len(texts) == 1:
         return texts[0]
     if any(pc.any(pc.match_substring_regex(text, _NEEDS_ESCAPING)).as_py() for text in texts):
