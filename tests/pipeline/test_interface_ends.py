@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import BadRequestError, ConstraintError
-from omnigraph.pipeline import read_pipeline, register, run, to_spark, validate, write_frame
+from omnigraph.pipeline import BulkInput, load_on_spark, read_pipeline, register, run, to_spark, validate, write_frame
 from tests.pipeline.library import ndjson, quarantine, records, rejected_rows
 
 SCHEMA = """
@@ -21,6 +21,7 @@ node Post implements Content { slug: String @key  title: String? }
 node Photo implements Content { slug: String @key  title: String? }
 node Person { name: String @key }
 edge Likes: Person -> Content @card(0..2) { n: I32?  @unique(@src, @dst) }
+edge Pins: Person -> Content { n: I32?  @key(@src, @dst) }
 """
 NODES = [
     {"type": "Post", "data": {"slug": "intro"}},
@@ -87,6 +88,10 @@ def test_a_mapping_without_the_type_is_refused_before_the_run(tmp_path: Path, gr
     ):
         with pytest.raises(BadRequestError, match=message):
             validate(read_pipeline(MAPPED.replace(old, new), directory=str(tmp_path)), graph=graph)
+    update = MAPPED.replace("append", "update").replace("select: {", "select: {id: id, ")
+    validate(read_pipeline(update.replace(" dst: what, dst_type: kind,", ""), directory=str(tmp_path)), graph=graph)
+    with pytest.raises(BadRequestError, match="'dst_type' is the type of a node, and 'dst' does not say which"):
+        validate(read_pipeline(update.replace(" dst: what,", ""), directory=str(tmp_path)), graph=graph)
 
 
 def test_records_are_checked_by_type(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:
@@ -111,3 +116,59 @@ def test_records_are_checked_by_type(tmp_path: Path, graph: Graph, spark: SparkS
     assert reasons[2] == "edge Likes: dst 'sun' not found in Content"
     assert "value '(intro, ada)' held by" in reasons[4]
     assert liked(graph) == [("ada", "Post", "intro"), ("bob", "Photo", "intro"), ("bob", "Post", "new")]
+
+
+def test_updates_on_spark_give_types_or_leave_ends(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:
+    def record(kind: str, **members: object) -> dict[str, object]:
+        return {"edge": kind, **members}
+
+    stored = [
+        record("Likes", id="l1", **{"from": "ada"}, to="intro", to_type="Post", data={"n": 1}),
+        record("Likes", id="l2", **{"from": "bob"}, to="sun", to_type="Photo"),
+        *(record("Pins", **{"from": "ada"}, to="intro", to_type=name) for name in ("Post", "Photo")),
+    ]
+    graph.load("\n".join(map(json.dumps, stored)), mode="append")
+    photo = {"to": "intro", "to_type": "Photo"}
+    fine = [
+        record("Likes", id="l1", data={"n": 2}),
+        record("Likes", id="l2", **photo),
+        record("Pins", **{"from": "ada"}, **photo, data={"n": 3}),
+    ]
+    bad = [
+        record("Likes", id="l1", to="intro"),
+        record("Likes", id="l1", to_type="Post"),
+        record("Pins", **{"from": "bob"}, **photo, data={"n": 4}),
+    ]
+    ndjson(tmp_path / "in/a.ndjson", [*fine, *bad])
+    report = run(records(tmp_path / "in", "update", quarantine(tmp_path)), graph=graph, spark=spark)
+    assert liked(graph) == [("ada", "Post", "intro"), ("bob", "Photo", "intro")]
+    assert graph.entity("edge:Likes", "l1")["n"] == 2
+    assert graph.entity("edge:Pins", '["ada",["Photo","intro"]]')["n"] == 3
+    assert graph.entity("edge:Pins", '["ada",["Post","intro"]]')["n"] is None
+    rejected = {row["row"]: row for row in rejected_rows(report.quarantine or "")}
+    reasons = {number: row["problems"][0]["reason"] for number, row in rejected.items()}
+    assert reasons == {
+        4: "'to_type' has to give the type of 'intro' here, one of Photo, Post",
+        5: "'to_type' is the type of a node, and 'to' does not say which; give both, or neither",
+        6: 'there is no Pins with the id \'["bob",["Photo","intro"]]\'; '
+        "an update inserts nothing, which the mode merge does",
+    }
+    unknown = json.loads(rejected[6]["record"])
+    assert (unknown["from"], unknown["to"], unknown["to_type"]) == ("bob", "intro", "Photo")
+    assert graph.load(json.dumps(unknown), mode="merge").inserted == 1
+
+
+def test_frames_and_files_update_edges_on_spark(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:
+    graph.load([{"id": "l1", "from": "ada", "to": "sun"}], type="Likes", mode="append")
+    moved = spark.createDataFrame([("l1", "intro", "Post")], "id string, dst string, dst_type string")
+    register(spark)
+    options = {"graph": graph.uri, "type": "Likes", "mode": "update"}
+    moved.write.format("omnigraph").mode("append").options(**options).save()
+    assert liked(graph) == [("ada", "Post", "intro")]
+    write_frame(graph, moved.replace("Post", "Photo"), "Likes", mode="update")
+    assert liked(graph) == [("ada", "Photo", "intro")]
+    file = ndjson(tmp_path / "n.ndjson", [{"id": "l1", "n": 5}])
+    receipt = load_on_spark(graph, [BulkInput(str(file), "json")], mode="update", type_name="Likes", spark=spark)
+    assert (receipt.updated, graph.entity("edge:Likes", "l1")["n"]) == (1, 5)
+    with pytest.raises(BadRequestError, match="'dst_type' is the type of a node, and 'dst' does not say which"):
+        write_frame(graph, moved.drop("dst"), "Likes", mode="update")
