@@ -57,6 +57,20 @@ query quite_a_long_name_of_a_query_that_nobody_would_write() {
 }
 """
 
+ENDS_SCHEMA = """
+interface Content { title: String? }
+node Post implements Content { slug: String @key }
+node Photo implements Content { slug: String @key }
+node Person { name: String @key }
+edge Likes: Person -> Content { source_type: String? }
+edge Cites: Content -> Content
+edge Wrote: Person -> Post
+"""
+ENDS_QUERIES = """
+query likes() { match { $p: Person  $p $e:likes $x } return { $e, $x } order { $x.@type } }
+query every_edge() { match { $x: *  $y: *  $x $e:* $y } return { $e } order { $e.@type, $e.@id } }
+"""
+
 
 def random_programs() -> list[tuple[str, RandomRead]]:
     """The random reads that compile and don't ask for the time, with names of their own."""
@@ -80,6 +94,7 @@ def programs() -> dict[str, Program]:
     texts = {
         "features": (SCHEMA, [QuerySource("features.gq", STORED_TEXT)]),
         "awkward": (AWKWARD_SCHEMA, [QuerySource("awkward.gq", AWKWARD_QUERIES)]),
+        "ends": (ENDS_SCHEMA, [QuerySource("ends.gq", ENDS_QUERIES)]),
         "random": (MIXED, [QuerySource("random.gq", "\n".join(text for text, _ in random_programs()))]),
         "no_queries": (SCHEMA, []),
     }

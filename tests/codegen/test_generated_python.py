@@ -23,13 +23,19 @@ from omnigraph.api.enums import CodeStyle
 from omnigraph.codegen.names import member_name
 from omnigraph.codegen.python import write_python
 from omnigraph.dates import format_datetime
-from tests.codegen.programs import programs, random_programs
+from tests.codegen.programs import ENDS_SCHEMA, programs, random_programs
 from tests.engine.query_graphs import mixed_graph
 from tests.server.running import faultless
 from tests.support.feature_queries import STORED, STORED_TEXT, WRITES, Example, Write, feature_graph, label
 
 ROOT = Path(__file__).resolve().parents[2]
-SYSTEM = {"@id": "entity_id", "@src": "source_id", "@dst": "target_id"}
+SYSTEM = {
+    "@id": "entity_id",
+    "@src": "source_id",
+    "@src_type": "source_type",
+    "@dst": "target_id",
+    "@dst_type": "target_type",
+}
 
 pytestmark = pytest.mark.xdist_group("codegen")
 
@@ -236,6 +242,26 @@ def test_a_query_runs_under_its_awkward_names(modules: Path, tmp_path: Path) -> 
             [error] = awkward.list_(graph)
             assert (error.row, error.text, error.deep[0][0].message) == ("007", "a`b${c}\\", "m")
             assert awkward.delete(graph, if_commit="a").affected_nodes == 1
+
+
+@pytest.mark.parametrize("style", CodeStyle)
+def test_an_end_that_is_an_interface_has_its_type(modules: Path, tmp_path: Path, style: CodeStyle) -> None:
+    ends = module(modules, f"ends_{style}")
+    with Graph.init(tmp_path / "g", ENDS_SCHEMA) as graph:
+        graph.load(
+            '{"type":"Post","data":{"slug":"a"}}\n{"type":"Photo","data":{"slug":"a"}}\n'
+            '{"type":"Person","data":{"name":"p"}}\n{"edge":"Wrote","id":"w","from":"p","to":"a"}\n'
+            '{"edge":"Likes","from":"p","to":"a","to_type":"Photo","data":{"source_type":"x"}}\n'
+            '{"edge":"Likes","from":"p","to":"a","to_type":"Post"}\n'
+            '{"edge":"Cites","id":"c","from":"a","from_type":"Post","to":"a","to_type":"Photo"}',
+            mode="append",
+        )
+        first, second = ends.likes(graph)
+        assert (first.e.target_id, first.e.target_type, first.e.source_type) == ("a", "Photo", "x")
+        assert (second.e.target_type, type(second.x).__name__) == ("Post", "Post")
+        cites, *_, wrote = (row.e for row in ends.every_edge(graph))
+        assert (cites.source_id, cites.source_type, cites.target_id, cites.target_type) == ("a", "Post", "a", "Photo")
+        assert (type(wrote).__name__, wrote.target_id, hasattr(wrote, "target_type")) == ("Wrote", "a", False)
 
 
 PAGE = (ROOT / "docs" / "user" / "codegen.md").read_text()

@@ -103,6 +103,21 @@ def test_every_function_of_the_language_is_described() -> None:
     assert set(words.FUNCTIONS) == set(NAMES)
 
 
+def test_variables_at_an_interface_end_complete_as_its_types_do() -> None:
+    schema = SCHEMA + "node Film implements Titled { minutes: I32? }\nedge Likes: Person -> Titled\n"
+    cases = {
+        "query a() { match { $p: Person $p likes $x $x.|": ["isbn", "vec", "title", "minutes"],
+        "query a() { match { $f: Film $f |": ["likes"],
+        "query a() { match { $f: Film $p likes $f $p.|": PEOPLE,
+    }
+    for case, expected in cases.items():
+        text, offset = cut(case)
+        moment = workspace(s__pg=schema, q__gq=text)
+        items = complete_queries(moment, document(moment, "q.gq"), offset).items
+        first = [item.label for item in items if item.rank == 0]
+        assert first[: len(expected)] == expected, case
+
+
 def test_a_schema_with_mistakes_completes_as_it_last_compiled() -> None:
     text, offset = cut("query a() { match { $p: Person $p.|")
     sound = workspace(s__pg=SCHEMA, q__gq=text)
@@ -124,6 +139,7 @@ def test_a_schema_with_mistakes_completes_as_it_last_compiled() -> None:
         ("node A @|", {"implements", "@description", "@instruction", "@label"}),
         ("interface I { x: String }\nnode A implements |", {"I"}),
         ("node A { x: String @key }\nedge E: |", {"A"}),
+        ("interface I {}\nnode A implements I { x: String @key }\nedge E: A -> |", {"A", "I"}),
         ("node A { x: String @key }\nedge E: A -> |", {"A"}),
         ("node A { x: String @key }\nedge E: A -> A @|", {"@card", "@description", "@label"}),
         ("node A { x: String  y: I32\n    @key(|) }", {"x", "y"}),

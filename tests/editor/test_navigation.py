@@ -117,6 +117,27 @@ def test_hover_elsewhere(name: str, needle: str, expected: str) -> None:
     assert (result.text if result is not None else "").find(expected) >= 0
 
 
+def test_an_interface_at_the_end_of_an_edge_is_the_interface() -> None:
+    text = SCHEMA + "edge Likes: Person -> Titled\n"
+    now = workspace(s__pg=text, q__gq="query a() { match { $p: Person  $p $e:likes $x } return { $e, $x } }")
+    read = document(now, "s.pg")
+    end = at(text, "Titled\n", 1)
+    result = hover(now, read, end)
+    assert result is not None
+    assert "Implemented by Book" in result.text
+    assert "`Likes: Person -> Titled`" in result.text
+    assert shown_places(now, definition(now, read, end)) == [("s.pg", 1, "Titled")]
+    places = shown_places(now, references(now, read, end, declarations=True))
+    assert [line for _, line, _ in places] == [1, 13, text.count("\n")]
+    edge = hover(now, document(now, "q.gq"), now.open[document(now, "q.gq").path].text.index("$e:") + 1)
+    assert edge is not None
+    assert "Likes: Person -> Titled" in edge.text
+    for name in ("Book", "Person"):
+        node = hover(now, read, at(text, f"node {name}", 6))
+        assert node is not None
+        assert "`Likes: Person -> Titled`" in node.text
+
+
 # ---- definitions and references -------------------------------------------------------------------------
 
 

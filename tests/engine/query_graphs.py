@@ -45,6 +45,8 @@ edge Visits: Person -> City { since: I64?  km: F32? }
 edge Member: Person -> Club { since: I32?  @key(@src, @dst) }
 edge Hosts: City -> Club { km: F64? }
 edge Plays: Band -> Club
+edge Rates: Person -> Titled { since: I32? }
+edge Backs: Titled -> Titled { since: I32? }
 """
 )
 
@@ -196,9 +198,42 @@ def mixed_graph(path: Path, seed: int, read: Callable[[Graph], None] = lambda gr
     graph.load(node("Club", "zoo", rank=7), mode="merge")
     graph.merge("side", "main")
     read(graph)
+    _add_edges_to_titled(graph, random.Random(seed), people, {"Club": clubs, "Band": bands}, read)
     if seed % 2:
         graph.maintenance.optimize()
     return graph
+
+
+def _add_edges_to_titled(
+    graph: Graph,
+    random_: random.Random,
+    people: list[str],
+    titled: dict[str, list[str]],
+    read: Callable[[Graph], None],
+) -> None:
+    """Edges with an interface at an end. A club has the id of a band."""
+
+    def end(name: str) -> dict[str, str]:
+        type_name = random_.choice(list(titled))
+        return {name: random_.choice(titled[type_name]), f"{name}_type": type_name}
+
+    def record(kind: str, number: int) -> str:
+        source = {"from": random_.choice(people)} if kind == "Rates" else end("from")
+        data = {"id": f"t{99 - number}", "since": random_.choice((None, 1, 2))}
+        return json.dumps({"edge": kind, **source, **end("to"), "data": data})
+
+    for first in (0, 10):
+        kinds = random_.choices(("Rates", "Backs"), (2, 3), k=random_.randint(2, 8))
+        graph.load("\n".join(record(kind, first + number) for number, kind in enumerate(kinds)), mode="append")
+        read(graph)
+    if random_.random() < 0.5:
+        graph.mutate("query m() { delete Rates where since = 1 }")
+        graph.mutate('query m() { delete Backs where to = "duo" }')
+        read(graph)
+        # A node that goes, and comes back without its edges.
+        graph.mutate('query m() { delete Club where slug = "ann" }')
+        graph.load(node("Club", "ann", name="Ab", rank=2), mode="append")
+        read(graph)
 
 
 def library_graph(path: Path) -> Graph:

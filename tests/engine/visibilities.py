@@ -58,6 +58,12 @@ FILTERS: dict[str, list[tuple[str, Shown]]] = {
 }
 
 
+TITLED_FILTERS: dict[str, list[tuple[str, Shown]]] = {
+    "node:Club": [("rank >= 2", _at_least("rank", 2))],
+    "edge:Backs": [("since >= 1", _at_least("since", 1))],
+}
+"""Those of types that only `MIXED` has: an edge with interfaces at its ends, and one of the types there."""
+
 HIDDEN = {
     "node:Person": ("age", "nick", "tags"),
     "node:City": ("people",),
@@ -101,8 +107,12 @@ def visible(
     }
     ids = {key: {e["id"] for e in entities} for key, entities in kept.items()}
     for edge in catalog.edges.values():
-        ends = ids[f"node:{edge.from_type}"], ids[f"node:{edge.to_type}"]
-        kept[edge.type_key] = [e for e in kept[edge.type_key] if e["src"] in ends[0] and e["dst"] in ends[1]]
+        kept[edge.type_key] = [
+            e
+            for e in kept[edge.type_key]
+            if e["src"] in ids[f"node:{e['@src'] or edge.from_type}"]
+            and e["dst"] in ids[f"node:{e['@dst'] or edge.to_type}"]
+        ]
     for key, names in (masked or {}).items():
         kept[key] = [{**entity, **dict.fromkeys(names)} for entity in kept[key]]
     return ReferenceGraph(catalog, kept)

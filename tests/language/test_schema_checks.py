@@ -279,7 +279,7 @@ CATALOG = [
     ("interface I {} interface I {}", "duplicate interface 'I'"),
     ("node A {} edge E: B -> A", "references unknown source type 'B'"),
     ("node A {} edge E: A -> B", "references unknown target type 'B'"),
-    ("interface I {} node A {} edge E: A -> I", "references unknown target type 'I'"),
+    ("interface I {} node A {} edge E: A -> I", "no node type implements it"),
     ("node A {} edge Ab: A -> A edge AB: A -> A", "collision after case folding"),
 ]
 

@@ -24,6 +24,8 @@ ENDS = {
     "Plays": ("Band", "Club"),
 }
 NODES = ("Person", "City", "Club", "Band")
+TITLED = ("Club", "Band")
+"""The node types at the ends of edges whose ends are an interface."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,8 @@ class Writer(ValueWriter):
         kind = self.scope[source]
         if self.chance(0.1):
             return self.star(source, kind)
+        if self.chance(0.25) and (way := self.over_interface(source, kind)) is not None:
+            return way
         text, edges, other, repeats = self.selector(kind)
         end = self.destination(source, other)
         first, second = (source, end)
@@ -182,6 +186,34 @@ class Writer(ValueWriter):
         self.bind_end(end, (other,) if len(kind.types) == 1 or not hops else tuple(dict.fromkeys((*kind.types, other))))
         return f"${first} {text}{hops} ${second}{each}"
 
+    def over_interface(self, source: str, kind: Kind) -> str | None:
+        """A traversal over edges that have an interface at an end."""
+        types, edge = self.pick(TITLED, TITLED, *((name,) for name in TITLED)), "rates"
+        is_forward = set(kind.types) <= {"Person"}
+        if not is_forward:
+            if not set(kind.types) <= set(TITLED):
+                return None
+            edge, is_forward = self.pick(("rates", False), ("backs", True), ("backs", False))
+            types = ("Person",) if edge == "rates" else types
+        end = self.fresh("n")
+        written = types[0] if len(types) == 1 else self.pick("Titled", "(Band | Club)")
+        self.scope[end] = Kind("node", types)
+        binding = self.pick(f"${end}: {written}  ", "") if types == TITLED else f"${end}: {written}  "
+        first, second = (source, end) if is_forward else (end, source)
+        if self.chance(0.3):
+            name = self.fresh("e")
+            self.scope[name] = Kind("edge", (edge.title(),))
+            return f"{binding}${first} ${name}:{edge} ${second}"
+        edge = "<backs>" if edge == "backs" and self.chance(0.3) else edge
+        hops = self.pick("", "{1,2}", "{0,2}", "{2,2}", "{2,}") if "backs" in edge else ""
+        if self.chance(0.25):
+            name = self.fresh("p")
+            self.scope[name] = Kind("path")
+            mode = self.pick("shortest", "all_shortest", "trails")
+            hops = self.pick("{1,2}", "{0,2}", "{3,3}") if "backs" in edge else "{1,1}"
+            return f"{binding}path ${name}: {mode} ${first} {edge}{hops} ${second}"
+        return f"{binding}${first} {edge}{hops} ${second}"
+
     def star(self, source: str, kind: Kind) -> str:
         _, other = self.pick(*self.ends_of(kind.types))
         end, edge = self.fresh("n"), self.fresh("e")
@@ -190,6 +222,9 @@ class Writer(ValueWriter):
         name = f"${edge}:" if not hops and self.chance() else ""
         if name:
             fit = [e for e, ends in ENDS.items() if set(ends) == {*kind.types, other}]
+            titled = len({*kind.types, other} & set(TITLED))
+            fit += ["Rates"] * ({*kind.types, other} - set(TITLED) == {"Person"} and titled > 0)
+            fit += ["Backs"] * ({*kind.types, other} <= set(TITLED))
             self.scope[edge] = Kind("edge", tuple(fit))
         star = "<*>" if kind.types == (other,) and self.chance() else "*"
         return f"${end}: {other}  ${source} {name}{star}{hops} ${end}"

@@ -30,6 +30,8 @@ PROPERTIES: Mapping[str, Mapping[str, str]] = {
     "Member": {"since": "int"},
     "Hosts": {"km": "float"},
     "Plays": {},
+    "Rates": {"since": "int"},
+    "Backs": {"since": "int"},
 }  # fmt: skip
 PARAMETERS: Mapping[str, tuple[str, Sequence[Any]]] = {
     "word": ("String", WORDS),

@@ -9,7 +9,7 @@ from typing import Any
 
 from omnigraph.dates import format_date, format_datetime
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.value_types import EntityType, ListType, PathType, RecordType, ValueType
 from omnigraph.language.types import PropertyType, Scalar
@@ -49,7 +49,7 @@ class ReferenceGraph:
         }
         edges = {
             type_.name: [
-                StoredEdge(each["id"], each["src"], each["dst"], _properties(each))
+                StoredEdge(each["id"], each["src"], each["dst"], _properties(each), (each["@src"], each["@dst"]))
                 for each in self.entities[type_.type_key]
             ]
             for type_ in self.catalog.edges.values()
@@ -61,7 +61,7 @@ class ReferenceGraph:
             return None
         match type_:
             case EntityType():
-                return self._object(value, next(each for each in type_.members if each.name == value.type))
+                return self._object(value, type_)
             case PathType():
                 return self._path(value, type_)
             case RecordType():
@@ -78,17 +78,22 @@ class ReferenceGraph:
         nodes = [self._json(node, type_.nodes) for node in path.nodes]
         return {"length": len(path.edges), "nodes": nodes, "edges": [self._json(e, type_.edges) for e in path.edges]}
 
-    def _object(self, entity: Entity, type_: TableType) -> Any:
-        """What a bare variable returns: system fields, and every property but blobs and vectors."""
+    def _object(self, entity: Entity, whole: EntityType) -> Any:
+        """What a bare variable returns: system fields, and every property but blobs and vectors. The types of ends are
+        there if one of the types of the variable has an interface at that end."""
+        type_ = next(each for each in whole.members if each.name == entity.type)
         stored = next(each for each in self.entities[type_.type_key] if each["id"] == entity.id)
         ends = {f"@{name}": stored[name] for name in _SYSTEM[1:] if name in stored}
+        for name, interface, end in (("src", "from_interface", "from_type"), ("dst", "to_interface", "to_type")):
+            if any(getattr(each, interface, None) is not None for each in whole.members):
+                ends[f"@{name}_type"] = stored[f"@{name}"] or getattr(type_, end)
         properties = (prop for prop in type_.property_list if not (prop.type.is_blob or prop.type.is_vector))
         shown = {prop.name: self._json(stored[prop.name], prop.type) for prop in properties}
         return {"@id": entity.id, "@type": type_.name, **ends, **shown}
 
 
 def _properties(stored: Stored) -> Stored:
-    return {name: value for name, value in stored.items() if name not in _SYSTEM}
+    return {name: value for name, value in stored.items() if name.removeprefix("@") not in _SYSTEM}
 
 
 def _entities(snapshot: Snapshot, type_: TableType) -> list[Stored]:
@@ -96,7 +101,14 @@ def _entities(snapshot: Snapshot, type_: TableType) -> list[Stored]:
         prop.column: prop.name for prop in type_.property_list if not prop.type.is_blob
     }
     read = snapshot.scan(type_.type_key, list(columns)).to_pylist()
-    return [{columns[column]: _plain(value) for column, value in row.items()} for row in read]
+    entities = [{columns[column]: _plain(value) for column, value in row.items()} for row in read]
+    if isinstance(type_, EdgeType):
+        names = {str(node.id): node.name for node in snapshot.catalog.nodes.values()}
+        for entity in entities:
+            for end in ("src", "dst"):
+                *tag, entity[end] = entity[end].split("\x1f")
+                entity[f"@{end}"] = names[tag[1]] if tag else None
+    return entities
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,12 @@ class StoredEdge:
     source: str
     target: str
     properties: Mapping[str, Any] = field(default_factory=dict)
+    types: tuple[str | None, str | None] = (None, None)
+    """Those of the source and the target, where an end is an interface."""
+
+    def leads(self, source: str, target: str) -> bool:
+        """Whether it may lead from a node of one type to a node of another."""
+        return all(own in (None, name) for own, name in zip(self.types, (source, target), strict=True))
 
 
 @dataclass(frozen=True)
@@ -58,9 +64,9 @@ class Step:
 
     def arrivals(self, edge: StoredEdge, node: Entity) -> list[Entity]:
         """Where a stored edge leads from a node; a self loop leads there once."""
-        if self.direction is not ir.Direction.IN and edge.source == node.id:
+        if self.direction is not ir.Direction.IN and edge.source == node.id and edge.leads(self.start, self.end):
             return [Entity(self.end, edge.target)]
-        if self.direction is not ir.Direction.OUT and edge.target == node.id:
+        if self.direction is not ir.Direction.OUT and edge.target == node.id and edge.leads(self.end, self.start):
             return [Entity(self.end, edge.source)]
         return []
 

@@ -64,11 +64,21 @@ EVERYTHING = ChangeScope()
 # The net difference of two states
 
 
-class ChangedEnds(Struct, frozen=True):
-    """The nodes that a changed edge connects."""
+def _ends_text(*ends: tuple[str, str | None]) -> str:
+    """The ends of an edge on one line: `ada -> intro (Post)`."""
+    return " -> ".join(node_id if type_name is None else f"{node_id} ({type_name})" for node_id, type_name in ends)
+
+
+class ChangedEnds(Struct, frozen=True, omit_defaults=True):
+    """The nodes that a changed edge connects, with their types where an end is an interface."""
 
     src: str
     dst: str
+    src_type: str | None = None
+    dst_type: str | None = None
+
+    def __str__(self) -> str:
+        return _ends_text((self.src, self.src_type), (self.dst, self.dst_type))
 
 
 class EntityChange(Struct, frozen=True, omit_defaults=True):
@@ -180,11 +190,16 @@ class ChangeCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return moment(self.authored_at)
 
 
-class Endpoints(Struct, frozen=True):
-    """The nodes that an edge connects."""
+class Endpoints(Struct, frozen=True, omit_defaults=True):
+    """The nodes that an edge connects, with their types where an end is an interface."""
 
     source: str = field(name="from")
     target: str = field(name="to")
+    source_type: str | None = field(name="from_type", default=None)
+    target_type: str | None = field(name="to_type", default=None)
+
+    def __str__(self) -> str:
+        return _ends_text((self.source, self.source_type), (self.target, self.target_type))
 
     WIRE_NAME: ClassVar[str] = "ChangeEndpointsOutput"
 

@@ -390,6 +390,19 @@ class ChangeEmbed(_Step, frozen=True, tag_field="kind", tag="change_embed"):
         return f"change @embed of property {_quote(self)} ({before} -> {after}) on {_owner(self)}"
 
 
+class WidenEndpoint(_Step, frozen=True, tag_field="kind", tag="widen_endpoint"):
+    """An end of an edge type that was a node type becomes an interface which that type implements. No row changes."""
+
+    type_kind: Literal["edge"]
+    name: str
+    end: Literal["source", "target"]
+    from_type: str = field(name="from")
+    to_type: str = field(name="to")
+
+    def line(self) -> str:
+        return f"widen the {self.end} of edge type '{self.name}' from '{self.from_type}' to '{self.to_type}'"
+
+
 class UnsupportedChange(_Step, frozen=True, tag_field="kind", tag="unsupported_change", omit_defaults=True):
     """Blocks the whole plan. `entity` is `node:Book`, `node:Book.pages` or `schema`; `tier` says what it endangers."""
 
@@ -428,6 +441,7 @@ PossibleStep: TypeAlias = (
     | ChangeDefault
     | ChangeMetric
     | ChangeEmbed
+    | WidenEndpoint
 )
 """A step that can be taken. A record of a schema change has such steps only."""
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from omnigraph.codegen.names import words
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.language.query import ir, resolved, value_types
 from omnigraph.language.query.compile import CompiledQuery, compile_queries
 from omnigraph.language.query.syntax import AggregateFunction
@@ -75,8 +75,8 @@ class Field(Struct, frozen=True):
 
 
 class EntityClass(Struct, frozen=True):
-    """A node or edge type as queries return it: with its id and its ends (`@id`, `@src`, `@dst`), and without its
-    vectors and blobs."""
+    """A node or edge type as queries return it: with its id and its ends (`@id`, `@src`, `@dst`, and `@src_type` or
+    `@dst_type` where an end is an interface), and without its vectors and blobs."""
 
     name: str
     is_edge: bool
@@ -133,12 +133,17 @@ def _refuse_equal_names(queries: Sequence[QueryFunction]) -> None:
             raise BadRequestError(f"the queries {both} would be one function; rename one of them")
 
 
+_TEXT: Final = ScalarShape(Scalar.STRING)
+
+
 def _entity(type_: TableType) -> EntityClass:
-    is_edge = type_.kind == "edge"
-    system = ("@id", "@src", "@dst") if is_edge else ("@id",)
-    fields = [Field(name, ScalarShape(Scalar.STRING)) for name in system]
+    fields = [Field("@id", _TEXT)]
+    for end in type_.ends if isinstance(type_, EdgeType) else ():
+        fields.append(Field(f"@{end.column}", _TEXT))
+        if end.interface is not None:
+            fields.append(Field(f"@{end.column}_type", ScalarShape(Scalar.STRING, enum_values=end.types)))
     fields += [Field(prop.name, shape_of(prop.type, stored=True), prop.description) for prop in type_.shown_properties]
-    return EntityClass(type_.name, is_edge, tuple(fields), type_.description)
+    return EntityClass(type_.name, type_.kind == "edge", tuple(fields), type_.description)
 
 
 def _function(query: CompiledQuery, source: QuerySource) -> QueryFunction:

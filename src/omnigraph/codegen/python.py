@@ -49,7 +49,13 @@ _BUILTINS: Final = {"bool", "dict", "float", "int", "list", "str"}
 _IMPORTS: Final = {"_dataclasses", "_dt", "_omnigraph", "_pydantic", "_t"}
 _RESERVED: Final = {*keyword.kwlist, *_BUILTINS, *_IMPORTS}
 _SHARED: Final = {"_Reads", "_Writes", "_Offers", "_Node", "_Edge", "_float", "_date", "_datetime", "_list"}
-_SYSTEM_FIELDS: Final = {"@id": "entity_id", "@src": "source_id", "@dst": "target_id"}
+_SYSTEM_FIELDS: Final = {
+    "@id": "entity_id",
+    "@src": "source_id",
+    "@src_type": "source_type",
+    "@dst": "target_id",
+    "@dst_type": "target_type",
+}
 _OF_PYDANTIC: Final = {
     *("construct", "copy", "dict", "from_orm", "json", "parse_file", "parse_obj", "parse_raw", "schema"),
     *("schema_json", "update_forward_refs", "validate"),

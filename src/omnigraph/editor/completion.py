@@ -154,7 +154,7 @@ class _QueryCompletion:
     def _edges(self) -> Iterable[Item]:
         names = {member.name for member in self._members()}
         for edge in self._catalog.edges.values() if self._catalog is not None else ():
-            fits = bool(names & {edge.from_type, edge.to_type})
+            fits = not names.isdisjoint((*edge.source_types, *edge.target_types))
             if fits or not names:
                 yield _edge_item(edge, fits=fits)
         yield from _words(words.OPERATORS)
@@ -270,6 +270,11 @@ class _SchemaCompletion:
             if key.startswith(f"{kind}:"):
                 yield Item(key.partition(":")[2], item, kind.value, rank=0)
 
+    def _ends(self) -> Iterable[Item]:
+        """What the end of an edge may be."""
+        yield from self._declared_types_of(SymbolKind.NODE, ItemKind.TYPE)
+        yield from self._declared_types_of(SymbolKind.INTERFACE, ItemKind.INTERFACE)
+
     def _scalar(self) -> Iterable[Item]:
         yield from _scalars()
         if self._context.subject:
@@ -307,7 +312,7 @@ class _SchemaCompletion:
         Place.DECLARATION: lambda self: _words(_DECLARATIONS),
         Place.HEAD: _head,
         Place.INTERFACE: lambda self: self._declared_types_of(SymbolKind.INTERFACE, ItemKind.INTERFACE),
-        Place.NODE_TYPE: lambda self: self._declared_types_of(SymbolKind.NODE, ItemKind.TYPE),
+        Place.NODE_TYPE: _ends,
         Place.TYPE_ANNOTATION: lambda self: self._annotations(words.Target.EDGE),
         Place.PROPERTY_ANNOTATION: lambda self: self._annotations(words.Target.PROPERTY),
         Place.BODY_RULE: _body,

@@ -390,20 +390,23 @@ def _follow(tokens: Sequence[Lexeme], i: int, bound: Variables, catalog: Catalog
             ends = _far_ends(edges, {member.name for member in bound[near].members}, is_source=near == source)
             bound[far] = VariableType.of([catalog.nodes[name] for name in ends if name in catalog.nodes])
     if source not in bound and target not in bound:
-        for name, ends in ((source, [e.from_type for e in edges]), (target, [e.to_type for e in edges])):
+        for position, name in enumerate((source, target)):
             if name:
-                bound[name] = VariableType.of([catalog.nodes[each] for each in dict.fromkeys(ends)])
+                types = dict.fromkeys(each for edge in edges for each in edge.ends[position].types)
+                bound[name] = VariableType.of([catalog.nodes[each] for each in types])
 
 
 def _far_ends(edges: Sequence[EdgeType], near: set[str], *, is_source: bool) -> list[str]:
     """The types at the other end of edges, which are walked as they are written if the near end allows it."""
     ends: dict[str, None] = {}
     for edge in edges:
-        first, second = (edge.from_type, edge.to_type) if is_source else (edge.to_type, edge.from_type)
-        if first in near:
-            ends[second] = None
-        elif second in near:
-            ends[first] = None
+        first, second = edge.source_types, edge.target_types
+        if not is_source:
+            first, second = second, first
+        if not near.isdisjoint(first):
+            ends |= dict.fromkeys(second)
+        elif not near.isdisjoint(second):
+            ends |= dict.fromkeys(first)
     return list(ends)
 
 

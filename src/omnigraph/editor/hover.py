@@ -93,12 +93,22 @@ def describe_type(type_: AnyType, catalog: Catalog) -> str:
     code = _code(f"{head} {{", *properties, "}") if properties else _code(head)
     if isinstance(type_, InterfaceType):
         names = [node.name for node in catalog.nodes.values() if type_.name in node.implements]
-        return _join(code, f"Implemented by {', '.join(names)}." if names else "Implemented by no node type.")
+        about = f"Implemented by {', '.join(names)}." if names else "Implemented by no node type."
+        edges = [edge for edge in catalog.edges.values() if _is_end(type_, edge)]
+        return _join(code, about, "\n".join(map(_edge_line, edges)))
     lines += [f"* {rule}" for rule in _rules_of_type(type_)]
     if isinstance(type_, NodeType):
-        for edge in catalog.incident_edges(type_.name):
-            lines.append(f"* `{edge.name}: {edge.from_type} -> {edge.to_type}`")
+        lines += map(_edge_line, catalog.incident_edges(type_.name))
     return _join(code, type_.description, type_.instruction, "\n".join(lines))
+
+
+def _edge_line(edge: EdgeType) -> str:
+    return f"* `{edge.name}: {edge.from_type} -> {edge.to_type}`"
+
+
+def _is_end(interface: InterfaceType, edge: EdgeType) -> bool:
+    named = ((edge.from_type, edge.from_interface), (edge.to_type, edge.to_interface))
+    return any(name == interface.name and members is not None for name, members in named)
 
 
 def _rules_of_type(type_: NodeType | EdgeType) -> Iterator[str]:
@@ -164,7 +174,7 @@ def _describe_variable(workspace: Workspace, document: Document, occurrence: Occ
     what = "parameter " if symbol.kind is SymbolKind.PARAMETER else ""
     text = _code(f"{what}{sign}{symbol.name}: {shown}")
     members = type_.members if isinstance(type_, EntityType) else ()
-    ends = [f"* `{m.name}: {m.from_type} -> {m.to_type}`" for m in members if isinstance(m, EdgeType)]
+    ends = [_edge_line(member) for member in members if isinstance(member, EdgeType)]
     return _join(text, "\n".join(ends), *(member.description for member in members))
 
 

@@ -131,8 +131,9 @@ class SchemaIndex:
     # ---- symbols ----------------------------------------------------------------------------------------
 
     def node_or_interface(self, name: str) -> Symbol:
-        kind = SymbolKind.NODE if f"{SymbolKind.NODE}:{name}" in self.types else SymbolKind.INTERFACE
-        return Symbol(kind, name)
+        """What an end of an edge or a pattern names: a node type comes first."""
+        is_interface = f"{SymbolKind.NODE}:{name}" not in self.types and f"{SymbolKind.INTERFACE}:{name}" in self.types
+        return Symbol(SymbolKind.INTERFACE if is_interface else SymbolKind.NODE, name)
 
     def edge(self, name: str) -> Symbol:
         """An edge type as a query spells it: exact first, then by lower case."""
@@ -186,7 +187,7 @@ class SchemaIndex:
                     yield Occurrence(name.at, (Symbol(SymbolKind.INTERFACE, name.text),))
             elif isinstance(declaration, ast.Edge):
                 for name in (declaration.source, declaration.target):
-                    yield Occurrence(name.at, (Symbol(SymbolKind.NODE, name.text),))
+                    yield Occurrence(name.at, (self.node_or_interface(name.text),))
             for member in declaration.members or ():
                 yield from self._of_member(key_of_declaration(declaration), member)
 

@@ -110,6 +110,8 @@ _PIPELINE: Final = Key(
                     "from": _FROM,
                     "src": Key("A Spark SQL expression for the key of the node that the edge leads from."),
                     "dst": Key("A Spark SQL expression for the key of the node that the edge leads to."),
+                    "src_type": Key("A Spark SQL expression for the type of that node, where the end is an interface."),
+                    "dst_type": Key("A Spark SQL expression for the type of that node, where the end is an interface."),
                     "select": _select("edge"),
                     "where": _WHERE,
                 },

@@ -25,11 +25,12 @@ from omnigraph.api.values import csv_line
 from omnigraph.engine.observers import Progress, Tally
 from omnigraph.engine.query.visibility import visible_entities
 from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.engine.rows.end_ids import with_plain_ends
 from omnigraph.engine.rows.export_form import property_values, record_lines
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import TableType
+from omnigraph.language.catalog import EdgeType, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
@@ -192,19 +193,25 @@ def _writer(path: Path, state: TypeState, format: FileFormat) -> Iterator[Callab
         return
     is_parquet = format is FileFormat.PARQUET
     with pq.ParquetWriter(path, schema) if is_parquet else pa.ipc.new_file(str(path), schema) as writer:
-        yield lambda rows: writer.write_table(rows.rename_columns(schema.names).cast(schema))
+        yield lambda rows: writer.write_table(
+            with_plain_ends(state.type, rows, types=True).rename_columns(schema.names).cast(schema)
+        )
 
 
 def _csv_lines(type_: TableType, rows: pa.Table) -> Iterator[str]:
     """Rows as `load --type` reads them."""
-    keys = zip(*(rows.column(name).to_pylist() for name in type_.system_columns), strict=True)
+    rows = with_plain_ends(type_, rows, types=True)
+    system = rows.column_names[: len(rows.column_names) - len(type_.property_list)]
+    keys = zip(*(rows.column(name).to_pylist() for name in system), strict=True)
     for key, values in zip(keys, property_values(type_, rows, Dates.ISO), strict=True):
         yield csv_line([*key, *values.values()]) + "\n"
 
 
 def _file_schema(state: TypeState) -> pa.Schema:
-    """The columns of a file: `id` (or `@id`), `from` and `to` of an edge, then the properties under their names."""
-    system = (state.type.system_name("id"), "from", "to")[: len(state.keys)]
+    """The columns of a file: `id` (or `@id`), the ends of an edge, then the properties under their names."""
+    ends = state.type.ends if isinstance(state.type, EdgeType) else ()
+    named = [(end.name,) if end.interface is None else (end.name, f"{end.name}_type") for end in ends]
+    system = (state.type.system_name("id"), *(name for names in named for name in names))
     fields = [pa.field(name, pa.string(), nullable=False) for name in system]
     for prop in state.type.property_list:
         nullable = prop.type.nullable or prop.column in state.masked

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
@@ -151,6 +151,56 @@ class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.metric or Metric.L2
 
 
+TAG_SIGN: Final = "\x1f"
+"""Begins a tagged id, and stands behind the id of the type in it."""
+UNTYPED: Final = f"{TAG_SIGN}?{TAG_SIGN}"
+"""The tag of an id whose type a write has not found out yet. Never stored."""
+
+
+class EndMember(Struct, frozen=True):
+    """A node type that an end may have, by its id and name. `key_name` stands for it in the ids of edges that have a
+    key, and never changes."""
+
+    id: int
+    name: str
+    key_name: str
+
+
+class InterfaceEnd(Struct, frozen=True, omit_defaults=True):
+    """An end of an edge type that may be of any node type that implements an interface.
+
+    Ids are unique within a node type, so the column of the end holds the id behind the tag of its type. `base` is the
+    id of the node type whose nodes have none: the one that the end had before it was widened.
+    """
+
+    members: tuple[EndMember, ...] = ()
+    base: int | None = None
+
+
+class EdgeEnd(Struct, frozen=True):
+    """One end of an edge type: its column, what a record calls it, and the node types that it may have, by name."""
+
+    column: str
+    name: str
+    types: tuple[str, ...]
+    interface: InterfaceEnd | None = None
+
+    @property
+    def rule_name(self) -> str:
+        return f"@{self.column}"
+
+    def tag_of(self, node: str) -> str:
+        """What precedes the id of a node of this type in the column; nothing where the id needs none."""
+        if self.interface is None:
+            return ""
+        member = next(member for member in self.interface.members if member.name == node)
+        return "" if member.id == self.interface.base else type_tag(member.id)
+
+
+def type_tag(type_id: int) -> str:
+    return f"{TAG_SIGN}{type_id}{TAG_SIGN}"
+
+
 def _alone(tuples: Iterable[tuple[str, ...]]) -> frozenset[str]:
     """The names that a rule holds for by themselves."""
     return frozenset(names[0] for names in tuples if len(names) == 1)
@@ -229,7 +279,7 @@ class _Table(_Declared):
 
 
 class InterfaceType(_Declared, Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
-    """A contract that node types implement. It has no rows and can't be queried."""
+    """A contract that node types implement, and perhaps the type of an end of edges. It has no rows of its own."""
 
     kind: ClassVar[TypeKind] = "interface"
 
@@ -283,8 +333,9 @@ class NodeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, di
 
 
 class EdgeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
-    """An edge type between two node types.
+    """An edge type between two node types or interfaces.
 
+    `from_interface` says that `from_type` is an interface, `to_interface` that `to_type` is one.
     `key` names both ends, `@src` and `@dst`, then properties in stable-property-id order: the order ids are made in.
     Other rules name the ends too; catalogs of older releases have them there as `src` and `dst`.
     """
@@ -307,6 +358,28 @@ class EdgeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, di
     instruction: str | None = None
     annotations: tuple[Annotation, ...] = ()
     key: tuple[str, ...] = ()
+    from_interface: InterfaceEnd | None = None
+    to_interface: InterfaceEnd | None = None
+
+    @cached_property
+    def ends(self) -> tuple[EdgeEnd, EdgeEnd]:
+        """The source and the target."""
+        return (
+            EdgeEnd("src", "from", _end_types(self.from_type, self.from_interface), self.from_interface),
+            EdgeEnd("dst", "to", _end_types(self.to_type, self.to_interface), self.to_interface),
+        )
+
+    @property
+    def source_types(self) -> tuple[str, ...]:
+        return self.ends[0].types
+
+    @property
+    def target_types(self) -> tuple[str, ...]:
+        return self.ends[1].types
+
+    @property
+    def has_interface_end(self) -> bool:
+        return self.from_interface is not None or self.to_interface is not None
 
     def index_kinds(self, property_name: str) -> tuple[IndexKind, ...]:
         """As of a node, but only what finds values: edges are not searched."""
@@ -315,13 +388,18 @@ class EdgeType(_Table, Struct, frozen=True, omit_defaults=True, kw_only=True, di
 
     @property
     def format(self) -> int:
-        """Readers that know no keys of edges would write edges twice."""
-        return max(super().format, 2 if self.key else 1)
+        """Readers that know no keys of edges would write edges twice, and those that know no interface at an end would
+        take a tagged id for an id."""
+        return max(super().format, 3 if self.has_interface_end else 2 if self.key else 1)
 
     @property
     def is_symmetric(self) -> bool:
-        """Both endpoints have one type, so that several hops and undirected traversal make sense."""
-        return self.from_type == self.to_type
+        """Both endpoints have one node type, so that several hops and undirected traversal make sense."""
+        return self.from_type == self.to_type and not self.has_interface_end
+
+
+def _end_types(name: str, interface: InterfaceEnd | None) -> tuple[str, ...]:
+    return (name,) if interface is None else tuple(member.name for member in interface.members)
 
 
 TableType: TypeAlias = NodeType | EdgeType
@@ -344,7 +422,7 @@ class Catalog(Struct, frozen=True, dict=True):
     def _incident(self) -> dict[str, tuple[EdgeType, ...]]:
         touching: dict[str, list[EdgeType]] = {name: [] for name in self.nodes}
         for edge in self.edges.values():
-            for endpoint in dict.fromkeys((edge.from_type, edge.to_type)):
+            for endpoint in dict.fromkeys((*edge.source_types, *edge.target_types)):
                 touching[endpoint].append(edge)
         return {name: tuple(edges) for name, edges in touching.items()}
 

@@ -160,8 +160,9 @@ def _reads_back(decimal: Decimal, value: float) -> bool:
         return False
 
 
-def composite_id(parts: Sequence[str]) -> str:
-    """The `id` of a node with a composite key: canonical texts in stable-property-id order, as compact JSON."""
+def composite_id(parts: Sequence[object]) -> str:
+    """The `id` of an entity with a composite key: canonical texts in stable-property-id order, as compact JSON. An end
+    of an edge that has a tag is a list of the type and the id."""
     return json.dumps(list(parts), ensure_ascii=False, separators=(",", ":"))
 
 

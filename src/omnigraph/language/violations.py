@@ -37,6 +37,12 @@ class Sentence(Enum):
     NO_DATA = (Rule.RECORD, "'data' must be an object, got {shape}")
     NO_NODE_ID = (Rule.RECORD, "'{name}' must be a string, the id of a node; got {shape}")
     NO_NODE_KEY = (Rule.RECORD, "'{name}' must be a string, the id of a {node}, or a value of its key: {reason}")
+    NO_END_TYPE = (Rule.RECORD, "'{name}' has to give the type of '{node_id}' here, one of {types}")
+    OTHER_END_TYPE = (Rule.RECORD, "'{name}' must be one of {types}, got {value}{suggestion}")
+    END_TYPE_ALONE = (
+        Rule.RECORD,
+        "'{name}' is the type of a node, and '{end}' does not say which; give both, or neither",
+    )
     NO_ROW = (Rule.RECORD, "expected the properties of a {type} by name, got {shape}")
     MALFORMED_ROW = (Rule.RECORD, "the record is malformed: {reason}")
     UNKNOWN_FIELD = (Rule.FIELD, "unknown input field '{name}'{suggestion}")
@@ -91,6 +97,10 @@ class Sentence(Enum):
         "@unique violation on {type}.{property}: value '{value}' held by '{holder}' and '{entity_id}'",
     )
     DANGLING_EDGE = (Rule.ENDPOINT, "edge {type}: {end} '{node_id}' not found in {node}")
+    AMBIGUOUS_END = (
+        Rule.ENDPOINT,
+        "edge {type}: {end} '{node_id}' is ambiguous, several types have a node with that id: {nodes}",
+    )
     ORPHANED_EDGE = (
         Rule.ENDPOINT,
         "edge {type} '{entity_id}' would be orphaned: {end} '{node_id}' not found in {node}",
@@ -132,6 +142,10 @@ class Sentence(Enum):
 
 ORPHAN_REMEDY = "keep the node, or load {type} in the same overwrite"
 """What follows `ORPHANED_EDGE` where an overwrite drops the node."""
+
+
+AMBIGUITY_REMEDY = "say which with '{name}_type', or use a variable that is bound to the node"
+"""What follows `AMBIGUOUS_END` in a load or a mutation."""
 
 
 def members_name(members: Sequence[str]) -> str:

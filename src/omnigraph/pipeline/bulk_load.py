@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.load import LoadReceipt, TypeLoaded
 from omnigraph.api.service.pipeline import PipelineReport, Progress
+from omnigraph.engine.rows.end_ids import interface_ends
 from omnigraph.engine.rows.kernels.decoder import ends_of
 from omnigraph.engine.rows.kernels.typed_rows import RecordForm
 from omnigraph.engine.workspace import GraphHandle, open_workspace
@@ -25,7 +26,16 @@ from omnigraph.errors import BadRequestError, ConstraintRule, KeyConflictError, 
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.execution.plan import base_snapshot
 from omnigraph.pipeline.execution.run import require_permission, run
-from omnigraph.pipeline.file import Duplicates, EmbedStep, Pipeline, Quality, Source, SparkSettings, TypeMapping
+from omnigraph.pipeline.file import (
+    END_COLUMNS,
+    Duplicates,
+    EmbedStep,
+    Pipeline,
+    Quality,
+    Source,
+    SparkSettings,
+    TypeMapping,
+)
 from omnigraph.pipeline.sources.source_frames import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
 from omnigraph.storage.identifiers import new_ulid
@@ -107,12 +117,14 @@ def load_on_spark(
     )
 
 
-def _mapping(type_: TableType, source: str, columns: Sequence[str], ends: Sequence[str]) -> TypeMapping:
-    """Columns become the properties of their names; `ends` are the columns of the ends of an edge."""
+def _mapping(type_: TableType, source: str, columns: Sequence[str], ends: Mapping[str, str]) -> TypeMapping:
+    """Columns become the properties of their names; `ends` are the columns of the ends of an edge, as the row kernel
+    calls them."""
     quoted = {column: "`" + column.replace("`", "``") + "`" for column in columns}
     select = {column: text for column, text in quoted.items() if column not in ends}
-    src, dst = (quoted.get(end) for end in ends) if ends else (None, None)
-    return TypeMapping(type_.name, source, select, src, dst, of_edges=type_.kind == "edge")
+    named = {end: quoted[column] for column, end in ends.items()}
+    texts = {setting: named.get(end) for setting, end in END_COLUMNS.items()}
+    return TypeMapping(type_.name, source, select, **texts, of_edges=type_.kind == "edge")
 
 
 def write_frame(
@@ -145,9 +157,11 @@ def write_frame(
             earlier = None if run_key is None else state.entry.with_key(run_key)
             state = state if earlier is None else workspace.snapshot(branch, version=earlier.version)
             type_ = state.catalog.type_named(type_name)
-        ends = ("src", "dst") if type_.kind == "edge" else ()
-        if not set(ends) <= set(frame.columns) and load_mode(mode) is not LoadMode.UPDATE:
+        ends = {"src": "from", "dst": "to"} if type_.kind == "edge" else {}
+        if not ends.keys() <= set(frame.columns) and load_mode(mode) is not LoadMode.UPDATE:
             raise BadRequestError(f"rows of the edge type {type_.name} need the columns 'src' and 'dst'")
+        ends |= {name: END_COLUMNS[name] for name in (f"{end.column}_type" for end in interface_ends(type_))}
+        ends = {name: end for name, end in ends.items() if name in frame.columns}
         source = Source("frame", sql=f"select * from global_temp.{view}")
         pipeline = Pipeline(
             name=f"{type_.name} from a DataFrame",

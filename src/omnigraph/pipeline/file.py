@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, Property, TableType
+from omnigraph.language.catalog import Catalog, EdgeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.yaml_documents import Flaw, Value, YamlDocument
 
@@ -31,7 +31,10 @@ GRAPH_FORMAT = "graph"
 LANCE_FORMAT = "lance"
 DEFAULT_MAX_REJECTED = 1_000
 _ENDS = {"src": "from", "dst": "to"}
-"""The settings of an edge for its ends, and the columns of the row kernel that they become."""
+_END_TYPES = {"src_type": "from_type", "dst_type": "to_type"}
+END_COLUMNS = {**_ENDS, **_END_TYPES}
+"""The settings of an edge for its ends, and for the types of those that are interfaces, and the columns of the row
+kernel that they become."""
 
 
 class OnError(StrEnum):
@@ -73,7 +76,7 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class TypeMapping:
     """How rows of a source become entities of a type. `src` and `dst` are there for edges only, and not in every
-    update."""
+    update; `src_type` and `dst_type` are beside ends that are interfaces."""
 
     type_name: str
     source: str
@@ -81,8 +84,10 @@ class TypeMapping:
     src: str | None = None
     dst: str | None = None
     where: str | None = None
+    src_type: str | None = field(default=None, repr=False)
+    dst_type: str | None = field(default=None, repr=False)
     of_edges: bool = field(default=False, repr=False)
-    """Whether the type is one of edges, where an update leaves out both ends. Fingerprints are made of the rest."""
+    """Whether the type is one of edges, where an update leaves out both ends."""
 
     @property
     def is_edge(self) -> bool:
@@ -95,8 +100,8 @@ class TypeMapping:
     @property
     def columns(self) -> dict[str, str]:
         """Input column of the row kernel -> Spark SQL expression."""
-        ends = {"from": self.src, "to": self.dst}
-        return {**{name: text for name, text in ends.items() if text is not None}, **self.select}
+        ends = zip(END_COLUMNS.values(), (self.src, self.dst, self.src_type, self.dst_type), strict=True)
+        return {**{name: text for name, text in ends if text is not None}, **self.select}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,12 +256,13 @@ def _mapping(
 ) -> TypeMapping | None:
     ends = _ENDS if kind == "edges" else {}
     needed = ends if mode is not LoadMode.UPDATE else {}
-    parts = located.members(("from", "select", "where", *ends), required=("from", *(needed or ("select",))))
+    members = ("from", "select", "where", *(END_COLUMNS if ends else ()))
+    parts = located.members(members, required=("from", *(needed or ("select",))))
     columns = {key.value: value for key, value in parts["select"].entries()} if "select" in parts else {}
     type_key = f"{kind[:-1]}:{name}"
     places[type_key] = located
     places.update({f"{type_key}.{column}": expression for column, expression in columns.items()})
-    places.update({f"{type_key}.{end}": parts[key] for key, end in ends.items() if key in parts})
+    places.update({f"{type_key}.{end}": parts[key] for key, end in END_COLUMNS.items() if key in parts})
     select = {column: expression.text().value or "null" for column, expression in columns.items()}
     source = _text(parts, "from")
     if source is not None and source not in sources:
@@ -266,8 +272,8 @@ def _mapping(
         parts["from"].report("P012", f"'{source}' has format graph: its records name their types and need no mapping")
     if source is None or not needed.keys() <= parts.keys():
         return None
-    src, dst, where = (_text(parts, name) for name in ("src", "dst", "where"))
-    return TypeMapping(name, source, select, src, dst, where, of_edges=kind == "edges")
+    texts = {each: _text(parts, each) for each in (*END_COLUMNS, "where")}
+    return TypeMapping(name, source, select, **texts, of_edges=kind == "edges")
 
 
 def _embeds(located: Value, places: dict[str, Value]) -> list[EmbedStep]:
@@ -321,6 +327,8 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
             hint = did_you_mean(mapping.type_name, types) or ""
             complaints.add(mapping.type_key, "P013", f"the schema has no {kind} type '{mapping.type_name}'", hint)
             continue
+        if isinstance(type_, EdgeType):
+            _check_end_types(mapping, type_, complaints)
         for column in mapping.select:
             if column != type_.system_name("id") and column not in type_.properties:
                 hint = did_you_mean(column, type_.properties) or ""
@@ -344,6 +352,24 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
             message = f"{step.type_name}.{step.property} has no @embed source in the schema"
             complaints.add(f"embed:{step.type_name}.{step.property}", "P016", message)
     complaints.raise_any()
+
+
+def _check_end_types(mapping: TypeMapping, edge: EdgeType, complaints: Complaints) -> None:
+    """Spark does not look ids up in several node types: a mapping says what is at an interface."""
+    ends = ((mapping.src, mapping.src_type), (mapping.dst, mapping.dst_type))
+    for end, (node_id, text) in zip(edge.ends, ends, strict=True):
+        setting = f"{end.column}_type"
+        if end.interface is None and text is not None:
+            message = f"'{setting}' is for an end that is an interface, and {edge.name} has a {end.types[0]} there"
+            complaints.add(f"{mapping.type_key}.{end.name}_type", "P014", message, "leave it out")
+        elif text is not None and node_id is None:
+            message = f"'{setting}' is the type of a node, and '{end.column}' does not say which"
+            complaints.add(f"{mapping.type_key}.{end.name}_type", "P015", message, "give both, or neither")
+        elif end.interface is not None and node_id is not None and text is None:
+            named = edge.from_type if end.column == "src" else edge.to_type
+            message = f"{edge.name} needs '{setting}': its end is the interface {named}"
+            example = f"write `{setting}: \"'{end.types[0]}'\"`, or name a column that holds {' or '.join(end.types)}"
+            complaints.add(mapping.type_key, "P015", message, example)
 
 
 def _check_identity(mapping: TypeMapping, type_: TableType, complaints: Complaints) -> None:

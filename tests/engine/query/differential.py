@@ -36,7 +36,7 @@ from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
 from omnigraph.storage.tables import rows
 from tests.engine.query_graphs import mixed_graph
-from tests.engine.visibilities import FILTERS, HIDDEN, Chosen, visibility_on, visible
+from tests.engine.visibilities import FILTERS, HIDDEN, TITLED_FILTERS, Chosen, visibility_on, visible
 from tests.support.interpreter_functions import RuleError
 from tests.support.random_reads import RandomRead, random_read
 from tests.support.reference import ReferenceGraph
@@ -46,6 +46,16 @@ MODES = ("indexed", "csr", "auto")
 REFUSED = [["refused"]]
 DIGITS = 10
 """Sums and roots may differ in the last digits."""
+
+
+_FOLLOWED = (
+    ("Person", "knows"),
+    ("Person", "lives"),
+    ("City", "near"),
+    ("Person", "rates"),
+    ("Club", "backs"),
+    ("Titled", "backs"),
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ def traverse(graph: Graph) -> None:
     """Have topologies of this state in memory, so that those of the next one lie over them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MODE_VARIABLE, "csr")
-        for start, step in (("Person", "knows"), ("Person", "lives"), ("City", "near")):
+        for start, step in _FOLLOWED:
             graph.query(f"query q() {{ match {{ $a: {start}  $a {step} $b }} return {{ count($b) as n }} }}")
 
 
@@ -122,7 +132,8 @@ def compare(stored: Stored, case: int, ways: int = 1) -> Difference | None:
 
 def _restriction(random: Random) -> tuple[Chosen, dict[str, list[str]]]:
     """Row filters of some types, and for some readers properties that they don't see."""
-    chosen = {key: random.choice(FILTERS[key]) for key in random.sample(sorted(FILTERS), random.randint(1, 3))}
+    filters = {**FILTERS, **TITLED_FILTERS}
+    chosen = {key: random.choice(filters[key]) for key in random.sample(sorted(filters), random.randint(1, 3))}
     types = random.sample(sorted(HIDDEN), 2) if random.random() < 0.3 else ()
     return chosen, {key: random.sample(HIDDEN[key], 1) for key in types}
 

@@ -21,7 +21,7 @@ from tests.support.random_reads import random_read
 from tests.support.random_values import PROPERTIES
 
 GRAPHS = 8
-CASES = 640
+CASES = 736
 PARTS = 16
 
 
@@ -70,21 +70,22 @@ def test_the_reads_have_every_construct() -> None:
     assert [pattern for pattern in patterns if seen[pattern] < 3] == []
 
 
-def test_both_kinds_of_topology_take_part(graphs: list[Stored]) -> None:
+@pytest.mark.parametrize(("edge", "end"), [("Knows", "Person"), ("Rates", "Club")])
+def test_both_kinds_of_topology_take_part(graphs: list[Stored], edge: str, end: str) -> None:
     """The comparison above is worth something only if some topologies are built and others lie over older ones."""
-    text = "query q() { match { $a: Person  $a knows $b } return { count($b) as n } }"
+    text = f"query q() {{ match {{ $a: Person  $a {edge.lower()} $b }} return {{ count($b) as n }} }}"
     kinds = set()
     for stored in graphs:
         graph = stored.graph
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(MODE_VARIABLE, "csr")
             graph.query(text)
-        state = graph.snapshot().entry.tables
-        people = state["node:Person"]
-        key = TopologyKey(
-            graph._workspace.root.identity.graph_id, Shape.NEIGHBOURS, state["edge:Knows"], people, people
+        state, root = graph.snapshot().entry.tables, graph._workspace.root
+        tables = state[f"edge:{edge}"], state["node:Person"], state[f"node:{end}"]
+        key = TopologyKey.of(
+            root.identity.graph_id, Shape.NEIGHBOURS, graph.catalog.edges[edge], ("Person", end), tables
         )
-        topology, _ = PROCESS_TOPOLOGIES.get(graph._workspace.root, key)
+        topology, _ = PROCESS_TOPOLOGIES.get(root, key)
         kinds.add(type(topology.out))
     assert kinds == {Adjacency, LayeredAdjacency}
 

@@ -277,7 +277,7 @@ def change_lines(change: ChangeRecord) -> Iterator[str]:
     yield f"{change.op} {change.kind} {change.type_name} {change.id}"
     images = [image for image in (change.before, change.after) if image is not None]
     if change.kind is EntityKind.EDGE:
-        ends = [f"{image.endpoints.source} -> {image.endpoints.target}" for image in images if image.endpoints]
+        ends = [str(image.endpoints) for image in images if image.endpoints]
         yield f"  {' => '.join(dict.fromkeys(ends))}"
     old = {} if change.before is None else change.before.properties
     new = {} if change.after is None else change.after.properties
@@ -304,7 +304,7 @@ _SIGNS = {Operation.INSERT: "+", Operation.UPDATE: "~", Operation.DELETE: "-"}
 
 def describe_entity(change: EntityChange) -> str:
     """An entity that differs, behind the mark of its operation."""
-    ends = f" {change.src} -> {change.dst}" if change.src is not None else ""
+    ends = f" {change.endpoints}" if change.endpoints is not None else ""
     return f"{_SIGNS[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
 
 

@@ -180,7 +180,7 @@ class StagedRun:
     def read_set(self) -> ReadSet:
         """Node tables that endpoints were looked up in, and edges of replaced nodes. Written tables need no mention."""
         edges = [t.type for t in self.types("edge") if isinstance(t.type, EdgeType)]
-        nodes = {f"node:{name}" for edge in edges for name in (edge.from_type, edge.to_type)}
+        nodes = {f"node:{name}" for edge in edges for end in edge.ends for name in end.types}
         replaced = [t.type.name for t in self.types("node") if t.replaces]
         touched = {edge.type_key for name in replaced for edge in self.catalog.incident_edges(name)}
         return ReadSet(tables=frozenset((nodes | touched | self.by_key.keys()) - self.newest_versions().keys()))

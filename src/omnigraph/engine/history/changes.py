@@ -28,11 +28,11 @@ from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.diff import EARLIER, OP, Selection, TypeDelta, TypePair, deltas, diff, paired_types
 from omnigraph.engine.history.schema_changes import schema_changes as schema_changes_of
-from omnigraph.engine.rows.export_form import property_values
+from omnigraph.engine.rows.export_form import end_columns, property_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.change import receipt_of
-from omnigraph.language.catalog import check_type_names
+from omnigraph.language.catalog import EdgeType, check_type_names
 from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.storage.log.log import slot_path
 from omnigraph.storage.models import LogEntry
@@ -348,8 +348,10 @@ def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[hi
         return iter([None] * rows.num_rows)
     values = state.rows(row_ids_of(pa.table({ROW_ID: positions.drop_null()})))
     ends: Iterable[history.Endpoints | None] = repeat(None, values.num_rows)
-    if state.type.kind == "edge":
-        ends = map(history.Endpoints, values.column("src").to_pylist(), values.column("dst").to_pylist())
+    if isinstance(state.type, EdgeType):
+        columns = {name: column.to_pylist() for name, column in end_columns(state.type, values).items()}
+        nothing = [None] * values.num_rows
+        ends = map(history.Endpoints, *(columns.get(name, nothing) for name in ("from", "to", "from_type", "to_type")))
     images = map(history.EntityImage, property_values(state.type, values), ends)
     return iter([next(images) if present else None for present in pc.is_valid(positions).to_pylist()])
 

@@ -26,11 +26,12 @@ from omnigraph.engine.query.bindings import Mask
 from omnigraph.engine.query.visibility import visible_entities
 from omnigraph.engine.rows.carry import is_older
 from omnigraph.engine.rows.columns import RowMask, equal_values
+from omnigraph.engine.rows.end_ids import stored_id, with_plain_ends
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
-from omnigraph.language.catalog import EdgeType, TableType, check_type_names
+from omnigraph.language.catalog import EdgeEnd, EdgeType, TableType, check_type_names
 from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW
 from omnigraph.storage.identifiers import MAIN, now_micros
 from omnigraph.storage.integer_sets import is_member
@@ -337,16 +338,29 @@ class _VisibleStates:
         old, new = unshared_rows(pair)
         if not isinstance(before.type, EdgeType) or not isinstance(after.type, EdgeType):
             return old, new
-        for column, name_before, name_after in (
-            ("src", before.type.from_type, after.type.from_type),
-            ("dst", before.type.to_type, after.type.to_type),
-        ):
-            flipped = self._one_sided_ends(name_before, name_after)
+        for end_before, end_after in zip(before.type.ends, after.type.ends, strict=True):
+            flipped = self._one_sided_ids(end_before, end_after)
             if flipped is None:
                 return before.keys_of_all(), after.keys_of_all()
             if flipped:
+                column = end_before.column
                 old, new = _with_edges_at(before, column, flipped, old), _with_edges_at(after, column, flipped, new)
         return old, new
+
+    def _one_sided_ids(self, before: EdgeEnd, after: EdgeEnd) -> list[str] | None:
+        """The ids of nodes that are visible in only one state, as the column of an end holds them; None when all of
+        them have to be tested."""
+        if before.interface is None and after.interface is None:
+            return self._one_sided_ends(before.types[0], after.types[0])
+        if before != after:
+            return None
+        stored: list[str] = []
+        for node in before.types:
+            flipped = self._one_sided_ends(node, node)
+            if flipped is None:
+                return None
+            stored += (stored_id(before, node, node_id) for node_id in flipped)
+        return stored
 
     def _one_sided_ends(self, before: str, after: str) -> list[str] | None:
         """Nodes at the ends of edges that are visible in only one state; None when all of them have to be tested."""
@@ -405,10 +419,12 @@ def published_in(state: Snapshot) -> dict[str, int]:
 def entity_changes(delta: TypeDelta, before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[EntityChange]:
     """The changes of one type in id order. `before` and `after` say when the tables of either side last changed."""
     kind, name = EntityKind(delta.pair.type.kind), delta.pair.type.name
-    for row in delta.rows.drop_columns([ROW_ID, EARLIER]).to_pylist():
+    rows = with_plain_ends(delta.pair.newest.type, delta.rows.drop_columns([ROW_ID, EARLIER]), types=True)
+    for row in rows.to_pylist():
         op = Operation(row[OP])
         state, versions = (delta.pair.before, before) if op is Operation.DELETE else (delta.pair.after, after)
         if state is None:
             raise AssertionError("an entity that changed is in one of the states")
-        ends = ChangedEnds(row["src"], row["dst"]) if "src" in row else None
+        named = (row["src"], row["dst"], row.get("src_type"), row.get("dst_type")) if "src" in row else None
+        ends = None if named is None else ChangedEnds(*named)
         yield EntityChange(kind, name, row["id"], op, versions[state.state.path], ends)

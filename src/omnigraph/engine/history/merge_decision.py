@@ -21,8 +21,10 @@ from omnigraph.api.enums import ConflictKind, Operation, Side
 from omnigraph.api.values import render_column
 from omnigraph.engine.history.diff import OP, TypeDelta, TypePair, equal_entities, rows_with_op
 from omnigraph.engine.rows.columns import equal_values
+from omnigraph.engine.rows.export_form import end_columns
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.language.catalog import EdgeType
 from omnigraph.storage.tables.blobs import stored_blob
 from omnigraph.storage.tables.rows import row_ids_of
 
@@ -179,7 +181,7 @@ MOST_WITH_VALUES: Final = 1_000
 
 _LONGEST_TEXT: Final = 500
 _LONGEST_LIST: Final = 32
-_ENDS: Final = {"src": "from", "dst": "to"}
+_ENDS: Final = frozenset({"from", "to", "from_type", "to_type"})
 
 BASE: Final = "base"
 States: TypeAlias = Mapping[str, TypeState | None]
@@ -238,7 +240,7 @@ def _property_conflicts(
     for name in dict.fromkeys(name for entity in (base, ours, theirs) for name in entity or ()):
         before, mine, other = ((entity or {}).get(name) for entity in (base, ours, theirs))
         if conflict.kind == ConflictKind.ORPHAN_EDGE:
-            concerned = name in _ENDS.values()
+            concerned = name in _ENDS
         elif conflict.kind not in _HOW:
             concerned = conflict.property is not None and name in conflict.property.split(", ")
         elif ours is None or theirs is None:
@@ -253,7 +255,9 @@ def _read(state: TypeState, ids: Sequence[str]) -> Iterator[tuple[str, Entity]]:
     """The entities with these ids, by id."""
     row_ids = row_ids_of(state.keys_among(ids))
     rows = state.rows(row_ids, blobs=False)
-    columns = {_ENDS[end]: rows.column(end).to_pylist() for end in state.keys[1:]}
+    columns: dict[str, list[Any]] = {}
+    if isinstance(state.type, EdgeType):
+        columns = {name: column.to_pylist() for name, column in end_columns(state.type, rows).items()}
     for prop in state.type.property_list:
         if not prop.type.is_blob:
             columns[prop.name] = render_column(rows.column(prop.column))

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Final
 
 from omnigraph.api.maintenance import OptimizeReport, PendingIndex, PendingProperty, TableOptimized
@@ -39,17 +40,34 @@ def refresh_topologies(snapshot: Snapshot) -> None:
     tables = snapshot.entry.tables
     for edge in snapshot.catalog.edges.values():
         state = tables[edge.type_key]
-        ends = tables[f"node:{edge.from_type}"], tables[f"node:{edge.to_type}"]
-        builds: dict[Shape, list[str]] = {}
+        pairs = {
+            (tables[f"node:{source}"].table_id, tables[f"node:{target}"].table_id): (source, target)
+            for source, target in product(edge.source_types, edge.target_types)
+        }
+        builds: dict[tuple[Shape, tuple[str, str]], list[str]] = {}
         for folder in files.folders(state.table_id):
-            # By its name: a build of an earlier version was used too, and is made again.
-            builds.setdefault(shape_of(folder), []).append(folder)
-        for shape, folders in builds.items():
-            key = TopologyKey(root.identity.graph_id, shape, state, *ends)
+            # A build of an earlier version was used too, and is made again.
+            pair = _pair_of(folder, files, pairs)
+            if pair is not None:
+                builds.setdefault((shape_of(folder), pair), []).append(folder)
+        for (shape, pair), folders in builds.items():
+            ends = tables[f"node:{pair[0]}"], tables[f"node:{pair[1]}"]
+            key = TopologyKey.of(root.identity.graph_id, shape, edge, pair, (state, *ends))
             PROCESS_TOPOLOGIES.store(root, key)
             outdated = [folder for folder in folders if folder != key.folder]
             for folder in outdated[KEPT_BUILDS - 1 :]:
                 files.remove(folder)
+
+
+def _pair_of(
+    folder: str, files: TopologyFiles, pairs: Mapping[tuple[str, str], tuple[str, str]]
+) -> tuple[str, str] | None:
+    """The node types that a stored build is about, by the ids of their tables. One that can't be read, perhaps of
+    another release, is about the only pair that there is."""
+    if len(pairs) == 1:
+        return next(iter(pairs.values()))
+    description = files.describe(folder)
+    return None if description is None else pairs.get((description.sources.table_id, description.targets.table_id))
 
 
 _TABLES_AT_ONCE: Final = 4

@@ -30,7 +30,7 @@ from omnigraph.api.maintenance import METADATA_ROW, Problem, RepairReport, Table
 from omnigraph.engine.maintenance.declared_indexes import declared_indexes, table_types
 from omnigraph.engine.maintenance.verify import CheckedLog, Examination, examine
 from omnigraph.engine.observers import Progress
-from omnigraph.engine.rows.export_form import graph_record
+from omnigraph.engine.rows.export_form import end_columns, graph_record
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.load import LoadRequest, load, record_input
@@ -258,12 +258,15 @@ def _records(finding: _Finding) -> Iterator[str]:
     if rows is None or type_ is None:
         return
     names = {prop.column: prop.name for prop in type_.property_list}
+    ends = (
+        {name: column.to_pylist() for name, column in end_columns(type_, rows).items()}
+        if isinstance(type_, EdgeType)
+        else {}
+    )
     plain = pa.table({name: _as_json(rows.column(name)) for name in rows.column_names})
-    for row in plain.to_pylist():
+    for number, row in enumerate(plain.to_pylist()):
         data = {names[c]: value for c, value in row.items() if c in names and value is not None}
-        beside = {"id": row["id"]}
-        if isinstance(type_, EdgeType):
-            beside |= {"from": row["src"], "to": row["dst"]}
+        beside = {"id": row["id"], **{name: values[number] for name, values in ends.items()}}
         yield json.dumps(graph_record(type_, data, beside))
 
 

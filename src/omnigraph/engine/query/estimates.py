@@ -58,7 +58,7 @@ class _Estimates:
             case ir.Outer():
                 return 1
             case ir.Expand():
-                start = op.edge.from_type if op.direction is not ir.Direction.IN else op.edge.to_type
+                (start,) = op.edge.source_types if op.direction is not ir.Direction.IN else op.edge.target_types
                 degree = self._degree(op.edge, op.direction, self._catalog.nodes[start])
                 ends = self._size(op.destination_type)
                 is_bounded = op.edge_variable is None
@@ -128,7 +128,9 @@ class _Estimates:
 
     def _degree(self, edge: EdgeType, direction: ir.Direction, start: NodeType) -> float:
         both = 2 if direction is ir.Direction.BOTH else 1
-        return self._size(edge) * both / max(1, self._size(start))
+        # The edges of a type with an interface at an end are taken to be spread over its pairs of node types.
+        pairs = len(edge.source_types) * len(edge.target_types)
+        return self._size(edge) / pairs * both / max(1, self._size(start))
 
 
 def _ends_met(degree: float, least: int, most: int, ends: int, *, once: bool, closing: bool) -> float:

@@ -20,8 +20,9 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.properties import Located
 from omnigraph.engine.query.value_columns import compact_lists, list_array, null_mask
 from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.engine.rows.end_ids import plain_ids, type_names
 from omnigraph.errors import ResourceLimitError
-from omnigraph.language.catalog import EdgeType, Property, TableType
+from omnigraph.language.catalog import EdgeEnd, EdgeType, Property, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.ir import OutputColumn
 from omnigraph.language.query.value_types import (
@@ -73,10 +74,21 @@ def output_type(type_: ValueType) -> pa.DataType:
 
 
 def _entity_fields(type_: EntityType) -> list[pa.Field]:
-    ends = ("@src", "@dst") if type_.is_edge else ()
-    fields = [pa.field(name, pa.string()) for name in ("@id", "@type", *ends)]
+    fields = [pa.field(name, pa.string()) for name in ("@id", "@type", *_end_fields(type_))]
     fields += [pa.field(prop.name, arrow_type(prop.type)) for prop in _common_properties(type_)]
     return fields if len(type_.members) == 1 else [*fields, _OTHERS]
+
+
+def _end_fields(type_: EntityType) -> dict[str, int]:
+    """The fields for the ends of edges, each with the position of its end. An end that is an interface in one of the
+    types has another one for the type of the node."""
+    edges = [member for member in type_.members if isinstance(member, EdgeType)]
+    fields: dict[str, int] = {}
+    for position, name in enumerate(("@src", "@dst") if type_.is_edge else ()):
+        fields[name] = position
+        if any(edge.ends[position].interface is not None for edge in edges):
+            fields[f"{name}_type"] = position
+    return fields
 
 
 def _common_properties(type_: EntityType) -> tuple[Property, ...]:
@@ -226,7 +238,7 @@ class Objects:
     def _of_member(self, rows: RowIds, member: TableType, type_: EntityType, variable: str) -> pa.Array:
         """The objects of entities of one type, in the form that `type_` has."""
         context, table = self._context, self._context.table(member)
-        system = ["id", "src", "dst"] if isinstance(member, EdgeType) else ["id"]
+        system = list(member.system_columns)
         shown = {prop.name: prop for prop in member.shown_properties}
         masked = context.visibility.of(member).masked
         stored = {
@@ -239,11 +251,17 @@ class Objects:
         def column(name: str) -> pa.Array:
             return self._gather(context.properties.locate(table, variable, name, rows))
 
+        def end_field(name: str, end: EdgeEnd) -> pa.Array:
+            stored = column(end.column)
+            return type_names(end, stored) if name.endswith("_type") else plain_ids(end, stored)
+
         def values_of(prop: Property) -> pa.Array:
             type_ = arrow_type(prop.type)
             return column(stored[prop.name]).cast(type_) if prop.name in stored else pa.nulls(len(rows), type_)
 
-        ids, *ends = map(column, system)
+        ids, ends = column("id"), []
+        if isinstance(member, EdgeType):
+            ends = [end_field(name, member.ends[position]) for name, position in _end_fields(type_).items()]
         common = _common_properties(type_)
         named = [values_of(shown[prop.name]) for prop in common]
         arrays = [ids, pa.repeat(pa.scalar(member.name), len(rows)), *ends, *named]

@@ -24,13 +24,14 @@ from omnigraph.engine.query.read import context_of
 from omnigraph.engine.query.traversal.edge_visibility import visible_mask, visible_rows
 from omnigraph.engine.query.values.compare import as_mask
 from omnigraph.engine.query.values.predicates import table_mask
+from omnigraph.engine.rows.end_ids import ids_of_type
 from omnigraph.engine.rows.export_form import flat_entity
 from omnigraph.engine.rows.kernels.coerce import coerce
 from omnigraph.engine.rows.kernels.ids import key_ids
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import SYSTEM_COLUMNS, EdgeType, NodeType, TableType
+from omnigraph.language.catalog import SYSTEM_COLUMNS, EdgeEnd, EdgeType, NodeType, TableType
 from omnigraph.language.query.ir import NOW_PARAMETER
 from omnigraph.language.query.row_filter import RowFilter, TypeVisibility
 from omnigraph.storage.identifiers import now_micros
@@ -50,7 +51,7 @@ def visible_entities(snapshot: Snapshot, type_: TableType, rows: RowIds, now: in
 def visible_count(snapshot: Snapshot, type_: TableType) -> int:
     """How many entities of a type are visible. An unrestricted count is in the table state."""
     context = _context(snapshot)
-    if not any(context.is_restricted(part) for part in (type_, *_ends(type_, context))):
+    if not any(context.is_restricted(part) for part in (type_, *(node for _, node in _ends(type_, context)))):
         return snapshot.entry.tables[type_.type_key].rows
     rows = visible_rows(type_, context)
     if rows is None:
@@ -62,7 +63,7 @@ def visible_filter(snapshot: Snapshot, type_: TableType) -> str | None:
     """The visible rows of a type as a text of Lance's filter language: empty for all of them, None if no text can say
     it."""
     context = _context(snapshot)
-    if any(context.is_restricted(end) for end in _ends(type_, context)):
+    if any(context.is_restricted(node) for _, node in _ends(type_, context)):
         return None
     if not context.is_restricted(type_):
         return ""
@@ -81,21 +82,23 @@ def _context(snapshot: Snapshot, now: int | None = None) -> ReadContext:
     return context_of(snapshot, snapshot.catalog, snapshot.visibility, parameters)
 
 
-def _ends(type_: TableType, context: ReadContext) -> tuple[NodeType, ...]:
-    if not isinstance(type_, EdgeType):
-        return ()
-    return context.catalog.nodes[type_.from_type], context.catalog.nodes[type_.to_type]
+def _ends(type_: TableType, context: ReadContext) -> list[tuple[EdgeEnd, NodeType]]:
+    """Each end of an edge with each node type that it may have."""
+    ends = type_.ends if isinstance(type_, EdgeType) else ()
+    return [(end, context.catalog.nodes[node]) for end in ends for node in end.types]
 
 
 def _with_visible_ends(type_: TableType, rows: RowIds, context: ReadContext) -> Mask:
     """Which edges lie between visible nodes; True for every node."""
     mask = np.ones(len(rows), dtype=bool)
-    for column, end in zip(("src", "dst"), _ends(type_, context), strict=False):
-        if context.is_restricted(end):
-            ids = one_array(context.table(type_).take(rows, [column]).column(column))
-            nodes = context.table(end).rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
-            visible = pa.array(visible_mask(end, row_ids_of(nodes), context))
-            mask &= as_mask(pc.is_in(ids, value_set=one_array(nodes.column("id")).filter(visible)))
+    for end, node in _ends(type_, context):
+        if context.is_restricted(node):
+            column = one_array(context.table(type_).take(rows, [end.column]).column(end.column))
+            ids = ids_of_type(end, node.name, column)
+            wanted = pc.unique(ids).drop_null().to_pylist()
+            nodes = context.table(node).rows_among("id", wanted, ["id"], row_ids=True)
+            visible = one_array(nodes.column("id")).filter(pa.array(visible_mask(node, row_ids_of(nodes), context)))
+            mask &= as_mask(pc.or_(pc.is_in(ids, value_set=visible, skip_nulls=True), pc.is_null(ids)))
     return mask
 
 

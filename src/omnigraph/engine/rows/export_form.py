@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from omnigraph.api.enums import Dates
 from omnigraph.api.values import render_column
 from omnigraph.engine.rows.columns import EPOCH_TYPES
+from omnigraph.engine.rows.end_ids import interface_ends, plain_ids, type_names, with_plain_ends
 from omnigraph.engine.rows.kernels.coerce import MANAGED_PREFIX
 from omnigraph.errors import ConstraintError
-from omnigraph.language.catalog import Property, TableType
+from omnigraph.language.catalog import EdgeType, Property, TableType
 from omnigraph.language.types import FLOATS
 from omnigraph.language.violations import Sentence
 
@@ -50,8 +51,8 @@ def record_lines(type_: TableType, rows: pa.Table, dates: Dates = Dates.EPOCH) -
     else:
         names = ["id", *type_.properties]
         columns = [ids, *columns]
-    if type_.kind == "edge":
-        head += [("from", rows.column("src").to_pylist()), ("to", rows.column("dst").to_pylist())]
+    if isinstance(type_, EdgeType):
+        head += [(name, values.to_pylist()) for name, values in end_columns(type_, rows).items()]
     kind, members = "type" if type_.kind == "node" else "edge", [name for name, _ in head]
     heads = zip(*(values for _, values in head), strict=True) if head else repeat((), rows.num_rows)
     for beside, values in zip(heads, zip(*columns, strict=True), strict=True):
@@ -60,15 +61,31 @@ def record_lines(type_: TableType, rows: pa.Table, dates: Dates = Dates.EPOCH) -
 
 
 def graph_record(type_: TableType, data: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The envelope of an entity: its type, `from` and `to` of an edge and perhaps its id, and its properties."""
+    """The envelope of an entity: its type, the ends of an edge and perhaps its id, and its properties."""
     named = {"type": type_.name} if type_.kind == "node" else {"edge": type_.name}
     return {**named, **(beside or {}), "data": data}
 
 
 def flat_entity(type_: TableType, rows: pa.Table) -> dict[str, Any]:
-    """The only row as one object: `id`, `src` and `dst` of an edge (`system_name`), then every declared property."""
-    system = {type_.system_name(name): rows.column(name)[0].as_py() for name in type_.system_columns}
+    """The only row as one object: `id`, `src` and `dst` of an edge (`system_name`), then every declared property.
+    `src_type` and `dst_type` are beside ends that are interfaces."""
+    rows = with_plain_ends(type_, rows, types=True)
+    types = {end.column: f"{end.column}_type" for end in interface_ends(type_)}
+    names = [each for name in type_.system_columns for each in (name, types.get(name)) if each is not None]
+    system = {type_.system_name(name): rows.column(name)[0].as_py() for name in names}
     return {**system, **property_values(type_, rows)[0]}
+
+
+def end_columns(type_: EdgeType, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """The ends of edges as records have them: `from` and `to`, and `from_type` and `to_type` where they are
+    interfaces."""
+    columns = {}
+    for end in type_.ends:
+        column = rows.column(end.column)
+        columns[end.name] = plain_ids(end, column)
+        if end.interface is not None:
+            columns[f"{end.name}_type"] = type_names(end, column)
+    return columns
 
 
 def blob_text(data: bytes) -> str:

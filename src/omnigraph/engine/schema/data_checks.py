@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from omnigraph.engine.rows.end_ids import IdForm, plain_id
 from omnigraph.engine.rows.kernels.records import missing_value
 from omnigraph.engine.rows.kernels.typed_rows import forbidden_values
 from omnigraph.engine.rows.type_state import TypeState
@@ -23,8 +24,20 @@ from omnigraph.engine.schema.table_changes import TableChange, changes_values, f
 from omnigraph.engine.write.change import TypeChange
 from omnigraph.engine.write.constraints import broken_bound, member_column, repeated_tuples
 from omnigraph.errors import ConstraintError, ConstraintRule
-from omnigraph.language.catalog import Cardinality, CheckRule, EdgeType, NodeType, Property, RangeRule, TableType
+from omnigraph.language.catalog import (
+    TAG_SIGN,
+    Cardinality,
+    CheckRule,
+    EdgeEnd,
+    EdgeType,
+    NodeType,
+    Property,
+    RangeRule,
+    TableType,
+)
 from omnigraph.language.violations import Sentence
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.rows import identifier, string_literal
 
 MOST_OFFENCES: Final = 5
 """So many rows that break a rule are named."""
@@ -70,6 +83,7 @@ def run_checks(change: TableChange) -> list[Check]:
     checks = [*_check_values(change, state), *_check_tuples(change, state)]
     if isinstance(change.new, EdgeType) and isinstance(change.old, EdgeType):
         checks += _check_cardinality(state, change.old, change.new)
+        checks += _check_ends(change.table, change.old, change.new)
     return checks
 
 
@@ -241,11 +255,48 @@ def _check_cardinality(state: TypeState, old: EdgeType, new: EdgeType) -> Iterat
     for source, count in zip(counts.column("source"), counts.column("count_sum"), strict=True):
         broken = broken_bound(new.cardinality, count.as_py())
         if broken is not None and check.is_open:
-            reason = broken[0].text(type=new.name, source=source.as_py(), count=count.as_py(), bound=broken[1])
+            named = plain_id(new.ends[0], source.as_py())
+            reason = broken[0].text(type=new.name, source=named, count=count.as_py(), bound=broken[1])
             check.offences.append(Offence(broken[0].rule, new.type_key, "src", None, reason))
         if not check.is_open:
             break
     yield check
+
+
+def _check_ends(table: Table, old: EdgeType, new: EdgeType) -> Iterator[Check]:
+    """Ends of the node types that an interface loses; and where an end is widened, ids that would be taken for tagged
+    ones."""
+    for before, after in zip(old.ends, new.ends, strict=True):
+        for subject, sentence, condition in _lost_ends(before, after):
+            remedy = "delete these edges first"
+            check = Check(ConstraintRule.ENDPOINT, subject, sentence, remedy)
+            for row in table.read(["id", before.column], filter=condition, limit=MOST_OFFENCES).to_pylist():
+                named = {"end": before.column, "node_id": plain_id(before, row[before.column])}
+                reason = Sentence.DANGLING_EDGE.text(type=new.name, node=_end_name(new, after), **named)
+                check.offences.append(Offence(check.rule, new.type_key, before.column, row["id"], reason))
+            yield check
+
+
+def _lost_ends(before: EdgeEnd, after: EdgeEnd) -> Iterator[tuple[str, str, str]]:
+    """What the column of an end may hold that no type of the changed end would read: the subject of a check, its
+    sentence, and a filter."""
+    if after.interface is None:
+        return
+    sign = f"starts_with({identifier(before.column)}, {string_literal(TAG_SIGN)})"
+    if before.interface is None:
+        yield before.column, f"no {before.column} begins with the control character U+001F, which marks types", sign
+        return
+    kept = {member.id for member in after.interface.members}
+    for member in before.interface.members:
+        if member.id not in kept:
+            form = IdForm.of(before, member.name)
+            tagged = f"starts_with({identifier(before.column)}, {string_literal(form.signed)})"
+            condition = tagged if form.tag else f"({tagged} OR NOT {sign})"
+            yield f"node:{member.name}", f"no {before.column} is a node of the type {member.name}", condition
+
+
+def _end_name(edge: EdgeType, end: EdgeEnd) -> str:
+    return edge.from_type if end.column == "src" else edge.to_type
 
 
 def _tally(sources: pa.ChunkedArray) -> pa.Table:

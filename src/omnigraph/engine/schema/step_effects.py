@@ -31,7 +31,10 @@ def with_effects(
     for type_key, done in checks.items():
         own = [number for number, step in enumerate(planned) if _type_key(step) == type_key]
         for check in done:
-            owned.setdefault(_step_of(check, own, planned), []).append(check)
+            # Edges may end at nodes of a type that their interface loses: then a step of that type is why.
+            others = [number for number, step in enumerate(planned) if _type_key(step) == check.subject]
+            about = others or own or range(len(planned))
+            owned.setdefault(_step_of(check, about, planned), []).append(check)
     described = [
         step
         if isinstance(step, steps.UnsupportedChange)
@@ -75,6 +78,10 @@ def _step_of(check: Check, own: Sequence[int], planned: Sequence[SchemaStep]) ->
         match planned[number]:
             case steps.AddConstraint() as step:
                 return 3 if (check.rule, check.subject) in _subjects(step.constraint) else 0
+            case steps.WidenEndpoint() as step:
+                return 3 if check.subject == {"source": "src", "target": "dst"}[step.end] else 0
+            case steps.DropType() | steps.ChangeInterfaces():
+                return 2 if check.rule is ConstraintRule.ENDPOINT else 0
             case steps.ChangeCardinality():
                 return 3 if check.rule is ConstraintRule.CARDINALITY else 0
             case steps.NarrowEnum() as step:
@@ -115,6 +122,8 @@ def _format_of(step: SchemaStep, desired: Catalog) -> int:
         case steps.RenameProperty():
             owner = types[f"{step.type_kind}:{step.type_name}"]
             return property_format(owner.kind, owner.properties[step.to_name])
+        case steps.WidenEndpoint():
+            return types[f"edge:{step.name}"].format
         case steps.AddConstraint() if step.constraint.key is not None:
             return types[f"{step.type_kind}:{step.type_name}"].format
     return 1

@@ -3,7 +3,8 @@
 Loads, mutations and merges call it with their change and the pinned snapshot, after the row kernels have checked
 single rows. The order is uniqueness, endpoints, cardinality; loads and mutations raise the first violation, merges
 report all. Reads go into a read set that the publish machine compares with a moved head. Ids that a strict insert
-repeats are refused last. Sentences come from `language.violations`.
+repeats are refused last. Before all that, loads and mutations find out the types of ends that are given by an id alone.
+Sentences come from `language.violations`.
 """
 
 from __future__ import annotations
@@ -13,17 +14,38 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from omnigraph.engine.rows.columns import EPOCH_TYPES, column_of
+from omnigraph.engine.rows.end_ids import (
+    end_of_column,
+    ids_of_type,
+    interface_ends,
+    plain_id,
+    plain_ids,
+    stored_id,
+    type_names,
+    untyped_ids,
+)
+from omnigraph.engine.rows.kernels.ids import key_ids
+from omnigraph.engine.rows.kernels.typed_rows import TypedRows
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.publish import ReadSet, WriteTxn
 from omnigraph.errors import BadRequestError, ConstraintError, KeyConflictError
-from omnigraph.language.catalog import Cardinality, EdgeType, IndexKind, NodeType, TableType
+from omnigraph.language.catalog import Cardinality, EdgeEnd, EdgeType, IndexKind, NodeType, TableType
 from omnigraph.language.types import PropertyType, Scalar
-from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, the_property, value_text
+from omnigraph.language.violations import (
+    AMBIGUITY_REMEDY,
+    ORPHAN_REMEDY,
+    Sentence,
+    members_name,
+    the_property,
+    value_text,
+)
 
 Among: TypeAlias = tuple[str, Collection[str | int]]
 """A column and the values of it that matter."""
@@ -84,6 +106,13 @@ class FinalImage:
         for name, probe in probes.items():
             missing[name] |= uncertain[name] - probe.result()
         return missing
+
+    def holders(self, names: Sequence[str], ids: pa.Array) -> dict[str, list[str]]:
+        """Per id, those of some node types that have it in the final image. A node of another type that comes meanwhile
+        could make the id ambiguous."""
+        missing = self.missing_nodes(dict.fromkeys(names, ids))
+        self._tables |= {f"node:{name}" for name, absent in missing.items() if absent}
+        return {node_id: [name for name in names if node_id not in missing[name]] for node_id in ids.to_pylist()}
 
     def removed_ids(self, name: str) -> set[str]:
         """Ids of a node type that are committed and not in the final image."""
@@ -261,7 +290,10 @@ def incomparable(type_: TableType, name: str) -> BadRequestError:
 def _value_text(change: TypeChange, name: str, row: int) -> str:
     prop = change.type.properties.get(name)
     scalar = Scalar.STRING if prop is None else prop.type.scalar
-    value = change.rows.column(member_column(change.type, name))[row]
+    column = member_column(change.type, name)
+    value = change.rows.column(column)[row]
+    if (end := end_of_column(change.type, column)) is not None:
+        return plain_id(end, value.as_py())
     return value_text(scalar, value.cast(EPOCH_TYPES.get(scalar, value.type)).as_py())
 
 
@@ -269,21 +301,34 @@ def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[V
     """Every end of a written edge that no node has, end by end and in row order. The ends of stored edges that stay
     where they are have their nodes: a commit that removes one of those removes the edge, which is written here."""
     written = [(change, change.rows_with_new_ends) for change in order if isinstance(change.type, EdgeType)]
-    ends = [(change, rows, *end) for change, rows in written if len(rows) for end in _ends(change.type)]
+    ends = [(change, rows, end) for change, rows in written if len(rows) for end in _ends(change.type)]
     named: defaultdict[str, list[pa.Array]] = defaultdict(list)
-    for change, _, column, node_type in ends:
-        named[node_type] += change.of_new_ends(column).chunks
+    for change, _, end in ends:
+        for node in end.types:
+            named[node] += ids_of_type(end, node, change.of_new_ends(end.column)).drop_null().chunks
     distinct = {name: pc.unique(pa.chunked_array(chunks, pa.string())) for name, chunks in sorted(named.items())}
     missing = image.missing_nodes(distinct)
-    for change, rows, column, node_type in ends:
-        if not missing[node_type]:
+    for change, rows, end in ends:
+        if end.interface is None and not missing[end.types[0]]:
             continue
-        values = change.rows.column(column)
-        lacking = pc.is_in(change.of_new_ends(column), value_set=pa.array(missing[node_type], pa.string())).to_numpy()
-        for row in rows[lacking].tolist():
-            edge, edge_id, node_id = change.type, change.ids[row], values[row]
-            broken = _edge_without_node(Sentence.DANGLING_EDGE, edge, edge_id, column, node_id, node_type)
+        column = change.of_new_ends(end.column)
+        types = type_names(end, column)
+        for at in np.flatnonzero(_lacking(end, column, missing)).tolist():
+            row, node_id, node = int(rows[at]), plain_id(end, column[at].as_py()), types[at].as_py()
+            broken = _edge_without_node(
+                Sentence.DANGLING_EDGE, change.type, change.ids[row].as_py(), end, node_id, node
+            )
             yield replace(broken, change=change, row=row)
+
+
+def _lacking(end: EdgeEnd, column: pa.ChunkedArray, missing: Mapping[str, set[str]]) -> NDArray[np.bool_]:
+    """Which values in the column of an end name no node. The type of one may be gone, when branches are merged."""
+    present = np.zeros(len(column), np.bool_)
+    for node in end.types:
+        ids = ids_of_type(end, node, column)
+        absent = pc.is_in(ids, value_set=pa.array(missing[node], pa.string()))
+        present |= pc.and_(pc.is_valid(ids), pc.invert(absent)).to_numpy()
+    return ~present
 
 
 def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
@@ -296,25 +341,96 @@ def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]
     gone = image.removed_ids(node.name) if touching else set()
     if not gone:
         return
-    for edge, end in [(touched, end) for touched in touching for end, name in _ends(touched) if name == node.name]:
-        orphans = image.survivors(edge.type_key, ["id", end], (end, gone)).sort_by("id")
-        for entity_id, node_id in zip(orphans.column("id"), orphans.column(end), strict=True):
+    for edge, end in [(touched, end) for touched in touching for end in touched.ends if node.name in end.types]:
+        stored = {stored_id(end, node.name, node_id) for node_id in gone}
+        orphans = image.survivors(edge.type_key, ["id", end.column], (end.column, stored)).sort_by("id")
+        node_ids = plain_ids(end, orphans.column(end.column)).to_pylist()
+        for entity_id, node_id in zip(orphans.column("id").to_pylist(), node_ids, strict=True):
             broken = _edge_without_node(Sentence.ORPHANED_EDGE, edge, entity_id, end, node_id, node.name)
             yield replace(broken, remedy=ORPHAN_REMEDY.format(type=edge.name))
 
 
 def _edge_without_node(
-    sentence: Sentence, edge: TableType, edge_id: pa.Scalar, end: str, node_id: pa.Scalar, node: str
+    sentence: Sentence, edge: TableType, edge_id: str, end: EdgeEnd, node_id: str, node: str | None
 ) -> Violation:
-    ids = {"entity_id": edge_id.as_py(), "node_id": node_id.as_py()}
-    reason = sentence.text(type=edge.name, end=end, node=node, **ids)
-    absent = (f"node:{node}", ids["node_id"])
-    return Violation(sentence, edge.type_key, reason, end, ids["entity_id"], absent_node=absent)
+    """`node` is the type of the node; None if the end has a type that is gone."""
+    named = node if node is not None else "any type that it may have"
+    reason = sentence.text(type=edge.name, end=end.column, node=named, entity_id=edge_id, node_id=node_id)
+    absent = None if node is None else (f"node:{node}", node_id)
+    return Violation(sentence, edge.type_key, reason, end.column, edge_id, absent_node=absent)
 
 
-def _ends(type_: TableType) -> tuple[tuple[str, str], ...]:
-    """The columns at the ends of an edge and the node types they name; a node has none."""
-    return (("src", type_.from_type), ("dst", type_.to_type)) if isinstance(type_, EdgeType) else ()
+def _ends(type_: TableType) -> tuple[EdgeEnd, ...]:
+    """The ends of an edge; a node has none."""
+    return type_.ends if isinstance(type_, EdgeType) else ()
+
+
+# ---- the types of ends ---------------------------------------------------------------------------------
+
+
+def has_untyped_ends(typed: TypedRows) -> bool:
+    """Whether some end is given by an id alone."""
+    return any(_ids_without_type(typed, end).null_count < len(typed) for end in interface_ends(typed.type))
+
+
+def find_end_types(typed: TypedRows, image: FinalImage, unit: str) -> TypedRows:
+    """The same rows with the type of every end, by the nodes that there are after the change of the `image`. `unit` is
+    what the numbers of the rows count."""
+    edge, rows = typed.type, typed.rows
+    if not isinstance(edge, EdgeType) or not has_untyped_ends(typed):
+        return typed
+    for end in interface_ends(edge):
+        ids = _ids_without_type(typed, end)
+        wanted = pc.unique(ids).drop_null()
+        if not len(wanted):
+            continue
+        holders = image.holders(end.types, wanted)
+        values = wanted.to_pylist()
+        unclear = pa.array([value for value in values if len(holders[value]) != 1], pa.string())
+        for row in np.flatnonzero(pc.is_in(ids, value_set=unclear, skip_nulls=True).to_numpy(zero_copy_only=False)):
+            raise _unclear_end(typed, edge, end, int(row), ids[int(row)].as_py(), holders, unit)
+        types = [holders[value][0] for value in values]
+        stored = pa.array([stored_id(end, *pair) for pair in zip(types, values, strict=True)], pa.string())
+        resolved = stored.take(pc.index_in(ids, value_set=wanted))
+        index = rows.schema.get_field_index(end.column)
+        column = pc.coalesce(resolved, rows.column(end.column).combine_chunks())
+        rows = rows.set_column(index, rows.schema.field(index), column)
+    if edge.key:
+        # A partial record may name its edge by the id alone.
+        named = pc.coalesce(key_ids(edge, rows), rows.column("id").combine_chunks())
+        rows = rows.set_column(0, rows.schema.field(0), named)
+    return TypedRows(edge, rows, typed.lines, typed.present)
+
+
+def _ids_without_type(typed: TypedRows, end: EdgeEnd) -> pa.Array:
+    return untyped_ids(typed.rows.column(end.column)).combine_chunks()
+
+
+def _unclear_end(
+    typed: TypedRows,
+    edge: EdgeType,
+    end: EdgeEnd,
+    row: int,
+    node_id: str,
+    holders: Mapping[str, list[str]],
+    unit: str,
+) -> ConstraintError:
+    """The error about an id that no node type of an interface has, or several."""
+    line = typed.lines[row].as_py()
+    if nodes := holders[node_id]:
+        sentence = Sentence.AMBIGUOUS_END
+        reason = sentence.text(type=edge.name, end=end.column, node_id=node_id, nodes=", ".join(nodes))
+        reason = f"{reason}; {AMBIGUITY_REMEDY.format(name=end.name)}"
+    else:
+        sentence = Sentence.DANGLING_EDGE
+        interface = edge.from_type if end.column == "src" else edge.to_type
+        reason = sentence.text(type=edge.name, end=end.column, node_id=node_id, node=interface)
+    entity_id = None if edge.key else typed.rows.column("id")[row].as_py()
+    message = f"{unit} {line}: {reason}"
+    return ConstraintError(sentence.rule, edge.type_key, end.column, entity_id, line, message=message)
+
+
+# ---- cardinality ---------------------------------------------------------------------------------------
 
 
 _UNBOUNDED = Cardinality()
@@ -330,7 +446,8 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
     touched = [*gained, *sorted(lost.difference(gained))]
     if not touched:
         return
-    gone = image.removed_ids(edge.from_type)
+    sources_end = edge.ends[0]
+    gone = {stored_id(sources_end, node, each) for node in edge.source_types for each in image.removed_ids(node)}
     stored = image.survivors(edge.type_key, ["id", "src"], ("src", set(touched)))
     sources = pa.chunked_array([*change.rows.column("src").chunks, *stored.column("src").chunks], pa.string())
     tally = pc.value_counts(sources)
@@ -347,7 +464,8 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
         surplus = count - bound if sentence is Sentence.TOO_MANY_EDGES else len(rows)
         row = rows[max(0, len(rows) - surplus)] if rows else None
         entity_id = None if row is None else change.ids[row].as_py()
-        reason = sentence.text(type=edge.name, source=source, count=count, bound=bound)
+        named = plain_id(sources_end, source)
+        reason = sentence.text(type=edge.name, source=named, count=count, bound=bound)
         yield Violation(sentence, edge.type_key, reason, "src", entity_id, change, row)
 
 

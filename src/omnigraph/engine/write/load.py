@@ -47,7 +47,14 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, Origin, RequestDigest, TypeChange, WrittenRows, receipt_of
-from omnigraph.engine.write.constraints import FinalImage, check_constraints, refuse_repeated_ids, taken_id
+from omnigraph.engine.write.constraints import (
+    FinalImage,
+    check_constraints,
+    find_end_types,
+    has_untyped_ends,
+    refuse_repeated_ids,
+    taken_id,
+)
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
@@ -231,6 +238,7 @@ class _Load:
         if not decoded.by_type:
             return None
         mode = self.request.mode
+        decoded, nodes_read = self._find_end_types(txn, decoded, minted)
         visibility = AuthorVisibility(txn)
         filled: dict[str, FilledRows] = {}
         if mode is LoadMode.UPDATE:
@@ -243,6 +251,7 @@ class _Load:
         visibility.refuse_invisible(change)
         with visibility.redact_conflicts():
             read_set = check_constraints(FinalImage(txn, change), order)
+        read_set = replace(read_set, tables=read_set.tables | (nodes_read - change.by_type.keys()))
         if mode in (LoadMode.APPEND, LoadMode.OVERWRITE):
             for key, typed in decoded.by_type.items():
                 refuse_repeated_ids(key, typed.rows.column("id"))
@@ -339,6 +348,19 @@ class _Load:
     def _form(self) -> RecordForm:
         forms = {LoadMode.UPDATE: RecordForm.PARTIAL, LoadMode.MERGE: RecordForm.NOTED}
         return forms.get(self.request.mode, RecordForm.WHOLE)
+
+    def _find_end_types(
+        self, txn: publish.WriteTxn, decoded: DecodedInput, minted: pa.ChunkedArray
+    ) -> tuple[DecodedInput, frozenset[str]]:
+        """The input with the types of all ends, and the tables that were read for it."""
+        if not any(map(has_untyped_ends, decoded.by_type.values())):
+            return decoded, frozenset()
+        # An update makes no nodes: it is an error if one that it names is not stored.
+        is_update = self.request.mode is LoadMode.UPDATE
+        nodes = [each for each in decoded.by_type.values() if isinstance(each.type, NodeType) and not is_update]
+        image = FinalImage(txn, GraphChange.of(*(self._type_change(typed, minted) for typed in nodes)))
+        by_type = {key: find_end_types(typed, image, self._unit) for key, typed in decoded.by_type.items()}
+        return DecodedInput(by_type, decoded.rejected, decoded.lost), image.read_set().tables
 
     def read_input(self, snapshot: Snapshot) -> tuple[DecodedInput, pa.ChunkedArray]:
         """The input typed by the schema of a snapshot, and the ids that were generated for it."""

@@ -29,6 +29,7 @@ from omnigraph.engine.query.plans import property_values
 from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions, context_of
 from omnigraph.engine.query.values.evaluate import constant_value, is_constant
 from omnigraph.engine.rows.columns import ID_FIELD, fillable
+from omnigraph.engine.rows.end_ids import stored_id
 from omnigraph.engine.rows.kernels.ids import EdgeEnds, EnvelopeError, edge_ends
 from omnigraph.engine.rows.kernels.records import Records, RecordTyper
 from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, TypedRows, check_values
@@ -36,11 +37,18 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.change import GraphChange, RequestDigest, TypeChange, receipt_of
-from omnigraph.engine.write.constraints import FinalImage, check_constraints, taken_id
+from omnigraph.engine.write.constraints import (
+    FinalImage,
+    check_constraints,
+    find_end_types,
+    has_untyped_ends,
+    taken_id,
+)
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.mutation_conditions import Condition, StoredRows, evaluate_rows
 from omnigraph.engine.write.mutation_feeds import (
     FeedRows,
+    FeedWrite,
     InsertedRows,
     UpdatedRows,
     insert_form,
@@ -50,6 +58,7 @@ from omnigraph.engine.write.mutation_feeds import (
     types_read_by,
 )
 from omnigraph.engine.write.mutation_rows import (
+    STATEMENT,
     InsertForm,
     PendingRows,
     refuse_beyond,
@@ -226,7 +235,7 @@ class _WriteContext:
         """The tables that decide which entities of a type a condition can match."""
         if self.visibility.is_unrestricted or not isinstance(type_, EdgeType):
             return {type_.type_key}
-        return {type_.type_key, f"node:{type_.from_type}", f"node:{type_.to_type}"}
+        return {type_.type_key, *(f"node:{name}" for end in type_.ends for name in end.types)}
 
     def read_feed(self, feed: ir.ForEachRow) -> FeedRows:
         if not self.visibility.is_unrestricted:
@@ -305,8 +314,24 @@ class _InsertsAndUpdates:
         is_computed = self.context.vectors.is_computed
         typed = [RecordTyper(fillable(each.records.type, is_computed), rejected).read(each.records) for each in waiting]
         refuse_first(rejected)
-        for inserts, rows in zip(waiting, typed, strict=True):
+        # Edges may lead to nodes that are inserted beside them.
+        for inserts, rows in sorted(zip(waiting, typed, strict=True), key=lambda pair: pair[1].type.kind == "edge"):
+            rows = self._with_end_types(rows)
             self._write_inserts(self._pending_of(inserts.records.type), rows, inserts.forms)
+
+    def _with_end_types(self, typed: TypedRows, beside: Sequence[TypedRows] = ()) -> TypedRows:
+        """Rows of edges with the types of all ends, by the nodes that there are so far, and those that are inserted
+        `beside` the edges."""
+        if not has_untyped_ends(typed):
+            return typed
+        changes = dict(self.change().by_type)
+        for nodes in beside:
+            earlier = changes.get(nodes.type_key, TypeChange(nodes.type, nodes.rows.slice(0, 0)))
+            changes[nodes.type_key] = replace(earlier, rows=pa.concat_tables([earlier.rows, nodes.rows]))
+        image = FinalImage(self.context.txn, GraphChange(changes))
+        typed = find_end_types(typed, image, STATEMENT)
+        self.tables_read |= image.read_set().tables
+        return typed
 
     def _write_inserts(self, pending: PendingRows, typed: TypedRows, forms: Sequence[InsertForm]) -> None:
         """Rows in the order of their statements, those of one form together."""
@@ -407,6 +432,8 @@ class _InsertsAndUpdates:
         self.tables_read |= types_read_by(feed, self.context.reads)
         rows = self.context.read_feed(feed)
         writes = [rows.write(statement, number) for number, statement in enumerate(feed.statements, start=first)]
+        nodes = [write.typed for write in writes if isinstance(write.statement, ir.InsertNode)]
+        writes = [self._with_types_of_ends(write, nodes) for write in writes]
         refuse_ambiguous(writes)
         for write in map(one_of_each, writes):
             pending = self._pending_of(write.type)
@@ -419,6 +446,11 @@ class _InsertsAndUpdates:
             else:
                 self._write_update(pending, write)
             self._count(write.type, len(pending) - before)
+
+    def _with_types_of_ends(self, write: FeedWrite, beside: Sequence[TypedRows]) -> FeedWrite:
+        if isinstance(write, UpdatedRows):
+            return write
+        return replace(write, typed=self._with_end_types(write.typed, beside))
 
     def _write_update(self, pending: PendingRows, update: UpdatedRows) -> None:
         is_pending = pending.holds(update.ids)
@@ -490,9 +522,9 @@ class _Deletes:
     def _incident(self, edge: EdgeType) -> set[str]:
         table = self.context.txn.snapshot.table(edge.type_key)
         ids: set[str] = set()
-        for column, node_type in (("src", edge.from_type), ("dst", edge.to_type)):
-            gone = self._removed.get(f"node:{node_type}", set())
-            ids.update(table.rows_among(column, gone, ["id"]).column("id").to_pylist())
+        for end in edge.ends:
+            gone = {stored_id(end, node, each) for node in end.types for each in self._removed.get(f"node:{node}", ())}
+            ids.update(table.rows_among(end.column, gone, ["id"]).column("id").to_pylist())
         return ids
 
 

@@ -29,6 +29,7 @@ from omnigraph.engine.query.values.evaluate import constant_value, evaluate, is_
 from omnigraph.engine.query.values.predicates import filter_rows
 from omnigraph.engine.query.values.stored import META_COLUMNS
 from omnigraph.engine.rows.columns import column_of
+from omnigraph.engine.rows.end_ids import end_of_column
 from omnigraph.engine.write.author_visibility import AuthorVisibility
 from omnigraph.engine.write.mutation_rows import PendingRows, refuse_beyond
 from omnigraph.errors import ResourceLimitError
@@ -131,6 +132,8 @@ class Condition:
             for own, other in ((test.left, test.right), (test.right, test.left)):
                 if (column := self._column(own)) is None or not is_constant(other):
                     continue
+                if end_of_column(self.type, column) is not None:
+                    continue  # it holds tagged ids, which a pushed condition finds
                 value = _comparable_in_store(own, constant_value(other, self._context))
                 if value is not None and (best is None or column == _ID):
                     best = _Lookup(column, value, (*self._tests[:position], *self._tests[position + 1 :]))
@@ -165,7 +168,9 @@ def _with_ids(test: ir.Predicate, type_: TableType, catalog: Catalog) -> ir.Pred
     constant that is compared with an end of an edge is an id, or any spelling of a node's key."""
     nodes = {}
     if isinstance(type_, EdgeType):
-        nodes = {MetaField.SRC: catalog.nodes[type_.from_type], MetaField.DST: catalog.nodes[type_.to_type]}
+        # At an interface a constant is an id: what a key spells depends on the type.
+        ends = zip((MetaField.SRC, MetaField.DST), type_.ends, strict=True)
+        nodes = {field: catalog.nodes[end.types[0]] for field, end in ends if end.interface is None}
 
     def change(value: ir.Value) -> ir.Value:
         if not isinstance(value, ir.Compare) or value.operator not in _EQUALITIES:

@@ -13,11 +13,12 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from omnigraph.api.governance import Limits
-from omnigraph.engine.query.bindings import Bindings, Indices
+from omnigraph.engine.query.bindings import Bindings, Indices, member_column
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.properties import Located, one_array
 from omnigraph.engine.query.run import run_rows
@@ -25,6 +26,7 @@ from omnigraph.engine.query.value_columns import repeat
 from omnigraph.engine.query.values.evaluate import evaluate
 from omnigraph.engine.query.values.stored import load_together
 from omnigraph.engine.rows.columns import BLOB_CELL, equal_values, fillable
+from omnigraph.engine.rows.end_ids import stored_ids
 from omnigraph.engine.rows.kernels.ids import EndpointIds, EnvelopeError, edge_ends
 from omnigraph.engine.rows.kernels.records import Records, RecordTyper
 from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, Stage, TypedRows
@@ -39,7 +41,7 @@ from omnigraph.engine.write.mutation_rows import (
     type_calculated,
 )
 from omnigraph.errors import ConstraintError, EvaluationError, EvaluationRule, ResourceLimitError
-from omnigraph.language.catalog import EdgeType, NodeType, Property, TableType
+from omnigraph.language.catalog import EdgeEnd, EdgeType, NodeType, Property, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import MetaField
 from omnigraph.language.violations import Sentence, quote
@@ -59,7 +61,7 @@ def types_read_by(feed: ir.ForEachRow, context: ReadContext) -> set[str]:
         if isinstance(part, NodeType | EdgeType):
             types.add(part.type_key)
             if isinstance(part, EdgeType) and not context.visibility.is_unrestricted:
-                types |= {f"node:{part.from_type}", f"node:{part.to_type}"}
+                types |= {f"node:{name}" for end in part.ends for name in end.types}
         elif isinstance(part, tuple):
             waiting += part
         elif isinstance(part, Struct) and type(part).__module__.startswith(_LANGUAGE):
@@ -191,14 +193,14 @@ class FeedRows:
         return self._rows.where(is_bound), np.flatnonzero(is_bound)
 
     def _ends(self, insert: ir.InsertEdge, rows: Bindings, number: int) -> tuple[pa.Array, ...]:
-        """The ids of the nodes at the ends of the edges."""
+        """The ids of the nodes at the ends of the edges, in the form that is stored."""
         ids = []
-        ends = edge_ends(self._context.catalog, insert.type)
-        for end, value in zip(ends, (insert.source, insert.target), strict=True):
+        node_ids = edge_ends(self._context.catalog, insert.type)
+        for end, named, value in zip(insert.type.ends, node_ids, (insert.source, insert.target), strict=True):
             if isinstance(value, ir.EntityValue):
-                ids.append(self._array(_entity_id(value), rows))
+                ids.append(_stored_ends(end, value, self._array(_entity_id(value), rows), rows))
             else:
-                ids.append(_ids_of_ends(insert.type, end, self._array(value, rows), number))
+                ids.append(_ids_of_ends(insert.type, named, self._array(value, rows), number))
         return tuple(ids)
 
     def _evaluate(self, value: ir.Value, rows: Bindings) -> pa.Array | pa.Scalar:
@@ -296,6 +298,17 @@ def one_of_each(write: FeedWrite) -> FeedWrite:
     entities = write.ids.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     first = factorize(entities).first
     return write if len(first) == len(entities) else write.take(np.sort(first))
+
+
+def _stored_ends(end: EdgeEnd, entity: ir.EntityValue, ids: pa.Array, rows: Bindings) -> pa.Array:
+    """The ids of the nodes of a variable, which knows their types, as the column of an end holds them."""
+    if end.interface is None:
+        return ids
+    members = rows.rows.get(member_column(entity.variable), np.zeros(len(ids), np.int64))
+    stored = ids
+    for number, member in enumerate(entity.type.members):
+        stored = pc.if_else(pa.array(members == number), stored_ids(end, member.name, ids), stored)
+    return stored
 
 
 def _ids_of_ends(edge: EdgeType, end: EndpointIds, values: pa.Array, number: int) -> pa.Array:

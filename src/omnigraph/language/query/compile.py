@@ -201,7 +201,7 @@ class _TypesRead:
         """What a statement needs beside the rows that it changes: the ends of a new edge, the blocks of its values."""
         plan = write.plan
         if isinstance(plan, ir.InsertEdge):
-            self.types |= {TouchedType("node", plan.type.from_type), TouchedType("node", plan.type.to_type)}
+            self.types |= {TouchedType("node", name) for end in plan.type.ends for name in end.types}
         if not isinstance(plan, ir.Delete | ir.DeleteVariable):
             self._add_blocks(assignment.value for assignment in plan.assignments)
 

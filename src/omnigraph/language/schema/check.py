@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from omnigraph.language.catalog import Cardinality, EdgeType, InterfaceType, NodeType, TypeKind
+from omnigraph.language.catalog import Cardinality, EdgeType, InterfaceEnd, InterfaceType, NodeType, TypeKind
 from omnigraph.language.schema import syntax as ast
 from omnigraph.language.schema.annotations import read_default, read_property, read_rename_from, read_type_annotations
 from omnigraph.language.schema.constraints import TypeRules
@@ -81,6 +81,8 @@ RESERVED_PROPERTY_NAMES = frozenset(
     {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"}
 )
 RESERVED_PREFIX = "__"
+# What rows call the types of the ends of an edge that has an interface at one.
+END_TYPE_NAMES = frozenset({"from_type", "to_type", "src_type", "dst_type"})
 
 
 class _Members(NamedTuple):
@@ -177,11 +179,10 @@ class _Declarer:
         other = self.folded_edges.setdefault(name.lower(), name)
         if other != name:
             self._catalog_error(f"edge types '{other}' and '{name}': collision after case folding", syntax.name.at)
-        for role, endpoint in (("source", syntax.source), ("target", syntax.target)):
-            if endpoint.text not in self.nodes and endpoint.text not in self.broken:
-                message = f"edge '{name}' references unknown {role} type '{endpoint.text}'"
-                self._catalog_error(message, endpoint.at, did_you_mean(endpoint.text, self.nodes))
+        ends = [self._interface_end(name, *end) for end in (("source", syntax.source), ("target", syntax.target))]
         members = self._read_members("edge", name, syntax.members or ())
+        if any(end is not None for end in ends):
+            self._refuse_names_of_end_types(name, members)
         properties = _read_properties("edge", name, members, self._error)
         rules = TypeRules("edge", name, properties, members.unreadable, members.rules, self._error)
         edge = EdgeType(
@@ -191,6 +192,8 @@ class _Declarer:
             birth_name=name,
             from_type=syntax.source.text,
             to_type=syntax.target.text,
+            from_interface=ends[0],
+            to_interface=ends[1],
             cardinality=self._cardinality(name, syntax.card),
             key=rules.key,
             uniques=tuple(rules.uniques.values()),
@@ -199,6 +202,28 @@ class _Declarer:
         meaning = read_type_annotations(edge, syntax.annotations, self._error)
         rename_from = read_rename_from(syntax.annotations, name, self._error)
         self.edges[name] = DeclaredType(syntax.name, meaning, properties, rename_from)
+
+    def _interface_end(self, edge: str, role: str, end: Name) -> InterfaceEnd | None:
+        """What an end says if it is an interface; a node type of the same name comes first. Its members are known when
+        they have their identities."""
+        if end.text in self.nodes or end.text in self.broken:
+            return None
+        if end.text not in self.interfaces:
+            message = f"edge '{edge}' references unknown {role} type '{end.text}'"
+            self._catalog_error(message, end.at, did_you_mean(end.text, [*self.nodes, *self.interfaces]))
+            return None
+        nodes = (each.meaning for each in self.nodes.values() if isinstance(each.meaning, NodeType))
+        if not self.broken and not any(end.text in node.implements for node in nodes):
+            message = f"edge '{edge}' has the interface '{end.text}' as its {role}, and no node type implements it"
+            self._catalog_error(message, end.at, f"write `node Name implements {end.text} {{ … }}`")
+        return InterfaceEnd()
+
+    def _refuse_names_of_end_types(self, edge: str, members: _Members) -> None:
+        """Rows of such an edge type have columns for the types of its ends."""
+        for prop, _ in members.typed.values():
+            if prop.name.text in END_TYPE_NAMES:
+                message = f"property name '{prop.name.text}' in edge '{edge}' is taken by the type of an end"
+                self._catalog_error(message, prop.name.at)
 
     def _cardinality(self, edge: str, card: ast.Cardinality | None) -> Cardinality:
         if card is None:

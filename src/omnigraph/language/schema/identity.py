@@ -17,7 +17,11 @@ from omnigraph.language.catalog import (
     SYSTEM_COLUMNS,
     AnyType,
     Catalog,
+    EdgeType,
+    EndMember,
+    InterfaceEnd,
     InterfaceType,
+    NodeType,
     Property,
     TypeKind,
 )
@@ -56,6 +60,9 @@ class Allocator:
         for key, type_ in types.items():
             if not isinstance(type_, InterfaceType) and type_.table_incarnation == UNIDENTIFIED:
                 types[key] = replace(type_, table_incarnation=self._fresh())
+        for key, type_ in types.items():
+            if isinstance(type_, EdgeType):
+                types[key] = self._with_end_members(type_, types.values(), origins.get(key))
         self.errors.raise_if_any()
         return [types[t.key] for t in self.schema.types], self.next_id, tuple(self.notes.diagnostics)
 
@@ -142,6 +149,30 @@ class Allocator:
                 self._refuse(old, f"'{old.text}' is not a value of the accepted enum", before, "@rename_value")
         renamed = {old: latest.get(new, new) for old, new in origin.renamed_values} | latest
         return tuple(sorted((old, new) for old, new in renamed.items() if new in values and old not in values))
+
+    def _with_end_members(self, edge: EdgeType, types: Iterable[AnyType], origin: AnyType | None) -> EdgeType:
+        """The edge type with the node types of its interface ends. An end that was a node type keeps it as its base."""
+        old = origin if isinstance(origin, EdgeType) else None
+        nodes = sorted((type_ for type_ in types if isinstance(type_, NodeType)), key=lambda node: node.id)
+
+        def members(interface: str, before: str | None, end: InterfaceEnd | None) -> InterfaceEnd:
+            base = end.base if end is not None else None
+            if end is None and before is not None:
+                base = self.accepted.nodes[before].id
+            key_names = {member.id: member.key_name for member in end.members} if end is not None else {}
+            implementing = [node for node in nodes if interface in node.implements]
+            for node in implementing:
+                is_free = node.birth_name not in key_names.values()
+                key_names.setdefault(node.id, node.birth_name if is_free else f"{node.birth_name}#{node.id}")
+            return InterfaceEnd(tuple(EndMember(n.id, n.name, key_names[n.id]) for n in implementing), base)
+
+        if edge.from_interface is not None:
+            before = (old.from_type, old.from_interface) if old is not None else (None, None)
+            edge = replace(edge, from_interface=members(edge.from_type, *before))
+        if edge.to_interface is not None:
+            before = (old.to_type, old.to_interface) if old is not None else (None, None)
+            edge = replace(edge, to_interface=members(edge.to_type, *before))
+        return edge
 
     def _match_properties(self, declared: DeclaredType, origin: AnyType | None) -> dict[str, Property]:
         old = origin.properties if origin is not None else {}

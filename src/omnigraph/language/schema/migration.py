@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from omnigraph.api import schema as steps
 from omnigraph.api.schema import Constraint, DropMode, SchemaPlan, SchemaStep, UnsupportedChange
@@ -139,10 +139,7 @@ class _Planner:
             yield steps.ChangeInterfaces("node", new.name, added, removed)
 
     def _plan_edge_shape(self, old: EdgeType, new: EdgeType) -> Iterator[SchemaStep]:
-        ends = (self.accepted.nodes[old.from_type].id, self.accepted.nodes[old.to_type].id)
-        if ends != (self.desired.nodes[new.from_type].id, self.desired.nodes[new.to_type].id):
-            reason = f"endpoints can't be changed from {old.from_type} -> {old.to_type}"
-            yield UnsupportedChange(_entity(new), f"{reason} to {new.from_type} -> {new.to_type}{_NEW_EDGE}")
+        yield from _plan_ends(self.accepted, self.desired, old, new)
         if old.cardinality != new.cardinality:
             yield steps.ChangeCardinality("edge", new.name, str(old.cardinality), str(new.cardinality))
 
@@ -187,6 +184,29 @@ def _plan_property(
     moved = any((rule, frozenset({new.id})) in kept for rule in set(old.inline) ^ set(new.inline))
     if moved or old.injected != new.injected or _property_notes(old) != _property_notes(new):
         yield steps.UpdatePropertyMetadata(*place, _property_notes(new))
+
+
+def _plan_ends(accepted: Catalog, desired: Catalog, old: EdgeType, new: EdgeType) -> Iterator[SchemaStep]:
+    """An end may be widened from a node type to an interface that this node type implements."""
+    roles: tuple[Literal["source", "target"], ...] = ("source", "target")
+    names = (old.from_type, new.from_type), (old.to_type, new.to_type)
+    for role, (before, after), own, wanted in zip(roles, names, old.ends, new.ends, strict=True):
+        kinds = [
+            catalog.nodes if end.interface is None else catalog.interfaces
+            for catalog, end in ((accepted, own), (desired, wanted))
+        ]
+        if kinds[0][before].id == kinds[1][after].id:
+            continue
+        if own.interface is None and wanted.interface is not None:
+            if any(member.id == wanted.interface.base for member in wanted.interface.members):
+                yield steps.WidenEndpoint("edge", new.name, role, before, after)
+                continue
+            reason = f"the {role} can't be widened from {before} to {after}: {before} does not implement {after}"
+        else:
+            reason = f"endpoints can't be changed from {old.from_type} -> {old.to_type}"
+            reason = f"{reason} to {new.from_type} -> {new.to_type}{_NEW_EDGE}"
+        yield UnsupportedChange(_entity(new), reason)
+        return
 
 
 def _entity(type_: AnyType, prop: Property | None = None) -> str:

@@ -130,14 +130,11 @@ def choose_ranking(type_: NodeType, mode: str, text_property: str | None, vector
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One way to leave a node: over an edge type, along it or against it."""
+    """One way to leave a node: over an edge type, along it or against it, to nodes of one type."""
 
     edge: EdgeType
     direction: str
-
-    @property
-    def other(self) -> str:
-        return self.edge.to_type if self.direction == "out" else self.edge.from_type
+    other: str
 
 
 def hops_from(catalog: Catalog, type_: NodeType, edge: str | None, direction: str) -> list[Hop]:
@@ -149,12 +146,12 @@ def hops_from(catalog: Catalog, type_: NodeType, edge: str | None, direction: st
             names = ", ".join(traversal_name(each) for each in touching) or "none"
             raise BadRequestError(f"no edge type '{edge}' touches '{type_.name}'; those that do: {names}")
         touching = (chosen,)
-    hops = []
+    hops: list[Hop] = []
     for each in touching:
-        if each.from_type == type_.name and direction != "in":
-            hops.append(Hop(each, "out"))
-        if each.to_type == type_.name and direction != "out":
-            hops.append(Hop(each, "in"))
+        if type_.name in each.source_types and direction != "in":
+            hops += (Hop(each, "out", other) for other in each.target_types)
+        if type_.name in each.target_types and direction != "out":
+            hops += (Hop(each, "in", other) for other in each.source_types)
     return hops
 
 
@@ -164,6 +161,7 @@ def neighbours_query(
     """The nodes at the other end of a hop, in the order of their ids."""
     name = traversal_name(hop.edge)
     walked = f"$n $e:{name} $m" if hop.direction == "out" else f"$m $e:{name} $n"
+    walked = f"$m: {hop.other}  {walked}" if hop.edge.has_interface_end else walked
     columns = {f"p{number}": each for number, each in enumerate(of_node)}
     projected = "".join(f", $m.{each} as {column}" for column, each in columns.items())
     projected += "".join(f", $e.{each} as e{number}" for number, each in enumerate(of_edge))
@@ -195,7 +193,7 @@ def entity(
     type_ = point.catalog(call.graph).type_named(type)
     record = _find_entity(call, type_, id, point)
     if properties is not None:
-        chosen = [*map(type_.system_name, type_.system_columns), *readable_properties(type_, properties)]
+        chosen = [*(name for name in record if name not in type_.properties), *readable_properties(type_, properties)]
         record = {name: record[name] for name in chosen}
     head = {"commit": point.commit, "type": type_.type_key}
     page = call.page(head, "entities", [readable(type_, record, properties or ())])

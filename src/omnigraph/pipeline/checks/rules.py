@@ -17,10 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
 from omnigraph.engine.bulk.executor import PLACE
+from omnigraph.engine.bulk.scan_plans import starts_with
 from omnigraph.engine.bulk.staged_run import IncomingType
+from omnigraph.engine.rows.end_ids import PLAIN, TAG, IdForm, end_of_column, plain_id
 from omnigraph.engine.write.constraints import incomparable, member_column
 from omnigraph.errors import ConstraintError
-from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
+from omnigraph.language.catalog import TAG_SIGN, Cardinality, EdgeEnd, EdgeType, NodeType, TableType
 from omnigraph.language.types import FLOATS, Scalar
 from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, the_property, value_text
 from omnigraph.pipeline.checks import id_lookup
@@ -125,21 +127,34 @@ def _rows_that_stay(tables: IncomingTables, key: str, stored: DataFrame) -> Data
 
 def dangling_edges(tables: IncomingTables, edge: EdgeType) -> Check:
     """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
-    ends = _ends(edge)
-    edges = tables.fresh(edge.type_key, list(ends))
-    nodes = {node: _node_ids(tables, node) for node in ends.values()}
+    groups = {end.column: _nodes_of(end) for end in edge.ends}
+    named = {"src": edge.from_type, "dst": edge.to_type}
+    edges = tables.fresh(edge.type_key, list(groups))
+    nodes = {_nodes_of(end): [scan for node in end.types for scan in _node_ids(tables, node, end)] for end in edge.ends}
 
     def violations(keys: CandidateKeys) -> DataFrame:
         broken = []
-        for end, node in ends.items():
-            ids = union_of([tables.frame(_among(scan, ["id"], keys)).select("id") for scan in nodes[node]])
+        for end, group in groups.items():
+            ids = union_of([tables.frame(_among(scan, ["id"], keys)).select("id") for scan in nodes[group]])
             rows = tables.frame(_among(replace(edges, columns=(end,)), [end], keys))
             missing = rows.join(ids.withColumnRenamed("id", end), end, "left_anti")
-            values: dict[str, Column | str] = {"type": edge.name, "end": end, "node_id": F.col(end), "node": node}
-            broken.append(_violations(edge.type_key, missing, Sentence.DANGLING_EDGE, end, **values))
+            values: dict[str, Column | str] = {"node_id": _plain_end(edge, end), "node": named[end]}
+            sentence = Sentence.DANGLING_EDGE
+            broken.append(_violations(edge.type_key, missing, sentence, end, type=edge.name, end=end, **values))
         return union_of(broken)
 
-    return Check(edge.type_key, missing_endpoints(tables.spark, replace(edges, places=False), ends, nodes), violations)
+    asking = replace(edges, places=False)
+    return Check(edge.type_key, missing_endpoints(tables.spark, asking, groups, nodes), violations)
+
+
+def _nodes_of(end: EdgeEnd) -> str:
+    """The name of the nodes that an end may be. Two ends of one node type have the same ones."""
+    return end.types[0] if end.interface is None else f"@{end.column}"
+
+
+def _plain_end(edge: EdgeType, column: str) -> Column:
+    """The id of the node at an end as sentences show it."""
+    return F.col(column) if end_of_column(edge, column) is None else F.regexp_replace(column, TAG, "")
 
 
 def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
@@ -150,36 +165,44 @@ def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
     for edge in tables.catalog.incident_edges(name):
         if edge.type_key in tables.by_key:
             continue
-        for end in (end for end, node in _ends(edge).items() if node == name):
+        for end in (end for end in edge.ends if name in end.types):
             for entity_id, missing in _orphans(tables, edge, end, name):
-                sentence = Sentence.ORPHANED_EDGE
-                reason = sentence.text(type=edge.name, entity_id=entity_id, end=end, node_id=missing, node=name)
+                sentence, values = Sentence.ORPHANED_EDGE, {"entity_id": entity_id, "node_id": plain_id(end, missing)}
+                reason = sentence.text(type=edge.name, end=end.column, node=name, **values)
                 message = f"{reason}; {ORPHAN_REMEDY.format(type=edge.name)}"
-                raise ConstraintError(sentence.rule, edge.type_key, end, entity_id, message=message)
+                raise ConstraintError(sentence.rule, edge.type_key, end.column, entity_id, message=message)
 
 
-def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> list[Row]:
-    """The first committed edge, as its id and the id it ends in, that leads to no node of the run."""
-    edges, nodes = tables.scan_committed(edge.type_key, ["id", end]), tables.fresh(f"node:{node}", ["id"])
-    asking = replace(edges, columns=(end,), places=False)
+def _orphans(tables: IncomingTables, edge: EdgeType, end: EdgeEnd, node: str) -> list[Row]:
+    """The first committed edge, as its id and what it ends in, that leads to no node of the run."""
+    form, column = IdForm.of(end, node), end.column
+    edges = replace(tables.scan_committed(edge.type_key, ["id", column]), filter=_of_type(column, form))
+    nodes = replace(tables.fresh(f"node:{node}", ["id"]), id_form=form)
+    asking = replace(edges, columns=(column,), places=False)
     (keys,) = candidate_keys(
-        [missing_endpoints(tables.spark, asking, {end: node}, {node: [replace(nodes, places=False)]})]
+        [missing_endpoints(tables.spark, asking, {column: node}, {node: [replace(nodes, places=False)]})]
     )
     if keys is not None and not len(keys):
         return []
-    present = tables.frame(_among(nodes, ["id"], keys)).select(F.col("id").alias(end))
-    orphans = tables.frame(_among(edges, [end], keys)).join(present, end, "left_anti")
-    return orphans.orderBy("id").select("id", end).limit(1).collect()
+    present = tables.frame(_among(nodes, ["id"], keys)).select(F.col("id").alias(column))
+    orphans = tables.frame(_among(edges, [column], keys)).join(present, column, "left_anti")
+    return orphans.orderBy("id").select("id", column).limit(1).collect()
 
 
-def _ends(edge: EdgeType) -> dict[str, str]:
-    return {"src": edge.from_type, "dst": edge.to_type}
+def _of_type(column: str, form: IdForm) -> str | None:
+    """The filter for edges whose end has the type of a form."""
+    if form == PLAIN:
+        return None
+    if form.tag:
+        return starts_with(column, form.tag)
+    return f"(NOT {starts_with(column, TAG_SIGN)} OR {starts_with(column, form.signed)})"
 
 
-def _node_ids(tables: IncomingTables, node: str) -> list[TableScan]:
-    """Ids of a node type in the graph as the run would leave it. May hold an id twice."""
-    key = f"node:{node}"
-    return [replace(scan, places=False) for scan in (tables.fresh(key, ["id"]), tables.scan_stored(key, ["id"]))]
+def _node_ids(tables: IncomingTables, node: str, end: EdgeEnd) -> list[TableScan]:
+    """Ids of a node type, as an end holds them, in the graph as the run would leave it. May hold an id twice."""
+    key, form = f"node:{node}", IdForm.of(end, node)
+    scans = tables.fresh(key, ["id"]), tables.scan_stored(key, ["id"])
+    return [replace(scan, places=False, id_form=form) for scan in scans]
 
 
 # Cardinality
@@ -229,11 +252,14 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
     if tables.by_key[edge.type_key].replaces:
         before = tables.frame(tables.scan_committed(edge.type_key, ["src"])).select("src").distinct()
         lost = before.join(counted.select("src"), "src", "left_anti")
-        nodes = union_of([tables.frame(scan) for scan in _node_ids(tables, edge.from_type)])
+        sources = edge.ends[0]
+        scans = [scan for node in sources.types for scan in _node_ids(tables, node, sources)]
+        nodes = union_of([tables.frame(scan) for scan in scans])
         lost = lost.join(nodes.withColumnRenamed("id", "src"), "src", "left_semi")
         first = lost.orderBy("src").limit(1).collect()
         if first:
-            message = Sentence.TOO_FEW_EDGES.text(type=edge.name, source=first[0][0], count=0, bound=least)
+            source = plain_id(sources, first[0][0])
+            message = Sentence.TOO_FEW_EDGES.text(type=edge.name, source=source, count=0, bound=least)
             raise ConstraintError(Sentence.TOO_FEW_EDGES.rule, edge.type_key, "src", message=message)
         return gaining
     left = stored.withColumnRenamed("src", "left").join(rows, "id").where(F.col("left") != F.col("src"))
@@ -247,7 +273,7 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
 
 
 def _count_violations(edge: EdgeType, rows: DataFrame, sentence: Sentence, bound: int) -> DataFrame:
-    counted = {"source": F.col("src"), "count": F.col("total")}
+    counted = {"source": _plain_end(edge, "src"), "count": F.col("total")}
     return _violations(edge.type_key, rows, sentence, "src", type=edge.name, bound=str(bound), **counted)
 
 
@@ -296,6 +322,8 @@ def _value_text(type_: TableType, name: str, column: str) -> Column:
     """A value as sentences show it. Spark writes floats and dates in ways of its own, so Python writes these."""
     value = F.col(column)
     prop = type_.properties.get(name)
+    if isinstance(type_, EdgeType) and prop is None:
+        return _plain_end(type_, member_column(type_, name))
     scalar = Scalar.STRING if prop is None else prop.type.scalar
     if scalar is Scalar.DATE:
         value = F.unix_date(value)

@@ -144,6 +144,7 @@ class _Ingest:
 
     def _type_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, Numbers, RecordOf]]:
         from omnigraph.engine.rows.kernels.records import type_batch
+        from omnigraph.engine.rows.kernels.typed_rows import ends_without_type
         from omnigraph.pipeline.execution.rejected_records import loose_record
 
         batch = self._without_corrupt(self._task.type_key or "", batch)
@@ -166,6 +167,8 @@ class _Ingest:
         def record_of(number: int) -> str:
             return loose_record(type_, loose, int(np.flatnonzero(numbers == number)[0]))
 
+        rejected += (unclear := ends_without_type(typed))
+        typed = typed.without(row.line for row in unclear)
         self._reject(rejected, record_of)
         yield type_.type_key, _with_presence(typed), typed.lines.to_numpy(zero_copy_only=False), record_of
 
@@ -192,6 +195,7 @@ class _Ingest:
     def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, Numbers, RecordOf]]:
         from omnigraph.engine.rows.kernels.decoder import decode_collecting
         from omnigraph.engine.rows.kernels.ndjson import record_of as unwrapped
+        from omnigraph.engine.rows.kernels.typed_rows import ends_without_type
 
         numbers = _numbers(batch)
         texts = [unwrapped(text) for text in batch.column(TEXT_COLUMN).to_pylist()]
@@ -200,8 +204,11 @@ class _Ingest:
         def record_of(number: int) -> str:
             return texts[int(np.flatnonzero(numbers == number)[0])].decode(errors="backslashreplace")
 
-        self._reject([replace(row, line=int(numbers[row.line - 1])) for row in decoded.rejected], record_of)
+        unclear = {key: ends_without_type(typed) for key, typed in decoded.by_type.items()}
+        rejected = [*decoded.rejected, *(row for rows in unclear.values() for row in rows)]
+        self._reject([replace(row, line=int(numbers[row.line - 1])) for row in rejected], record_of)
         for key, typed in decoded.by_type.items():
+            typed = typed.without(row.line for row in unclear[key])
             if len(typed):
                 lines = typed.lines.to_numpy(zero_copy_only=False)
                 yield key, _with_presence(typed), numbers[lines - 1], record_of

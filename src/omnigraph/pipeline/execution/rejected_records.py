@@ -23,6 +23,9 @@ from omnigraph.language.types import NUMERIC, Scalar
 _CONVERTED: Final = frozenset({*NUMERIC, Scalar.BOOL})
 
 
+_ENDS = frozenset({"from", "to", "from_type", "to_type"})
+
+
 def loose_record(type_: TableType, batch: pa.RecordBatch, row: int) -> str:
     """A row of loosely typed columns (properties, `id`, and `from` and `to` of an edge) as a graph record."""
     data: dict[str, Any] = {}
@@ -41,7 +44,7 @@ def loose_record(type_: TableType, batch: pa.RecordBatch, row: int) -> str:
             if name == "@id":
                 beside["id"] = text
             else:
-                (beside if type_.kind == "edge" and name in ("from", "to") else data)[name] = text
+                (beside if type_.kind == "edge" and name in _ENDS else data)[name] = text
     return json.dumps(graph_record(type_, data, beside), ensure_ascii=False)
 
 

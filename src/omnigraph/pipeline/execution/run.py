@@ -424,6 +424,9 @@ class _Run:
         """Pipeline and contents of its input as one key. None when some input has no files to look at."""
         digests = Digests(self.spark, DigestCache.of_user(os.environ))
         parts = [self.model.name, self.model.mode.value, repr(self.model.mappings), repr(self.model.embed)]
+        # Mappings without types of ends have the fingerprints of earlier releases.
+        if any(map(any, types := [(mapping.src_type, mapping.dst_type) for mapping in self.model.mappings])):
+            parts.append(repr(types))
         for name in self.model.sources:
             fingerprint = self.frames.fingerprint(name, digests)
             if fingerprint is None:

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.engine.bulk.executor import PLACE, EntityRecords, RemoteTable
 from omnigraph.engine.rows.columns import fillable, rows_schema
+from omnigraph.engine.rows.end_ids import interface_ends, plain_ids, type_names, with_plain_ends
 from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, Stage, TypedRows
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.errors import ConstraintRule
@@ -154,7 +155,8 @@ class _Bucket:
         type_, ids = self.task.type, typed.rows.column("id")
         entity_id, members = ids[row].as_py(), type_.key
         if members:
-            cells = [(scalar, typed.rows.column(column)[row].as_py()) for column, scalar in type_.key_columns]
+            shown = with_plain_ends(type_, typed.rows.slice(row, 1))
+            cells = [(scalar, shown.column(column)[0].as_py()) for column, scalar in type_.key_columns]
             value = members_name([value_text(scalar, cell) for scalar, cell in cells])
             names = {"type": type_.name, "property": members_name(members), "value": value}
             sentence = Sentence.SHARED_KEY
@@ -233,6 +235,9 @@ class _Bucket:
                 columns[name] = self.rows.column(name).slice(line, 1).combine_chunks()
         named = {prop.column: prop.name for prop in type_.property_list} | {"src": "from", "dst": "to"}
         record = {named[name]: cell for name, cell in columns.items()}
+        for end in (each for each in interface_ends(type_) if each.column in columns):
+            stored = columns[end.column]
+            record |= {end.name: plain_ids(end, stored), f"{end.name}_type": type_names(end, stored)}
         record[type_.system_name("id")] = self.rows.column("id").slice(line, 1).combine_chunks()
         return loose_record(type_, pa.record_batch(record), 0)
 

@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.engine.bulk.executor import PLACE, VisibleTable
 from omnigraph.engine.bulk.key_hashes import Hashes, among, key_hashes, with_whole_key
 from omnigraph.engine.bulk.scan_plans import PinnedTable, all_of
+from omnigraph.engine.rows.end_ids import PLAIN, IdForm, plain_ids, type_names
+from omnigraph.language.catalog import EdgeEnd
 from omnigraph.pipeline.spark.tasks import on_executors, spark_schema, to_transport, transport_schema
 
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
@@ -41,7 +43,9 @@ class KeyFilter:
 @dataclass(frozen=True, slots=True)
 class TableScan:
     """Which rows and columns of which version. `names` renames columns; `places` adds the address of each row. `among`
-    is applied after `filter`, to columns of the scan."""
+    is applied after `filter`, to columns of the scan. `id_form` is how an end of edges holds the ids of these nodes:
+    they are read in that form. `ends` are those whose ids are read without tags; `src_type` and `dst_type` may be among
+    the columns then."""
 
     table: PinnedTable
     columns: tuple[str, ...]
@@ -50,11 +54,14 @@ class TableScan:
     places: bool = False
     among: KeyFilter | None = None
     visible: VisibleTable | None = None
+    id_form: IdForm = PLAIN
+    ends: tuple[EdgeEnd, ...] = ()
 
     @property
     def result_schema(self) -> pa.Schema:
         masked = frozenset() if self.visible is None else self.visible.masked
-        stored = [self.table.schema.field(name) for name in self.columns]
+        types = {f"{end.column}_type" for end in self.ends}
+        stored = [pa.field(c, pa.string()) if c in types else self.table.schema.field(c) for c in self.columns]
         nullable = [field.with_nullable(field.nullable or field.name in masked) for field in stored]
         fields = [field.with_name(self.names.get(field.name, field.name)) for field in nullable]
         return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
@@ -80,7 +87,9 @@ class TableScan:
             return
         from omnigraph.storage.tables.fragments import scan_fragments
 
-        stored = [c for c in self.columns if self.visible is None or c not in self.visible.masked]
+        ends = {f"{end.column}_type": end.column for end in self.ends}
+        columns = dict.fromkeys(ends.get(column, column) for column in self.columns)
+        stored = [c for c in columns if self.visible is None or c not in self.visible.masked]
         blobs = any(isinstance(self.table.schema.field(c).type, pa.ExtensionType) for c in stored)
         batches = scan_fragments(
             self.table.remote,
@@ -94,19 +103,36 @@ class TableScan:
         )
         names = list(self.result_schema.names)
         for batch in batches:
-            visible = batch if self.visible is None else self._with_masked(self.visible.of(batch))
+            visible = self._with_ids(batch if self.visible is None else self._with_masked(self.visible.of(batch)))
             ordered = visible.select([*self.columns, *([PLACE] if self.places else [])])
             rows = to_transport(ordered.rename_columns(names))
             yield rows if self.among is None else self.among.of(rows)
 
+    def _with_ids(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Ids of nodes in the form that an end holds, and ends as users know them."""
+        if self.id_form != PLAIN:
+            batch = _with_column(batch, "id", self.id_form.store(batch.column("id")))
+        for end in self.ends:
+            if end.column in batch.schema.names:
+                tagged = batch.column(end.column)
+                batch = batch.append_column(f"{end.column}_type", type_names(end, tagged))
+                batch = _with_column(batch, end.column, plain_ids(end, tagged))
+        return batch
+
     def _with_masked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Masked columns are not even read; they are null."""
+        masked = frozenset() if self.visible is None else self.visible.masked
         for column in self.columns:
-            if column not in batch.schema.names:
+            if column in masked and column not in batch.schema.names:
                 type_ = self.table.schema.field(column).type
                 plain = pa.large_binary() if isinstance(type_, pa.ExtensionType) else type_
                 batch = batch.append_column(column, pa.nulls(batch.num_rows, plain))
         return batch
+
+
+def _with_column(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    index = batch.schema.get_field_index(name)
+    return batch.set_column(index, batch.schema.field(index), values)
 
 
 def in_chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

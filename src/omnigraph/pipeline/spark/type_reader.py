@@ -19,6 +19,7 @@ from omnigraph.engine.bulk import scan_plans
 from omnigraph.engine.bulk.executor import visible_table
 from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.rows.columns import table_schema
+from omnigraph.engine.rows.end_ids import interface_ends
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
@@ -43,11 +44,13 @@ _COMPARABLE = frozenset({Scalar.STRING, Scalar.BOOL, Scalar.I32, Scalar.I64, Sca
 
 
 def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | None = None) -> TableScan:
-    """The rows of a type that the reader of a snapshot sees; `columns` are `id`, `src`, `dst` (`system_name`) or
-    property names."""
-    names = {prop.column: prop.name for prop in type_.property_list}
-    names |= {column: type_.system_name(column) for column in type_.system_columns}
+    """The rows of a type that the reader of a snapshot sees; `columns` are `id`, `src`, `dst` (`system_name`), the
+    types of ends that are interfaces (`src_type`, `dst_type`), or property names."""
+    ends = tuple(interface_ends(type_))
     system = {type_.system_name(column): column for column in type_.system_columns}
+    system |= {f"{end.column}_type": f"{end.column}_type" for end in ends}
+    names = {prop.column: prop.name for prop in type_.property_list}
+    names |= {column: name for name, column in system.items()}
     physical = {**system, **{prop.name: prop.column for prop in type_.property_list}}
     chosen = list(physical) if columns is None else list(columns)
     for name in chosen:
@@ -56,7 +59,8 @@ def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | Non
             raise BadRequestError(f"{type_.name} has no property '{name}'" + (f"; {hint}" if hint else ""))
     table = PinnedTable.of(snapshot.resources, snapshot.table(type_.type_key).state)
     wanted = tuple(physical[name] for name in chosen)
-    return TableScan(replace(table, schema=table_schema(type_)), wanted, names, visible=visible_table(snapshot, type_))
+    table = replace(table, schema=table_schema(type_))
+    return TableScan(table, wanted, names, visible=visible_table(snapshot, type_), ends=ends)
 
 
 def to_spark(
@@ -137,4 +141,6 @@ def comparable_columns(type_: TableType) -> dict[str, str]:
     properties = {
         prop.name: prop.column for prop in type_.property_list if prop.type.scalar in _COMPARABLE and not prop.type.list
     }
-    return {**{type_.system_name(column): column for column in type_.system_columns}, **properties}
+    tagged = {end.column for end in interface_ends(type_)}
+    system = {type_.system_name(column): column for column in type_.system_columns if column not in tagged}
+    return {**system, **properties}

@@ -25,9 +25,16 @@ from omnigraph.engine.bulk.executor import RemoteTable, admitted_blobs
 from omnigraph.engine.bulk.staged_run import FrameCommit, GraphAddress, last_number
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.rows.columns import as_table_rows, fillable, table_schema
+from omnigraph.engine.rows.end_ids import interface_ends
 from omnigraph.engine.rows.kernels.ndjson import Block
 from omnigraph.engine.rows.kernels.records import type_batch
-from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, Stage, TypedRows, first_in_stage_order
+from omnigraph.engine.rows.kernels.typed_rows import (
+    RejectedRow,
+    Stage,
+    TypedRows,
+    ends_without_type,
+    first_in_stage_order,
+)
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.write.load import LoadRequest, publish_load
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
@@ -105,6 +112,7 @@ class Sink:
         type_ = table_types(catalog)[self.type_key]
         # A frame that was read from the graph has `src` and `dst`; the row kernel calls them `from` and `to`.
         ends = {"src": "from", "dst": "to"} if type_.kind == "edge" else {}
+        ends |= {f"{end.column}_type": f"{end.name}_type" for end in interface_ends(type_)}
         readable = fillable(type_, lambda prop: any(step.target == prop.column for step in self.embed))
         fragments: list[str] = []
         parts: list[pa.Table] = []
@@ -114,7 +122,7 @@ class Sink:
             lines = pa.array(range(seen + 1, seen + batch.num_rows + 1), pa.int64())
             named = batch.rename_columns([ends.get(name, name) for name in batch.schema.names])
             typed = type_batch(readable, named, lines, rejected, catalog=catalog)
-            rejected += self._without_text(typed)
+            rejected += [*ends_without_type(typed), *self._without_text(typed)]
             if rejected:
                 context = TaskContext.get()
                 part = f"partition {context.partitionId()}, row" if context else "row"

@@ -27,7 +27,8 @@ from omnigraph.engine.query.operators.filter_literals import (
 )
 from omnigraph.engine.query.values.evaluate import constant_value, is_constant
 from omnigraph.engine.query.values.stored import META_COLUMNS
-from omnigraph.language.catalog import IndexKind, NodeType, Property, TableType
+from omnigraph.engine.rows.end_ids import end_of_column, stored_id
+from omnigraph.language.catalog import EdgeEnd, IndexKind, NodeType, Property, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import MetaField
 from omnigraph.language.types import PropertyType
@@ -263,6 +264,8 @@ def _in_test(test: ir.In, wanted: bool, context: ReadContext) -> _Part | None:
     assert constants is None or isinstance(constants, list)
     if constants is None or (not wanted and None in constants):
         return NEVER
+    if (end := _tagged_end(column)) is not None:
+        return _Listed(column, _stored_ends(end, constants), wanted)
     return _Listed(column, _not_null(constants), wanted)
 
 
@@ -278,6 +281,10 @@ def _comparison(test: ir.Compare, wanted: bool, context: ReadContext) -> _Part |
     constant = constant_value(right, context)
     if constant is None:
         return NEVER
+    if (end := _tagged_end(column)) is not None:
+        if operator not in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL) or not isinstance(constant, str):
+            return None
+        return _Listed(column, _stored_ends(end, [constant]), (operator is ir.Operator.EQUAL) is wanted)
     if isinstance(constant, list):
         is_listed = is_flipped and operator is ir.Operator.MEMBER
         return _Listed(column, _not_null(constant), wanted) if is_listed else None
@@ -286,6 +293,16 @@ def _comparison(test: ir.Compare, wanted: bool, context: ReadContext) -> _Part |
     if is_flipped and operator not in _FLIPPED:
         return None
     return _test(column, _FLIPPED[operator] if is_flipped else operator, constant, wanted)
+
+
+def _tagged_end(column: _Column) -> EdgeEnd | None:
+    """The end of an edge whose tagged ids a column holds."""
+    return None if column.prop is not None else end_of_column(column.owner, column.name)
+
+
+def _stored_ends(end: EdgeEnd, ids: Iterable[Plain]) -> tuple[Plain, ...]:
+    """The stored forms of some ids of nodes, which may be of any type of the end."""
+    return tuple(stored_id(end, node, each) for each in ids if isinstance(each, str) for node in end.types)
 
 
 def _not_null(constants: Iterable[Plain]) -> tuple[Plain, ...]:

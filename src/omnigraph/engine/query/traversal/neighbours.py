@@ -20,7 +20,8 @@ from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
 from omnigraph.engine.query.traversal.edge_visibility import visible_adjacency
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
-from omnigraph.engine.query.traversal.topology_build import rows_by_id
+from omnigraph.engine.query.traversal.topology_build import Forms, rows_by_id
+from omnigraph.engine.rows.end_ids import IdForm
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.ir import Direction, EdgeStep
@@ -49,14 +50,17 @@ def _look_up(step: EdgeStep, nodes: RowIds, ids: pa.Array, context: ReadContext,
     """The edges by which a step leads on from some nodes, by the ids of these."""
     edge_table, far_nodes = context.table(step.edge), context.table(step.end)
     columns = ["src", "dst", "id"] if with_edges else ["src", "dst"]
+    forms = dict(zip(("src", "dst"), _forms(step), strict=True))
     parts = []
     for near, far in _ENDS[step.direction]:
-        edges = by_row_id(edge_table.rows_among(near, ids.to_pylist(), columns, row_ids=True))
+        stored = forms[near].store(ids)
+        edges = by_row_id(edge_table.rows_among(near, stored.to_pylist(), columns, row_ids=True))
         if near == "dst" and step.direction is Direction.BOTH:
-            edges = edges.filter(pc.not_equal(edges.column("src"), edges.column("dst")))
-        (end,) = rows_by_id(far_nodes, [edges.column(far)])
+            left, right = (form.read(edges.column(column)) for column, form in forms.items())
+            edges = edges.filter(pc.not_equal(left, right))
+        (end,) = rows_by_id(far_nodes, [forms[far].read(edges.column(far))])
         whole = end >= 0
-        sources = nodes[pc.index_in(edges.column(near), value_set=ids).to_numpy()][whole]
+        sources = nodes[pc.index_in(edges.column(near), value_set=stored).to_numpy()][whole]
         edge_ids = one_array(edges.column("id")).filter(pa.array(whole)) if with_edges else _NO_IDS
         parts.append(_LookedUp(sources, end[whole], row_ids_of(edges)[whole], edge_ids))
     return _join(parts)
@@ -240,8 +244,20 @@ def _find(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) ->
 def _topology_key(step: EdgeStep, shape: Shape, context: ReadContext) -> TopologyKey:
     near, far = context.table(step.start), context.table(step.end)
     sources, targets = (far, near) if step.direction is Direction.IN else (near, far)
-    graph_id = context.snapshot.entry.graph_id
-    return TopologyKey(graph_id, shape, context.table(step.edge).state, sources.state, targets.state)
+    states = context.table(step.edge).state, sources.state, targets.state
+    return TopologyKey.of(context.snapshot.entry.graph_id, shape, step.edge, _node_names(step), states)
+
+
+def _node_names(step: EdgeStep) -> tuple[str, str]:
+    """The node types of the sources and the targets of the edges that a step takes."""
+    names = step.start.name, step.end.name
+    return names[::-1] if step.direction is Direction.IN else names
+
+
+def _forms(step: EdgeStep) -> Forms:
+    """How these edges hold the ids of their sources and targets."""
+    source, target = (IdForm.of(end, node) for end, node in zip(step.edge.ends, _node_names(step), strict=True))
+    return source, target
 
 
 def _step_of(plan: ir.Expand, context: ReadContext) -> EdgeStep:
@@ -252,7 +268,8 @@ def source_type(plan: ir.Expand, context: ReadContext) -> NodeType:
     """The node type that the traversal starts from."""
     if plan.edge.is_symmetric:
         return plan.destination_type
-    return context.catalog.nodes[plan.edge.to_type if plan.direction is Direction.IN else plan.edge.from_type]
+    (name,) = plan.edge.target_types if plan.direction is Direction.IN else plan.edge.source_types
+    return context.catalog.nodes[name]
 
 
 def choose(

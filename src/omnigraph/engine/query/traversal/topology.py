@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import RowSpace
 from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency, Neighbours, either_way
 from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, build, derive, rows_to_read
+from omnigraph.engine.rows.end_ids import PLAIN, IdForm
 from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
+from omnigraph.language.catalog import EdgeType
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.models import TableState
@@ -42,6 +44,10 @@ _ABSENT_KNOWN: Final = 256
 _DERIVED: Final = "from an older build and the rows changed since"
 
 
+TableStates: TypeAlias = tuple[TableState, TableState, TableState]
+"""Those of an edge table, and of the node tables of its sources and targets."""
+
+
 class Shape(StrEnum):
     """`NEIGHBOURS` lists each neighbour once, `EDGES` every stored edge."""
 
@@ -51,26 +57,43 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopologyKey:
-    """The table versions of a topology. Equal keys always mean equal arrays."""
+    """The table versions of a topology, and how edges hold the ids of its nodes: of an edge type with an interface at
+    an end, each pair of node types has a topology of its own. Equal keys always mean equal arrays."""
 
     graph_id: str
     shape: Shape
     edges: TableState
     sources: TableState
     targets: TableState
+    source_form: IdForm = PLAIN
+    target_form: IdForm = PLAIN
+
+    @classmethod
+    def of(
+        cls, graph_id: str, shape: Shape, edge: EdgeType, nodes: tuple[str, str], states: TableStates
+    ) -> TopologyKey:
+        """Of the edges of a type between two node types; `states` are those of its table and of theirs."""
+        source, target = (IdForm.of(end, node) for end, node in zip(edge.ends, nodes, strict=True))
+        return cls(graph_id, shape, *states, source, target)
 
     @property
-    def tables(self) -> tuple[TableState, TableState, TableState]:
+    def forms(self) -> tuple[IdForm, IdForm]:
+        return self.source_form, self.target_form
+
+    @property
+    def tables(self) -> TableStates:
         return self.edges, self.sources, self.targets
 
     @property
     def line(self) -> tuple[str, ...]:
         """The same for all versions of these tables, on any branch."""
-        return self.graph_id, self.shape, *(state.path for state in self.tables)
+        return self.graph_id, self.shape, *(state.path for state in self.tables), *self.source_form, *self.target_form
 
     @property
     def folder(self) -> str:
         named = "\n".join(f"{state.path}@{state.version}" for state in self.tables)
+        if self.forms != (PLAIN, PLAIN):
+            named = "\n".join((named, *self.source_form, *self.target_form))
         return topology_folder(self.edges.table_id, f"{self.shape}-{hashlib.sha256(named.encode()).hexdigest()[:32]}")
 
 
@@ -232,7 +255,8 @@ class TopologyCache:
                     self._save(files, changed)
                 return changed, _DERIVED
         one_type, with_edges = key.sources == key.targets, key.shape is Shape.EDGES
-        ways = build(*_open_tables(root, key), one_type=one_type, with_edges=with_edges, check=check)
+        tables = _open_tables(root, key)
+        ways = build(*tables, forms=key.forms, one_type=one_type, with_edges=with_edges, check=check)
         topology = Topology(key, ways)
         self._save(files, topology)
         return topology, "built"
@@ -287,7 +311,8 @@ class TopologyCache:
         described = (files.describe(folder) for folder in files.folders(key.edges.table_id))
         alike = (description for description in described if description is not None and description.shape == key.shape)
         for description in islice(alike, _OLDER_BUILDS_TRIED):
-            older = TopologyKey(key.graph_id, key.shape, description.edges, description.sources, description.targets)
+            tables = description.edges, description.sources, description.targets
+            older = TopologyKey(key.graph_id, key.shape, *tables, *key.forms)
             if older.line == key.line and (loaded := _load(files, older, description)) is not None:
                 yield loaded
 
@@ -310,7 +335,7 @@ def _load(files: TopologyFiles, key: TopologyKey, description: TopologyDescripti
 def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | None:
     """A layer over the older one; a layer that has grown large becomes a topology of its own."""
     try:
-        ways = derive(older.ways, _open_tables(root, older.key), _open_tables(root, key))
+        ways = derive(older.ways, _open_tables(root, older.key), _open_tables(root, key), key.forms)
     except (HistoricalVersionReclaimedError, IntegrityError):
         return None  # the older version is gone or damaged; if the asked one is, building it says so
     if ways is None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Indices, RowSpace, extend_space
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, change_layer, of_edges, of_pairs, pairs_of
+from omnigraph.engine.rows.end_ids import PLAIN, IdForm
 from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
@@ -26,6 +27,10 @@ from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
 
 # Resolving builds a hash table over all node ids each time, so it is done for many edges at once.
 _EDGES_PER_RESOLVE = 4_000_000
+
+Forms: TypeAlias = tuple[IdForm, IdForm]
+"""How the source and the target of an edge hold the ids of their nodes."""
+_PLAIN_FORMS: Final[Forms] = (PLAIN, PLAIN)
 
 Tables: TypeAlias = "tuple[Table, Table, Table]"
 """An edge table, and the node tables of its sources and targets."""
@@ -41,11 +46,19 @@ class TwoWays:
 
 
 def build(
-    edges: Table, sources: Table, targets: Table, *, one_type: bool, with_edges: bool, check: Callable[[], None]
+    edges: Table,
+    sources: Table,
+    targets: Table,
+    *,
+    forms: Forms = _PLAIN_FORMS,
+    one_type: bool,
+    with_edges: bool,
+    check: Callable[[], None],
 ) -> TwoWays:
     """From the tables themselves. `check` is called between steps and may raise."""
     near, source_ids = _node_ids(sources)
     far, target_ids = (near, source_ids) if one_type else _node_ids(targets)
+    source_ids, target_ids = (form.store(ids) for form, ids in zip(forms, (source_ids, target_ids), strict=True))
     left, right = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
     batches: Iterable[pa.Table]
     if with_edges:
@@ -72,9 +85,12 @@ def build(
         check()
         return TwoWays(out, of_pairs(far, near, target, source), dangling)
     order = pc.array_sort_indices(one_array(read.column("id"))).to_numpy() if len(read) else np.empty(0, np.int64)
-    order = order[whole[order]]
-    ranks = np.arange(len(order))
-    source, target, rows = source[order], target[order], row_ids_of(read)[order]
+    if forms == _PLAIN_FORMS:
+        order = order[whole[order]]
+    # Of an edge type with an interface at an end, all topologies number the same edges.
+    rows, existing = row_ids_of(read)[order], order[whole[order]]
+    ranks = np.flatnonzero(whole[order])
+    source, target = source[existing], target[existing]
     out = of_edges(near, far, source, target, ranks, rows)
     return TwoWays(out, of_edges(far, near, target, source, ranks, rows), dangling)
 
@@ -125,7 +141,7 @@ def rows_to_read(before: Tables, after: Tables) -> int | None:
     return total
 
 
-def derive(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
+def derive(older: TwoWays, before: Tables, after: Tables, forms: Forms = _PLAIN_FORMS) -> TwoWays | None:
     """The older topology brought to the state of `after`. None when too much changed, or in a way that is not known
     from row ids: two branches numbered different nodes alike, or nodes in between."""
     edges = _changes(before[0], after[0], _ENDS)
@@ -141,14 +157,17 @@ def derive(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
     if near is None or far is None:
         return None
 
-    named = [_edges_at(after[0], *end, older.dangling) for end in (("src", sources), ("dst", targets))]
+    ends = zip(_ENDS, (sources, targets), forms, strict=True)
+    named = [_edges_at(after[0], *end, older.dangling) for end in ends]
     fresh = pa.concat_tables([edges.new.select(_ENDS), *named])
     lost = _without_parallels(edges.old, after[0])
-    starts, ends = ([table.column(name) for table in (fresh, lost)] for name in _ENDS)
+    near_ids, far_ids = (
+        [form.read(table.column(name)) for table in (fresh, lost)] for name, form in zip(_ENDS, forms, strict=True)
+    )
     if one_type:
-        rows = rows_by_id(after[1], [*starts, *ends])
+        rows = rows_by_id(after[1], [*near_ids, *far_ids])
     else:
-        rows = [*rows_by_id(after[1], starts), *rows_by_id(after[2], ends)]
+        rows = [*rows_by_id(after[1], near_ids), *rows_by_id(after[2], far_ids)]
     added, is_whole = _existing_pairs(near.positions(rows[0]), far.positions(rows[2]))
     dropped, _ = _existing_pairs(near.positions(rows[1]), far.positions(rows[3]))
     leaving = pairs_of(older.out, near.positions(row_ids_of(sources.old)))
@@ -182,12 +201,12 @@ def _space(space: RowSpace, changes: RowChanges, nodes: Table) -> RowSpace | Non
     return larger
 
 
-def _edges_at(edges: Table, column: str, changes: RowChanges, dangling: bool) -> pa.Table:
+def _edges_at(edges: Table, column: str, changes: RowChanges, form: IdForm, dangling: bool) -> pa.Table:
     """Unchanged edges that yet lead elsewhere now: those that name a removed node, which another
     of the same id may have replaced, and where edges dangle those that name a new one."""
     ids = [changes.old.column("id"), *([changes.new.column("id")] if dangling else [])]
     named = pc.unique(pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string()))
-    return edges.rows_among(column, named.to_pylist(), _ENDS)
+    return edges.rows_among(column, form.store(named).to_pylist(), _ENDS)
 
 
 def _without_parallels(lost: pa.Table, edges: Table) -> pa.Table:
@@ -206,8 +225,9 @@ def _without_parallels(lost: pa.Table, edges: Table) -> pa.Table:
 
 
 def rows_by_id(nodes: Table, columns: Sequence[pa.ChunkedArray]) -> list[RowIds]:
-    """The row of each node by its id, -1 where there is none: one lookup for all columns."""
-    together = pc.unique(pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()))
+    """The row of each node by its id, -1 where there is none or the id is null: one lookup for all columns."""
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    together = pc.unique(pa.chunked_array(chunks, pa.string())).drop_null()
     matches = nodes.rows_among("id", together.to_pylist(), ["id"], row_ids=True)
     rows, ids = np.append(row_ids_of(matches), -1), one_array(matches.column("id"))
     return [rows[_index_of(column, ids)] for column in columns]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.query.bindings import Bindings, Indices, RowSpace, member_column, output_variable
 from omnigraph.engine.query.context import ReadContext, RowsContext, ValueContext
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.ranking import matching_rows, scores_of
 from omnigraph.engine.query.properties import Located, one_array
 from omnigraph.engine.query.search.ranked_rows import Candidates
@@ -28,8 +29,9 @@ from omnigraph.engine.query.values.elementwise import (
     convert_rows,
     join_pieces,
 )
+from omnigraph.engine.rows.end_ids import end_of_column, plain_ids
 from omnigraph.engine.rows.kernels.ids import EndpointIds, EnvelopeError
-from omnigraph.language.catalog import TableType
+from omnigraph.language.catalog import EdgeEnd, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import MetaField
 from omnigraph.language.query.value_types import BOOL, F64, STRING, EntityType, ValueType
@@ -151,9 +153,18 @@ def meta_value(value: ir.MetaValue, rows: Bindings, context: ValueContext) -> Ev
 
 def _meta(value: ir.MetaValue, owner: TableType, column: str, bound: RowIds, context: ValueContext) -> Located:
     if isinstance(context, RowsContext):
-        return Located(one_array(context.rows.column(column)), bound)
-    context = read_context(context)
-    return context.properties.locate(context.table(owner), value.variable, column, bound)
+        located = Located(one_array(context.rows.column(column)), bound)
+    else:
+        context = read_context(context)
+        located = context.properties.locate(context.table(owner), value.variable, column, bound)
+    end = end_of_column(owner, column)
+    return located if end is None else located_ids(end, located, context.budget)
+
+
+def located_ids(end: EdgeEnd, located: Located, budget: MemoryBudget) -> Located:
+    """The ids of nodes from the column of an end, without the tags of their types."""
+    condensed = located.condense(budget)
+    return Located(plain_ids(end, condensed.values), condensed.positions)
 
 
 def load_together(values: Iterable[ir.Value], rows: Bindings, context: ValueContext) -> None:

@@ -8,7 +8,7 @@ that is raised is the first in stage order. In rows of one type, columns are nam
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +16,8 @@ import pyarrow as pa
 from omnigraph.api.enums import Grammar
 from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_schema
-from omnigraph.engine.rows.kernels.ids import EdgeEnds, EnvelopeError, Mint, edge_ends, new_ulids
+from omnigraph.engine.rows.end_ids import interface_ends, stored_id
+from omnigraph.engine.rows.kernels.ids import EdgeEnds, EndpointIds, EnvelopeError, Mint, edge_ends, new_ulids
 from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, strict_blocks
 from omnigraph.engine.rows.kernels.records import EnvelopeReader, Records, RecordTyper, type_batch
 from omnigraph.engine.rows.kernels.source_values import plain_value, plain_values
@@ -114,11 +115,13 @@ def _remap_endpoints(rows: TypedRows, typers: Mapping[str, RecordTyper]) -> Type
     edge, table = rows.type, rows.rows
     if not isinstance(edge, EdgeType):
         return rows
-    for column, node in (("src", edge.from_type), ("dst", edge.to_type)):
-        if respelled := typers[f"node:{node}"].respelled:
-            ends = [respelled.get(end, end) for end in table.column(column).to_pylist()]
-            index = table.column_names.index(column)
-            table = table.set_column(index, table.schema.field(index), pa.array(ends, pa.string()))
+    for end in edge.ends:
+        for node in end.types:
+            if respelled := typers[f"node:{node}"].respelled:
+                stored = {stored_id(end, node, old): stored_id(end, node, new) for old, new in respelled.items()}
+                ids = [stored.get(node_id, node_id) for node_id in table.column(end.column).to_pylist()]
+                index = table.column_names.index(end.column)
+                table = table.set_column(index, table.schema.field(index), pa.array(ids, pa.string()))
     return TypedRows(edge, table, rows.lines, rows.present)
 
 
@@ -144,30 +147,57 @@ def end_names(type_: TableType) -> list[tuple[str, str]]:
     return [pair for pair in ENDS if type_.properties.keys().isdisjoint(pair)]
 
 
+def _row_end(end: EndpointIds, record: Mapping[str, object], name: str) -> str | None:
+    """The end that a row calls `name`, with its type if the row gives one; None where a partial row leaves it out."""
+    type_name = record.get(f"{name}_type") if end.is_interface else None
+    if name not in record and type_name is not None:
+        raise end.type_alone()
+    return (end if type_name is None else end.of_type(type_name)).id_of_python(record[name]) if name in record else None
+
+
+def _names_in(type_: TableType, names: Collection[str]) -> tuple[str, ...]:
+    """What a record calls the ends of an edge, if it has one of them, or the type of one."""
+    columns = [end.column for end in interface_ends(type_)]
+    for pair in end_names(type_):
+        types = [f"{name}_type" for name, column in zip(pair, ENDS[1], strict=True) if column in columns]
+        if any(name in names for name in (*pair, *types)):
+            return pair
+    return ()
+
+
 _ID: Final = PropertyType(Scalar.STRING)
 
 
 def ends_of(
     type_: TableType, columns: Sequence[str], file: str | None = None, form: RecordForm = RecordForm.WHOLE
-) -> tuple[str, ...]:
-    """The columns that hold the ends of an edge; none for a node, or where partial records leave both out. Refuses
-    columns that are not a property: they would be lost."""
+) -> dict[str, str]:
+    """What the columns that hold the ends of an edge, and the types of ends that are interfaces, are in a record; none
+    for a node, or where partial records leave both out. Refuses columns that are not a property: they would be lost."""
     where = "" if file is None else f"{file}: "
     if twice := next((name for name in columns if columns.count(name) > 1), None):
         raise BadRequestError(f"{where}the column '{twice}' is there twice")
-    ends: tuple[str, ...] = ()
-    if type_.kind == "edge":
-        is_partial = form is RecordForm.PARTIAL
-        needed = any if is_partial else all
-        pairs = (pair for pair in end_names(type_) if needed(name in columns for name in pair))
-        end_columns: tuple[str, ...] | None = next(pairs, () if is_partial else None)
+    ends: dict[str, str] = {}
+    if isinstance(type_, EdgeType):
+        end_columns: tuple[str, ...] | None
+        if form is RecordForm.PARTIAL:
+            end_columns = _names_in(type_, columns)
+        else:
+            end_columns = next((pair for pair in end_names(type_) if set(pair) <= set(columns)), None)
         if end_columns is None:
             raise BadRequestError(
                 f"{where}rows of the edge type {type_.name} need the columns "
                 f"{', or '.join(' and '.join(pair) for pair in end_names(type_))}; "
                 f"there are {', '.join(columns)}"
             )
-        ends = end_columns
+        for column, end in zip(end_columns, type_.ends, strict=False):
+            type_column = f"{column}_type"
+            if column in columns:
+                ends[column] = end.name
+            if end.interface is not None and type_column in columns:
+                if column not in columns:
+                    reason = Sentence.END_TYPE_ALONE.text(name=type_column, end=column)
+                    raise BadRequestError(f"{where}{reason}")
+                ends[type_column] = f"{end.name}_type"
     columns_of_type = {type_.system_name("id"), *type_.properties}
     unknown = next((column for column in columns if column not in ends and column not in columns_of_type), None)
     if unknown is not None:
@@ -217,7 +247,7 @@ class _RowReader:
         self._node_ids = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else None
         self._file = file
         self._typer = RecordTyper(type_, rejected=[], mint=mint, form=form)
-        self._columns_of_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._columns_of_ends: dict[tuple[str, ...], dict[str, str]] = {}
         self.rejected = self._typer.rejected
 
     def read(self, block: Block) -> TypedRows:
@@ -226,7 +256,7 @@ class _RowReader:
         names = tuple(block.values.schema.names)
         if names not in self._columns_of_ends:
             self._columns_of_ends[names] = ends_of(self._type, names, self._file, self._form)
-        renamed = dict(zip(self._columns_of_ends[names], ENDS[0], strict=False))
+        renamed = self._columns_of_ends[names]
         batch = block.values.rename_columns([renamed.get(name, name) for name in names])
         return type_batch(
             self._type,
@@ -264,20 +294,21 @@ class _RowReader:
         """Edges as their properties and their two ends; rows that lack an end are refused, unless they are partial."""
         edges, is_partial = Records(self._type), self._form is RecordForm.PARTIAL
         for number, record in zip(records.lines, records.members, strict=True):
-            names = next((pair for pair in end_names(self._type) if pair[0] in record or pair[1] in record), ENDS[0])
+            names = _names_in(self._type, record) or ENDS[0]
             if not is_partial and (absent := next((name for name in names if name not in record), None)) is not None:
                 self._reject(Stage.ENVELOPE, number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
                 continue
             try:
-                source, target = (
-                    end.id_of_python(record[name]) if name in record else None
-                    for name, end in zip(names, node_ids, strict=True)
-                )
+                source, target = (_row_end(end, record, name) for end, name in zip(node_ids, names, strict=True))
             except EnvelopeError as error:
-                name = names[ENDS[0].index(str(error.values["name"]))]
-                self._reject(Stage.ENVELOPE, number, name, error.sentence, **{**error.values, "name": name})
+                end, _, suffix = str(error.values["name"]).partition("_")
+                own = names[ENDS[0].index(end)]
+                name = own + (f"_{suffix}" if suffix else "")
+                values = {**error.values, "name": name, "end": own}
+                self._reject(Stage.ENVELOPE, number, name, error.sentence, **values)
                 continue
-            rest = {name: value for name, value in record.items() if name not in names}
+            taken = {*names, *(f"{n}_type" for end, n in zip(node_ids, names, strict=True) if end.is_interface)}
+            rest = {name: value for name, value in record.items() if name not in taken}
             edges.add(number, rest, (source, target))
         return edges
 

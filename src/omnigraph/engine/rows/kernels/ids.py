@@ -8,10 +8,11 @@ Loads, mutations and Spark executors all resolve ends here.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,10 +23,12 @@ from numpy.typing import NDArray
 
 from omnigraph.api.load import plain_array
 from omnigraph.engine.rows.columns import EPOCH_TYPES, whole_array
+from omnigraph.engine.rows.end_ids import ids_of_type, interface_ends, plain_ids, stored_id, stored_ids
 from omnigraph.engine.rows.kernels.coerce import Column, UnfitError, all_match, stored_scalar
 from omnigraph.engine.rows.kernels.source_values import coerce_arrow, plain_value, python_values, reread
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog, EdgeType, NodeType, TableType
+from omnigraph.language.catalog import TAG_SIGN, UNTYPED, Catalog, EdgeEnd, EdgeType, NodeType, TableType
+from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import canonical_text, composite_id, shape_of
 from omnigraph.language.violations import Sentence
@@ -88,6 +91,14 @@ def _as_texts(texts: NDArray[np.uint8]) -> pa.Array:
 def key_ids(type_: TableType, rows: pa.Table | pa.RecordBatch) -> pa.Array:
     """The id of every row of a keyed type, from its typed key columns. A null member gives a null id."""
     texts = [canonical_texts(scalar, whole_array(rows.column(column))) for column, scalar in type_.key_columns]
+    if ends := interface_ends(type_):
+        columns = [column for column, _ in type_.key_columns]
+        members: list[list[object]] = [text.to_pylist() for text in texts]
+        for end in ends:
+            at = columns.index(end.column)
+            members[at] = _end_members(end, texts[at])
+        rows = zip(*members, strict=True)
+        return pa.array([None if None in parts else composite_id(parts) for parts in rows], pa.string())
     if len(texts) == 1:
         return texts[0]
     if any(pc.any(pc.match_substring_regex(text, _NEEDS_ESCAPING)).as_py() for text in texts):
@@ -95,6 +106,36 @@ def key_ids(type_: TableType, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         return pa.array([None if None in parts else composite_id(parts) for parts in tuples], pa.string())
     joined = pc.binary_join_element_wise(*texts, '","', null_handling="emit_null")
     return pc.binary_join_element_wise('["', joined, '"]', "", null_handling="emit_null")
+
+
+def _end_members(end: EdgeEnd, column: pa.Array) -> list[object]:
+    """The ends of edges as members of their ids: the id of the node, behind the name of its type where the id is
+    tagged. So an id never changes when a type is renamed, or an end widened."""
+    assert end.interface is not None
+    members: list[object] = plain_ids(end, column).to_pylist()
+    for member in end.interface.members:
+        tagged = pc.and_(pc.is_valid(ids_of_type(end, member.name, column)), pc.starts_with(column, TAG_SIGN))
+        for row in np.flatnonzero(tagged.to_numpy(zero_copy_only=False)).tolist():
+            members[row] = [member.key_name, members[row]]
+    return members
+
+
+def is_same_key(type_: TableType, one: str, other: str) -> bool:
+    """Whether two ids of edges say the same but for the types of their ends: the other graph may name them otherwise,
+    and a record says by itself which they are."""
+    if not interface_ends(type_):
+        return one == other
+    return _without_types(one) == _without_types(other)
+
+
+def _without_types(entity_id: str) -> object:
+    try:
+        members = json.loads(entity_id)
+    except ValueError:
+        return entity_id
+    if not isinstance(members, list):
+        return entity_id
+    return [member[-1] if isinstance(member, list) and member else member for member in members]
 
 
 def canonical_texts(scalar: Scalar, column: pa.Array) -> pa.Array:
@@ -140,10 +181,12 @@ class EnvelopeError(Exception):
 
 
 class EndpointIds:
-    """The ids of nodes of one type, at the end of an edge that is called `name` (`from` or `to`)."""
+    """The ids of nodes of one type, at the end of an edge that is called `name` (`from` or `to`). They are given in the
+    form that the column of the end holds, `end` where that is an interface."""
 
-    def __init__(self, name: str, node: NodeType) -> None:
+    def __init__(self, name: str, node: NodeType, end: EdgeEnd | None = None) -> None:
         self.name = name
+        self._end = end
         self._node = node
         self._members = {member: node.properties[member].type.scalar for member in node.key}
         scalars = list(self._members.values())
@@ -151,8 +194,29 @@ class EndpointIds:
         self.takes_any_text = self._scalar in (None, Scalar.STRING)
         """Whether a text is always the id itself, and never another spelling of the key."""
 
+    @property
+    def is_interface(self) -> bool:
+        """Whether ids are tagged, and a type may be given beside them."""
+        return self._end is not None
+
+    def of_type(self, name: object) -> EndpointIds:
+        """The same end where the type of the node is given; raises EnvelopeError if it can't have that type."""
+        if name == self._node.name:
+            return self
+        raise other_end_type(self.name, (self._node.name,), name)
+
+    def type_alone(self) -> EnvelopeError:
+        """The error about a type that is given without the id of a node."""
+        return EnvelopeError(Sentence.END_TYPE_ALONE, name=f"{self.name}_type", end=self.name)
+
     def id_of(self, value: object) -> str:
         """The id that a value of JSON or of a query names; raises EnvelopeError."""
+        return self._store(self._plain_id(value))
+
+    def _store(self, node_id: str) -> str:
+        return node_id if self._end is None else stored_id(self._end, self._node.name, node_id)
+
+    def _plain_id(self, value: object) -> str:
         if isinstance(value, str):
             return value if self.takes_any_text else self._id_of_text(value)
         is_composite = isinstance(value, Mapping) and len(self._members) > 1
@@ -168,10 +232,16 @@ class EndpointIds:
         if isinstance(value, Mapping):
             return self.id_of(value)
         plain = plain_value(_TEXT if self._scalar is None else PropertyType(self._scalar), value)
-        return str(plain) if type(plain) is int and self.takes_any_text else self.id_of(plain)
+        return self._store(str(plain)) if type(plain) is int and self.takes_any_text else self.id_of(plain)
 
     def column(self, array: pa.Array) -> Column:
         """As `id_of_python`, for a column of Arrow; rows that name no node are null and have a reason."""
+        column = self._plain_column(array)
+        if self._end is None:
+            return column
+        return Column(stored_ids(self._end, self._node.name, column.array), column.unfit)
+
+    def _plain_column(self, array: pa.Array) -> Column:
         array = plain_array(whole_array(array))
         if pt.is_null(array.type) or pt.is_string(array.type) or pt.is_large_string(array.type):
             texts = coerce_arrow(_TEXT, array).array
@@ -228,9 +298,59 @@ class EndpointIds:
         return Column(pa.array(ids, pa.string()), unfit)
 
 
+class InterfaceIds(EndpointIds):
+    """The ids of nodes at an end that is an interface. Where no type is given, the end is an id of any of its types,
+    and a write finds out which of them have it."""
+
+    def __init__(self, end: EdgeEnd, catalog: Catalog) -> None:
+        super().__init__(end.name, catalog.nodes[end.types[0]], end)
+        self._by_type = {name: EndpointIds(end.name, catalog.nodes[name], end) for name in end.types}
+        self.takes_any_text = True
+
+    def of_type(self, name: object) -> EndpointIds:
+        typed = self._by_type.get(name) if isinstance(name, str) else None
+        if typed is None:
+            raise other_end_type(self.name, tuple(self._by_type), name)
+        return typed
+
+    def _store(self, node_id: str) -> str:
+        return f"{UNTYPED}{node_id}"
+
+    def _plain_id(self, value: object) -> str:
+        if isinstance(value, str):
+            return value
+        raise EnvelopeError(Sentence.NO_NODE_ID, name=self.name, shape=shape_of(value))
+
+    def id_of_python(self, value: object) -> str:
+        plain = plain_value(_TEXT, value)
+        return self._store(str(plain)) if type(plain) is int else self.id_of(plain)
+
+    def column(self, array: pa.Array) -> Column:
+        array = plain_array(whole_array(array))
+        if pt.is_integer(array.type):
+            texts = canonical_texts(Scalar.I64, array)
+        elif pt.is_null(array.type) or pt.is_string(array.type) or pt.is_large_string(array.type):
+            texts = coerce_arrow(_TEXT, array).array
+        else:
+            raise BadRequestError(f"column '{self.name}' must hold ids as strings, not {array.type}")
+        return Column(pc.binary_join_element_wise(UNTYPED, texts, ""))
+
+
+def other_end_type(name: str, types: Sequence[str], value: object) -> EnvelopeError:
+    """The error about a type that an end of an edge can't have."""
+    shown = f"'{value}'" if isinstance(value, str) else shape_of(value)
+    hint = did_you_mean(value, types) if isinstance(value, str) else None
+    values = {"name": f"{name}_type", "types": ", ".join(types), "value": shown}
+    return EnvelopeError(Sentence.OTHER_END_TYPE, **values, suggestion=f"; {hint}" if hint else "")
+
+
 EdgeEnds: TypeAlias = tuple[EndpointIds, EndpointIds]
 
 
 def edge_ends(catalog: Catalog, edge: EdgeType) -> EdgeEnds:
     """How the two ends of an edge name their nodes."""
-    return EndpointIds("from", catalog.nodes[edge.from_type]), EndpointIds("to", catalog.nodes[edge.to_type])
+    source, target = (
+        EndpointIds(end.name, catalog.nodes[end.types[0]]) if end.interface is None else InterfaceIds(end, catalog)
+        for end in edge.ends
+    )
+    return source, target

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.api.enums import Grammar
-from omnigraph.engine.rows.columns import arrow_type, rows_schema
+from omnigraph.engine.rows.columns import arrow_type, rows_schema, whole_array
+from omnigraph.engine.rows.end_ids import interface_ends
 from omnigraph.engine.rows.kernels.coerce import Column, absent_values, coerce, default_value
 from omnigraph.engine.rows.kernels.ids import (
     EndpointIds,
@@ -26,6 +27,7 @@ from omnigraph.engine.rows.kernels.ids import (
     Mint,
     canonical_texts,
     edge_ends,
+    is_same_key,
     is_spelling_of,
     key_ids,
     new_ulids,
@@ -93,7 +95,7 @@ class EnvelopeReader:
         self._suggestions: dict[tuple[str, str], str] = {}
         self._ends = {edge.name: edge_ends(catalog, edge) for edge in catalog.edges.values()}
         # Edges whose ends are ids wherever they are texts, which is the usual case and costs nothing.
-        self._named_by_ids = {name for name, ends in self._ends.items() if all(end.takes_any_text for end in ends)}
+        self._named_by_ids = {name for name, ends in self._ends.items() if all(_takes_ids(end) for end in ends)}
 
     def sort(self, block: Block, rejected: list[RejectedRow]) -> list[Records]:
         """The records of a block by type, in no particular order; values that are not records are rejected."""
@@ -129,7 +131,9 @@ class EnvelopeReader:
         if self._strict:
             self._check_members(value)
         name = value.get("type")
-        self._lost.dropped += len(value.keys() - (_NODE_MEMBERS if isinstance(name, str) else _EDGE_MEMBERS))
+        self._lost.dropped += len(
+            value.keys() - (_NODE_MEMBERS if isinstance(name, str) else self._edge_members(value))
+        )
         if isinstance(name, str):
             if name not in nodes:
                 raise self._unknown("node", name)
@@ -145,11 +149,15 @@ class EnvelopeReader:
         edges[edge.name].add(at, self._members(value, edge), (source, target))
 
     def _end_of(self, value: dict[str, object], end: EndpointIds) -> str | None:
+        type_name = f"{end.name}_type"
+        has_type = end.is_interface and type_name in value
         if end.name in value:
-            return end.id_of(value[end.name])
-        if self._is_partial:
-            return None
-        raise EnvelopeError(Sentence.NO_NODE_ID, name=end.name, shape="nothing")
+            return (end.of_type(value[type_name]) if has_type else end).id_of(value[end.name])
+        if not self._is_partial:
+            raise EnvelopeError(Sentence.NO_NODE_ID, name=end.name, shape="nothing")
+        if has_type:
+            raise end.type_alone()
+        return None
 
     def _check_members(self, value: dict[str, object]) -> None:
         for name in value:
@@ -157,10 +165,17 @@ class EnvelopeReader:
                 raise EnvelopeError(Sentence.RESERVED_FIELD, name=name)
         if ("type" in value) == ("edge" in value):
             raise EnvelopeError(Sentence.TWO_TYPES)
-        kind, allowed = ("node", _NODE_MEMBERS) if "type" in value else ("edge", _EDGE_MEMBERS)
+        kind, allowed = ("node", _NODE_MEMBERS) if "type" in value else ("edge", self._edge_members(value))
         for name in value:
             if name not in allowed:
                 raise EnvelopeError(Sentence.UNKNOWN_MEMBER, name=name, kind=kind)
+
+    def _edge_members(self, value: Mapping[str, object]) -> frozenset[str]:
+        """What the record of an edge may hold: also the types of ends that are interfaces."""
+        name = value.get("edge")
+        edge = self._catalog.edge_named(name) if isinstance(name, str) else None
+        ends = () if edge is None else self._ends[edge.name]
+        return _EDGE_MEMBERS.union(f"{end.name}_type" for end in ends if end.is_interface)
 
     def _unknown(self, kind: str, name: str) -> EnvelopeError:
         # A wrong name rarely comes alone, and looking for similar ones is slow.
@@ -205,7 +220,10 @@ def type_batch(
     ends = edge_ends(catalog, type_) if isinstance(type_, EdgeType) else ()
     names, identity = dict.fromkeys(batch.schema.names), type_.system_name("id")
     for name in names:
-        if name not in type_.properties and name not in (identity, *(end.name for end in ends)):
+        if name not in type_.properties and name not in (
+            identity,
+            *(each for end in ends for each in _columns_of(end)),
+        ):
             raise BadRequestError(f"{type_.type_key}: {_unknown_field(type_, name)[1]}")
     explicit = _id_column(batch.column(identity), type_) if identity in names else None
     presence = _Presence(form, batch.num_rows)
@@ -229,12 +247,18 @@ def type_batch(
 def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedRows, presence: _Presence) -> pa.Array:
     name, type_key = end.name, checked.type.type_key
     presence.note(_COLUMNS_OF_ENDS[name], name in batch.schema.names)
+    type_name = f"{name}_type"
     if name not in batch.schema.names:
-        if presence.form is RecordForm.PARTIAL:
-            return pa.nulls(batch.num_rows, pa.string())
-        raise BadRequestError(f"{type_key}: the input has no '{name}' column")
+        if presence.form is not RecordForm.PARTIAL:
+            raise BadRequestError(f"{type_key}: the input has no '{name}' column")
+        if end.is_interface and type_name in batch.schema.names:
+            raise BadRequestError(f"{type_key}: {end.type_alone()}")
+        return pa.nulls(batch.num_rows, pa.string())
     try:
-        column = end.column(batch.column(name))
+        if end.is_interface and type_name in batch.schema.names:
+            column = _typed_endpoints(end, batch.column(name), batch.column(type_name), checked)
+        else:
+            column = end.column(batch.column(name))
     except BadRequestError as error:
         raise BadRequestError(f"{type_key}: {error}") from None
     for row, unfit in column.unfit.items():
@@ -243,6 +267,44 @@ def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedR
     for row in column.null_rows():
         checked.refuse(row, Stage.ENVELOPE, name, Sentence.NO_NODE_ID, name=name, shape="null")
     return column.array
+
+
+def _typed_endpoints(end: EndpointIds, values: pa.Array, types: pa.Array, checked: _CheckedRows) -> Column:
+    """The ends of edges whose types are given in a column beside them; null where the ids alone have to tell."""
+    names = coerce_arrow(PropertyType(Scalar.STRING), whole_array(types))
+    if names.unfit:
+        raise BadRequestError(f"column '{end.name}_type' must hold the names of types, not {types.type}")
+    values = whole_array(values)
+    parts: list[pa.Array] = []
+    places: list[NDArray[np.int64]] = []
+    unfit: dict[int, str] = {}
+    for name in pc.unique(names.array).to_pylist():
+        mask = names.array.is_null() if name is None else pc.fill_null(pc.equal(names.array, name), False)
+        rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+        try:
+            typed = end if name is None else end.of_type(name)
+        except EnvelopeError as error:
+            for row in rows.tolist():
+                checked.refuse(row, Stage.ENVELOPE, f"{end.name}_type", error.sentence, **error.values)
+            typed = end
+        column = typed.column(values.take(pa.array(rows)))
+        unfit |= {int(rows[row]): reason for row, reason in column.unfit.items()}
+        parts.append(column.array)
+        places.append(rows)
+    if not parts:
+        return end.column(values)
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return Column(pa.concat_arrays(parts).take(pa.array(order)), unfit)
+
+
+def _columns_of(end: EndpointIds) -> tuple[str, ...]:
+    """The columns that say what is at an end."""
+    return (end.name, f"{end.name}_type") if end.is_interface else (end.name,)
+
+
+def _takes_ids(end: EndpointIds) -> bool:
+    """Whether a text at an end is stored as it comes."""
+    return end.takes_any_text and not end.is_interface
 
 
 def _id_column(ids: pa.Array | pa.ChunkedArray, type_: TableType) -> pa.Array:
@@ -352,6 +414,11 @@ class RecordTyper:
         if explicit is None:
             return ids
         differs = pc.fill_null(pc.not_equal(explicit, ids), False)
+        if interface_ends(self.type_):
+            pairs = zip(explicit.to_pylist(), ids.to_pylist(), differs.to_pylist(), strict=True)
+            differs = pa.array(
+                [differ and not is_same_key(self.type_, one, other) for one, other, differ in pairs], pa.bool_()
+            )
         if pc.any(differs, min_count=0).as_py():
             members = self.type_.key_columns
             texts = [canonical_texts(scalar, typed.column(column).combine_chunks()) for column, scalar in members]

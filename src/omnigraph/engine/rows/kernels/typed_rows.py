@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.rows.end_ids import interface_ends, untyped_ids
 from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule
 from omnigraph.language.catalog import CheckRule, NodeType, Property, RangeRule, TableType
 from omnigraph.language.values import pattern_problem
@@ -176,6 +177,20 @@ class ForbiddenValue:
 
     def stage(self) -> Stage:
         return Stage[self.rule.name]
+
+
+def ends_without_type(rows: TypedRows) -> list[RejectedRow]:
+    """The edges with an id alone at an end that is an interface, where nobody looks for its type."""
+    rejected = []
+    for end in interface_ends(rows.type):
+        column = untyped_ids(rows.rows.column(end.column))
+        for row in np.flatnonzero(pc.is_valid(column).to_numpy()).tolist():
+            name, values = f"{end.name}_type", {"node_id": column[row].as_py(), "types": ", ".join(end.types)}
+            line = rows.lines[row].as_py()
+            rejected.append(
+                RejectedRow.of(line, rows.type_key, name, Stage.ENVELOPE, Sentence.NO_END_TYPE, name=name, **values)
+            )
+    return rejected
 
 
 def check_values(rows: TypedRows) -> list[RejectedRow]:

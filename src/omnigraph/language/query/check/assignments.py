@@ -170,14 +170,17 @@ def _fits(prop: Property, expected: PropertyType, value: ir.Value, *, is_stored:
 END_NAMES: Final = {ast.MetaField.SRC: "from", ast.MetaField.DST: "to"}
 
 
-def end_type(scope: Scope, edge: EdgeType, field: ast.MetaField) -> NodeType:
-    return scope.catalog.nodes[edge.from_type if field is ast.MetaField.SRC else edge.to_type]
+def end_types(scope: Scope, edge: EdgeType, field: ast.MetaField) -> tuple[NodeType, ...]:
+    """The node types that an end may have."""
+    names = edge.source_types if field is ast.MetaField.SRC else edge.target_types
+    return tuple(scope.catalog.nodes[name] for name in names)
 
 
 def end_property(scope: Scope, edge: EdgeType, field: ast.MetaField, type_: ValueType | None) -> Property:
-    """An end as a property, for the rules of values: a text, which is the id of the node, or what the node's key is."""
-    node = end_type(scope, edge, field)
-    is_id = type_ is None or is_text(type_) or len(node.key) != 1
+    """An end as a property, for the rules of values: a text, which is the id of the node, or what the node's key is. At
+    an interface it is always an id."""
+    node, is_interface = end_types(scope, edge, field)[0], edge.ends[field is ast.MetaField.DST].interface is not None
+    is_id = type_ is None or is_text(type_) or len(node.key) != 1 or is_interface
     key = STRING if is_id else node.properties[node.key[0]].type
     column = "src" if field is ast.MetaField.SRC else "dst"
     return Property(name=END_NAMES[field], id=0, type=key.as_nullable(False), column=column)

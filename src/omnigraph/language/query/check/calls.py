@@ -357,7 +357,7 @@ def _continues(before: EntityType | PathType | None, part: EntityType | PathType
 
 def _touches(edge: EntityType, node: EntityType) -> bool:
     names = set(node.type_names)
-    return any(not names.isdisjoint((member.from_type, member.to_type)) for member in edge_members(edge))
+    return any(not names.isdisjoint((*member.source_types, *member.target_types)) for member in edge_members(edge))
 
 
 _FORMS: Final[Mapping[str, Callable[[Scope, ast.Call], ir.Value | None]]] = {

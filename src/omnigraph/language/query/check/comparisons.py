@@ -16,7 +16,7 @@ from omnigraph.language.query.check.assignments import (
     END_NAMES,
     conversion,
     end_property,
-    end_type,
+    end_types,
     literal_problem,
     report_literal,
 )
@@ -326,7 +326,7 @@ def _compare_end(
         message = f"'{named}' is the id of a node and has no order; compare it with = or !="
         scope.report("T7", message, written.at, help="use = or !=")
         return None
-    key = ir.NodeKey(end_type(scope, edge, end.field), other)
+    key = ir.NodeKey(end_types(scope, edge, end.field)[0], other)
     operator = ir.Operator(written.operator.value)
     return ir.Compare(key, operator, end) if side is written.left else ir.Compare(end, operator, key)
 

@@ -41,7 +41,7 @@ def _declared_types(scope: Scope, clauses: Sequence[ast.Clause]) -> dict[str, tu
         c.traversal.selector if isinstance(c, ast.Path) else c.selector for c in clauses if isinstance(c, _WALKS)
     )
     is_evident = all(len(b.type_names) == 1 and b.type_names[0].text in scope.catalog.nodes for b in bindings) and all(
-        len(selector.edges) == 1 for selector in selectors
+        _has_evident_ends(scope, selector) for selector in selectors
     )
     if is_evident:
         return {}
@@ -52,6 +52,12 @@ def _declared_types(scope: Scope, clauses: Sequence[ast.Clause]) -> dict[str, tu
         both = _in_both(before, types)
         declared[binding.variable.name] = both or before
     return declared
+
+
+def _has_evident_ends(scope: Scope, selector: ast.Selector) -> bool:
+    """Whether an end that nothing else declares has one type."""
+    edge = scope.catalog.edge_named(selector.edges[0].text) if len(selector.edges) == 1 else None
+    return len(selector.edges) == 1 and (edge is None or not edge.has_interface_end)
 
 
 _WALKS: Final = (ast.Traversal, ast.Path)

@@ -7,7 +7,8 @@ decides for itself. With several hops the search may pass through every type tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from itertools import product
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,10 +37,12 @@ class _Ends(Struct):
 
 
 class _Step(Struct, frozen=True):
-    """One member of a selection with the directions in which it is walked."""
+    """One member of a selection with the directions in which it is walked, and the only node type between whose nodes
+    it is, if that is all."""
 
     edge: EdgeType
     directions: tuple[ir.Direction, ...]
+    within: str | None = None
 
 
 _OUT: Final = (ir.Direction.OUT,)
@@ -189,9 +192,10 @@ def _steps(
         and not traversal.source.is_anonymous
     ):
         # A walk from a node to itself, of which nothing else is known.
-        ends.source = ends.destination = unique_types([scope.catalog.nodes[edge.from_type] for edge in edges])
+        sources = [scope.catalog.nodes[name] for edge in edges for name in edge.source_types]
+        ends.source = ends.destination = unique_types(sources)
     is_long = hops.maximum is None or hops.maximum > 1
-    if ends.have_several_types:
+    if ends.have_several_types or (traversal.selector.edges and any(edge.has_interface_end for edge in edges)):
         return _search(scope, traversal, edges, ends) if is_long else _one_hop(scope, traversal, edges, ends)
     if is_long or hops.minimum == 0 or traversal.selector.undirected:
         return _between_equals(scope, traversal, edges, ends, hops)
@@ -212,15 +216,15 @@ def _are_declared(scope: Scope, traversal: ast.Traversal, ends: _Ends) -> bool:
 
 
 def _leads(edge: EdgeType, ends: _Ends) -> bool:
-    return _contains(ends.source, edge.from_type) and _contains(ends.destination, edge.to_type)
+    return _contains_any(ends.source, edge.source_types) and _contains_any(ends.destination, edge.target_types)
 
 
 def _leads_back(edge: EdgeType, ends: _Ends) -> bool:
-    return _contains(ends.source, edge.to_type) and _contains(ends.destination, edge.from_type)
+    return _contains_any(ends.source, edge.target_types) and _contains_any(ends.destination, edge.source_types)
 
 
-def _contains(types: Sequence[NodeType] | None, name: str) -> bool:
-    return types is None or any(type_.name == name for type_ in types)
+def _contains_any(types: Sequence[NodeType] | None, names: Iterable[str]) -> bool:
+    return types is None or not {type_.name for type_ in types}.isdisjoint(names)
 
 
 def _one_hop(scope: Scope, traversal: ast.Traversal, edges: Sequence[EdgeType], ends: _Ends) -> list[_Step] | None:
@@ -254,6 +258,8 @@ def _between_equals(
         if edge.is_symmetric and _leads(edge, ends) and node in (None, edge.from_type):
             node = edge.from_type
             steps.append(_Step(edge, _BOTH if traversal.selector.undirected else _OUT))
+        elif is_open and edge.has_interface_end and node in edge.source_types and node in edge.target_types:
+            steps.append(_Step(edge, _EITHER if traversal.selector.undirected else _OUT, node))
         elif not is_open:
             if not _leads(edge, ends):
                 _report_wrong_end(scope, traversal, edge, ends)
@@ -292,12 +298,12 @@ def _report_wrong_end(scope: Scope, traversal: ast.Traversal, edge: EdgeType, en
     """T5 at the end that does not fit the edge: the source if it can't be one, else the destination."""
     both = (edge.from_type, edge.to_type)
     for variable, types in ((traversal.source, ends.source), (traversal.destination, ends.destination)):
-        if types is not None and not any(_contains(types, name) for name in both):
+        if types is not None and not _contains_any(types, (*edge.source_types, *edge.target_types)):
             _report_end(scope, variable, types, edge, both)
             return
     assert ends.source is not None
     assert ends.destination is not None
-    wanted = edge.to_type if _contains(ends.source, edge.from_type) else edge.from_type
+    wanted = edge.to_type if _contains_any(ends.source, edge.source_types) else edge.from_type
     _report_end(scope, traversal.destination, ends.destination, edge, (wanted,))
 
 
@@ -310,7 +316,7 @@ def _report_end(
     leaving = [
         f"{other.name[:1].lower()}{other.name[1:]}"
         for other in scope.catalog.edges.values()
-        if _contains(types, other.from_type) or _contains(types, other.to_type)
+        if _contains_any(types, (*other.source_types, *other.target_types))
     ]
     help = f"edges of {named}: {', '.join(leaving[:8])}" if leaving else f"no edge touches {named}"
     scope.report("T5", message, variable.at, help=help)
@@ -319,24 +325,26 @@ def _report_end(
 def _search(scope: Scope, traversal: ast.Traversal, edges: Sequence[EdgeType], ends: _Ends) -> list[_Step] | None:
     """Several hops with an end of several types: a member fits if it begins at a type that the search can reach. Those
     that lead on as they are written come first; of the others, those that lead on against their direction."""
-    is_forward = ends.source is not None
-    starts = ends.source if ends.source is not None else ends.destination
+    is_forward = ends.source is not None or ends.destination is None
+    starts = ends.source if is_forward else ends.destination
     reached = {type_.name for type_ in starts or ()}
+    if starts is None:  # only an interface at an end can have led here
+        reached = {name for edge in edges for name in edge.source_types}
     waiting = list(edges)
     steps: dict[str, _Step] = {}
 
-    def take(directions: tuple[ir.Direction, ...], begins: Callable[[EdgeType], str]) -> bool:
+    def take(directions: tuple[ir.Direction, ...], begins: _TypesOfEnd, leads: _TypesOfEnd) -> bool:
         """Every member that begins where the search is; whether there was one."""
-        fitting = [edge for edge in waiting if begins(edge) in reached]
+        fitting = [edge for edge in waiting if not reached.isdisjoint(begins(edge))]
         for edge in fitting:
             waiting.remove(edge)
             is_either = traversal.selector.undirected
             steps[edge.name] = _Step(edge, (_BOTH if edge.is_symmetric else _EITHER) if is_either else directions)
-            reached.update((edge.from_type, edge.to_type))
+            reached.update(leads(edge), begins(edge) if is_either else ())
         return bool(fitting)
 
-    first, second = (_start_name, _end_name) if is_forward else (_end_name, _start_name)
-    while take(_OUT, first) or take(_IN, second):
+    first, second = (_source_types, _target_types) if is_forward else (_target_types, _source_types)
+    while take(_OUT, first, second) or take(_IN, second, first):
         pass
     if waiting and traversal.selector.edges:
         variable = traversal.source if is_forward else traversal.destination
@@ -353,12 +361,23 @@ def _search(scope: Scope, traversal: ast.Traversal, edges: Sequence[EdgeType], e
     return [steps[edge.name] for edge in edges if edge.name in steps]
 
 
-def _start_name(edge: EdgeType) -> str:
-    return edge.from_type
+_TypesOfEnd: TypeAlias = Callable[[EdgeType], tuple[str, ...]]
 
 
-def _end_name(edge: EdgeType) -> str:
-    return edge.to_type
+def _source_types(edge: EdgeType) -> tuple[str, ...]:
+    return edge.source_types
+
+
+def _target_types(edge: EdgeType) -> tuple[str, ...]:
+    return edge.target_types
+
+
+def _within_reach(steps: Sequence[ir.EdgeStep], starts: Sequence[NodeType]) -> tuple[ir.EdgeStep, ...]:
+    """The steps that begin at types which a search from some types gets to."""
+    reached = {type_.name for type_ in starts}
+    while not reached.issuperset(ends := {step.end.name for step in steps if step.start.name in reached}):
+        reached |= ends
+    return tuple(step for step in steps if step.start.name in reached)
 
 
 # ---- the resolved traversal -----------------------------------------------------------------------------
@@ -387,6 +406,7 @@ class _Traversal:
     def resolve(self) -> resolved.Traversal | resolved.WalkTraversal | None:
         scope, traversal = self._scope, self._traversal
         is_single = len(self._members) == 1 and traversal.each is None and self._path is None
+        is_single = is_single and not self._members[0].edge.has_interface_end
         steps = self._steps()
         source, destination = self._bind_ends(steps)
         slots = scope.slot(traversal.source), scope.slot(traversal.destination)
@@ -426,14 +446,22 @@ class _Traversal:
         return self._walk(walk, edge_variable)
 
     def _steps(self) -> tuple[ir.EdgeStep, ...]:
+        """A step for each pair of node types that an edge may connect, in each direction in which it is walked. Where
+        both ends have one type, either direction is one step."""
         nodes = self._scope.catalog.nodes
         steps: list[ir.EdgeStep] = []
         for member in self._members:
-            start, end = nodes[member.edge.from_type], nodes[member.edge.to_type]
-            for direction in member.directions:
-                ends = (end, start) if direction is ir.Direction.IN else (start, end)
-                steps.append(ir.EdgeStep(member.edge, direction, *ends))
-        return tuple(steps)
+            edge, directions = member.edge, member.directions
+            types = (edge.source_types, edge.target_types) if member.within is None else ((member.within,),) * 2
+            for direction, source, target in product(directions, *types):
+                ends = (target, source) if direction is ir.Direction.IN else (source, target)
+                if source == target and directions == _EITHER:
+                    if direction is ir.Direction.IN:
+                        continue
+                    direction = ir.Direction.BOTH
+                steps.append(ir.EdgeStep(edge, direction, nodes[ends[0]], nodes[ends[1]]))
+        is_long = self._max_hops > 1
+        return _within_reach(steps, self._ends.source) if is_long and self._ends.source is not None else tuple(steps)
 
     def _bind_ends(self, steps: Sequence[ir.EdgeStep]) -> tuple[EntityType, EntityType]:
         starts, arrivals = [step.start for step in steps], [step.end for step in steps]

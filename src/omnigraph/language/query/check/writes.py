@@ -13,7 +13,7 @@ from typing import Final
 from omnigraph.language.catalog import EdgeType, NodeType, TableType
 from omnigraph.language.query import ir, resolved
 from omnigraph.language.query import syntax as ast
-from omnigraph.language.query.check.assignments import END_NAMES, assigned_value, end_property, end_type, meet
+from omnigraph.language.query.check.assignments import END_NAMES, assigned_value, end_property, end_types, meet
 from omnigraph.language.query.check.comparisons import check_condition
 from omnigraph.language.query.check.read import check_feed_chain, no_rows, open_stage
 from omnigraph.language.query.check.scope import FED_VALUE, INSERTED_VALUE, UPDATED_VALUE, WHERE, Place, Scope
@@ -157,12 +157,16 @@ def _end(scope: Scope, edge: EdgeType, field: ast.MetaField, written: ast.Expres
 def _node_end(
     scope: Scope, edge: EdgeType, field: ast.MetaField, variable: ast.Variable, type_: EntityType
 ) -> ir.Value | None:
-    node = end_type(scope, edge, field)
-    owner = _one_type(scope, variable, type_)
-    if owner is None or owner.type_key == node.type_key:
-        return None if owner is None else scope.check(variable)
-    message = f"'${variable.name}' is a {owner.name}, but '{edge.name}.{END_NAMES[field]}' is a {node.name}"
-    scope.report("T5", message, variable.at, help=f"give a variable of type {node.name}, or the id of one")
+    nodes = end_types(scope, edge, field)
+    named = edge.from_type if field is ast.MetaField.SRC else edge.to_type
+    if edge.ends[field is ast.MetaField.DST].interface is None and _one_type(scope, variable, type_) is None:
+        return None
+    members = scope.members(variable.name, type_)
+    if {member.type_key for member in members} <= {node.type_key for node in nodes}:
+        return scope.check(variable)
+    owners = " | ".join(member.name for member in members)
+    message = f"'${variable.name}' is a {owners}, but '{edge.name}.{END_NAMES[field]}' is a {named}"
+    scope.report("T5", message, variable.at, help=f"give a variable of type {named}, or the id of one")
     return None
 
 
