@@ -60,7 +60,8 @@ def test_the_second_parser_reads_the_tables_of_the_first(package: Path) -> None:
 def test_damaged_tables_are_made_again(package: Path) -> None:
     tree = parse()
     tables = tables_of(package)
-    tables.write_bytes(tables.read_bytes()[:-20])
+    whole = tables.read_bytes()
+    tables.write_bytes(whole[: len(whole) // 2])  # two tables of one grammar may differ by some bytes
     damaged = tables.stat().st_size
     assert parse() == tree
     assert tables.stat().st_size > damaged
