@@ -172,3 +172,16 @@ def test_frames_and_files_update_edges_on_spark(tmp_path: Path, graph: Graph, sp
     assert (receipt.updated, graph.entity("edge:Likes", "l1")["n"]) == (1, 5)
     with pytest.raises(BadRequestError, match="'dst_type' is the type of a node, and 'dst' does not say which"):
         write_frame(graph, moved.drop("dst"), "Likes", mode="update")
+
+
+def test_a_stream_of_changes_has_the_types_of_ends(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:
+    register(spark)
+    start = f"after:{graph.snapshot().commit_id}"
+    for name in ("Photo", "Post"):
+        record = {"edge": "Likes", "from": "ada", "to": "intro", "to_type": name}
+        graph.load(json.dumps(record), mode="append")
+    changes = spark.readStream.format("omnigraph").options(graph=graph.uri, start=start).load()
+    query = changes.writeStream.format("memory").queryName("ends").trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    rows = spark.table("ends").select("src", "src_type", "dst", "dst_type").collect()
+    assert sorted(map(tuple, rows), key=str) == [("ada", None, "intro", "Photo"), ("ada", None, "intro", "Post")]

@@ -296,6 +296,44 @@ def test_an_export_loads_into_the_schema_inferred_from_it(tmp_path: Path) -> Non
         assert copy.query(query).rows() == [{"a": "x", "on": "2031-01-02", "b": "y"}]
 
 
+def test_an_end_whose_types_records_give_is_an_interface(tmp_path: Path) -> None:
+    schema = """
+        interface Content { title: String? }
+        node Post implements Content { slug: String @key }
+        node Photo implements Content { slug: String @key }
+        node Person { name: String @key }
+        edge Likes: Person -> Content { at: Date? }
+        edge Cites: Content -> Content
+        edge Pins: Person -> Content
+    """
+    records = [
+        {"type": "Post", "data": {"slug": "a"}},
+        *({"type": "Photo", "data": {"slug": slug}} for slug in "ab"),
+        {"type": "Person", "data": {"name": "p"}},
+        *({"edge": "Likes", "from": "p", "to": "a", "to_type": name} for name in ("Photo", "Post")),
+        {"edge": "Cites", "from": "b", "from_type": "Photo", "to": "a", "to_type": "Post"},
+        {"edge": "Pins", "from": "p", "to": "a", "to_type": "Photo"},
+    ]
+    with Graph.init("g", schema) as graph:
+        graph.load("\n".join(map(json.dumps, records)), mode="append")
+        Path("export.jsonl").write_text("".join(graph.export()))
+        expected = sorted(graph.export())
+    proposal = infer_schema("export.jsonl")
+    catalog = compile_schema(proposal.schema)
+    assert {name: (edge.from_type, edge.to_type) for name, edge in catalog.edges.items()} == {
+        "Likes": ("Person", "PhotoOrPost"), "Cites": ("AnyPhoto", "AnyPost"), "Pins": ("Person", "AnyPhoto"),
+    }  # fmt: skip
+    assert catalog.nodes["Photo"].implements == ("AnyPhoto", "PhotoOrPost")
+    with Graph.init("h", proposal.schema) as copy:
+        copy.load(Path("export.jsonl"), mode="append")
+        ends = ("edge", "from", "from_type", "to", "to_type")
+        edges = [[{name: line.get(name) for name in ends} for line in map(json.loads, lines) if "edge" in line]
+                 for lines in (sorted(copy.export()), expected)]  # fmt: skip
+        assert edges[0] == edges[1]
+    Path("export.jsonl").write_text(Path("export.jsonl").read_text().replace('"to_type":"Post"', '"to_type":"Film"'))
+    assert "The edge type Cites is left out: `to` holds ids that no type has" in infer_schema("export.jsonl").schema
+
+
 def test_ids_beside_records_decide_the_key() -> None:
     lines = [
         {"type": "P", "id": "x", "data": {"name": "A", "code": "x"}},

@@ -28,7 +28,8 @@ from omnigraph.storage.location import Location
 
 _NO_LIMITS: Final = Limits(rows=sys.maxsize, bytes=sys.maxsize)
 _NODE_MEMBERS: Final = {"type", "id", "data"}
-_EDGE_MEMBERS: Final = {"edge", "id", "from", "to", "data"}
+_END_TYPES: Final = ("from_type", "to_type")
+_EDGE_MEMBERS: Final = {"edge", "id", "from", "to", "data", *_END_TYPES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ def _record_name(value: Mapping[str, Any]) -> str | None:
     name, members = value.get("edge" if is_edge else "type"), _EDGE_MEMBERS if is_edge else _NODE_MEMBERS
     is_whole = value.keys() <= members and isinstance(value.get("data", {}), dict)
     has_ends = not is_edge or {"from", "to"} <= value.keys()
+    has_ends = has_ends and all(isinstance(value.get(each, ""), str) for each in _END_TYPES)
     return name if isinstance(name, str) and is_whole and has_ends else None
 
 
@@ -167,7 +169,7 @@ def _read_records(first: Any, rest: Any, name: str, tables: Tables) -> None:
             table = tables.table(type_name, name, is_edge=is_edge)
             table.is_record = True
             if is_edge:
-                table.add_ends([(record["from"], record["to"]) for record in records])
+                table.add_ends(records)
             table.add_records([record.get("data", {}) for record in records], [each.get("id") for each in records])
         values = next(iter(rest), None)
 

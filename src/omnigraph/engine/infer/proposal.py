@@ -20,12 +20,13 @@ from omnigraph.engine.infer.relations import End, Relations, relate
 from omnigraph.engine.infer.tables import IDENTITY, TableFacts
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.errors import BadRequestError
-from omnigraph.language.schema.check import RESERVED_PROPERTY_NAMES
+from omnigraph.language.schema.check import END_TYPE_NAMES, RESERVED_PROPERTY_NAMES
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.language.schema.formatter import format_schema
 
 _TYPE_NAME: Final = re.compile(r"[A-Z][A-Za-z0-9_]*")
 _NOT_OF_EDGES: Final = frozenset({"from", "to"})
+_LONGEST_NAME: Final = 48
 
 
 def infer_schema(
@@ -77,6 +78,8 @@ class _Proposal:
         self._relations: Relations = relate(tables, self._decisions)
         self._names: dict[tuple[bool, str], str] = {}
         self._types: list[ProposedType] = []
+        self._interfaces: dict[tuple[str, ...], str] = {}
+        """The interfaces at ends of edges, by the node types that implement them."""
 
     def make(self) -> SchemaProposal:
         nodes = [table for (is_edge, _), table in self._tables.by_name.items() if self._is_node(is_edge, table)]
@@ -84,8 +87,13 @@ class _Proposal:
         for kind, tables in ((False, nodes), (True, edges)):
             for table in tables:
                 self._names[kind, table.name] = self._type_name(kind, table.name)
+        ends = [end for table in edges for end in self._relations.ends[table.name]]
+        for members in dict.fromkeys(end.members for end in ends if end.members):
+            self._interfaces[members] = self._interface_name(members)
         bodies = ["\n".join(self._node(table)) for table in nodes] + ["\n".join(self._edge(table)) for table in edges]
-        text = format_schema("\n\n".join(["\n".join(self._head()), *bodies]) + "\n")
+        about = "// At the end of an edge: each edge says which of the types that implement it."
+        interfaces = [f"{about}\ninterface {name} {{}}" for name in self._interfaces.values()]
+        text = format_schema("\n\n".join(["\n".join(self._head()), *interfaces, *bodies]) + "\n")
         accept_schema(text)
         return SchemaProposal(text, tuple(self._types))
 
@@ -98,6 +106,15 @@ class _Proposal:
         while (legal.lower() if is_edge else legal) in taken:
             legal += "_"
         return legal
+
+    def _interface_name(self, members: tuple[str, ...]) -> str:
+        names = [self._names[False, each] for each in members]
+        name = f"Any{names[0]}" if len(names) == 1 else "Or".join(names)
+        if len(name) > _LONGEST_NAME:
+            name = f"{names[0]}OrOther"
+        while name in {*self._names.values(), *self._interfaces.values()}:
+            name += "_"
+        return name
 
     def _head(self) -> Iterator[str]:
         yield "// Proposed by `omnigraph schema infer`. Check names, keys and types: keys of nodes can't change later."
@@ -114,7 +131,9 @@ class _Proposal:
         yield from self._about(table, name)
         if (reason := self._relations.not_edges.get(table.name)) is not None:
             yield f"// The rows look like edges, but {reason}."
-        yield f"node {name} {{"
+        interfaces = [interface for members, interface in self._interfaces.items() if table.name in members]
+        implements = f" implements {', '.join(interfaces)}" if interfaces else ""
+        yield f"node {name}{implements} {{"
         if key.column is None:
             yield f"// {key.reason}"
         yield from self._properties(table, self._decisions[False, table.name], names, key.column, key.reason)
@@ -132,7 +151,9 @@ class _Proposal:
             yield from self._about_end(name, side, end)
         if missing:
             return
-        first, second = (self._names[False, end.type_name or ""] for end in ends)
+        first, second = (
+            self._interfaces[end.members] if end.members else self._names[False, end.type_name or ""] for end in ends
+        )
         properties = list(self._properties(table, decisions, names, None, ""))
         yield f"edge {name}: {first} -> {second}" + (" {" if properties else "")
         if properties:
@@ -182,6 +203,7 @@ class _Proposal:
         decisions = self._decisions[table.is_edge, table.name]
         names: dict[str, str] = {}
         taken = set(RESERVED_PROPERTY_NAMES) | (_NOT_OF_EDGES if is_edge else set())
+        taken |= END_TYPE_NAMES if table.typed_ends else set()
         legal = [column for column in table.columns if legal_property_name(column) == column]
         for column in [*legal, *(column for column in table.columns if column not in legal)]:
             if column in ends or column == IDENTITY or decisions[column].type is None:

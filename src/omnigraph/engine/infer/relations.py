@@ -43,11 +43,13 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The type at an end of an edge, others that have all of its ids too, and an id that no type has."""
+    """The type at an end of an edge, others that have all of its ids too, and an id that no type has. Where records say
+    of which types their ends are, these are `members`, and the end is an interface."""
 
     type_name: str | None
     others: tuple[str, ...] = ()
     stray: str | None = None
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ def relate(tables: Tables, decisions: Decisions) -> Relations:
         edges = {name: table for (is_edge, name), table in tables.by_name.items() if is_edge}
         edges |= {name: table for name, table in maybe.items() if name not in not_edges}
         named = [values for table in edges.values() for _, values in _end_sets(table)]
+        named += [values for table in edges.values() for values in table.typed_ends.values()]
         keys = {name: _key(rows[name], each, named) for name, each in options.items() if name not in edges}
         ends = {name: _ends(table, keys, rows, tables.ends.get(name)) for name, table in edges.items()}
         strays = {name: reason for name in maybe if name in ends and (reason := _stray(maybe[name], ends[name]))}
@@ -154,8 +157,33 @@ def _ends(
         if table.rows and table.end_columns is None:
             raise BadRequestError(f"rows of the edge type {table.name} need the columns from and to, or src and dst")
         return End(wanted[0]), End(wanted[1])
-    first, second = (_end(values, keys, rows) for _, values in _end_sets(table))
+    first, second = (
+        _typed_end(table, side, values, keys, rows)
+        if any(side == each for each, _ in table.typed_ends)
+        else _end(values, keys, rows)
+        for side, values in _end_sets(table)
+    )
     return first, second
+
+
+def _typed_end(
+    table: TableFacts, side: str, untyped: ValueSet, keys: Mapping[str, Key], rows: Mapping[str, TableFacts]
+) -> End:
+    """An end whose types records give. Ids without a type are of any one of them."""
+    members = []
+    for (own, name), values in table.typed_ends.items():
+        if own == side:
+            key = keys.get(name)
+            if key is None or key.values is None or not key.values.holds(values):
+                return End(None, stray=values.example)
+            members.append(name)
+    if untyped.rows:
+        other = _end(untyped, keys, rows)
+        if other.type_name is None:
+            return other
+        members.append(other.type_name)
+    names = tuple(sorted(set(members)))
+    return End(names[0], members=names)
 
 
 def _end(values: ValueSet, keys: Mapping[str, Key], rows: Mapping[str, TableFacts]) -> End:

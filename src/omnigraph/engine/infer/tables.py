@@ -7,7 +7,7 @@ ends are among the hashes of a key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -75,6 +75,8 @@ class TableFacts:
     candidates: dict[str, ValueSet] = field(default_factory=dict)
     """Columns that are unique and never null so far."""
     ends: dict[str, ValueSet] = field(default_factory=dict)
+    typed_ends: dict[tuple[str, str], ValueSet] = field(default_factory=dict)
+    """The ends whose types records give, by side and type."""
     ids: ValueSet = field(default_factory=ValueSet)
     """The ids that records of a graph have beside their properties."""
     same_as_id: set[str] | None = None
@@ -106,10 +108,17 @@ class TableFacts:
             self._add_ids(list(ids), values)
         self._end_rows(len(records), values)
 
-    def add_ends(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+    def add_ends(self, records: Sequence[Mapping[str, Any]]) -> None:
         """The ends of records of edges."""
-        for name, values in zip(ENDS[0], zip(*pairs, strict=True), strict=True):
-            self._add_end(name, list(values))
+        for name in ENDS[0]:
+            by_type: dict[str | None, list[Any]] = {}
+            for record in records:
+                by_type.setdefault(record.get(f"{name}_type"), []).append(record[name])
+            for type_name, values in by_type.items():
+                if type_name is None:
+                    self._add_end(name, values)
+                elif (texts := _texts(values)) is not None:
+                    self.typed_ends.setdefault((name, type_name), ValueSet()).add(texts.drop_null())
 
     def _column(self, name: str) -> ColumnFacts:
         if name not in self.columns:

@@ -42,7 +42,7 @@ from omnigraph.pipeline.spark.type_writer import Sink, TypeStreamWriter, TypeWri
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 CHANGES_SCHEMA: Final = (
     "commit_id string, version long, authored_at timestamp, actor string, op string, kind string, type string, "
-    "id string, src string, dst string, before string, after string"
+    "id string, src string, dst string, before string, after string, src_type string, dst_type string"
 )
 
 _AFTER: Final = "after:"
@@ -228,8 +228,9 @@ class ChangeStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow)
             image = change.after or change.before
             ends = image.endpoints if image is not None else None
             between = (None, None) if ends is None else (ends.source, ends.target)
+            types = (None, None) if ends is None else (ends.source_type, ends.target_type)
             entity = (change.op.value, change.kind.value, change.type_name, change.id, *between)
-            yield (*cause, *entity, _image(change.before), _image(change.after))
+            yield (*cause, *entity, _image(change.before), _image(change.after), *types)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing is kept for a consumer, so there is nothing to release."""
