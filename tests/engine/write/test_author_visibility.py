@@ -68,6 +68,10 @@ REFUSED: dict[str, tuple[Callable[[Graph], object], type[OmniGraphError], str]] 
         lambda g: change(g, 'update Person set { region: "us" } where name = "ada"'), PolicyError, "could not see"),
     "an upsert of an unseen row": (
         lambda g: change(g, 'insert Person { name: "bob", region: "eu" }'), PolicyError, "that you do not see"),
+    "values that an unseen row has already": (
+        lambda g: change(g, " ".join(
+            f'upsert Person {{ name: "bob", region: "us", {given} }}' for given in ("salary: 2", 'mail: "bob@x"'))),
+        PolicyError, "that you do not see"),
     "a load over an unseen row": (
         lambda g: g.load('{"type":"Person","data":{"name":"bob","region":"eu"}}', mode="merge", actor="ana"),
         PolicyError, "that you do not see"),

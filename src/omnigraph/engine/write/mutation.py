@@ -153,7 +153,9 @@ class _Mutation:
         nodes, edges = executed.affected_nodes, executed.affected_edges
         if not nodes and not edges:
             return None  # what matched is a commit, even if it had the assigned values already
-        visibility.refuse_invisible(change)
+        if not visibility.is_unrestricted:
+            # Whether a row already has the assigned values must not depend on values that its author can't see.
+            visibility.refuse_invisible(executed.touched())
         order = sorted(change.by_type.values(), key=lambda each: (each.type.kind == "edge", each.type_key))
         for each in order:
             origin = each.origin
@@ -286,6 +288,10 @@ class _InsertsAndUpdates:
                     raise AssertionError("deletes never share a mutation with inserts and updates")
             number += len(statement.statements) if isinstance(statement, ir.ForEachRow) else 1
         self._flush_inserts()
+
+    def touched(self) -> GraphChange:
+        """The rows that statements are about, also those that have the assigned values already."""
+        return GraphChange({key: each.change(unchanged=True) for key, each in self._pending.items() if len(each)})
 
     def change(self) -> GraphChange:
         changes = {key: pending.change() for key, pending in self._pending.items() if len(pending)}
@@ -500,6 +506,9 @@ class _Deletes:
         self.tables_read |= self._removed.keys()
         self.affected_nodes = sum(len(ids) for key, ids in self._removed.items() if key.startswith("node:"))
         self.affected_edges = sum(map(len, self._removed.values())) - self.affected_nodes
+
+    def touched(self) -> GraphChange:
+        return self.change()
 
     def change(self) -> GraphChange:
         catalog = self.context.txn.snapshot.catalog

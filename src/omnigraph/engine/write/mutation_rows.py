@@ -241,10 +241,11 @@ class PendingRows:
             self._rows_by_id = {entity_id: row for row, entity_id in enumerate(positions)}
         return self._parts[0]
 
-    def change(self) -> TypeChange:
-        """What is written. A stored row that was assigned the values that it has is left out."""
+    def change(self, *, unchanged: bool = False) -> TypeChange:
+        """What is written. A stored row that was assigned the values that it has is left out, unless `unchanged` asks
+        for every row that a statement is about."""
         rows = self.together()
-        if rows.num_rows:
+        if rows.num_rows and not unchanged:
             rows = rows.filter(rows.column(_CHANGED_COLUMN))
         kept_ends = rows.column(_STORED_COLUMN).to_numpy() if self.type.kind == "edge" else None
         return TypeChange(
